@@ -5,9 +5,8 @@ use std::sync::{LazyLock, OnceLock};
 
 use redline_commands::{Ctx, Failure, Stop, handler};
 use redline_keyspace::{
-    Classes, Held, Keyspace, Local, View, hash,
+    Classes, Keyspace, Local, Unit,
     lock::{StripeSet, Wake, WakeToken},
-    stripe_of,
 };
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer, Skipper};
 use redline_spec::{self as spec, CommandId, Scope};
@@ -83,12 +82,9 @@ impl Runner {
         if !spec::gate(id).arity_allows(args.len()) {
             return None;
         }
-        let space = &*SPACE;
-        let mut set = StripeSet::EMPTY;
-        let held = held(id, args, &mut set);
-        let keys = View::new(space, held, &mut self.local, db, self.now_ms);
+        let mut unit = unit(id, args);
         let mut ctx = Ctx {
-            keys,
+            keys: unit.view(&mut self.local, db, self.now_ms),
             bulk_bytes_max: 64 * 1024,
             in_script: false,
             reads_every_key: true,
@@ -97,16 +93,19 @@ impl Runner {
         let run = handler(id).expect("a command of the data plane");
         let result = run(&mut ctx, args, &mut Reply::new(&mut self.out, proto));
         ctx.keys.finish();
+        unit.commit(&mut self.local);
         match result {
             // Nobody waits here: the reply for such callers is there.
             Ok(()) | Err(Failure::Stop(Stop::Wait(_))) => {}
             // As the executor does: the key goes, and the command runs again.
             Err(Failure::Stop(Stop::Expired(key))) => {
                 self.out.clear();
-                let held = Held::One(stripe_of(hash(&key)));
-                let mut view = View::new(space, held, &mut self.local, db, self.now_ms);
+                let stripe = SPACE.place(&key).stripe();
+                let mut unit = Unit::try_one(&SPACE, stripe).expect("nobody else is here");
+                let mut view = unit.view(&mut self.local, db, self.now_ms);
                 assert!(!view.contains(&key), "it has expired");
                 view.finish();
+                unit.commit(&mut self.local);
                 return self.call(id, args, db, proto);
             }
             Err(failure) => {
@@ -155,9 +154,11 @@ impl Runner {
         for db in 0..DATABASES {
             argv.clear();
             argv.push(b"DEL");
-            let mut view = View::new(&SPACE, Held::All, &mut self.local, db, self.now_ms);
+            let mut unit = take(&StripeSet::all());
+            let mut view = unit.view(&mut self.local, db, self.now_ms);
             view.for_each(|key, _| argv.push(key));
             view.finish();
+            unit.commit(&mut self.local);
             self.call(del, argv.as_args(), db, Proto::Resp2);
             assert_eq!(SPACE.key_count(db), 0, "keys are left");
         }
@@ -187,16 +188,21 @@ impl Runner {
     }
 }
 
-/// What the server holds for a command that stands alone.
-fn held<'a>(id: CommandId, args: Args<'_>, set: &'a mut StripeSet) -> Held<'a> {
+/// Takes what the server takes for a command that stands alone.
+fn unit(id: CommandId, args: Args<'_>) -> Unit<'static> {
     match spec::gate(id).scope {
-        Scope::None | Scope::Counters | Scope::OneStripe => Held::None,
-        Scope::All | Scope::KeysPlus => Held::All,
+        Scope::None | Scope::Counters | Scope::OneStripe => Unit::none(&SPACE),
+        Scope::All | Scope::KeysPlus => take(&StripeSet::all()),
         Scope::Keys => {
+            let mut set = StripeSet::EMPTY;
             spec::reachable_keys(id, args.len(), |at| args.get(at).unwrap_or_default())
                 .filter_map(|key| args.get(key.position))
-                .for_each(|key| set.insert(stripe_of(hash(key))));
-            Held::Set(set)
+                .for_each(|key| set.insert(SPACE.place(key).stripe()));
+            take(&set)
         }
     }
+}
+
+fn take(set: &StripeSet) -> Unit<'static> {
+    Unit::try_set(&SPACE, set, false).expect("nobody else is here")
 }

@@ -18,13 +18,13 @@ struct Ratchet {
 
 const RATCHETS: &[Ratchet] = &[
     Ratchet {
-        name: "lines with `unlock_` outside the lock's and the unit's own files",
-        ceiling: 45,
+        name: "lines that let go of a lock by hand, outside the lock's own file",
+        ceiling: 0,
         measure: unlocks,
     },
     Ratchet {
         name: "public functions of `View`",
-        ceiling: 81,
+        ceiling: 78,
         measure: view_functions,
     },
     Ratchet {
@@ -55,7 +55,7 @@ const RATCHETS: &[Ratchet] = &[
 ];
 
 /// Files that may take and let go of stripes.
-const LOCK_FILES: &[&str] = &["crates/keyspace/src/lock.rs", "crates/keyspace/src/unit.rs"];
+const LOCK_FILES: &[&str] = &["crates/keyspace/src/lock.rs"];
 /// First words of a doc comment that asks instead of saying what the thing is.
 const RIDDLES: &[&str] = &["What", "Who", "Whom", "Whose", "Whether"];
 /// Files up to this length need no tests of their own.

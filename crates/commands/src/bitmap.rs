@@ -475,13 +475,8 @@ mod tests {
         db.words("SETBIT b 8000000 1");
         let place = |db: &mut TestDb| {
             let args: redline_resp::ArgsBuf = [&b"b"[..]].into_iter().collect();
-            let keys = redline_keyspace::View::new(
-                &db.space,
-                redline_keyspace::Held::All,
-                &mut db.local,
-                0,
-                db.now_ms,
-            );
+            let mut unit = redline_keyspace::Unit::exclusive(&mut db.space);
+            let keys = unit.view(&mut db.local, 0, db.now_ms);
             let bytes = keys.string(&args.as_args()[0]).unwrap().unwrap();
             bytes.as_bytes().as_ptr() as usize
         };

@@ -9,7 +9,7 @@
 //! ```
 
 use redline_keyspace::{
-    Classes, Held, Keyspace, Local, View,
+    Classes, Keyspace, Local, Unit,
     lock::{Wake, WakeToken},
 };
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
@@ -71,15 +71,9 @@ impl TestDb {
             "the caller of a handler has checked the arity: {args:?}"
         );
         let handler = handler(id).expect("a command of the data plane");
-        let keys = View::new(
-            &self.space,
-            Held::All,
-            &mut self.local,
-            self.db,
-            self.now_ms,
-        );
+        let mut unit = Unit::exclusive(&mut self.space);
         let mut ctx = Ctx {
-            keys,
+            keys: unit.view(&mut self.local, self.db, self.now_ms),
             bulk_bytes_max: self.bulk_bytes_max,
             in_script: false,
             reads_every_key: true,

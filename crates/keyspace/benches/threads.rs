@@ -14,9 +14,8 @@ use std::{
 };
 
 use redline_keyspace::{
-    Classes, Expiry, Held, Hint, Keyspace, Local, View, Walk, hash,
+    Classes, Expiry, Hint, Keyspace, Local, Place, Unit, Walk,
     lock::{StripeSet, Wake, WakeToken},
-    stripe_of,
 };
 use redline_types::Limits;
 
@@ -39,8 +38,8 @@ fn main() {
     };
     let wanted =
         |work: &Work| words.is_empty() || words.iter().any(|word| work.name().contains(word));
-    let space = Keyspace::new(1, Box::new(NobodyWaits));
-    fill(&space);
+    let mut space = Keyspace::new(1, Box::new(NobodyWaits));
+    fill(&mut space);
     let bench = |work: Work, threads: usize| -> Figure {
         let figure = Figure::of((0..rounds).map(|_| round(&space, work, threads)).collect());
         println!(
@@ -198,11 +197,12 @@ fn round(space: &Keyspace, work: Work, threads: usize) -> Round {
     }
 }
 
-fn fill(space: &Keyspace) {
+fn fill(space: &mut Keyspace) {
     let mut local = local(0);
+    let mut unit = Unit::exclusive(space);
     for number in 0..KEYS {
         let key = key(number);
-        let mut view = View::new(space, Held::All, &mut local, 0, NOW_MS);
+        let mut view = unit.view(&mut local, 0, NOW_MS);
         view.set_string(&key, VALUE, Expiry::Clear);
     }
     // What the server's timer does within some seconds: huge pages.
@@ -215,7 +215,7 @@ struct Worker<'a> {
     local: Local,
     rng: fastrand::Rng,
     keys: Vec<[u8; 16]>,
-    hashes: Vec<u64>,
+    places: Vec<Place>,
     ahead: Walk,
     hints: Vec<Hint>,
     out: Vec<u8>,
@@ -230,7 +230,7 @@ impl<'a> Worker<'a> {
             local: local(number),
             rng: fastrand::Rng::with_seed(number + 1),
             keys: Vec::new(),
-            hashes: Vec::new(),
+            places: Vec::new(),
             ahead: Walk::default(),
             hints: Vec::new(),
             out: Vec::new(),
@@ -247,7 +247,7 @@ impl<'a> Worker<'a> {
     fn batch(&mut self, work: Work) {
         let keys_each = if work == Work::Mset { MSET_KEYS } else { 1 };
         self.keys.clear();
-        self.hashes.clear();
+        self.places.clear();
         self.ahead.clear();
         self.out.clear();
         for at in 0..BATCH * keys_each {
@@ -259,15 +259,15 @@ impl<'a> Worker<'a> {
             self.keys.push(key);
             if at.is_multiple_of(keys_each) {
                 // The first key of each request; the view looks ahead at the others.
-                let hash = hash(&key);
-                self.ahead.push(self.space.ahead(0, hash));
-                self.hashes.push(hash);
+                let place = self.space.place(&key);
+                self.ahead.push(self.space.ahead(0, place));
+                self.places.push(place);
             }
         }
         self.ahead.begin();
-        self.hashes
+        self.places
             .iter()
-            .for_each(|hash| self.space.locks().prefetch(stripe_of(*hash)));
+            .for_each(|place| self.space.locks().prefetch(place.stripe()));
         for at in 0..BATCH {
             self.ahead.reach(at);
             if !self.run_one(work, at) {
@@ -293,11 +293,10 @@ impl<'a> Worker<'a> {
 
     fn get_or_set(&mut self, at: usize, write: bool) -> bool {
         let (key, ahead) = (&self.keys[at], *self.ahead.get(at).expect("each has a key"));
-        let stripe = stripe_of(ahead.hash());
-        if !self.space.locks().try_one(stripe) {
+        let Some(mut unit) = Unit::try_one(self.space, ahead.place().stripe()) else {
             return false;
-        }
-        let mut view = View::new(self.space, Held::One(stripe), &mut self.local, 0, NOW_MS);
+        };
+        let mut view = unit.view(&mut self.local, 0, NOW_MS);
         view.hint(key, &ahead);
         if write {
             view.set_string(key, VALUE, Expiry::Clear);
@@ -306,7 +305,7 @@ impl<'a> Worker<'a> {
             self.out.extend_from_slice(value.as_bytes());
         }
         view.finish();
-        self.space.locks().unlock_one(stripe);
+        unit.commit(&mut self.local);
         true
     }
 
@@ -315,22 +314,22 @@ impl<'a> Worker<'a> {
         let mut set = StripeSet::EMPTY;
         self.hints.clear();
         for key in keys {
-            let hint = Hint::of(key);
-            set.insert(stripe_of(hint.hash()));
-            self.space.locks().prefetch(stripe_of(hint.hash()));
-            self.hints.push(hint);
+            let place = self.space.place(key);
+            set.insert(place.stripe());
+            self.space.locks().prefetch(place.stripe());
+            self.hints.push(Hint::new(key, place));
         }
-        if self.space.locks().try_set(&set, false).is_err() {
+        let Ok(mut unit) = Unit::try_set(self.space, &set, false) else {
             return false;
-        }
-        let mut view = View::new(self.space, Held::Set(&set), &mut self.local, 0, NOW_MS);
+        };
+        let mut view = unit.view(&mut self.local, 0, NOW_MS);
         view.hints(&self.hints);
         for key in keys {
             view.set_string(key, VALUE, Expiry::Clear);
             view.changed(Classes::STRING, "set", key);
         }
         view.finish();
-        self.space.locks().unlock_set(&set);
+        unit.commit(&mut self.local);
         true
     }
 }

@@ -11,28 +11,28 @@ use std::ptr::NonNull;
 
 use redline_table::{Index, Sight};
 
-use crate::space::{Keyspace, slot_of};
+use crate::space::{Keyspace, Place, slot_of};
 
 /// A key that will be looked up soon; made by [`Keyspace::ahead`].
 #[derive(Clone, Copy)]
 pub struct Ahead {
     /// Its slot; `None`: the database had no table.
     index: Option<&'static Index>,
-    hash: u64,
+    place: Place,
     sight: Sight,
 }
 
 impl Keyspace {
     /// First step: asks for the key's slot.
     #[inline]
-    pub fn ahead(&self, db: u32, hash: u64) -> Ahead {
-        let index = self.db(db).map(|db| &db.slots[slot_of(hash)]);
+    pub fn ahead(&self, db: u32, place: Place) -> Ahead {
+        let index = self.db(db).map(|db| &db.slots[slot_of(place.hash())]);
         if let Some(index) = index {
             index.prefetch_place();
         }
         Ahead {
             index,
-            hash,
+            place,
             sight: Sight::default(),
         }
     }
@@ -54,7 +54,7 @@ impl Ahead {
     #[inline]
     fn directory(&self) {
         if let Some(index) = self.index {
-            index.prefetch_directory(self.hash);
+            index.prefetch_directory(self.place.hash());
         }
     }
 
@@ -62,7 +62,7 @@ impl Ahead {
     #[inline]
     fn bucket(&mut self) {
         if let Some(index) = self.index {
-            self.sight = index.prefetch_bucket(self.hash);
+            self.sight = index.prefetch_bucket(self.place.hash());
         }
     }
 
@@ -70,19 +70,20 @@ impl Ahead {
     #[inline]
     fn entry(&mut self) -> bool {
         self.index
-            .is_some_and(|index| index.prefetch_entry(&mut self.sight, self.hash))
+            .is_some_and(|index| index.prefetch_entry(&mut self.sight, self.place.hash()))
     }
 
     /// Further steps: looks for the entry so many buckets beyond the first. `true`: it is still further.
     fn beyond(&mut self, step: u32) -> bool {
-        self.index
-            .is_some_and(|index| index.prefetch_entry_beyond(&mut self.sight, self.hash, step))
+        self.index.is_some_and(|index| {
+            index.prefetch_entry_beyond(&mut self.sight, self.place.hash(), step)
+        })
     }
 
-    /// The key's hash.
+    /// Returns the key's place.
     #[inline]
-    pub fn hash(&self) -> u64 {
-        self.hash
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// The entry that was seen, if that was in this slot and is certainly still there. For holders of the stripe. Whether
@@ -222,21 +223,23 @@ mod tests {
     use redline_types::Limits;
 
     use super::*;
-    use crate::{Classes, Expiry, Held, Local, View, lock::NobodyWaits};
+    use crate::{Classes, Expiry, Local, Unit, lock::NobodyWaits};
 
     #[test]
     fn a_walk_finds_by_and_by_what_a_fetch_finds_at_once() {
         const KEYS: usize = 290_000;
-        let space = Keyspace::new(1, Box::new(NobodyWaits));
+        let mut space = Keyspace::new(1, Box::new(NobodyWaits));
         let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
         let key = |number: usize| format!("key:{number}").into_bytes();
-        let mut view = View::new(&space, Held::All, &mut local, 0, 1_700_000_000_000);
+        let mut unit = Unit::exclusive(&mut space);
+        let mut view = unit.view(&mut local, 0, 1_700_000_000_000);
         for number in 0..KEYS {
             view.set_string(&key(number), b"value", Expiry::Clear);
             view.changed(Classes::STRING, "set", &key(number));
         }
         view.finish();
-        let ahead = |number| space.ahead(0, redline_table::hash(&key(number)));
+        drop(unit);
+        let ahead = |number| space.ahead(0, space.place(&key(number)));
 
         let (mut walked, mut found, mut followed) = (0, 0, 0);
         for count in [0, 1, 3, 4, 5, 8, 9, 15, 16, 17, 40, 64, 65, 500, 60_000] {

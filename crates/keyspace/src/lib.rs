@@ -1,8 +1,8 @@
 //! Databases: the hash table of keys, entries, expiry, eviction, memory accounting, stripe locks,
 //! watched keys, and keyspace events as data.
 //!
-//! Must not know: commands, sockets, files, threads. What a unit may do to keys is [`View`]; who may do
-//! it at the same time is [`lock`]; what happens to keys behind the commands is [`upkeep`].
+//! Must not know: commands, sockets, files, threads. Who holds stripes is a [`Unit`], by the protocol of
+//! [`lock`]; what it may do to keys is [`View`]; what happens to keys behind the commands is [`upkeep`].
 
 mod ahead;
 mod entry;
@@ -13,6 +13,7 @@ mod opened;
 mod policy;
 mod space;
 mod survey;
+mod unit;
 pub mod upkeep;
 mod view;
 mod wait;
@@ -22,12 +23,9 @@ pub use ahead::{Ahead, Walk};
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, PACKED_BYTES_MAX, StringRef, ValueRef};
 pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};
-pub use redline_table::hash;
-pub use space::{
-    Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of,
-    stripe_of_slot,
-};
+pub use space::{Flushed, Keyspace, Local, MEMORY_STEP_BYTES, Place, SLOTS, Settings};
 pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
-pub use view::{Busy, Collection, Expiry, Glimpse, Held, Hint, Missing, NoDraw, View, WrongType};
+pub use unit::Unit;
+pub use view::{Busy, Collection, Expiry, Glimpse, Hint, Missing, NoDraw, View, WrongType};
 pub use wait::{End, Ready, WaitSlot, Waiter, Wanted};
 pub use watch::WatchFlag;

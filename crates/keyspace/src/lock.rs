@@ -108,6 +108,7 @@ pub struct StripeSet {
     words: u64,
 }
 
+static ALL: StripeSet = StripeSet::all();
 const WORDS: usize = STRIPES.div_ceil(64);
 const _: () = assert!(WORDS <= 64, "one word says which others are empty");
 
@@ -135,6 +136,11 @@ impl StripeSet {
         }
     }
 
+    /// Is every stripe in the set?
+    pub fn is_all(&self) -> bool {
+        *self == ALL
+    }
+
     /// Adds a stripe.
     #[inline]
     pub fn insert(&mut self, stripe: u16) {
@@ -147,6 +153,14 @@ impl StripeSet {
     #[inline]
     pub fn contains(&self, stripe: u16) -> bool {
         self.bits[usize::from(stripe) / 64] & (1 << (stripe % 64)) != 0
+    }
+
+    #[inline(never)]
+    fn as_held(&self) -> Held<'_> {
+        match self.is_all() {
+            true => Held::All,
+            false => Held::Set(self),
+        }
     }
 
     /// Adds every stripe of `other`.
@@ -290,6 +304,7 @@ impl Line {
         }
     }
 
+    #[cfg(all(test, not(loom)))]
     fn is_owned(&self) -> bool {
         self.owner.load(Ordering::Acquire) != 0
     }
@@ -349,6 +364,141 @@ pub enum Wait {
     TryAgain,
 }
 
+/// The stripes that a view may touch: what its guard holds, or a part of it.
+#[derive(Clone, Copy)]
+pub(crate) enum Held<'a> {
+    /// None. Stripes are taken one at a time where they are needed (SCAN, RANDOMKEY).
+    None,
+    /// One: the common case.
+    One(u16),
+    /// Several.
+    Set(&'a StripeSet),
+    /// Every one.
+    All,
+}
+
+impl Held<'_> {
+    /// Is this stripe among them?
+    #[inline]
+    pub(crate) fn covers(&self, stripe: u16) -> bool {
+        match self {
+            Held::None => false,
+            Held::One(held) => *held == stripe,
+            Held::Set(set) => set.contains(stripe),
+            Held::All => true,
+        }
+    }
+}
+
+/// Stripes, and perhaps the script mutex, that are held until the guard is dropped. Nothing else lets go of a stripe.
+pub(crate) struct Guard<'l> {
+    locks: &'l Locks,
+    stripes: Stripes,
+}
+
+/// The stripes of a guard. Small, since guards are moved about.
+enum Stripes {
+    None,
+    One(u16),
+    Set(Box<StripeSet>),
+    All,
+    /// The script mutex is held as well, so further stripes may be waited for.
+    Script(Box<StripeSet>),
+    /// The whole keyspace is borrowed exclusively, so no lock is needed.
+    Exclusive,
+}
+
+impl<'l> Guard<'l> {
+    /// Holds nothing.
+    pub(crate) fn none(locks: &'l Locks) -> Guard<'l> {
+        Guard::of(locks, Stripes::None)
+    }
+
+    /// Holds everything without a lock. The caller has borrowed what the locks guard exclusively.
+    pub(crate) fn exclusive(locks: &'l Locks) -> Guard<'l> {
+        Guard::of(locks, Stripes::Exclusive)
+    }
+
+    #[inline]
+    fn of(locks: &'l Locks, stripes: Stripes) -> Guard<'l> {
+        Guard { locks, stripes }
+    }
+
+    /// Returns the stripes that are held.
+    #[inline]
+    pub(crate) fn held(&self) -> Held<'_> {
+        match &self.stripes {
+            Stripes::None => Held::None,
+            Stripes::One(stripe) => Held::One(*stripe),
+            Stripes::Set(set) => Held::Set(set),
+            Stripes::Script(set) => set.as_held(),
+            Stripes::All | Stripes::Exclusive => Held::All,
+        }
+    }
+
+    /// Was everything borrowed exclusively, instead of locked?
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        matches!(self.stripes, Stripes::Exclusive)
+    }
+
+    /// Is the script mutex held?
+    #[inline]
+    pub(crate) fn holds_script(&self) -> bool {
+        matches!(self.stripes, Stripes::Script(_))
+    }
+
+    /// Takes a stripe more, waiting if need be, whatever else is held.
+    ///
+    /// # Panics
+    /// Without the script mutex: only its holder may wait (rule 1).
+    #[inline]
+    pub(crate) fn add(&mut self, stripe: u16) {
+        if !self.held().covers(stripe) {
+            self.add_missing(stripe);
+        }
+    }
+
+    fn add_missing(&mut self, stripe: u16) {
+        let Stripes::Script(set) = &mut self.stripes else {
+            panic!("only a script waits while it holds stripes");
+        };
+        self.locks.take_waiting(stripe);
+        set.insert(stripe);
+    }
+
+    /// Takes every stripe of a set that is not held yet: see [`Guard::add`].
+    pub(crate) fn add_set(&mut self, wanted: &StripeSet) {
+        wanted.iter().for_each(|stripe| self.add(stripe));
+    }
+
+    /// Lets go of the only stripe, if one is held and nothing else; otherwise does nothing and says `false`. After `true` the
+    /// guard must be forgotten. Inlined where a drop would be a call.
+    #[inline(always)]
+    pub(crate) fn let_go_of_one(&self) -> bool {
+        let Stripes::One(stripe) = self.stripes else {
+            return false;
+        };
+        self.locks.unlock_one(stripe);
+        true
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        match &self.stripes {
+            Stripes::None | Stripes::Exclusive => {}
+            Stripes::One(stripe) => self.locks.unlock_one(*stripe),
+            Stripes::Set(set) => self.locks.unlock_set(set),
+            Stripes::All => self.locks.unlock_set(&ALL),
+            Stripes::Script(set) => {
+                self.locks.unlock_set(set);
+                self.locks.unlock_script();
+            }
+        }
+    }
+}
+
 impl Locks {
     /// Free locks; `wake` hears of every session that may try again.
     pub fn new(wake: Box<dyn Wake>) -> Locks {
@@ -383,10 +533,11 @@ impl Locks {
         &*self.wake
     }
 
-    /// Tries for one stripe, spinning for a moment. `true`: held until [`Locks::unlock_one`].
+    /// Tries for one stripe, spinning for a moment.
     #[inline]
-    pub fn try_one(&self, stripe: u16) -> bool {
+    pub(crate) fn try_one(&self, stripe: u16) -> Option<Guard<'_>> {
         self.try_stripe(stripe, HELD | RESERVED)
+            .then(|| Guard::of(self, Stripes::One(stripe)))
     }
 
     /// Asks for the cache line of a stripe, to be written: with several workers it is mostly in another CPU's cache.
@@ -398,7 +549,7 @@ impl Locks {
 
     /// Lets go of one stripe and wakes who waited for it.
     #[inline]
-    pub fn unlock_one(&self, stripe: u16) {
+    fn unlock_one(&self, stripe: u16) {
         self.unlock(stripe, self.only.is_this());
     }
 
@@ -419,9 +570,18 @@ impl Locks {
         }
     }
 
-    /// Tries for all stripes of the set, ascending. On failure holds none of them and names the
-    /// stripe that was in the way. `ticket`: this unit owns the ticket, reservations are its own.
-    pub fn try_set(&self, set: &StripeSet, ticket: bool) -> Result<(), u16> {
+    /// Tries for all stripes of the set, ascending. On failure none is held, and the error names the stripe that was in
+    /// the way. `ticket`: this unit owns the ticket, reservations are its own.
+    pub(crate) fn try_set(&self, set: &StripeSet, ticket: bool) -> Result<Guard<'_>, u16> {
+        self.try_stripes(set, ticket)?;
+        let stripes = match set.is_all() {
+            true => Stripes::All,
+            false => Stripes::Set(Box::new(set.clone())),
+        };
+        Ok(Guard::of(self, stripes))
+    }
+
+    fn try_stripes(&self, set: &StripeSet, ticket: bool) -> Result<(), u16> {
         let refuse = if ticket { HELD } else { HELD | RESERVED };
         if self.only.is_this() {
             return self.try_set_alone(set, refuse);
@@ -452,19 +612,14 @@ impl Locks {
     }
 
     /// Lets go of all stripes of the set.
-    pub fn unlock_set(&self, set: &StripeSet) {
+    fn unlock_set(&self, set: &StripeSet) {
         let is_only_thread = self.only.is_this();
         set.iter()
             .for_each(|stripe| self.unlock(stripe, is_only_thread));
     }
 
-    /// Takes a stripe on behalf of the running script, waiting if need be, whatever else it holds.
-    /// Only the holder of the script mutex may call this (rule 1).
-    pub fn lock_for_script(&self, stripe: u16) {
-        assert!(
-            self.script.is_owned(),
-            "only a script waits while it holds stripes"
-        );
+    /// Takes a stripe on behalf of the holder of the script mutex (rule 1).
+    fn take_waiting(&self, stripe: u16) {
         while !self.try_stripe(stripe, HELD) {
             yield_now();
         }
@@ -520,12 +675,14 @@ impl Locks {
     }
 
     /// Tries for the script mutex. On failure the session stands in line and is woken when it is its turn.
-    pub fn try_script(&self, token: WakeToken) -> bool {
-        self.script.ask(token)
+    pub(crate) fn try_script(&self, token: WakeToken) -> Option<Guard<'_>> {
+        self.script
+            .ask(token)
+            .then(|| Guard::of(self, Stripes::Script(Box::default())))
     }
 
     /// Lets go of the script mutex; the script holds no stripe any more.
-    pub fn unlock_script(&self) {
+    fn unlock_script(&self) {
         self.script.pass_on(&*self.wake);
     }
 
@@ -637,19 +794,19 @@ mod tests {
     fn a_stripe_keeps_the_sessions_of_one_thread_apart() {
         let heard = Heard::default();
         let locks = Locks::of_one_thread(Box::new(heard.clone()));
-        assert!(locks.try_one(7));
-        assert!(!locks.try_one(7));
+        let held = locks.try_one(7).expect("free");
+        assert!(locks.try_one(7).is_none());
         assert_eq!(locks.wait_for(7, 42, false), Wait::Registered);
-        locks.unlock_one(7);
+        drop(held);
         assert_eq!(*heard.0.lock().unwrap(), [42]);
-        assert!(locks.try_one(7));
+        assert!(locks.try_one(7).is_some());
     }
 
     #[test]
     fn a_second_thread_cannot_use_the_locks_of_one() {
         let locks = Locks::of_one_thread(Box::new(Heard::default()));
-        assert!(locks.try_one(7));
-        let other = std::thread::scope(|scope| scope.spawn(|| locks.try_one(8)).join());
+        assert!(locks.try_one(7).is_some());
+        let other = std::thread::scope(|scope| scope.spawn(|| drop(locks.try_one(8))).join());
         assert!(other.is_err());
     }
 
@@ -657,10 +814,10 @@ mod tests {
     fn a_failed_set_holds_nothing() {
         for make in [Locks::new, Locks::of_one_thread] {
             let locks = make(Box::<Heard>::default());
-            assert!(locks.try_one(64));
-            assert_eq!(locks.try_set(&set(&[3, 64, 700]), false), Err(64));
-            assert!(locks.try_one(3), "stripe 3 was let go");
-            assert_eq!(locks.try_set(&StripeSet::all(), false), Err(3));
+            let _held = locks.try_one(64).expect("free");
+            assert_eq!(locks.try_set(&set(&[3, 64, 700]), false).err(), Some(64));
+            let _low = locks.try_one(3).expect("stripe 3 was let go");
+            assert_eq!(locks.try_set(&StripeSet::all(), false).err(), Some(3));
         }
     }
 
@@ -670,13 +827,38 @@ mod tests {
             let heard = Heard::default();
             let locks = make(Box::new(heard.clone()));
             let all = StripeSet::all();
-            assert_eq!(locks.try_set(&all, false), Ok(()));
-            assert!((0..STRIPES as u16).all(|stripe| !locks.try_one(stripe)));
+            let held = locks.try_set(&all, false).expect("all are free");
+            assert!((0..STRIPES as u16).all(|stripe| locks.try_one(stripe).is_none()));
             assert_eq!(locks.wait_for(9, 42, false), Wait::Registered);
-            locks.unlock_set(&all);
+            drop(held);
             assert_eq!(heard.take(), [42]);
-            assert!((0..STRIPES as u16).all(|stripe| locks.try_one(stripe)));
+            assert!((0..STRIPES as u16).all(|stripe| locks.try_one(stripe).is_some()));
         }
+    }
+
+    #[test]
+    fn a_guard_lets_go_of_what_it_was_given_later_too() {
+        let locks = Locks::new(Box::<Heard>::default());
+        let mut script = locks.try_script(1).expect("free");
+        assert!(locks.try_script(2).is_none());
+        script.add(9);
+        script.add_set(&set(&[3, 9, 700]));
+        let is_free = |stripe| locks.try_one(stripe).is_some();
+        assert!(![3, 9, 700].into_iter().any(is_free));
+        assert!(!matches!(script.held(), Held::All));
+        script.add_set(&StripeSet::all());
+        assert!(matches!(script.held(), Held::All));
+        drop(script);
+        assert!((0..STRIPES as u16).all(is_free));
+        assert!(locks.try_script(2).is_some(), "the next in line has it");
+    }
+
+    #[test]
+    #[should_panic(expected = "only a script waits")]
+    fn a_guard_without_the_script_mutex_gets_no_more() {
+        let locks = Locks::new(Box::<Heard>::default());
+        let mut one = locks.try_one(3).expect("free");
+        one.add(9);
     }
 
     #[test]
@@ -684,10 +866,10 @@ mod tests {
         let heard = Heard::default();
         let locks = Locks::new(Box::new(heard.clone()));
         assert_eq!(locks.wait_for(5, 1, false), Wait::TryAgain);
-        assert!(locks.try_one(5));
+        let held = locks.try_one(5).expect("free");
         assert_eq!(locks.wait_for(5, 1, false), Wait::Registered);
         assert_eq!(locks.wait_for(5, 2, false), Wait::Registered);
-        locks.unlock_one(5);
+        drop(held);
         assert_eq!(*heard.0.lock().unwrap(), [1, 2]);
     }
 
@@ -696,24 +878,22 @@ mod tests {
         let heard = Heard::default();
         let locks = Locks::new(Box::new(heard.clone()));
         let wanted = set(&[1, 2]);
-        assert!(locks.try_one(2));
+        let second = locks.try_one(2).expect("free");
         assert!(locks.request_ticket(&wanted, 9));
         assert!(
             !locks.request_ticket(&set(&[7]), 10),
             "one ticket at a time"
         );
-        assert!(!locks.try_one(1), "reserved");
+        assert!(locks.try_one(1).is_none(), "reserved");
         assert_eq!(locks.wait_for(1, 11, false), Wait::Registered);
-        assert!(locks.try_script(12));
-        locks.lock_for_script(1);
-        locks.unlock_one(1);
-        locks.unlock_script();
-        locks.unlock_one(2);
-        assert_eq!(locks.try_set(&wanted, true), Ok(()));
-        locks.unlock_set(&wanted);
-        assert!(!locks.try_one(1), "still reserved");
+        let mut script = locks.try_script(12).expect("free");
+        script.add(1);
+        drop(script);
+        drop(second);
+        assert!(locks.try_set(&wanted, true).is_ok());
+        assert!(locks.try_one(1).is_none(), "still reserved");
         locks.return_ticket(&wanted, 9);
-        assert!(locks.try_one(1));
+        assert!(locks.try_one(1).is_some());
         assert!(
             heard.0.lock().unwrap().contains(&10),
             "the next in line for the ticket"
@@ -752,12 +932,12 @@ mod line_tests {
     fn unlocking_the_script_mutex_wakes_one_of_many() {
         let heard = Heard::default();
         let locks = Locks::new(Box::new(heard.clone()));
-        assert!(locks.try_script(0));
-        (1..100).for_each(|token| assert!(!locks.try_script(token)));
+        let mut held = locks.try_script(0);
+        (1..100).for_each(|token| assert!(locks.try_script(token).is_none()));
         for token in 0..99 {
-            assert!(locks.try_script(token), "its turn: {token}");
-            locks.unlock_script();
+            assert!(held.take().is_some(), "its turn: {token}");
             assert_eq!(heard.take(), [token + 1]);
+            held = locks.try_script(token + 1);
         }
     }
 
@@ -765,14 +945,16 @@ mod line_tests {
     fn who_goes_strands_nobody_behind_it() {
         let heard = Heard::default();
         let locks = Locks::new(Box::new(heard.clone()));
-        assert!(locks.request_ticket(&set(&[1]), 0) && locks.try_script(0));
+        assert!(locks.request_ticket(&set(&[1]), 0));
+        let script = locks.try_script(0).expect("free");
         for token in 1..5 {
-            assert!(!locks.request_ticket(&set(&[2]), token) && !locks.try_script(token));
+            assert!(!locks.request_ticket(&set(&[2]), token));
+            assert!(locks.try_script(token).is_none());
         }
         locks.leave_lines(2);
         assert_eq!(heard.take(), [], "it was only queued");
         locks.return_ticket(&set(&[1]), 0);
-        locks.unlock_script();
+        drop(script);
         assert_eq!(heard.take(), [1, 1]);
         locks.leave_lines(1);
         assert_eq!(heard.take(), [3, 3], "handed over, never fetched");
@@ -862,9 +1044,7 @@ mod model {
             } else if wait {
                 self.parking.park(token);
             }
-            if self.locks.try_script(token) {
-                self.locks.unlock_script();
-            }
+            drop(self.locks.try_script(token));
             self.locks.leave_lines(token);
         }
 
@@ -873,9 +1053,10 @@ mod model {
             let mut set = StripeSet::EMPTY;
             stripes.iter().for_each(|stripe| set.insert(*stripe));
             let mut ticket = false;
-            for round in 0.. {
+            let mut round = 0;
+            let held = loop {
                 match self.locks.try_set(&set, ticket) {
-                    Ok(()) => break,
+                    Ok(held) => break held,
                     Err(stripe) => {
                         if !ticket && round >= rounds_before_ticket {
                             ticket = self.locks.request_ticket(&set, token);
@@ -885,11 +1066,12 @@ mod model {
                         } else if self.locks.wait_for(stripe, token, ticket) == Wait::Registered {
                             self.parking.park(token);
                         }
+                        round += 1;
                     }
                 }
-            }
+            };
             stripes.iter().for_each(|stripe| self.data.bump(*stripe));
-            self.locks.unlock_set(&set);
+            drop(held);
             if ticket {
                 self.locks.return_ticket(&set, token);
             } else if rounds_before_ticket < 99 {
@@ -900,17 +1082,16 @@ mod model {
 
         /// A script that takes stripes one by one, in an order of its own.
         fn run_script(&self, stripes: &[u16], token: WakeToken) {
-            while !self.locks.try_script(token) {
-                self.parking.park(token);
-            }
-            let mut held = StripeSet::EMPTY;
+            let mut held = loop {
+                match self.locks.try_script(token) {
+                    Some(held) => break held,
+                    None => self.parking.park(token),
+                }
+            };
             for stripe in stripes {
-                self.locks.lock_for_script(*stripe);
-                held.insert(*stripe);
+                held.add(*stripe);
                 self.data.bump(*stripe);
             }
-            self.locks.unlock_set(&held);
-            self.locks.unlock_script();
         }
     }
 

@@ -12,7 +12,8 @@ use std::{
     },
 };
 
-pub use redline_table::hash::{SLOTS, slot as slot_of};
+pub use redline_table::hash::SLOTS;
+pub(crate) use redline_table::hash::slot as slot_of;
 use redline_table::{Heap, Index};
 use redline_types::Limits;
 
@@ -23,21 +24,39 @@ use crate::{
     notify::{Classes, Events},
     opened::Opened,
     policy::{Clock, EvictionPool, Policy},
+    unit::Unit,
     wait::{Queue, Ready},
     watch::Watcher,
 };
 
 pub(crate) const SLOTS_PER_STRIPE: usize = SLOTS / STRIPES;
 
+/// Where a key belongs: its hash, which says its slot and its stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub(crate) u64);
+
+impl Place {
+    /// Returns the number of the stripe that guards the key.
+    #[inline]
+    pub fn stripe(self) -> u16 {
+        stripe_of(self.0)
+    }
+
+    #[inline]
+    pub(crate) fn hash(self) -> u64 {
+        self.0
+    }
+}
+
 /// The stripe that guards a slot.
 #[inline]
-pub fn stripe_of_slot(slot: usize) -> u16 {
+pub(crate) fn stripe_of_slot(slot: usize) -> u16 {
     (slot / SLOTS_PER_STRIPE) as u16
 }
 
 /// The stripe of a key whose hash is given.
 #[inline]
-pub fn stripe_of(hash: u64) -> u16 {
+pub(crate) fn stripe_of(hash: u64) -> u16 {
     stripe_of_slot(slot_of(hash))
 }
 
@@ -173,7 +192,14 @@ impl Keyspace {
         }
     }
 
-    /// The locks, for units.
+    /// Returns the place of a key. The only function that decides on it.
+    #[inline]
+    pub fn place(&self, key: &[u8]) -> Place {
+        Place(redline_table::hash(key))
+    }
+
+    /// Returns the locks, for those who wait for them.
+    #[inline]
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
@@ -185,21 +211,17 @@ impl Keyspace {
     }
 
     /// Attaches a reader to the journal, between two units; says after which number it begins. Gives `wake` back if a
-    /// stripe is in use. (Who holds all stripes anyway calls [`View::attach_reader`](crate::View::attach_reader).)
+    /// stripe is in use. (Who holds all stripes anyway calls [`Unit::attach_reader`].)
     pub fn try_attach_reader(&self, wake: WakeReader) -> Result<(Reader, u64), WakeReader> {
-        let all = StripeSet::all();
-        if self.locks.try_set(&all, false).is_err() {
-            return Err(wake);
+        match Unit::try_set(self, &StripeSet::all(), false) {
+            Ok(mut unit) => Ok(unit.attach_reader(wake)),
+            Err(_) => Err(wake),
         }
-        let attached = self.journal.attach(wake);
-        self.locks.unlock_set(&all);
-        Ok(attached)
     }
 
-    /// Ends a unit's effect: writes its record, if there is a reader and anything to tell, and returns its number. To
-    /// be called while the unit holds its stripes, after its last command.
+    /// Writes a unit's record: see [`Unit::record`].
     #[inline]
-    pub fn commit(&self, local: &mut Local) -> Option<u64> {
+    pub(crate) fn record(&self, local: &mut Local) -> Option<u64> {
         if local.effects.get_mut().is_empty() {
             return None;
         }

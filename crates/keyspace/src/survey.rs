@@ -12,7 +12,7 @@ use crate::{
     entry::{Content, Entry},
     lock::STRIPES,
     space::{Db, Keyspace, SLOTS_PER_STRIPE},
-    view::Held,
+    unit::Unit,
 };
 
 /// Keys that a look takes in, and about as many more as a slot holds.
@@ -33,9 +33,9 @@ pub struct ValueSizes {
 }
 
 impl Keyspace {
-    /// How many values of which size a database holds. `held` is what the caller's unit holds; `start`: any number. What
+    /// How many values of which size a database holds. `unit`: the caller's, or one that holds nothing; `start`: any number. What
     /// is found is scaled to all keys.
-    pub fn value_sizes(&self, db: u32, held: Held<'_>, start: u64) -> ValueSizes {
+    pub fn value_sizes(&self, db: u32, unit: &Unit<'_>, start: u64) -> ValueSizes {
         let mut sizes = ValueSizes {
             strings: [0; SIZE_CLASSES],
             collections: Kind::ALL
@@ -44,7 +44,7 @@ impl Keyspace {
                 .collect(),
         };
         let mut seen = 0;
-        self.walk(db, held, start, |tables, stripe| {
+        self.walk(db, unit, start, |tables, stripe| {
             let first = stripe * SLOTS_PER_STRIPE;
             for index in &tables.slots[first..first + SLOTS_PER_STRIPE] {
                 if seen >= KEYS_MAX {
@@ -62,9 +62,9 @@ impl Keyspace {
 
     /// How many milliseconds keys with an expiry have to live on average; 0: there are none. The arguments are those of
     /// [`Keyspace::value_sizes`], and Unix time.
-    pub fn average_ttl_ms(&self, db: u32, held: Held<'_>, start: u64, now_ms: i64) -> u64 {
+    pub fn average_ttl_ms(&self, db: u32, unit: &Unit<'_>, start: u64, now_ms: i64) -> u64 {
         let (mut seen, mut sum_ms) = (0, 0u128);
-        self.walk(db, held, start, |tables, stripe| {
+        self.walk(db, unit, start, |tables, stripe| {
             tables.stripes[stripe].ttl.for_each(|pointer| {
                 if seen >= KEYS_MAX {
                     return;
@@ -80,19 +80,30 @@ impl Keyspace {
     }
 
     /// Calls `visit` with the stripes of a database that hold keys, each held meanwhile, until it has had enough.
-    fn walk(&self, db: u32, held: Held<'_>, start: u64, mut visit: impl FnMut(&Db, usize) -> bool) {
+    fn walk(
+        &self,
+        db: u32,
+        unit: &Unit<'_>,
+        start: u64,
+        mut visit: impl FnMut(&Db, usize) -> bool,
+    ) {
         for step in 0..STRIPES {
             let stripe = (start as usize % STRIPES + step) % STRIPES;
             let has_keys = |db: &&Db| db.stripes[stripe].keys.load(Relaxed) > 0;
-            let (number, own) = (stripe as u16, held.covers(stripe as u16));
-            if self.db(db).filter(has_keys).is_none() || (!own && !self.locks().try_one(number)) {
+            if self.db(db).filter(has_keys).is_none() {
                 continue;
             }
+            let number = stripe as u16;
+            let own = match unit.covers(number) {
+                true => None,
+                false => match self.locks().try_one(number) {
+                    Some(own) => Some(own),
+                    None => continue,
+                },
+            };
             // Looked up anew: before the stripe was taken the database may have been flushed, and these be freed.
             let goes_on = self.db(db).is_none_or(|tables| visit(tables, stripe));
-            if !own {
-                self.locks().unlock_one(number);
-            }
+            drop(own);
             if !goes_on {
                 return;
             }
@@ -141,14 +152,15 @@ mod tests {
     use super::*;
     use crate::{
         Local,
-        lock::NobodyWaits,
-        view::{Expiry, View},
+        lock::{NobodyWaits, StripeSet},
+        view::Expiry,
     };
 
     fn fill(keys: usize, bytes: usize, expire_at_ms: Option<i64>) -> Keyspace {
-        let space = Keyspace::new(1, Box::new(NobodyWaits));
+        let mut space = Keyspace::new(1, Box::new(NobodyWaits));
         let mut local = Local::new(fastrand::Rng::with_seed(1), Default::default());
-        let mut view = View::new(&space, Held::All, &mut local, 0, 1000);
+        let mut unit = Unit::exclusive(&mut space);
+        let mut view = unit.view(&mut local, 0, 1000);
         for number in 0..keys {
             let expiry = expire_at_ms.map_or(Expiry::Clear, Expiry::AtMs);
             view.set_string(
@@ -158,29 +170,30 @@ mod tests {
             );
         }
         view.finish();
+        drop(unit);
         space
     }
 
     #[test]
     fn a_small_database_is_told_exactly() {
         let space = fill(1000, 5, Some(61_000));
-        let sizes = space.value_sizes(0, Held::None, 7);
+        let none = Unit::none(&space);
+        let sizes = space.value_sizes(0, &none, 7);
         assert_eq!(sizes.strings[3], 1000);
         assert_eq!(sizes.strings.iter().sum::<u64>(), 1000);
-        assert_eq!(space.average_ttl_ms(0, Held::None, 7, 1000), 60_000);
+        assert_eq!(space.average_ttl_ms(0, &none, 7, 1000), 60_000);
         // A stripe of one's own need not be taken, one of another's is passed over.
-        let all = crate::lock::StripeSet::all();
-        assert!(space.locks().try_set(&all, false).is_ok());
-        assert_eq!(space.value_sizes(0, Held::All, 7).strings[3], 1000);
-        assert_eq!(space.value_sizes(0, Held::None, 7).strings[3], 0);
-        space.locks().unlock_set(&all);
+        let all = Unit::try_set(&space, &StripeSet::all(), false).expect("all are free");
+        assert_eq!(space.value_sizes(0, &all, 7).strings[3], 1000);
+        assert_eq!(space.value_sizes(0, &none, 7).strings[3], 0);
     }
 
     #[test]
     fn a_large_database_is_sampled_and_scaled() {
         let space = fill(50_000, 0, None);
-        let sizes = space.value_sizes(0, Held::None, 900);
+        let none = Unit::none(&space);
+        let sizes = space.value_sizes(0, &none, 900);
         assert_eq!(sizes.strings[0], 50_000);
-        assert_eq!(space.average_ttl_ms(0, Held::None, 900, 1000), 0);
+        assert_eq!(space.average_ttl_ms(0, &none, 900, 1000), 0);
     }
 }

@@ -14,8 +14,9 @@ use crate::{
     lock::STRIPES,
     notify::Classes,
     policy::Policy,
-    space::{Db, Keyspace, Local, SLOTS_PER_STRIPE, slot_of, stripe_of},
-    view::{Held, View},
+    space::{Db, Keyspace, Local, Place, SLOTS_PER_STRIPE, slot_of},
+    unit::Unit,
+    view::View,
 };
 
 /// Entries that one expiry step looks at before it lets go of the stripe.
@@ -156,8 +157,8 @@ impl ExpiryCursor {
 
 impl Keyspace {
     /// One step of active expiry: goes on to the next stripe where something is due, walks some of its entries with an
-    /// expiry (or with elements that have one), and removes what is due. `publish` gets the events before the stripe is
-    /// let go of.
+    /// expiry (or with elements that have one), and removes what is due. `publish` gets the events, and the unit that still
+    /// holds the stripe.
     ///
     /// A worker does this ten times a second also where nothing expires, so what it looks at lies close together: one
     /// time for each stripe, and nothing for databases that were never used.
@@ -166,7 +167,7 @@ impl Keyspace {
         local: &mut Local,
         now_ms: i64,
         cursor: &mut ExpiryCursor,
-        publish: &mut dyn FnMut(&mut Local),
+        publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
     ) -> Step {
         let mut step = Step::default();
         let Some(db) = self.next_due(cursor, now_ms) else {
@@ -174,14 +175,14 @@ impl Keyspace {
             return step;
         };
         let stripe = cursor.stripe;
-        if !self.locks.try_one(stripe) {
+        let Some(mut unit) = Unit::try_one(self, stripe) else {
             if cursor.from != 0 {
                 cursor.unfinished.push((db, stripe));
             }
             cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
             step.round = cursor.advance(self);
             return step;
-        }
+        };
         if cursor.from == 0 && !cursor.unfinished.is_empty() {
             cursor
                 .unfinished
@@ -208,7 +209,7 @@ impl Keyspace {
             });
         }
         cursor.next_expire_ms = cursor.next_expire_ms.min(later_ms);
-        let mut view = View::new(self, Held::One(stripe), local, cursor.db, now_ms);
+        let mut view = unit.view(local, cursor.db, now_ms);
         match cursor.what {
             Expiring::Keys => {
                 step.done = due.len();
@@ -217,7 +218,7 @@ impl Keyspace {
             Expiring::Elements => {
                 for (entry, at) in due {
                     step.done += view.expire_elements(entry, EXPIRY_STEP_ELEMENTS - step.done);
-                    view.commit();
+                    view.record();
                     if step.done >= EXPIRY_STEP_ELEMENTS {
                         // There may be more: the next step looks here again, also if that is where the walk began.
                         from = Some(at);
@@ -230,7 +231,7 @@ impl Keyspace {
             }
         }
         if !local.events.is_empty() || !local.ready.is_empty() {
-            publish(local);
+            publish(&mut unit, local);
         }
         match from {
             Some(next) => cursor.from = next,
@@ -242,7 +243,6 @@ impl Keyspace {
                 step.round = cursor.advance(self);
             }
         }
-        self.locks.unlock_one(stripe);
         step
     }
 
@@ -270,17 +270,18 @@ impl Keyspace {
 
     /// Removes keys that are due, of a stripe that the view holds.
     fn remove_keys(&self, view: &mut View<'_>, db: u32, due: impl Iterator<Item = Entry>) {
-        let due: Vec<(u64, Entry)> = due
+        let due: Vec<(Place, Entry)> = due
             // SAFETY: the stripe is held.
-            .map(|entry| (redline_table::hash(unsafe { entry.key() }), entry))
+            .map(|entry| (self.place(unsafe { entry.key() }), entry))
             .collect();
         // As a batch of requests does: a step towards all entries before the next.
-        let mut ahead: Vec<Ahead> = due.iter().map(|(hash, _)| self.ahead(db, *hash)).collect();
+        let ahead = due.iter().map(|(place, _)| self.ahead(db, *place));
+        let mut ahead: Vec<Ahead> = ahead.collect();
         Ahead::fetch(&mut ahead);
-        for (hash, entry) in due {
+        for (place, entry) in due {
             // Each is removed once.
-            view.expire(db, hash, entry);
-            view.commit();
+            view.expire(db, place.hash(), entry);
+            view.record();
         }
     }
 
@@ -296,7 +297,7 @@ impl Keyspace {
         &self,
         local: &mut Local,
         now_ms: i64,
-        publish: &mut dyn FnMut(&mut Local),
+        publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
     ) -> Evicted {
         const ROUNDS_MAX: usize = 16;
         let policy = Policy::from_number(self.settings.policy.load(Ordering::Relaxed));
@@ -407,9 +408,9 @@ impl Keyspace {
             return true;
         };
         let stripe = stripe as u16;
-        if !self.locks.try_one(stripe) {
+        let Some(_held) = self.locks.try_one(stripe) else {
             return true;
-        }
+        };
         let entry = if volatile {
             db.stripes[usize::from(stripe)]
                 .ttl
@@ -433,7 +434,6 @@ impl Keyspace {
                 local.pool.offer(score, number, entry.key());
             }
         }
-        self.locks.unlock_one(stripe);
         true
     }
 
@@ -444,13 +444,12 @@ impl Keyspace {
         key: &[u8],
         policy: Policy,
         now_ms: i64,
-        publish: &mut dyn FnMut(&mut Local),
+        publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
     ) -> bool {
-        let stripe = stripe_of(redline_table::hash(key));
-        if !self.locks.try_one(stripe) {
+        let Some(mut unit) = Unit::try_one(self, self.place(key).stripe()) else {
             return false;
-        }
-        let mut view = View::new(self, Held::One(stripe), local, db, now_ms);
+        };
+        let mut view = unit.view(local, db, now_ms);
         let eligible = match view.expire_at_ms(key) {
             None => false,
             Some(expiry) => expiry.is_some() || !policy.is_volatile(),
@@ -462,11 +461,10 @@ impl Keyspace {
             view.local.evicted += 1;
         }
         view.finish();
-        view.commit();
+        unit.record(local);
         if !local.events.is_empty() || !local.ready.is_empty() {
-            publish(local);
+            publish(&mut unit, local);
         }
-        self.locks.unlock_one(stripe);
         eligible
     }
 
@@ -476,13 +474,12 @@ impl Keyspace {
     pub fn compact_step(&self, local: &mut Local, stripe: &mut usize) -> Step {
         let mut step = Step::default();
         let here = *stripe as u16;
-        if !self.locks.try_one(here) {
+        let Some(_held) = self.locks.try_one(here) else {
             return step;
-        }
+        };
         for db in self.used_databases().filter_map(|db| self.db(db)) {
             self.compact_stripe(db, local, here, &mut step);
         }
-        self.locks.unlock_one(here);
         *stripe += 1;
         step.round = *stripe >= STRIPES;
         step
@@ -506,7 +503,7 @@ impl Keyspace {
         for entry in moving {
             // SAFETY: the stripe is held; the old entry leaves the tables with `rebuild`.
             unsafe {
-                let hash = redline_table::hash(entry.key());
+                let hash = self.place(entry.key()).hash();
                 let expire_at_ms = entry.expire_at_ms();
                 let is_timed = entry.earliest_expiry_ms().is_some();
                 let fresh = entry.rebuild(&mut local.heap, expire_at_ms);
@@ -537,13 +534,17 @@ mod tests {
         (Keyspace::new(2, Box::new(NobodyWaits)), local)
     }
 
+    /// Takes the stripe of a key.
+    fn take<'k>(space: &'k Keyspace, key: &[u8]) -> Option<Unit<'k>> {
+        Unit::try_one(space, space.place(key).stripe())
+    }
+
     fn set(space: &Keyspace, local: &mut Local, key: &[u8], expiry: Expiry) {
-        let stripe = stripe_of(redline_table::hash(key));
-        assert!(space.locks.try_one(stripe));
-        let mut view = View::new(space, Held::One(stripe), local, 0, NOW_MS);
+        let mut unit = take(space, key).expect("nobody else is here");
+        let mut view = unit.view(local, 0, NOW_MS);
         view.set_string(key, b"value", expiry);
         view.finish();
-        space.locks.unlock_one(stripe);
+        unit.commit(local);
     }
 
     /// With a million databases a server without a request took 5 % of a CPU to look for tables ten times a second.
@@ -554,18 +555,17 @@ mod tests {
         let used = || space.used_databases().collect::<Vec<_>>();
         assert_eq!(used(), []);
         let key = b"k";
-        let stripe = stripe_of(redline_table::hash(key));
         for db in [299, 63, 64, 128] {
-            assert!(space.locks.try_one(stripe));
-            let mut view = View::new(&space, Held::One(stripe), &mut local, db, NOW_MS);
+            let mut unit = take(&space, key).expect("nobody else is here");
+            let mut view = unit.view(&mut local, db, NOW_MS);
             view.set_string(key, b"value", Expiry::AtMs(NOW_MS + 1));
             view.finish();
-            space.locks.unlock_one(stripe);
+            unit.commit(&mut local);
         }
         assert_eq!(used(), [63, 64, 128, 299]);
         let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
         while !space
-            .expire_step(&mut local, NOW_MS + 9, &mut cursor, &mut |_| ())
+            .expire_step(&mut local, NOW_MS + 9, &mut cursor, &mut |_, _| ())
             .round
         {}
         assert!(used().iter().all(|db| space.key_count(*db) == 0));
@@ -582,9 +582,8 @@ mod tests {
         // A table whose fields all go, another of which one stays, and packed ones by the hundred.
         let field = |n: usize| format!("f{n}").into_bytes();
         let make = |local: &mut Local, key: &[u8], fields: usize, stays: bool| {
-            let stripe = stripe_of(redline_table::hash(key));
-            assert!(space.locks.try_one(stripe));
-            let mut view = View::new(&space, Held::One(stripe), local, 0, START_MS);
+            let mut unit = take(&space, key).expect("nobody else is here");
+            let mut view = unit.view(local, 0, START_MS);
             view.update::<Hash, _>(key, true, |hash, limits| {
                 for n in 0..fields {
                     hash.set(&field(n), b"v", limits);
@@ -596,7 +595,7 @@ mod tests {
             })
             .unwrap();
             view.finish();
-            space.locks.unlock_one(stripe);
+            unit.commit(local);
         };
         make(&mut local, b"goes", FIELDS, false);
         make(&mut local, b"stays", FIELDS, true);
@@ -608,7 +607,7 @@ mod tests {
         let mut round = |local: &mut Local, now_ms| {
             let mut done = 0;
             loop {
-                let step = space.expire_step(local, now_ms, &mut cursor, &mut |_| ());
+                let step = space.expire_step(local, now_ms, &mut cursor, &mut |_, _| ());
                 assert!(step.done <= EXPIRY_STEP_ELEMENTS + 1);
                 done += step.done;
                 if step.round {
@@ -633,22 +632,22 @@ mod tests {
         let (space, mut local) = keyspace();
         let keys = (0u32..)
             .map(u32::to_le_bytes)
-            .filter(|key| stripe_of(redline_table::hash(key)) == 3);
+            .filter(|key| space.place(key).stripe() == 3);
         for key in keys.take(3 * EXPIRY_STEP_ENTRIES) {
             set(&space, &mut local, &key, Expiry::AtMs(NOW_MS + 1));
         }
         let later = NOW_MS + 100;
         let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
         let mut steps = |cursor: &mut ExpiryCursor, enough: fn(Step) -> bool| {
-            while !enough(space.expire_step(&mut local, later, cursor, &mut |_| ())) {}
+            while !enough(space.expire_step(&mut local, later, cursor, &mut |_, _| ())) {}
         };
         steps(&mut cursor, |step| step.done > 0);
         let left = space.key_count(0);
         assert!(left > 0, "the walk stands in the middle of the stripe");
-        assert!(space.locks.try_one(3));
+        let held = Unit::try_one(&space, 3).expect("nobody else is here");
         steps(&mut cursor, |step| step.round);
         assert_eq!(space.key_count(0), left);
-        space.locks.unlock_one(3);
+        drop(held);
         steps(&mut cursor, |step| step.round);
         steps(&mut cursor, |step| step.round);
         assert_eq!(space.key_count(0), 0);
@@ -666,16 +665,15 @@ mod tests {
         }
         let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
         let mut round = |now_ms| {
-            let mut step = || space.expire_step(&mut local, now_ms, &mut cursor, &mut |_| ());
+            let mut step = || space.expire_step(&mut local, now_ms, &mut cursor, &mut |_, _| ());
             while !step().round {}
             cursor.take_soonest_ms()
         };
         assert_eq!(round(NOW_MS), NOW_MS + 5);
         assert_eq!(round(NOW_MS + 10), NOW_MS + 50);
-        let stripe = stripe_of(redline_table::hash(b"later"));
-        assert!(space.locks.try_one(stripe));
+        let held = take(&space, b"later").expect("nobody else is here");
         assert_eq!(round(NOW_MS + 60), NOW_MS + 60, "the stripe is in use");
-        space.locks.unlock_one(stripe);
+        drop(held);
         assert_eq!(round(NOW_MS + 70), i64::MAX);
         assert_eq!(space.key_count(0), 1);
     }
@@ -701,7 +699,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 loop {
-                    match space.evict_one(&mut local, NOW_MS, &mut |_| ()) {
+                    match space.evict_one(&mut local, NOW_MS, &mut |_, _| ()) {
                         Evicted::One => break,
                         Evicted::Later => {}
                         Evicted::Nothing => panic!("{keys:?} keys are left"),
@@ -719,14 +717,13 @@ mod tests {
                     continue;
                 }
                 let name = key.to_le_bytes();
-                let stripe = stripe_of(redline_table::hash(&name));
-                if !space.locks.try_one(stripe) {
+                let Some(mut unit) = take(&space, &name) else {
                     continue;
-                }
-                let mut view = View::new(&space, Held::One(stripe), &mut local, 0, NOW_MS);
+                };
+                let mut view = unit.view(&mut local, 0, NOW_MS);
                 view.set_string(&name, b"value", Expiry::Clear);
                 view.finish();
-                space.locks.unlock_one(stripe);
+                unit.commit(&mut local);
                 keys.fetch_add(1, Ordering::SeqCst);
                 key += 1;
             }
@@ -746,7 +743,7 @@ mod tests {
         }
         for key in kept..7 * kept {
             set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
-            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
             assert_eq!(evicted, Evicted::One);
             local.garbage.clear();
         }
@@ -766,15 +763,20 @@ mod tests {
         for key in 0u32..200 {
             set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
         }
-        let held: Vec<u16> = (0..STRIPES as u16).step_by(2).collect();
-        held.iter()
-            .for_each(|stripe| assert!(space.locks.try_one(*stripe)));
+        let hold = |first: u16| -> Vec<Unit<'_>> {
+            let stripes = (first..STRIPES as u16).step_by(2);
+            let units = stripes.map(|stripe| Unit::try_one(&space, stripe));
+            units
+                .map(|unit| unit.expect("nobody else is here"))
+                .collect()
+        };
+        let even = hold(0);
         let keys = || space.key_count(0);
         let free = (0u32..200)
-            .filter(|key| stripe_of(redline_table::hash(&key.to_le_bytes())) % 2 == 1)
+            .filter(|key| space.place(&key.to_le_bytes()).stripe() % 2 == 1)
             .count() as u64;
         for n in 0..free / 2 {
-            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
             assert_eq!(
                 evicted,
                 Evicted::One,
@@ -782,16 +784,13 @@ mod tests {
             );
         }
         assert_eq!(keys(), 200 - free / 2);
-        let others = (1..STRIPES as u16).step_by(2);
-        let all: Vec<u16> = others.clone().chain(held).collect();
-        others.for_each(|stripe| assert!(space.locks.try_one(stripe)));
-        let none = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+        let odd = hold(1);
+        let none = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
         assert_eq!(none, Evicted::Later, "every key is in use");
-        all.iter()
-            .for_each(|stripe| space.locks.unlock_one(*stripe));
-        while space.evict_one(&mut local, NOW_MS, &mut |_| ()) == Evicted::One {}
+        drop((even, odd));
+        while space.evict_one(&mut local, NOW_MS, &mut |_, _| ()) == Evicted::One {}
         assert_eq!(keys(), 0);
-        let none = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+        let none = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
         assert_eq!(none, Evicted::Nothing);
     }
 }

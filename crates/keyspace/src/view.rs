@@ -1,6 +1,6 @@
 //! Operations of a unit on keys: lookups, strings, collections, expiry, whole databases.
 //!
-//! A [`View`] is made by whoever holds the stripes and lives as long as the unit. Must not know:
+//! A [`View`] is made by the [`Unit`] that holds the stripes. Must not know:
 //! commands, sessions, how the stripes came to be held.
 //!
 //! # How handlers use it
@@ -40,10 +40,11 @@ use crate::{
         Blob, Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, StringRef,
         ValueRef, blob_bytes, blob_to_edit,
     },
-    journal::{Reader, WakeReader, Word},
-    lock::StripeSet,
+    journal::Word,
+    lock::{Held, StripeSet},
     notify::{Classes, EXPIRED, Event},
-    space::{Keyspace, Local, stripe_of},
+    space::{Keyspace, Local, Place, stripe_of},
+    unit::Unit,
     watch::WatchFlag,
 };
 
@@ -60,32 +61,6 @@ pub struct Busy(pub u16);
 /// run again by whoever holds these stripes as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(pub Box<StripeSet>);
-
-/// The stripes that a unit holds: the proof that a [`View`] may touch their keys.
-#[derive(Clone, Copy)]
-pub enum Held<'a> {
-    /// None. The unit takes one stripe at a time by itself (SCAN, RANDOMKEY).
-    None,
-    /// One: the common case.
-    One(u16),
-    /// Several.
-    Set(&'a StripeSet),
-    /// Every one.
-    All,
-}
-
-impl Held<'_> {
-    /// Is this stripe among them?
-    #[inline]
-    pub fn covers(&self, stripe: u16) -> bool {
-        match self {
-            Held::None => false,
-            Held::One(held) => *held == stripe,
-            Held::Set(set) => set.contains(stripe),
-            Held::All => true,
-        }
-    }
-}
 
 /// The change to a key's expiry when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,36 +107,30 @@ collections!(List, Hash, Set, Zset, Stream, VectorSet);
 pub struct Hint {
     address: usize,
     len: usize,
-    hash: u64,
+    place: Place,
 }
 
 impl Hint {
     const NONE: Hint = Hint {
         address: 0,
         len: 0,
-        hash: 0,
+        place: Place(0),
     };
 
-    /// Of a key whose hash is known.
+    /// Of a key and its place.
     #[inline]
-    pub fn new(key: &[u8], hash: u64) -> Hint {
+    pub fn new(key: &[u8], place: Place) -> Hint {
         Hint {
             address: key.as_ptr() as usize,
             len: key.len(),
-            hash,
+            place,
         }
     }
 
-    /// Of a key that is hashed now.
+    /// Returns the key's place.
     #[inline]
-    pub fn of(key: &[u8]) -> Hint {
-        Hint::new(key, redline_table::hash(key))
-    }
-
-    /// The key's hash.
-    #[inline]
-    pub fn hash(&self) -> u64 {
-        self.hash
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     #[inline]
@@ -195,22 +164,25 @@ pub struct View<'a> {
     emptied: bool,
     /// The command has said by itself what is to be journalled.
     propagated: bool,
+    /// Of the unit: it has changed something and no record has been written.
+    #[cfg(debug_assertions)]
+    unrecorded: &'a Cell<bool>,
 }
 
 impl<'a> View<'a> {
-    /// A unit's view of database `db`. `now_ms` stands still for the unit.
-    #[inline]
-    pub fn new(
-        space: &'a Keyspace,
-        held: Held<'a>,
+    /// See [`Unit::view`].
+    #[inline(always)] // as that
+    pub(crate) fn new(
+        unit: &'a mut Unit<'_>,
         local: &'a mut Local,
         db: u32,
         now_ms: i64,
     ) -> View<'a> {
+        let unit = &*unit;
         local.opened.close_all();
         View {
-            space,
-            held,
+            space: unit.space(),
+            held: unit.held(),
             local,
             db,
             now_ms,
@@ -222,13 +194,22 @@ impl<'a> View<'a> {
             changes: 0,
             emptied: false,
             propagated: false,
+            #[cfg(debug_assertions)]
+            unrecorded: unit.unrecorded(),
         }
+    }
+
+    /// Notes for the unit that something has changed.
+    #[inline(always)] // nothing in a release build
+    fn note_unrecorded(&self) {
+        #[cfg(debug_assertions)]
+        self.unrecorded.set(true);
     }
 
     /// Tells what is known of the key that the unit will ask for: saves computing its hash again, and mostly the search.
     #[inline]
     pub fn hint(&mut self, key: &[u8], ahead: &'a Ahead) {
-        self.hint.set(Hint::new(key, ahead.hash()));
+        self.hint.set(Hint::new(key, ahead.place()));
         self.ahead = Some(ahead);
     }
 
@@ -840,6 +821,7 @@ impl<'a> View<'a> {
     /// of a move, or nothing at all.
     #[inline]
     pub fn announced(&mut self, class: Classes, event: &'static str, key: &[u8]) {
+        self.note_unrecorded();
         self.touch_watchers(key);
         self.notify(class, event, key);
         if class == Classes::STREAM {
@@ -937,6 +919,7 @@ impl<'a> View<'a> {
     pub fn propagate_words<'w>(&mut self, words: impl IntoIterator<Item = Word<'w>>) {
         self.propagated = true;
         if self.is_journaled() {
+            self.note_unrecorded();
             self.local.effects.get_mut().push(self.db, words);
         }
     }
@@ -964,16 +947,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Ends the unit's effect: see [`Keyspace::commit`].
-    pub fn commit(&mut self) -> Option<u64> {
-        self.space.commit(self.local)
-    }
-
-    /// Attaches a reader to the journal, to whom every unit from now on is told; says after which number it begins. The
-    /// unit holds all stripes.
-    pub fn attach_reader(&mut self, wake: WakeReader) -> (Reader, u64) {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        self.space.journal.attach(wake)
+    /// Writes a record of its own of what was changed so far: the next change in the same unit gets another number.
+    pub(crate) fn record(&mut self) {
+        #[cfg(debug_assertions)]
+        self.unrecorded.set(false);
+        self.space.record(self.local);
     }
 
     // ---- watching -----------------------------------------------------------------------------

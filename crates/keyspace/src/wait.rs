@@ -44,9 +44,8 @@ use std::{
 use redline_types::Kind;
 
 use crate::{
-    lock::{StripeSet, WakeToken},
-    space::{Keyspace, StripeState, stripe_of},
-    view::Held,
+    lock::{Held, StripeSet, WakeToken},
+    space::{Keyspace, Place, StripeState},
 };
 
 /// How a wait has ended.
@@ -108,10 +107,10 @@ pub struct Wanted {
 
 impl Waiter {
     /// A wait that nobody has ended. It stands in no queue yet: see [`View::wait`](crate::View::wait).
-    pub fn new(wanted: Wanted) -> Waiter {
+    pub fn new(space: &Keyspace, wanted: Wanted) -> Waiter {
         let mut stripes = StripeSet::EMPTY;
         for key in wanted.keys.iter().chain(&wanted.targets) {
-            stripes.insert(stripe_of(redline_table::hash(key)));
+            stripes.insert(space.place(key).stripe());
         }
         let mut keys: Vec<Box<[u8]>> = Vec::with_capacity(wanted.keys.len());
         let mut seen = HashSet::new();
@@ -237,10 +236,8 @@ impl Keyspace {
         )
     }
 
-    /// Adds to `set` the stripes that a unit needs which may make a key appear, to serve who waits for it, and who waits
-    /// for what is written in serving them. The unit holds `held`; keys outside of it are not looked at, so the
-    /// caller locks the wider set and asks again until it grows no more.
-    pub fn widen(&self, held: Held<'_>, key: &[u8], set: &mut StripeSet) {
+    /// See [`Unit::widen`](crate::Unit::widen).
+    pub(crate) fn widen(&self, held: Held<'_>, key: &[u8], set: &mut StripeSet) {
         let (mut todo, mut seen) = (Vec::new(), HashSet::new());
         self.widen_one(held, key, set, &mut seen, &mut todo);
         while let Some(key) = todo.pop() {
@@ -248,9 +245,9 @@ impl Keyspace {
         }
     }
 
-    /// Does anybody wait for this key, in whatever database? The unit holds its stripe.
-    pub fn is_waited_for(&self, held: Held<'_>, key: &[u8], hash: u64) -> bool {
-        let stripe = stripe_of(hash);
+    /// See [`Unit::is_waited_for`](crate::Unit::is_waited_for).
+    pub(crate) fn is_waited_for(&self, held: Held<'_>, key: &[u8], place: Place) -> bool {
+        let stripe = place.stripe();
         assert!(held.covers(stripe), "queues belong to their stripes");
         // SAFETY: the caller holds the stripe; the reference ends with this function.
         let state = unsafe { self.stripe_state(stripe) };
@@ -265,7 +262,7 @@ impl Keyspace {
         seen: &mut HashSet<Box<[u8]>>,
         todo: &mut Vec<Box<[u8]>>,
     ) {
-        let stripe = stripe_of(redline_table::hash(key));
+        let stripe = self.place(key).stripe();
         if !held.covers(stripe) {
             return;
         }
@@ -348,7 +345,7 @@ impl Keyspace {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use crate::lock::{Locks, NobodyWaits};
+    use crate::lock::{Guard, Locks, NobodyWaits};
     use loom::{cell::UnsafeCell, sync::atomic::AtomicU64, thread};
 
     fn waiter() -> Waiter {
@@ -386,15 +383,18 @@ mod model {
             })
         }
 
-        fn lock(&self) {
-            while !self.locks.try_one(0) {
-                thread::yield_now();
+        fn lock(&self) -> Guard<'_> {
+            loop {
+                match self.locks.try_one(0) {
+                    Some(held) => return held,
+                    None => thread::yield_now(),
+                }
             }
         }
 
         /// A push: one element more, and at the end of the unit whoever waits is served.
         fn push(&self) -> bool {
-            self.lock();
+            let _held = self.lock();
             let mut served = false;
             self.state.with_mut(|state| {
                 // SAFETY: the stripe is held.
@@ -408,7 +408,6 @@ mod model {
                     served = true;
                 }
             });
-            self.locks.unlock_one(0);
             served
         }
 
@@ -467,7 +466,7 @@ mod model {
                 let key = key.clone();
                 thread::spawn(move || key.push())
             };
-            key.lock();
+            let held = key.lock();
             let found = key.state.with_mut(|state| {
                 // SAFETY: the stripe is held.
                 let (elements, queue) = unsafe { &mut *state };
@@ -479,7 +478,7 @@ mod model {
                 key.waits.fetch_add(1, Ordering::Relaxed);
                 false
             });
-            key.locks.unlock_one(0);
+            drop(held);
             let served = pusher.join().unwrap();
             assert!(found != served, "found {found}, served {served}");
             assert_eq!(key.elements(), 0);

@@ -132,7 +132,7 @@ impl Session {
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Goes over to the users of the settings, after they were taken over.
     pub(crate) fn adopt_users(&mut self) {
         let version = self.settings.acl.version();

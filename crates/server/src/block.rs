@@ -38,7 +38,7 @@ use std::sync::{
 
 use redline_acl::User;
 use redline_commands::{Block, Ctx, Error, Failure, Stop};
-use redline_keyspace::{End, Held, Local, Policy, Ready, View, Waiter, Wanted, stripe_of};
+use redline_keyspace::{End, Local, Policy, Ready, Unit, Waiter, Wanted, lock::StripeSet};
 use redline_net::{TimerId, clock};
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::{self as spec, CommandId, Flags};
@@ -48,7 +48,7 @@ use crate::{
     errors,
     exec::{Halt, count_command},
     planes::{self, publish_events},
-    session::{Aside, Card, Deferred, REGISTERED_BYTES, Session, Token, Unit, flag},
+    session::{Aside, Card, Deferred, REGISTERED_BYTES, Session, Token, flag},
     shared::{Message, Shared},
     tracking::{self, By, Changes},
     worker::Worker,
@@ -159,7 +159,7 @@ pub struct Outcome {
 /// A wait that is over.
 type Served = (Arc<Waiter>, Outcome);
 
-impl Worker {
+impl Worker<'_> {
     /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
     pub(crate) fn begin_wait(
         &mut self,
@@ -167,7 +167,7 @@ impl Worker {
         id: CommandId,
         args: Args<'_>,
         block: &Block,
-        held: Held<'_>,
+        unit: &mut Unit<'_>,
     ) -> Halt {
         let named = |positions: &std::ops::Range<usize>| {
             let args = positions.clone().filter_map(|at| args.get(at));
@@ -176,24 +176,20 @@ impl Worker {
         let (keys, targets) = (named(&block.keys), named(&block.targets));
         let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
         let call = Call::new(session, id, args, tracking::remembers(session, id));
-        let waiter = Arc::new(Waiter::new(Wanted {
-            token: session.card.token().0,
-            db: session.db,
-            keys,
-            targets,
-            kind: block.kind,
-            when_gone: block.when_gone,
-            call: Box::new(call),
-        }));
-        let shared = &*self.shared;
-        View::new(
-            &shared.keyspace,
-            held,
-            &mut self.local,
-            session.db,
-            self.now_ms,
-        )
-        .wait(&waiter);
+        let waiter = Arc::new(Waiter::new(
+            &self.shared.keyspace,
+            Wanted {
+                token: session.card.token().0,
+                db: session.db,
+                keys,
+                targets,
+                kind: block.kind,
+                when_gone: block.when_gone,
+                call: Box::new(call),
+            },
+        ));
+        unit.view(&mut self.local, session.db, self.now_ms)
+            .wait(&waiter);
         self.enter_wait(session, waiter, block.timeout_ms)
     }
 
@@ -206,15 +202,18 @@ impl Worker {
         timeout_ms: Option<u64>,
     ) -> Halt {
         let call = Call::new(session, id, ArgsBuf::from(args), false);
-        let waiter = Arc::new(Waiter::new(Wanted {
-            token: session.card.token().0,
-            db: session.db,
-            keys: Vec::new(),
-            targets: Vec::new(),
-            kind: Kind::List, // of no key
-            when_gone: false,
-            call: Box::new(call),
-        }));
+        let waiter = Arc::new(Waiter::new(
+            &self.shared.keyspace,
+            Wanted {
+                token: session.card.token().0,
+                db: session.db,
+                keys: Vec::new(),
+                targets: Vec::new(),
+                kind: Kind::List, // of no key
+                when_gone: false,
+                call: Box::new(call),
+            },
+        ));
         self.enter_wait(session, waiter, timeout_ms)
     }
 
@@ -239,14 +238,31 @@ impl Worker {
 
     // ---- serving ------------------------------------------------------------------------------
 
+    /// Ends a unit: see [`Worker::end_effects`].
+    #[inline(always)] // of one stripe, this is a few instructions
+    pub(crate) fn commit(&mut self, mut unit: Unit<'_>) {
+        if !self.local.ready.is_empty() {
+            return self.serve_and_commit(unit);
+        }
+        unit.record(&mut self.local);
+        self.tell_changes();
+        unit.release();
+    }
+
+    /// By value, so that the unit of the straight path never has an address and all that is known of it is used.
+    #[cold]
+    fn serve_and_commit(&mut self, mut unit: Unit<'_>) {
+        self.serve(&mut unit);
+    }
+
     /// Ends what a unit does, its stripes still held: serves those who wait for keys that it has changed, and writes the
     /// journal's record, theirs included.
     #[inline]
-    pub(crate) fn end_effects(&mut self, held: Held<'_>) {
+    pub(crate) fn end_effects(&mut self, unit: &mut Unit<'_>) {
         if !self.local.ready.is_empty() {
-            return self.serve(held);
+            return self.serve(unit);
         }
-        self.shared.keyspace.commit(&mut self.local);
+        unit.record(&mut self.local);
         self.tell_changes();
     }
 
@@ -254,65 +270,58 @@ impl Worker {
     #[inline]
     pub(crate) fn tell_changes(&mut self) {
         if !self.changes.is_empty() {
-            self.changes.tell(&self.shared);
+            self.changes.tell(self.shared);
         }
     }
 
     /// The same for EXEC and scripts; a script takes the stripes that are missing.
-    pub(crate) fn end_unit_effects(&mut self, unit: &mut Unit) {
-        let shared = self.shared.clone();
-        while unit.script && !unit.all && !self.local.ready.is_empty() {
-            let mut wider = unit.stripes.clone();
+    pub(crate) fn end_compound_effects(&mut self, unit: &mut Unit<'_>) {
+        let mut held = StripeSet::EMPTY;
+        while unit.holds_script() && !unit.holds_all() && !self.local.ready.is_empty() {
+            let mut wider = held.clone();
             for ready in &self.local.ready {
-                let held = Held::Set(&unit.stripes);
-                shared.keyspace.widen(held, &ready.key, &mut wider);
+                unit.widen(&ready.key, &mut wider);
             }
-            if wider == unit.stripes {
+            if wider == held {
                 break;
             }
-            self.extend_stripes(unit, &wider);
+            unit.add_set(&wider);
+            held = wider;
         }
-        self.end_effects(unit.held());
+        self.end_effects(unit);
     }
 
     #[cold]
-    fn serve(&mut self, held: Held<'_>) {
+    fn serve(&mut self, unit: &mut Unit<'_>) {
         // The unit itself may have changed users or limits.
         self.refresh_if_changed();
-        let shared = self.shared.clone();
+        let shared = self.shared;
         let mut served = Vec::new();
         while let Some(ready) = self.local.ready.pop_front() {
-            debug_assert!(held.covers(stripe_of(redline_keyspace::hash(&ready.key))));
-            self.serve_key(&shared, held, &ready, &mut served);
+            self.serve_key(unit, &ready, &mut served);
         }
         // Before anybody hears of it: what a reply may depend on has its number.
-        shared.keyspace.commit(&mut self.local);
+        unit.record(&mut self.local);
         self.tell_changes();
         for (waiter, outcome) in served {
-            tell(&shared, &waiter, outcome);
+            tell(shared, &waiter, outcome);
         }
         // Who was served may hear of what its own call has changed: behind the reply.
         if !self.local.events.is_empty() {
-            publish_events(&shared, &mut self.local, &mut self.changes, By::Nobody);
+            publish_events(shared, &mut self.local, &mut self.changes, By::Nobody);
             self.tell_changes();
         }
     }
 
-    fn serve_key(
-        &mut self,
-        shared: &Shared,
-        held: Held<'_>,
-        ready: &Ready,
-        served: &mut Vec<Served>,
-    ) {
+    fn serve_key(&mut self, unit: &mut Unit<'_>, ready: &Ready, served: &mut Vec<Served>) {
         let key = &ready.key;
-        let mut view = self.view(shared, held, ready.db);
+        let mut view = unit.view(&mut self.local, ready.db, self.now_ms);
         // Who waits again after having been looked at stands behind, and is not looked at twice.
         let (mut left, when_gone) = view.begin_serving(ready.db, key);
         let mut at = 0;
         while left > 0 {
             left -= 1;
-            let mut view = self.view(shared, held, ready.db);
+            let mut view = unit.view(&mut self.local, ready.db, self.now_ms);
             let kind = view.kind(key).flatten();
             // It may have met a key that has expired since.
             view.finish();
@@ -323,8 +332,8 @@ impl Worker {
                 return;
             };
             let concerned = kind == Some(waiter.kind) || waiter.when_gone;
-            if concerned && self.serve_one(shared, held, &waiter, served) {
-                self.leave_held(shared, held, &waiter);
+            if concerned && self.serve_one(unit, &waiter, served) {
+                self.leave_held(unit, &waiter);
             } else {
                 at += 1;
             }
@@ -334,13 +343,12 @@ impl Worker {
     /// Runs a waiting call. `true`: the wait is over.
     fn serve_one(
         &mut self,
-        shared: &Shared,
-        held: Held<'_>,
+        unit: &mut Unit<'_>,
         waiter: &Arc<Waiter>,
         served: &mut Vec<Served>,
     ) -> bool {
-        if !waiter.stripes.iter().all(|stripe| held.covers(stripe)) {
-            run_again(shared, waiter);
+        if !waiter.stripes.iter().all(|stripe| unit.covers(stripe)) {
+            run_again(self.shared, waiter);
             return true;
         }
         // For the unit time stood still, for this call it does from here on: what has expired meanwhile is not there.
@@ -368,7 +376,7 @@ impl Worker {
         let bulk_bytes_max = self.settings.bulk_bytes_max;
         let began_ns = clock::monotonic_ns();
         let mut ctx = Ctx {
-            keys: self.view(shared, held, waiter.db),
+            keys: unit.view(&mut self.local, waiter.db, self.now_ms),
             bulk_bytes_max,
             in_script: false,
             reads_every_key: true,
@@ -423,17 +431,13 @@ impl Worker {
     }
 
     /// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
-    fn leave_held(&mut self, shared: &Shared, held: Held<'_>, waiter: &Arc<Waiter>) {
-        let mut view = self.view(shared, held, waiter.db);
+    fn leave_held(&mut self, unit: &mut Unit<'_>, waiter: &Arc<Waiter>) {
         for key in &waiter.keys {
-            if held.covers(stripe_of(redline_keyspace::hash(key))) {
-                view.leave_queue(waiter, key);
+            if unit.covers(self.shared.keyspace.place(key).stripe()) {
+                unit.view(&mut self.local, waiter.db, self.now_ms)
+                    .leave_queue(waiter, key);
             }
         }
-    }
-
-    fn view<'a>(&'a mut self, shared: &'a Shared, held: Held<'a>, db: u32) -> View<'a> {
-        View::new(&shared.keyspace, held, &mut self.local, db, self.now_ms)
     }
 
     // ---- ends ---------------------------------------------------------------------------------
@@ -530,17 +534,16 @@ impl Worker {
     /// Takes waiters whose wait is over out of their queues. A stripe that is in use is come back to: what stays behind
     /// for a moment is passed over.
     pub(crate) fn leave_queues(&mut self) {
-        let shared = self.shared.clone();
+        let space = &self.shared.keyspace;
         for waiter in std::mem::take(&mut self.leaving) {
             let mut left = false;
             for key in &waiter.keys {
-                let stripe = stripe_of(redline_keyspace::hash(key));
-                if shared.keyspace.locks().try_one(stripe) {
-                    self.view(&shared, Held::One(stripe), waiter.db)
-                        .leave_queue(&waiter, key);
-                    shared.keyspace.locks().unlock_one(stripe);
-                } else {
-                    left = true;
+                let stripe = space.place(key).stripe();
+                match Unit::try_one(space, stripe) {
+                    Some(mut unit) => unit
+                        .view(&mut self.local, waiter.db, self.now_ms)
+                        .leave_queue(&waiter, key),
+                    None => left = true,
                 }
             }
             if left {
@@ -565,13 +568,12 @@ impl Worker {
 
 /// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
 /// again that want to know that their key has gone.
-pub fn after_upkeep(shared: &Shared, local: &mut Local, now_ms: i64) {
+pub fn after_upkeep(shared: &Shared, unit: &mut Unit<'_>, local: &mut Local, now_ms: i64) {
     let mut changes = Changes::default();
     publish_events(shared, local, &mut changes, By::Nobody);
     changes.tell(shared);
     while let Some(Ready { db, key }) = local.ready.pop_front() {
-        let held = Held::One(stripe_of(redline_keyspace::hash(&key)));
-        let mut view = View::new(&shared.keyspace, held, local, db, now_ms);
+        let mut view = unit.view(local, db, now_ms);
         let (mut left, mut at) = (view.begin_serving(db, &key).0, 0);
         while left > 0 {
             left -= 1;

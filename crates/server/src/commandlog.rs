@@ -79,7 +79,7 @@ impl CommandLogs {
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Puts a call that has run into the logs whose thresholds it passes.
     #[cold]
     pub(crate) fn log_command(
@@ -103,30 +103,30 @@ impl Worker {
             if let (Some(value), Some(least)) = (value, threshold.least())
                 && value >= least
             {
-                let entry = entry_of(session, id, args, value, self.now_ms / 1000);
+                let entry = self.entry_of(session, id, args, value);
                 let logs = &self.shared.command_logs;
                 logs.push(kind, threshold.entries_max, entry);
             }
         }
     }
-}
 
-fn entry_of(session: &Session, id: CommandId, args: Args<'_>, value: u64, at_s: i64) -> Entry {
-    let from_script = session.unit.as_ref().is_some_and(|unit| unit.in_script);
-    let (addr, name) = match from_script {
-        true => (String::new(), Vec::new()),
-        false => {
-            let names = session.card.names();
-            (session.card.addr.clone(), names.name.clone())
+    fn entry_of(&self, session: &Session, id: CommandId, args: Args<'_>, value: u64) -> Entry {
+        let from_script = self.is_in_script();
+        let (addr, name) = match from_script {
+            true => (String::new(), Vec::new()),
+            false => {
+                let names = session.card.names();
+                (session.card.addr.clone(), names.name.clone())
+            }
+        };
+        Entry {
+            id: 0,
+            at_s: self.now_ms / 1000,
+            value,
+            args: shortened(args.len(), |index| redact::shown(id, args, index)),
+            addr,
+            name,
         }
-    };
-    Entry {
-        id: 0,
-        at_s,
-        value,
-        args: shortened(args.len(), |index| redact::shown(id, args, index)),
-        addr,
-        name,
     }
 }
 

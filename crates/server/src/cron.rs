@@ -77,7 +77,7 @@ pub fn tick(worker: &mut Worker) {
     copy_counts(worker);
     note_memory(worker);
     if worker.number == 0 {
-        worker.shared.rates.sample(&worker.shared);
+        worker.shared.rates.sample(worker.shared);
         worker.shared.note_limit();
         look_at_certificates(worker);
     }
@@ -112,17 +112,17 @@ fn expire(worker: &mut Worker) {
     if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }
-    let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
+    let (shared, now_ms) = (worker.shared, worker.now_ms);
     let began_us = clock::monotonic_us();
     let deadline_us = began_us + EXPIRY_SLICE_US;
     for cursor in [&mut worker.expiry, &mut worker.element_expiry] {
         loop {
-            let step =
-                shared
-                    .keyspace
-                    .expire_step(&mut worker.local, now_ms, cursor, &mut |local| {
-                        after_upkeep(&shared, local, now_ms)
-                    });
+            let step = shared.keyspace.expire_step(
+                &mut worker.local,
+                now_ms,
+                cursor,
+                &mut |unit, local| after_upkeep(shared, unit, local, now_ms),
+            );
             if step.round {
                 break;
             }
@@ -168,12 +168,12 @@ fn expire_in_time(worker: &mut Worker, took_us: u64) {
 
 /// Keeps `tracking-table-max-keys`, should it have been lowered.
 pub fn forget_tracked(worker: &mut Worker) {
-    let (shared, rng) = (worker.shared.clone(), &mut worker.local.rng);
+    let (shared, rng) = (worker.shared, &mut worker.local.rng);
     let keys_max = worker.settings.tracking_keys_max;
     shared
         .tracking
         .evict(shared.workers(), keys_max, || rng.usize(..));
-    crate::tracking::settle(&shared);
+    crate::tracking::settle(shared);
 }
 
 /// Goes on with what a slice did not finish, once it has rested.
@@ -208,7 +208,7 @@ fn compact(worker: &mut Worker) {
         return;
     };
     let deadline_us = clock::monotonic_us() + COMPACTION_SLICE_US;
-    let shared = worker.shared.clone();
+    let shared = worker.shared;
     while stripe < STRIPES && compaction.segments_left() > 0 && clock::monotonic_us() < deadline_us
     {
         worker.local.heap.tick();
@@ -226,7 +226,7 @@ fn compact(worker: &mut Worker) {
 
 /// Evicts until the limit is kept. `false`: it is not, and nothing more can go now.
 pub fn make_room(worker: &mut Worker) -> bool {
-    let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
+    let (shared, now_ms) = (worker.shared, worker.now_ms);
     worker.local.flush_account(&shared.keyspace);
     if worker.pause.is_some() {
         return true;
@@ -235,11 +235,12 @@ pub fn make_room(worker: &mut Worker) -> bool {
         if !shared.keyspace.over_limit() {
             return true;
         }
-        let evicted = shared
-            .keyspace
-            .evict_one(&mut worker.local, worker.now_ms, &mut |local| {
-                after_upkeep(&shared, local, now_ms);
-            });
+        let evicted =
+            shared
+                .keyspace
+                .evict_one(&mut worker.local, worker.now_ms, &mut |unit, local| {
+                    after_upkeep(shared, unit, local, now_ms);
+                });
         match evicted {
             Evicted::One => {}
             // Its turn comes with the next command.
@@ -256,7 +257,7 @@ pub fn make_room(worker: &mut Worker) -> bool {
 pub fn make_room_for_long(worker: &mut Worker) {
     let began_us = clock::monotonic_us();
     let deadline_us = began_us + EVICTION_US_MAX;
-    let shared = worker.shared.clone();
+    let shared = worker.shared;
     while worker.pause.is_none()
         && shared.keyspace.over_limit()
         && clock::monotonic_us() < deadline_us

@@ -11,7 +11,7 @@
 //! # A unit
 //!
 //! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
-//! go. Inside EXEC or a script the stripes are held by the [`Unit`](crate::session::Unit) of the session. Who fails to get a stripe
+//! go. Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. Who fails to get a stripe
 //! is put aside and runs again from the start when the stripe is free: nothing has happened until then.
 //!
 //! Must not know: what any command does.
@@ -22,14 +22,14 @@ mod locked;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redline_commands::{Ctx, Error, Failure, Stop};
-use redline_keyspace::{Held, Hint, View, stripe_of};
+use redline_keyspace::{Hint, Unit};
 use redline_net::clock;
 use redline_resp::{Args, ArgsBuf, Reply};
 use redline_spec::{self as spec, CommandId, Flags, Gate, Plane, Scope};
 
 pub use batch::Batch;
 use batch::Known;
-pub(crate) use locked::add_stripes;
+pub(crate) use locked::{Compound, add_stripes};
 
 use crate::{
     access, errors, planes,
@@ -64,7 +64,7 @@ impl<E: Into<Error>> From<E> for Halt {
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Runs one request. Afterwards either its reply is written, or the session is put aside.
     pub(crate) fn run_request(
         &mut self,
@@ -101,7 +101,6 @@ impl Worker {
     #[inline]
     fn run_plain(&mut self, session: &mut Session, args: Args<'_>, known: Known<'_>) -> bool {
         let Known { id, ahead, bytes } = known;
-        let hash = ahead.hash();
         let plain = spec::plain(id);
         if !plain.allows(args.len())
             || self.timing.closely
@@ -114,29 +113,17 @@ impl Worker {
             return false;
         };
         let key = &args[usize::from(plain.key)];
-        let stripe = stripe_of(hash);
-        let shared = &*self.shared;
-        if !shared.keyspace.locks().try_one(stripe) {
+        let (shared, place) = (self.shared, ahead.place());
+        let Some(mut unit) = Unit::try_one(&shared.keyspace, place.stripe()) else {
             return false;
-        }
-        if shared.keyspace.anybody_waits()
-            && plain.writes
-            && shared.keyspace.is_waited_for(Held::One(stripe), key, hash)
-        {
-            shared.keyspace.locks().unlock_one(stripe);
+        };
+        if shared.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
             return false;
         }
         let mark = session.out.mark();
         let before_bytes = session.out.len_bytes();
-        let view = View::new(
-            &shared.keyspace,
-            Held::One(stripe),
-            &mut self.local,
-            session.db,
-            self.now_ms,
-        );
         let mut ctx = Ctx {
-            keys: view,
+            keys: unit.view(&mut self.local, session.db, self.now_ms),
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: false,
             reads_every_key: true,
@@ -156,8 +143,7 @@ impl Worker {
             let by = tracking::By::Client(&session.card);
             planes::publish_events(shared, &mut self.local, &mut self.changes, by);
         }
-        self.end_effects(Held::One(stripe));
-        self.shared.keyspace.locks().unlock_one(stripe);
+        self.commit(unit);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(session, id);
@@ -248,7 +234,7 @@ impl Worker {
         };
         let writes = |id, gate: Gate, args: Args<'_>| {
             let by_row = gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
-            planes::scripting::may_write(&self.shared, id, args, by_row)
+            planes::scripting::may_write(self.shared, id, args, by_row)
         };
         let queue_writes = || {
             let mut queue = session.multi.queue.iter();
@@ -283,7 +269,7 @@ impl Worker {
         args: Args<'_>,
     ) -> Result<(), Halt> {
         let gate = spec::gate(id);
-        let inside = session.unit.is_some();
+        let inside = self.compound.is_some();
         let heavy = payload_bytes(args) >= self.timing.heavy_bytes;
         let apart = self.timing.closely || heavy || !gate.is_brief(args.len());
         let timed = apart || (inside && self.timing.sample_inside());
@@ -295,7 +281,7 @@ impl Worker {
         let result = match gate.plane {
             Plane::Data if !gate.arity_allows(args.len()) => {
                 if self.monitored {
-                    let in_script = session.unit.as_ref().is_some_and(|unit| unit.in_script);
+                    let in_script = self.is_in_script();
                     self.show(session, id, args, in_script);
                 }
                 Err(errors::wrong_arity(id).into())
@@ -423,7 +409,7 @@ impl Worker {
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        if self.settings.maxmemory_bytes == 0 || session.unit.is_some() {
+        if self.settings.maxmemory_bytes == 0 || self.compound.is_some() {
             return Ok(());
         }
         if crate::cron::make_room(self) {
@@ -431,7 +417,7 @@ impl Worker {
         }
         let needs = |id: CommandId, gate: Gate, args: Args<'_>| {
             let by_row = gate.flags.has(Flags::DENYOOM);
-            planes::scripting::needs_memory(&self.shared, id, args, by_row)
+            planes::scripting::needs_memory(self.shared, id, args, by_row)
         };
         let mut queued = session.multi.queue.iter();
         let refused = needs(id, gate, args)
@@ -455,10 +441,10 @@ impl Worker {
         session: &mut Session,
         id: CommandId,
         args: Args<'_>,
-        held: Held<'_>,
+        unit: &mut Unit<'_>,
         hints: &[Hint],
     ) -> Result<(), Failure> {
-        self.handle_inside(session, id, args, held, hints, &mut Inside::default())
+        self.handle_inside(session, id, args, unit, hints, &mut Inside::default())
     }
 
     /// The same inside EXEC or a script.
@@ -467,25 +453,18 @@ impl Worker {
         session: &mut Session,
         id: CommandId,
         args: Args<'_>,
-        held: Held<'_>,
+        unit: &mut Unit<'_>,
         hints: &[Hint],
         inside: &mut Inside,
     ) -> Result<(), Failure> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
-        let shared = &*self.shared;
+        let shared = self.shared;
         // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
         self.local.clock.frozen = session.is(state::NO_TOUCH) && id != CommandId::Touch;
         let reads_every_key = spec::gate(id).scope != Scope::KeysPlus
             || access::may_read_every_key(session, id, args);
-        let view = View::new(
-            &shared.keyspace,
-            held,
-            &mut self.local,
-            session.db,
-            self.now_ms,
-        );
         let mut ctx = Ctx {
-            keys: view,
+            keys: unit.view(&mut self.local, session.db, self.now_ms),
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: inside.in_script,
             reads_every_key,
@@ -530,10 +509,10 @@ impl Worker {
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     /// A client that tracks keys has read those of a call, whose stripes are held.
     pub(crate) fn remember_keys(&mut self, who: Token, id: CommandId, args: Args<'_>) {
-        tracking::remember(&self.shared, who, id, args);
+        tracking::remember(self.shared, who, id, args);
         let keys_max = self.settings.tracking_keys_max;
         let rng = &mut self.local.rng;
         let table = &self.shared.tracking;

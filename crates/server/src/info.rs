@@ -8,7 +8,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use redline_keyspace::{Held, SIZE_CLASSES, Sizes};
+use redline_keyspace::{SIZE_CLASSES, Sizes, Unit};
 use redline_net::{clock, process};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
@@ -44,8 +44,8 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("keysizes", "Keysizes", true, keysizes),
 ];
 
-/// The sections that were asked for; without a name, the usual ones. `held`: what the caller's unit holds.
-pub fn render(worker: &Worker, held: Held<'_>, wanted: Args<'_>) -> String {
+/// The sections that were asked for; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
+pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
     cron::copy_counts(worker);
     let asked = |name: &str| {
         wanted
@@ -57,7 +57,7 @@ pub fn render(worker: &Worker, held: Held<'_>, wanted: Args<'_>) -> String {
     let totals = worker.shared.totals();
     let mut out = Out {
         text: String::new(),
-        held,
+        unit,
         start: clock::wall_us(),
     };
     for (name, title, default, render) in SECTIONS {
@@ -75,7 +75,7 @@ pub fn render(worker: &Worker, held: Held<'_>, wanted: Args<'_>) -> String {
 /// The text so far, and how to look at keys for it.
 struct Out<'a> {
     text: String,
-    held: Held<'a>,
+    unit: &'a Unit<'a>,
     /// Where to begin: any number.
     start: u64,
 }
@@ -507,7 +507,7 @@ fn keyspace(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
         if keys > 0 {
             let timed = space.timed_key_count(db);
-            let ttl_ms = space.average_ttl_ms(db, out.held, out.start, worker.now_ms);
+            let ttl_ms = space.average_ttl_ms(db, out.unit, out.start, worker.now_ms);
             let text =
                 format_args!("keys={keys},expires={expiring},avg_ttl={ttl_ms},subexpiry={timed}");
             out.field(&format!("db{db}"), text)?;
@@ -525,7 +525,7 @@ fn keysizes(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     ];
     let space = &worker.shared.keyspace;
     for db in space.used_databases().filter(|db| space.key_count(*db) > 0) {
-        let sizes = space.value_sizes(db, out.held, out.start);
+        let sizes = space.value_sizes(db, out.unit, out.start);
         distribution(
             out,
             &format!("db{db}_distrib_strings_sizes"),

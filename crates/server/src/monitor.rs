@@ -120,7 +120,7 @@ pub fn write(session: &mut Session, line: &Line) -> bool {
     shown
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Shows the monitors a call that has run. `script`: a script has made it.
     #[cold]
     pub(crate) fn show(&self, session: &Session, id: CommandId, args: Args<'_>, script: bool) {
@@ -145,7 +145,7 @@ impl Worker {
             quote(redact::shown(id, args, index), &mut line);
         }
         let line = String::from_utf8_lossy(&line);
-        self.shared.monitors.show(&self.shared, &line);
+        self.shared.monitors.show(self.shared, &line);
     }
 
     /// Shows the monitors a call of the session or the admin plane, whose handler has returned.
@@ -160,7 +160,7 @@ impl Worker {
         let has_shown_itself = result.is_ok() && (runs_script(id) || id == CommandId::Exec);
         let runs_again = matches!(result, Err(Halt::Aside(reason)) if !reason.is_wanted());
         if !has_shown_itself && !runs_again {
-            let in_script = session.unit.as_ref().is_some_and(|unit| unit.in_script);
+            let in_script = self.is_in_script();
             self.show(session, id, args, in_script);
         }
     }

@@ -254,7 +254,7 @@ impl Default for Channels {
 
 impl Channels {
     fn shard(&self, channel: &[u8]) -> std::sync::MutexGuard<'_, ByName> {
-        let shard = redline_keyspace::stripe_of(redline_keyspace::hash(channel)) as usize % SHARDS;
+        let shard = redline_table::hash(channel) as usize % SHARDS;
         self.0[shard]
             .lock()
             .expect("no panic under a shard of channels")

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use redline_acl::User;
-use redline_keyspace::{Held, WaitSlot, WatchFlag};
+use redline_keyspace::{WaitSlot, WatchFlag};
 use redline_net::{PeerAddr, Stream};
 use redline_resp::{
     Args, ArgsBuf, Blob, Mark, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span,
@@ -263,34 +263,6 @@ pub enum ReplyMode {
     Skipping,
 }
 
-/// The stripes that EXEC or a script holds.
-#[derive(Default)]
-pub struct Unit {
-    /// Which.
-    pub stripes: redline_keyspace::lock::StripeSet,
-    /// Every one; `stripes` is complete as well then.
-    pub all: bool,
-    /// The script mutex is held: further stripes may be taken on demand.
-    pub script: bool,
-    /// A script is running (as opposed to EXEC): `noscript` commands are refused.
-    pub in_script: bool,
-    /// The script has promised not to write.
-    pub read_only: bool,
-    /// Changes so far.
-    pub changes: u64,
-}
-
-impl Unit {
-    /// Returns the stripes that the unit holds, for a view.
-    pub fn held(&self) -> Held<'_> {
-        if self.all {
-            Held::All
-        } else {
-            Held::Set(&self.stripes)
-        }
-    }
-}
-
 /// A transaction being queued.
 #[derive(Default)]
 pub struct Multi {
@@ -401,8 +373,6 @@ pub struct Session {
     pub aside: Option<Aside>,
     /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
     pub gate: Option<u64>,
-    /// The unit that is running for this session (EXEC, a script): commands inside it take no locks of their own.
-    pub unit: Option<Box<Unit>>,
     /// The output exceeds its soft limit since this time (Unix, in seconds).
     pub soft_limit_since_s: Option<u64>,
     /// The open transaction.

@@ -306,7 +306,6 @@ fn prepare_workers(
         });
         starts.push(Start {
             number,
-            shared: shared.clone(),
             poller,
             mailbox,
             listeners: mem::take(&mut listeners),
@@ -323,13 +322,16 @@ fn prepare_workers(
     Ok(starts)
 }
 
-fn spawn_workers(shared: &Shared, starts: Vec<Start>) -> Result<Vec<JoinHandle<()>>, StartError> {
+fn spawn_workers(
+    shared: &Arc<Shared>,
+    starts: Vec<Start>,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
     let cpus = shared.settings.current().server_cpulist.clone();
     let threads = starts.into_iter().map(|start| {
-        let cpus = cpus.clone();
+        let (shared, cpus) = (shared.clone(), cpus.clone());
         spawn(&format!("worker-{}", start.number), move || {
             pin(cpus.as_deref());
-            Worker::new(start).run();
+            Worker::new(&shared, start).run();
         })
     });
     threads.collect()
@@ -563,10 +565,11 @@ pub(crate) fn random_id() -> String {
 
 /// Has the first worker attach a reader, at once or as soon as no stripe is in use.
 fn attach_on_worker(shared: &Shared, wake: WakeReader, tell: mpsc::Sender<(Reader, u64)>) {
-    let attach = move |worker: &mut Worker| match worker.shared.keyspace.try_attach_reader(wake) {
+    let attach = move |worker: &mut Worker<'_>| match worker.shared.keyspace.try_attach_reader(wake)
+    {
         // Nobody waits for it any more: the reader goes with its number.
         Ok(attached) => drop(tell.send(attached)),
-        Err(wake) => attach_on_worker(&worker.shared.clone(), wake, tell),
+        Err(wake) => attach_on_worker(worker.shared, wake, tell),
     };
     shared.workers()[0]
         .mailbox

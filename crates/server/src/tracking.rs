@@ -329,8 +329,7 @@ impl Tracking {
     }
 
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
-        let stripe = redline_keyspace::stripe_of(redline_keyspace::hash(key));
-        self.shards[usize::from(stripe) % SHARDS]
+        self.shards[redline_table::hash(key) as usize % SHARDS]
             .lock()
             .expect("no panic under the table")
     }

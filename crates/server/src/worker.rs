@@ -29,9 +29,9 @@ use redline_table::heap::Compaction;
 
 use crate::{
     cron,
-    exec::Batch,
+    exec::{Batch, Compound},
     log, monitor,
-    session::{Aside, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, Unit, flag},
+    session::{Aside, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, flag},
     settings::{BusyScope, Settings},
     shared::{Message, Pause, Shared, TcpPort},
     stats::WorkerStats,
@@ -54,8 +54,6 @@ const FIRST_SESSION: usize = 64;
 pub struct Start {
     /// Its number.
     pub number: usize,
-    /// State that it shares with the other workers.
-    pub shared: Arc<Shared>,
     /// Its poller, with the mailbox's waker registered.
     pub poller: Poller,
     /// Its mailbox.
@@ -67,9 +65,9 @@ pub struct Start {
 }
 
 /// See the module's text.
-pub struct Worker {
+pub struct Worker<'s> {
     /// State that all workers share.
-    pub shared: Arc<Shared>,
+    pub shared: &'s Shared,
     /// Its number.
     pub number: usize,
     /// The settings, as of `epoch`.
@@ -88,8 +86,10 @@ pub struct Worker {
     pub now_ms: i64,
     /// Its Lua interpreter; taken out while a script runs.
     pub host: Option<Host>,
-    /// Unit of the last script, empty again, for reuse.
-    pub(crate) spare_unit: Option<Box<Unit>>,
+    /// The unit of the EXEC or script that is running.
+    pub(crate) compound: Option<Box<Compound<'s>>>,
+    /// That of the last script, which holds nothing any more, for reuse.
+    pub(crate) spare_compound: Option<Box<Compound<'s>>>,
     /// Depth of turns inside a script's hook.
     pub depth: u32,
     /// Replies of a session beyond this are looked at before its next request: the least hard limit of output.
@@ -214,12 +214,11 @@ pub struct Member {
     pub blobs: Vec<Blob>,
 }
 
-impl Worker {
+impl<'s> Worker<'s> {
     /// A worker that has not begun.
-    pub fn new(start: Start) -> Worker {
+    pub fn new(shared: &'s Shared, start: Start) -> Worker<'s> {
         let Start {
             number,
-            shared,
             poller,
             mailbox,
             listeners,
@@ -236,7 +235,8 @@ impl Worker {
             stats,
             now_ms: clock::wall_ms() as i64,
             host: None,
-            spare_unit: None,
+            compound: None,
+            spare_compound: None,
             depth: 0,
             output_watched_bytes: usize::MAX,
             soft_limits_run: false,
@@ -570,7 +570,7 @@ impl Worker {
             return;
         }
         let user = self.settings.acl.default_user().clone();
-        let session = Session::open(&self.shared, token, stream, peer, user, self.now_ms);
+        let session = Session::open(self.shared, token, stream, peer, user, self.now_ms);
         let mut session = Box::new(session);
         session.become_default(&self.settings.acl);
         if session.stream.is_handshaking() {
@@ -592,8 +592,8 @@ impl Worker {
         session.stream.close_notify();
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
-        tracking::end(&self.shared, &mut session);
-        monitor::end(&self.shared, &mut session);
+        tracking::end(self.shared, &mut session);
+        monitor::end(self.shared, &mut session);
         let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_neg());
         self.unwatch(&mut session);
@@ -768,7 +768,7 @@ impl Worker {
                             "SIGTERM"
                         }
                     ));
-                    crate::shutdown(&self.shared);
+                    crate::shutdown(self.shared);
                 }
                 Signal::Hangup => self.shared.reload_tls(),
                 // Not asked for.
@@ -860,7 +860,6 @@ impl Session {
             rounds: 0,
             in_line: false,
             ticket: None,
-            unit: None,
             deferred: None,
             closing: false,
             writable_wanted: false,

@@ -13,10 +13,9 @@ use client::{Client, Value, encode, request, settings, start, until};
 use fastrand::Rng;
 use redline_commands::{Ctx, handler};
 use redline_keyspace::{
-    Held, Keyspace, Local, View, hash,
+    Keyspace, Local, Unit,
     journal::{Reader, Record},
     lock::{StripeSet, Wake, WakeToken},
-    stripe_of,
 };
 use redline_resp::{ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_server::{Permission, Server, Settings};
@@ -440,7 +439,7 @@ fn units_in_the_middle_of_a_busy_script_have_records_of_their_own() {
     ]));
     hears.read();
     // One that the script is not in the way of.
-    let stripe = |key: &str| stripe_of(hash(key.as_bytes()));
+    let stripe = |key: &str| server.keyspace().place(key.as_bytes()).stripe();
     let mut others = ["c", "d"].into_iter();
     let other = others.find(|key| stripe(key) != stripe("a"));
     let other = other.expect("three keys of one stripe are a rare sight");
@@ -526,14 +525,14 @@ struct Replica {
     local: Local,
 }
 
-fn run(space: &Keyspace, local: &mut Local, db: u32, words: &[&[u8]]) -> String {
+fn run(unit: &mut Unit<'_>, local: &mut Local, db: u32, words: &[&[u8]]) -> String {
     let args: ArgsBuf = words.iter().copied().collect();
     let args = args.as_args();
     let id = redline_spec::resolve(&args[0], args.get(1)).expect("a command of the table");
     let handler = handler(id).expect("a command of the data plane");
     let mut out = ReplyBuffer::new();
     let mut ctx = Ctx {
-        keys: View::new(space, Held::All, local, db, 0),
+        keys: unit.view(local, db, 0),
         bulk_bytes_max: u64::MAX,
         in_script: false,
         reads_every_key: true,
@@ -553,13 +552,12 @@ fn run(space: &Keyspace, local: &mut Local, db: u32, words: &[&[u8]]) -> String 
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// All keys with type, value and expiry, in a form that does not depend on how they are stored. The caller holds all
-/// stripes.
-fn contents(space: &Keyspace, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), String> {
+/// All keys with type, value and expiry, in a form that does not depend on how they are stored.
+fn contents(unit: &mut Unit<'_>, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), String> {
     let mut contents = BTreeMap::new();
     for db in 0..DATABASES {
         let mut keys = Vec::new();
-        View::new(space, Held::All, local, db, 0)
+        unit.view(local, db, 0)
             .for_each(|key, value| keys.push((key.to_vec(), value.type_name())));
         for (key, kind) in keys {
             // Replies, cut into lines; where there is no order, sorted by this many lines.
@@ -572,7 +570,7 @@ fn contents(space: &Keyspace, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), Str
                 "stream" => (&[b"XRANGE", &key, b"-", b"+"], 0),
                 other => panic!("a type without a digest: {other}"),
             };
-            let reply = run(space, local, db, call);
+            let reply = run(unit, local, db, call);
             let mut value = reply.clone();
             if sort > 0 {
                 let lines: Vec<&str> = reply.split("\r\n").skip(1).collect();
@@ -585,13 +583,13 @@ fn contents(space: &Keyspace, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), Str
                 let count = fields.len().to_string();
                 let mut call: Vec<&[u8]> = vec![b"HPEXPIRETIME", &key, b"FIELDS", count.as_bytes()];
                 call.extend(fields.iter().map(|field| field.as_bytes()));
-                value += &run(space, local, db, &call);
+                value += &run(unit, local, db, &call);
             }
             if kind == "stream" {
-                let groups = run(space, local, db, &[b"XINFO", b"GROUPS", &key]);
+                let groups = run(unit, local, db, &[b"XINFO", b"GROUPS", &key]);
                 if !groups.starts_with("*0") {
                     value += &run(
-                        space,
+                        unit,
                         local,
                         db,
                         &[b"XPENDING", &key, b"g", b"-", b"+", b"9999"],
@@ -599,7 +597,7 @@ fn contents(space: &Keyspace, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), Str
                 }
                 value += &groups;
             }
-            let expiry = run(space, local, db, &[b"PEXPIRETIME", &key]);
+            let expiry = run(unit, local, db, &[b"PEXPIRETIME", &key]);
             contents.insert((db, key), format!("{kind} {value} {expiry}"));
         }
     }
@@ -727,6 +725,7 @@ fn records_replayed_elsewhere_give_the_same_data() {
                 })
             })
             .collect();
+        let mut replicating = Unit::exclusive(&mut replica.space);
         let mut held = None;
         let mut records = Vec::<std::sync::Arc<Record>>::new();
         loop {
@@ -736,15 +735,14 @@ fn records_replayed_elsewhere_give_the_same_data() {
                 last += 1;
                 assert_eq!(record.number, last, "a gap, or another order");
                 for (db, words) in record.effects.commands() {
-                    run(&replica.space, &mut replica.local, db, &words);
+                    run(&mut replicating, &mut replica.local, db, &words);
                 }
             }
             if held.is_some() && last == space.journal().last() {
                 break;
             }
             if held.is_none() && clients.iter().all(|client| client.is_finished()) {
-                let all = StripeSet::all();
-                held = space.locks().try_set(&all, false).is_ok().then_some(all);
+                held = Unit::try_set(space, &StripeSet::all(), false).ok();
             } else if idle && held.is_none() {
                 space.journal().prepare_to_sleep();
                 space.journal().read(&reader, &mut records);
@@ -754,14 +752,14 @@ fn records_replayed_elsewhere_give_the_same_data() {
                 }
             }
         }
-        let expected = contents(space, &mut new_local());
-        let actual = contents(&replica.space, &mut replica.local);
+        let mut held = held.expect("just taken");
+        let expected = contents(&mut held, &mut new_local());
+        let actual = contents(&mut replicating, &mut replica.local);
         for (key, value) in &expected {
             assert_eq!(Some(value), actual.get(key), "{key:?} after {last} records");
         }
         assert_eq!(expected.len(), actual.len());
         assert!(last > 1000, "only {last} records");
-        space.locks().unlock_set(&held.expect("just taken"));
     });
     space.journal().detach(reader);
 }

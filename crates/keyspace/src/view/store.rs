@@ -75,7 +75,7 @@ impl View<'_> {
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         let hint = self.hint.get();
         if hint.is(key) {
-            hint.hash
+            hint.place.hash()
         } else {
             self.hash_of_another(key)
         }
@@ -91,10 +91,10 @@ impl View<'_> {
                 }
                 self.hint.set(*hint);
                 self.next_hint.set(at + 1);
-                return hint.hash;
+                return hint.place.hash();
             }
         }
-        redline_table::hash(key)
+        self.space.place(key).hash()
     }
 
     /// Asks for the entries of some of the hinted keys, from one of them on. The steps to an entry depend on each
@@ -104,7 +104,7 @@ impl View<'_> {
         let hints = &hints[..hints.len().min(HINTS_AHEAD)];
         let mut keys = hints
             .iter()
-            .map(|hint| self.space.ahead(self.db, hint.hash));
+            .map(|hint| self.space.ahead(self.db, hint.place));
         let Some(first) = keys.next() else {
             return;
         };
@@ -128,7 +128,7 @@ impl View<'_> {
     }
 
     pub(super) fn in_table(&self, db: u32, key: &[u8]) -> bool {
-        let hash = redline_table::hash(key);
+        let hash = self.space.place(key).hash();
         self.space
             .db(db)
             .is_some_and(|db| lookup(&db.slots[slot_of(hash)], hash, key).is_some())
@@ -136,7 +136,7 @@ impl View<'_> {
 
     /// Is there such a key in that database, and has it not expired?
     pub(super) fn lives(&self, db: u32, key: &[u8]) -> bool {
-        let hash = redline_table::hash(key);
+        let hash = self.space.place(key).hash();
         let entry = self
             .space
             .db(db)

@@ -31,7 +31,8 @@ impl Alone {
     }
 
     fn unit_in<R>(&mut self, db: u32, run: impl FnOnce(&mut View<'_>) -> R) -> R {
-        let mut view = View::new(&self.space, Held::All, &mut self.local, db, self.now_ms);
+        let mut unit = Unit::exclusive(&mut self.space);
+        let mut view = unit.view(&mut self.local, db, self.now_ms);
         let result = run(&mut view);
         view.finish();
         result
@@ -673,9 +674,10 @@ fn a_scan_without_locks_of_its_own_yields_to_others() {
     for number in 0..2_000 {
         alone.set(&number.to_string(), b"v", Expiry::Clear);
     }
-    let held = stripe_of(redline_table::hash(b"7"));
-    assert!(alone.space.locks.try_one(held));
-    let mut view = View::new(&alone.space, Held::None, &mut alone.local, 0, 0);
+    let stripe = alone.space.place(b"7").stripe();
+    let held = Unit::try_one(&alone.space, stripe).expect("nobody else is here");
+    let mut scanning = Unit::none(&alone.space);
+    let mut view = scanning.view(&mut alone.local, 0, 0);
     let (mut cursor, mut met) = (0, 0);
     let busy = loop {
         match view.scan(cursor, 5, |_, _| met += 1) {
@@ -683,16 +685,17 @@ fn a_scan_without_locks_of_its_own_yields_to_others() {
             Err(busy) => break busy,
         }
     };
-    assert_eq!(busy, Busy(held));
-    alone.space.locks.unlock_one(held);
-    let mut view = View::new(&alone.space, Held::None, &mut alone.local, 0, 0);
+    assert_eq!(busy, Busy(stripe));
+    drop(held);
+    let mut view = scanning.view(&mut alone.local, 0, 0);
     while let Ok(next) = view.scan(cursor, 5, |_, _| met += 1)
         && next != 0
     {
         cursor = next;
     }
     assert_eq!(met, 2_000);
-    (0..STRIPES as u16).for_each(|stripe| assert!(alone.space.locks.try_one(stripe), "let go of"));
+    let all = Unit::try_set(&alone.space, &StripeSet::all(), false);
+    assert!(all.is_ok(), "let go of");
 }
 
 #[test]
@@ -718,14 +721,13 @@ fn a_drawn_key_that_has_expired_is_taken_out_or_told_of() {
     alone.set("key", b"v", Expiry::Clear);
     alone.now_ms += 11;
     alone.events();
-    let mut draw = |held: Held<'static>| {
-        let now_ms = alone.now_ms;
-        View::new(&alone.space, held, &mut alone.local, 0, now_ms).random_key()
-    };
-    let told = (0..100).find_map(|_| match draw(Held::None) {
+    let mut unit = Unit::none(&alone.space);
+    let mut draw = || unit.view(&mut alone.local, 0, alone.now_ms).random_key();
+    let told = (0..100).find_map(|_| match draw() {
         Err(NoDraw::Expired(key)) => Some(key),
         _ => None,
     });
+    drop(unit);
     assert!(told.is_some_and(|key| key.starts_with(b"stale")));
     assert_eq!(alone.space.key_count(0), 51, "nothing was held");
     while alone.space.key_count(0) > 1 {
@@ -745,8 +747,12 @@ fn a_drawn_key_that_has_expired_is_taken_out_or_told_of() {
 fn hints_save_hashing_and_are_never_taken_for_other_keys() {
     let mut alone = Alone::new();
     let keys: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
-    let hints: Vec<Hint> = keys.iter().map(|key| Hint::of(key.as_bytes())).collect();
-    let mut view = View::new(&alone.space, Held::All, &mut alone.local, 0, 0);
+    let hints: Vec<Hint> = keys
+        .iter()
+        .map(|key| Hint::new(key.as_bytes(), alone.space.place(key.as_bytes())))
+        .collect();
+    let mut unit = Unit::exclusive(&mut alone.space);
+    let mut view = unit.view(&mut alone.local, 0, 0);
     view.hints(&hints);
     keys.iter()
         .for_each(|key| view.set_string(key.as_bytes(), key.as_bytes(), Expiry::Clear));
@@ -772,8 +778,9 @@ fn hints_save_hashing_and_are_never_taken_for_other_keys() {
 #[should_panic(expected = "does not hold")]
 fn a_unit_touches_only_what_it_holds() {
     let mut alone = Alone::new();
-    let elsewhere = (stripe_of(redline_table::hash(b"key")) + 1) % STRIPES as u16;
-    let view = View::new(&alone.space, Held::One(elsewhere), &mut alone.local, 0, 0);
+    let elsewhere = (alone.space.place(b"key").stripe() + 1) % STRIPES as u16;
+    let mut unit = Unit::try_one(&alone.space, elsewhere).expect("nobody else is here");
+    let view = unit.view(&mut alone.local, 0, 0);
     view.contains(b"key");
 }
 

@@ -141,7 +141,7 @@ impl View<'_> {
         found.sort_unstable();
         for key in found {
             let kind = self.in_db(db, |view| view.kind(&key)).flatten();
-            let hash = redline_table::hash(&key);
+            let hash = self.space.place(&key).hash();
             self.in_db(db, |view| view.make_ready(hash, &key, kind));
         }
     }

@@ -9,6 +9,7 @@ use redline_table::{Index, prefetch};
 use super::{Busy, Held, View, store::is_expired};
 use crate::{
     entry::{Content, Entry, ValueRef},
+    lock::Guard,
     notify::{Classes, Event},
     opened::Opened,
     space::{Db, SLOTS, SLOTS_PER_STRIPE, stripe_of_slot},
@@ -69,7 +70,7 @@ impl Glimpse<'_> {
     }
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// # Safety
     /// The stripe of the entry is held, and nobody changes it while the glimpse lives.
     pub(super) unsafe fn glimpse(&self, entry: Entry) -> Glimpse<'_> {
@@ -108,13 +109,11 @@ impl View<'_> {
                 (slot, from) = ((usize::from(stripe) + 1) * SLOTS_PER_STRIPE, 0);
                 continue;
             }
-            let own = !self.held.covers(stripe);
-            if own && !self.space.locks.try_one(stripe) {
-                if (slot, from) == began {
-                    return Err(Busy(stripe));
-                }
-                break;
-            }
+            let _own = match self.own(stripe) {
+                Ok(own) => own,
+                Err(busy) if (slot, from) == began => return Err(busy),
+                Err(_) => break,
+            };
             let end = (usize::from(stripe) + 1) * SLOTS_PER_STRIPE;
             while slot < end && visited < count {
                 let wanted = (count - visited).min(ENTRIES_AHEAD);
@@ -127,9 +126,6 @@ impl View<'_> {
                 visited += met.len() as u64;
                 self.visit(&mut met, &mut visit);
             }
-            if own {
-                self.space.locks.unlock_one(stripe);
-            }
         }
         let end = slot >= SLOTS;
         Ok(if end {
@@ -137,6 +133,15 @@ impl View<'_> {
         } else {
             (slot as u64) << H16_BITS | u64::from(from)
         })
+    }
+
+    /// Takes a stripe for a moment, if the unit does not hold it anyway.
+    fn own(&self, stripe: u16) -> Result<Option<Guard<'a>>, Busy> {
+        if self.held.covers(stripe) {
+            return Ok(None);
+        }
+        let own = self.space.locks().try_one(stripe);
+        own.map(Some).ok_or(Busy(stripe))
     }
 
     /// Visits every key; the unit holds all stripes (KEYS).
@@ -186,10 +191,7 @@ impl View<'_> {
             let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else {
                 return Ok(None);
             };
-            let own = !self.held.covers(stripe);
-            if own && !self.space.locks.try_one(stripe) {
-                return Err(NoDraw::Busy(Busy(stripe)));
-            }
+            let own = self.own(stripe).map_err(NoDraw::Busy)?;
             let drawn = db.random_entry(stripe, &mut self.local.rng).map(|entry| {
                 // SAFETY: the stripe is held.
                 unsafe {
@@ -199,15 +201,14 @@ impl View<'_> {
                     )
                 }
             });
-            if own {
-                self.space.locks.unlock_one(stripe);
-            }
+            let was_taken = own.is_some();
+            drop(own);
             match drawn {
                 Some((key, false)) => return Ok(Some(key)),
                 // Counts may have moved.
                 None => stale += 1,
                 Some(_) if self.local.keeps_expired => stale += 1,
-                Some((key, true)) if own => return Err(NoDraw::Expired(key)),
+                Some((key, true)) if was_taken => return Err(NoDraw::Expired(key)),
                 Some((key, true)) => drop(self.find_mut(&key)),
             }
         }

@@ -4,7 +4,7 @@
 
 use std::{mem, ops::Range};
 
-use redline_keyspace::{Ahead, Held, Keyspace, View, Walk, stripe_of};
+use redline_keyspace::{Ahead, Keyspace, Unit, Walk};
 use redline_resp::{Args, Blob, HEADS, Heads, Name, ProtocolError, Span};
 use redline_spec::{self as spec, CommandId};
 use redline_table::dict::LOOK_AHEAD_MAX;
@@ -151,10 +151,7 @@ impl Batch {
                 let first = spec::data_key(id);
                 let key = if first == 0 { None } else { argv.get(first) };
                 if let Some(key) = key {
-                    ahead = self
-                        .ahead
-                        .push(space.ahead(db, redline_keyspace::hash(key)))
-                        as u32;
+                    ahead = self.ahead.push(space.ahead(db, space.place(key))) as u32;
                 }
                 What::Command(id)
             }
@@ -188,7 +185,7 @@ impl Batch {
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Runs a batch, walking on to its keys.
     pub(crate) fn execute(&mut self, group: &mut [Member], batch: &mut Batch) {
         if batch.requests.is_empty() {
@@ -202,7 +199,7 @@ impl Worker {
             // Alone we find the locks in our own cache.
             let locks = self.shared.keyspace.locks();
             for key in batch.ahead.keys() {
-                locks.prefetch(stripe_of(key.hash()));
+                locks.prefetch(key.place().stripe());
             }
         }
         let charge = self.timing.begin_batch(batch.requests.len());
@@ -266,7 +263,7 @@ impl Worker {
     fn is_one_of_several(&self, batch: &Batch, index: usize) -> bool {
         let key_of = |request: &Request| match request.what {
             What::Command(id) if spec::names_element(id) => {
-                batch.ahead.get(request.ahead as usize).map(Ahead::hash)
+                batch.ahead.get(request.ahead as usize).map(Ahead::place)
             }
             _ => None,
         };
@@ -286,24 +283,21 @@ impl Worker {
             Args::with_big(bytes, &batch.spans[request.spans()], &member.blobs)
         };
         let first = &batch.requests[index];
-        let Some(hash) = batch.ahead.get(first.ahead as usize).map(Ahead::hash) else {
+        let Some(place) = batch.ahead.get(first.ahead as usize).map(Ahead::place) else {
             return 1;
         };
         let row = batch.requests[index..].iter().take_while(|request| {
             let ahead = batch.ahead.get(request.ahead as usize);
             matches!(request.what, What::Command(id) if spec::names_element(id))
-                && ahead.is_some_and(|ahead| ahead.hash() == hash)
+                && ahead.is_some_and(|ahead| ahead.place() == place)
         });
         let elements = row.clone().filter_map(|request| words(request).get(2));
-        let stripe = stripe_of(hash);
-        let locks = self.shared.keyspace.locks();
         if let Some(key) = words(first).get(1)
-            && locks.try_one(stripe)
+            && let Some(mut unit) = Unit::try_one(&self.shared.keyspace, place.stripe())
         {
             let db = group[first.member()].session.db;
-            let (space, held) = (&self.shared.keyspace, Held::One(stripe));
-            View::new(space, held, &mut self.local, db, self.now_ms).look_ahead(key, elements);
-            locks.unlock_one(stripe);
+            unit.view(&mut self.local, db, self.now_ms)
+                .look_ahead(key, elements);
         }
         row.take(LOOK_AHEAD_MAX).count()
     }

@@ -6,9 +6,8 @@ use std::{mem, sync::atomic::Ordering};
 
 use redline_commands::{Failure, Stop};
 use redline_keyspace::{
-    Held, Hint, View,
+    Busy, Hint, Keyspace, Unit,
     lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
-    stripe_of,
 };
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
@@ -16,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 use super::{Halt, Inside};
 use crate::{
     planes,
-    session::{Aside, Session, Unit},
+    session::{Aside, Session},
     settings::BusyScope,
     tracking::By,
     worker::Worker,
@@ -27,7 +26,53 @@ const HINTS_KEPT_MAX: usize = 4 * 1024;
 /// So often a unit that meets unexpected keys starts over, before it takes all stripes.
 const WIDENING_ROUNDS_MAX: u32 = 4;
 
-impl Worker {
+/// The unit of several commands: EXEC's, or a script's. Commands inside it take no stripes of their own.
+pub struct Compound<'s> {
+    /// The stripes; with the script mutex further ones are taken on demand.
+    pub unit: Unit<'s>,
+    /// A script is running (as opposed to EXEC): `noscript` commands are refused.
+    pub in_script: bool,
+    /// The script has promised not to write.
+    pub read_only: bool,
+    /// Changes so far.
+    pub changes: u64,
+}
+
+impl<'s> Compound<'s> {
+    /// Of a unit that has run nothing yet.
+    pub fn new(unit: Unit<'s>) -> Compound<'s> {
+        Compound {
+            unit,
+            in_script: false,
+            read_only: false,
+            changes: 0,
+        }
+    }
+}
+
+/// The stripes that a command takes before it runs.
+enum Needs {
+    /// None: it takes them one at a time, as it goes.
+    None,
+    One(u16),
+    Set(StripeSet),
+}
+
+impl Needs {
+    fn into_set(self) -> StripeSet {
+        match self {
+            Needs::None => StripeSet::EMPTY,
+            Needs::One(stripe) => {
+                let mut set = StripeSet::EMPTY;
+                set.insert(stripe);
+                set
+            }
+            Needs::Set(set) => set,
+        }
+    }
+}
+
+impl<'s> Worker<'s> {
     pub(super) fn run_data(
         &mut self,
         session: &mut Session,
@@ -35,210 +80,188 @@ impl Worker {
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Halt> {
-        if session.unit.is_some() {
+        if self.compound.is_some() {
             return self.run_inside(session, id, gate, args);
         }
-        match gate.scope {
-            Scope::None | Scope::Counters | Scope::OneStripe => loop {
-                match self.handle(session, id, args, Held::None, &[]) {
-                    Err(Failure::Stop(Stop::Busy(busy))) => {
-                        self.wait_for_stripe(session, busy.0)?
-                    }
-                    Err(Failure::Stop(Stop::Expired(key))) => {
-                        self.take_out_expired(session, &key)?
-                    }
-                    other => {
-                        self.tell_changes();
-                        return Ok(other.map_err(Failure::expect_error)?);
-                    }
-                }
-            },
-            Scope::All => self.run_locked(session, id, args, &StripeSet::all(), true, &[]),
+        let space = &self.shared.keyspace;
+        let needs = match gate.scope {
+            Scope::None | Scope::Counters | Scope::OneStripe => Needs::None,
+            Scope::All => Needs::Set(StripeSet::all()),
             // Who has the ticket has it for more stripes than this one: it comes from below, to serve others as well.
             Scope::Keys | Scope::KeysPlus
                 if gate.keys == KeyShape::One && session.ticket.is_none() =>
             {
                 let key = &args[usize::from(gate.first_key)];
-                let stripe = stripe_of(redline_keyspace::hash(key));
-                while !self.shared.keyspace.locks().try_one(stripe) {
-                    self.wait_for_stripe(session, stripe)?;
-                }
-                if gate.flags.has(Flags::WRITE) && self.shared.keyspace.anybody_waits() {
-                    let (mut own, held) = (StripeSet::EMPTY, Held::One(stripe));
-                    own.insert(stripe);
-                    let mut wider = own.clone();
-                    self.shared.keyspace.widen(held, key, &mut wider);
-                    if wider != own {
-                        self.shared.keyspace.locks().unlock_one(stripe);
-                        return self.run_widening(session, id, args, &mut wider, &[]);
-                    }
-                }
-                let held = Held::One(stripe);
-                let result = self.handle(session, id, args, held, &[]);
-                let result = self.end_unit(session, id, args, held, result);
-                self.shared.keyspace.locks().unlock_one(stripe);
-                result
+                Needs::One(space.place(key).stripe())
             }
             Scope::Keys | Scope::KeysPlus => {
-                let (mut set, mut hints) = (StripeSet::EMPTY, mem::take(&mut self.hints));
-                for_each_key(id, args, |key| {
-                    let hint = Hint::of(key);
-                    let stripe = stripe_of(hint.hash());
-                    let _ = self.shared.keyspace.ahead(session.db, hint.hash());
-                    self.shared.keyspace.locks().prefetch(stripe);
-                    set.insert(stripe);
-                    hints.push(hint);
-                });
-                let result = self.run_widening(session, id, args, &mut set, &hints);
-                hints.clear();
-                hints.shrink_to(HINTS_KEPT_MAX);
-                self.hints = hints;
-                result
+                return self.run_with_hints(session, id, gate, args);
+            }
+        };
+        self.run_alone(session, id, gate, args, needs, &[])
+    }
+
+    /// Runs a command of several keys, whose places are hashed once.
+    fn run_with_hints(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Halt> {
+        let space = &self.shared.keyspace;
+        let (mut set, mut hints) = (StripeSet::EMPTY, mem::take(&mut self.hints));
+        for_each_key(id, args, |key| {
+            let place = space.place(key);
+            let _ = space.ahead(session.db, place);
+            space.locks().prefetch(place.stripe());
+            set.insert(place.stripe());
+            hints.push(Hint::new(key, place));
+        });
+        if let Some(reserved) = &session.ticket {
+            // An earlier round found these.
+            set.extend(reserved);
+        }
+        let result = self.run_alone(session, id, gate, args, Needs::Set(set), &hints);
+        hints.clear();
+        hints.shrink_to(HINTS_KEPT_MAX);
+        self.hints = hints;
+        result
+    }
+
+    /// Runs a command as a unit of its own, from the start again for as long as it stops for want of stripes. What it finds
+    /// may change between two rounds; so the last one takes every stripe.
+    fn run_alone(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+        mut needs: Needs,
+        hints: &[Hint],
+    ) -> Result<(), Halt> {
+        let writes = gate.flags.has(Flags::WRITE);
+        let mut widened = 0;
+        loop {
+            let mut unit = self.take(session, &needs)?;
+            if writes && self.shared.keyspace.anybody_waits() {
+                let set = needs.into_set();
+                // The ticket, if there is one, stays for a wider set.
+                if let Some(wider) = self.wider(&unit, &set, [(id, args)].into_iter()) {
+                    needs = Needs::Set(wider);
+                    continue;
+                }
+                needs = Needs::Set(set);
+            }
+            let stop = match self.handle(session, id, args, &mut unit, hints) {
+                Err(Failure::Stop(stop)) => stop,
+                result => {
+                    self.commit(unit);
+                    return Ok(result.map_err(Failure::expect_error)?);
+                }
+            };
+            match stop {
+                Stop::Busy(busy) => {
+                    drop(unit);
+                    self.wait_for_stripe(session, busy.0)?;
+                }
+                Stop::Expired(key) => {
+                    drop(unit);
+                    self.take_out_expired(session, &key)?;
+                }
+                Stop::Widen(missing) => {
+                    self.commit(unit);
+                    let mut set = needs.into_set();
+                    widened += 1;
+                    match widened < WIDENING_ROUNDS_MAX {
+                        true => set.extend(&missing.0),
+                        false => set = StripeSet::all(),
+                    }
+                    needs = Needs::Set(set);
+                }
+                Stop::Wait(block) => {
+                    self.end_effects(&mut unit);
+                    return Err(self.begin_wait(session, id, args, &block, &mut unit));
+                }
+                Stop::Gone => unreachable!("nobody has waited for this call's keys"),
             }
         }
     }
 
     /// A unit of its own: looks at a key that has expired, and so takes it out.
     fn take_out_expired(&mut self, session: &mut Session, key: &[u8]) -> Result<(), Halt> {
-        let stripe = stripe_of(redline_keyspace::hash(key));
-        while !self.shared.keyspace.locks().try_one(stripe) {
-            self.wait_for_stripe(session, stripe)?;
-        }
-        let (shared, held, now_ms) = (self.shared.clone(), Held::One(stripe), self.now_ms);
-        let mut view = View::new(&shared.keyspace, held, &mut self.local, session.db, now_ms);
+        let place = self.shared.keyspace.place(key);
+        let mut unit = self.take(session, &Needs::One(place.stripe()))?;
+        let mut view = unit.view(&mut self.local, session.db, self.now_ms);
         view.contains(key);
         view.finish();
-        planes::publish_events(&shared, &mut self.local, &mut self.changes, By::Nobody);
-        self.end_effects(held);
-        shared.keyspace.locks().unlock_one(stripe);
+        planes::publish_events(self.shared, &mut self.local, &mut self.changes, By::Nobody);
+        self.commit(unit);
         Ok(())
-    }
-
-    /// Runs a command that may find out, as it runs, that it needs more stripes: then it lets go of all, and starts over
-    /// with those as well. What it finds may change between two rounds; so the last one takes everything.
-    fn run_widening(
-        &mut self,
-        session: &mut Session,
-        id: CommandId,
-        args: Args<'_>,
-        set: &mut StripeSet,
-        hints: &[Hint],
-    ) -> Result<(), Halt> {
-        if let Some(reserved) = &session.ticket {
-            // An earlier round found these.
-            set.extend(reserved);
-        }
-        for round in 1.. {
-            self.lock_set(session, set)?;
-            // The ticket, if there is one, stays for a wider set.
-            if let Some(wider) = self.wider(set, [(id, args)].into_iter()) {
-                self.shared.keyspace.locks().unlock_set(set);
-                *set = wider;
-                continue;
-            }
-            let held = Held::Set(set);
-            match self.handle(session, id, args, held, hints) {
-                Err(Failure::Stop(Stop::Widen(missing))) => {
-                    self.end_effects(held);
-                    self.shared.keyspace.locks().unlock_set(set);
-                    if round >= WIDENING_ROUNDS_MAX {
-                        break;
-                    }
-                    set.extend(&missing.0);
-                }
-                result => {
-                    let result = self.end_unit(session, id, args, held, result);
-                    self.unlock_set(session, set);
-                    return result;
-                }
-            }
-        }
-        self.run_locked(session, id, args, &StripeSet::all(), true, hints)
-    }
-
-    fn run_locked(
-        &mut self,
-        session: &mut Session,
-        id: CommandId,
-        args: Args<'_>,
-        set: &StripeSet,
-        all: bool,
-        hints: &[Hint],
-    ) -> Result<(), Halt> {
-        self.lock_set(session, set)?;
-        let held = if all { Held::All } else { Held::Set(set) };
-        let result = self.handle(session, id, args, held, hints);
-        let result = self.end_unit(session, id, args, held, result);
-        self.unlock_set(session, set);
-        result
     }
 
     /// Returns the stripes that a unit holding `set` has to hold to serve the clients that wait for what its commands write;
     /// `None` if `set` is enough.
     pub(crate) fn wider<'a>(
         &self,
+        unit: &Unit<'_>,
         set: &StripeSet,
         commands: impl Iterator<Item = (CommandId, Args<'a>)>,
     ) -> Option<StripeSet> {
-        let space = &self.shared.keyspace;
-        if !space.anybody_waits() {
+        if !self.shared.keyspace.anybody_waits() {
             return None;
         }
         let mut wider = set.clone();
         for (id, args) in commands.filter(|(id, _)| spec::gate(*id).flags.has(Flags::WRITE)) {
-            for_each_key(id, args, |key| {
-                space.widen(Held::Set(set), key, &mut wider);
-            });
+            for_each_key(id, args, |key| unit.widen(key, &mut wider));
         }
         (wider != *set).then_some(wider)
     }
 
-    /// The end of a unit of one command, its stripes still held: ends its effects, and registers its client, if it waits.
-    fn end_unit(
-        &mut self,
-        session: &mut Session,
-        id: CommandId,
-        args: Args<'_>,
-        held: Held<'_>,
-        result: Result<(), Failure>,
-    ) -> Result<(), Halt> {
-        self.end_effects(held);
-        match result {
-            Err(Failure::Stop(Stop::Wait(block))) => {
-                Err(self.begin_wait(session, id, args, &block, held))
-            }
-            other => Ok(other.map_err(Failure::expect_error)?),
+    /// Takes the stripes that a command needs, or puts the session aside.
+    #[inline]
+    fn take(&mut self, session: &mut Session, needs: &Needs) -> Result<Unit<'s>, Halt> {
+        let space = &self.shared.keyspace;
+        match needs {
+            Needs::None => Ok(Unit::none(space)),
+            Needs::One(stripe) => loop {
+                if let Some(unit) = Unit::try_one(space, *stripe) {
+                    return Ok(unit);
+                }
+                self.wait_for_stripe(session, *stripe)?;
+            },
+            Needs::Set(set) => self.take_set(session, set),
         }
     }
 
     /// Takes all stripes of a unit, or puts the session aside.
-    pub(crate) fn lock_set(&mut self, session: &mut Session, set: &StripeSet) -> Result<(), Halt> {
+    pub(crate) fn take_set(
+        &mut self,
+        session: &mut Session,
+        set: &StripeSet,
+    ) -> Result<Unit<'s>, Halt> {
+        let space = &self.shared.keyspace;
         loop {
             let ticket = session.ticket.is_some();
-            let Err(stripe) = self.shared.keyspace.locks().try_set(set, ticket) else {
-                return Ok(());
+            let Busy(stripe) = match Unit::try_set(space, set, ticket) {
+                Ok(unit) => return Ok(unit),
+                Err(busy) => busy,
             };
             self.refuse_if_busy()?;
             session.rounds += 1;
             let token = session.card.token().0;
             if !ticket && session.rounds >= ROUNDS_BEFORE_TICKET {
-                session.in_line = !self.shared.keyspace.locks().request_ticket(set, token);
+                session.in_line = !space.locks().request_ticket(set, token);
                 if session.in_line {
                     return Err(Halt::Aside(Aside::Ticket));
                 }
                 session.ticket = Some(Box::new(set.clone()));
                 continue;
             }
-            if self.shared.keyspace.locks().wait_for(stripe, token, ticket) == Wait::Registered {
+            if space.locks().wait_for(stripe, token, ticket) == Wait::Registered {
                 return Err(Halt::Aside(Aside::Stripe(stripe)));
             }
         }
-    }
-
-    /// Lets go of a unit's stripes, and of the ticket if it took one.
-    pub(crate) fn unlock_set(&mut self, session: &mut Session, set: &StripeSet) {
-        self.shared.keyspace.locks().unlock_set(set);
-        self.give_way(session);
     }
 
     /// The session waits for nothing any more: gives back the ticket, and its places in line.
@@ -252,15 +275,12 @@ impl Worker {
         }
     }
 
-    /// Takes the script mutex for a session, or puts it aside.
-    pub(crate) fn lock_script(&self, session: &mut Session) -> Result<(), Halt> {
-        session.in_line = !self
-            .shared
-            .keyspace
-            .locks()
-            .try_script(session.card.token().0);
-        if !session.in_line {
-            return Ok(());
+    /// Takes the script mutex for a session and no stripe yet, or puts it aside.
+    pub(crate) fn take_script(&self, session: &mut Session) -> Result<Unit<'s>, Halt> {
+        let unit = Unit::try_script(&self.shared.keyspace, session.card.token().0);
+        session.in_line = unit.is_none();
+        if let Some(unit) = unit {
+            return Ok(unit);
         }
         self.refuse_if_busy()?;
         Err(Halt::Aside(Aside::Script))
@@ -300,22 +320,21 @@ impl Worker {
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Halt> {
-        let mut unit = session.unit.take().expect("checked by the caller");
-        let hint = self.extend_unit(&mut unit, id, gate, args);
+        let mut compound = self.compound.take().expect("checked by the caller");
+        let hint = self.extend(&mut compound.unit, id, gate, args);
         let mut inside = Inside {
-            in_script: unit.in_script,
-            changes: unit.changes,
+            in_script: compound.in_script,
+            changes: compound.changes,
         };
+        let unit = &mut compound.unit;
         let result = loop {
-            match self.handle_inside(session, id, args, unit.held(), hint.as_slice(), &mut inside) {
-                Err(Failure::Stop(Stop::Widen(missing))) => {
-                    self.extend_stripes(&mut unit, &missing.0)
-                }
+            match self.handle_inside(session, id, args, unit, hint.as_slice(), &mut inside) {
+                Err(Failure::Stop(Stop::Widen(missing))) => unit.add_set(&missing.0),
                 result => break result,
             }
         };
-        unit.changes = inside.changes;
-        session.unit = Some(unit);
+        compound.changes = inside.changes;
+        self.compound = Some(compound);
         match result {
             // Nobody waits here: the reply for such callers stands.
             Err(Failure::Stop(Stop::Wait(_))) => Ok(()),
@@ -325,53 +344,44 @@ impl Worker {
 
     /// Takes what a script needs and does not hold yet. EXEC holds everything already. Gives the key, where it is the only
     /// one and has been hashed for that.
-    fn extend_unit(
-        &mut self,
-        unit: &mut Unit,
+    fn extend(
+        &self,
+        unit: &mut Unit<'_>,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
     ) -> Option<Hint> {
-        if !unit.script || unit.all {
+        if !unit.holds_script() || unit.holds_all() {
             return None;
         }
-        let all = gate.scope.inside_unit() == Scope::All;
-        if !all && gate.keys == KeyShape::One {
-            let hint = Hint::of(args.get(usize::from(gate.first_key))?);
-            self.extend_stripe(unit, stripe_of(hint.hash()));
-            return Some(hint);
+        let space = &self.shared.keyspace;
+        if gate.scope.inside_unit() == Scope::All {
+            unit.add_set(&StripeSet::all());
+            return None;
+        }
+        if gate.keys == KeyShape::One {
+            let key = args.get(usize::from(gate.first_key))?;
+            let place = space.place(key);
+            unit.add(place.stripe());
+            return Some(Hint::new(key, place));
         }
         let mut wanted = StripeSet::EMPTY;
-        if all {
-            wanted = StripeSet::all();
-        } else {
-            add_stripes(&mut wanted, id, args);
-        }
-        self.extend_stripes(unit, &wanted);
-        unit.all |= all;
+        add_stripes(space, &mut wanted, id, args);
+        unit.add_set(&wanted);
         None
     }
 
-    /// Takes stripes on demand: the unit holds the script mutex.
-    pub(crate) fn extend_stripes(&self, unit: &mut Unit, wanted: &StripeSet) {
-        wanted
-            .iter()
-            .for_each(|stripe| self.extend_stripe(unit, stripe));
-    }
-
-    fn extend_stripe(&self, unit: &mut Unit, stripe: u16) {
-        if !unit.stripes.contains(stripe) {
-            self.shared.keyspace.locks().lock_for_script(stripe);
-            unit.stripes.insert(stripe);
-        }
+    /// Is a script running, as opposed to EXEC or a single command?
+    pub(crate) fn is_in_script(&self) -> bool {
+        self.compound
+            .as_ref()
+            .is_some_and(|compound| compound.in_script)
     }
 }
 
 /// Adds the stripes of a call's keys.
-pub(crate) fn add_stripes(set: &mut StripeSet, id: CommandId, args: Args<'_>) {
-    for_each_key(id, args, |key| {
-        set.insert(stripe_of(redline_keyspace::hash(key)));
-    });
+pub(crate) fn add_stripes(space: &Keyspace, set: &mut StripeSet, id: CommandId, args: Args<'_>) {
+    for_each_key(id, args, |key| set.insert(space.place(key).stripe()));
 }
 
 /// Visits the keys of a call, in order.

@@ -35,7 +35,6 @@ pub(crate) fn acl_setuser(
     let rules: Vec<&[u8]> = args.iter().skip(3).collect();
     let changed = worker
         .shared
-        .clone()
         .change_users(|users, settings| users.set(name, &rules, &settings.acl_dialect()));
     changed.map_err(|error| match error {
         SetUserError::Unmatched(at) => {
@@ -60,7 +59,7 @@ pub(crate) fn acl_deluser(
         return Err(Error::line("ERR The 'default' user cannot be removed").into());
     }
     let mut removed = 0;
-    let changed = worker.shared.clone().change_users(|users, _| {
+    let changed = worker.shared.change_users(|users, _| {
         let removals = args.iter().skip(2).filter(|name| users.remove(name));
         removed = removals.count();
         // Nothing changed, nothing to publish.
@@ -226,7 +225,7 @@ pub(crate) fn acl_log(
     if args.len() > 3 {
         return Err(errors::wrong_subcommand_arity(CommandId::Acl, args).into());
     }
-    let shared = worker.shared.clone();
+    let shared = worker.shared;
     let mut log = shared.acl_log.lock().expect("no panic under the ACL log");
     let wanted = match args.get(2) {
         Some(word) if word.eq_ignore_ascii_case(b"reset") => {
@@ -284,7 +283,7 @@ pub(crate) fn acl_load(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let path = worker.settings.aclfile.clone().ok_or(NO_FILE)?;
-    let changed = worker.shared.clone().change_users(|users, settings| {
+    let changed = worker.shared.change_users(|users, settings| {
         *users = access::users_of_file(users, &path, &settings.acl_dialect())?;
         Ok::<(), String>(())
     });

@@ -272,7 +272,7 @@ pub(crate) fn client_unblock(
     };
     let ended = card.and_then(|card| card.wait.end(how));
     if let Some(waiter) = &ended {
-        block::tell(&worker.shared, waiter, block::Outcome::default());
+        block::tell(worker.shared, waiter, block::Outcome::default());
     }
     session.reply().integer(i64::from(ended.is_some()));
     Ok(())

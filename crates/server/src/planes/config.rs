@@ -77,7 +77,7 @@ pub(crate) fn config_set(
         return Err(Error::Syntax.into());
     }
     let changes = parse_names(worker, session, pairs)?;
-    let shared = worker.shared.clone();
+    let shared = worker.shared;
     let tls = changes.iter().find(|(row, ..)| row.concerns_tls());
     let mut effects = Effects {
         tls_parameter: tls.map(|(row, ..)| row.name),
@@ -91,7 +91,7 @@ pub(crate) fn config_set(
                 .map_err(|why| failed(&name.to_ascii_lowercase(), &why))?;
         }
         effects
-            .prepare(&before, settings, &shared)
+            .prepare(&before, settings, shared)
             .map_err(|(name, why)| failed(name.as_bytes(), &why))?;
         settings.maxmemory_bytes = within_addresses(settings.maxmemory_bytes);
         apply_to_keyspace(&shared.keyspace, settings);

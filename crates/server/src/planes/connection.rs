@@ -192,8 +192,8 @@ pub(crate) fn quit(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
 pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     transaction::abandon(worker, session);
     subscribe::forget(worker, session);
-    tracking::end(&worker.shared, session);
-    monitor::end(&worker.shared, session);
+    tracking::end(worker.shared, session);
+    monitor::end(worker.shared, session);
     set_proto(session, Proto::Resp2);
     session.db = 0;
     session.card.db.store(0, Ordering::Relaxed);

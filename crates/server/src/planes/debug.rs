@@ -8,7 +8,7 @@ mod digest;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use redline_commands::{Error, object_of};
-use redline_keyspace::{Expiry, Held, Owned, StringRef, ValueRef, View, lock::StripeSet};
+use redline_keyspace::{Expiry, Owned, StringRef, ValueRef, View, lock::StripeSet};
 use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Value, list::NodeRef, number};
@@ -181,7 +181,7 @@ pub(crate) fn debug(
                 .clamp(0.0, SECONDS_MAX);
             std::thread::sleep(Duration::from_secs_f64(seconds));
             // Inside EXEC and scripts time stands still.
-            if session.unit.is_none() {
+            if worker.compound.is_none() {
                 worker.read_clock();
             }
             session.reply().ok();
@@ -253,36 +253,27 @@ fn with_keys_at<R>(
     now_ms: i64,
     run: impl FnOnce(&mut View<'_>) -> R,
 ) -> Result<R, Halt> {
-    let alone = session.unit.is_none();
     let all = StripeSet::all();
-    match session.unit.take() {
-        None => worker.lock_set(session, &all)?,
-        Some(mut unit) => {
-            if !unit.all {
-                worker.extend_stripes(&mut unit, &all);
-                unit.all = true;
-            }
-            session.unit = Some(unit);
+    let mut alone = None;
+    let mut compound = worker.compound.take();
+    let unit = match &mut compound {
+        None => alone.insert(worker.take_set(session, &all)?),
+        Some(compound) => {
+            compound.unit.add_set(&all);
+            &mut compound.unit
         }
-    }
-    let shared = worker.shared.clone();
-    let mut view = View::new(
-        &shared.keyspace,
-        Held::All,
-        &mut worker.local,
-        session.db,
-        now_ms,
-    );
+    };
+    let mut view = unit.view(&mut worker.local, session.db, now_ms);
     let result = run(&mut view);
     view.finish();
+    worker.compound = compound;
     if !worker.local.events.is_empty() {
         let by = By::Client(&session.card);
-        publish_events(&shared, &mut worker.local, &mut worker.changes, by);
+        publish_events(worker.shared, &mut worker.local, &mut worker.changes, by);
     }
-    if alone {
+    if let Some(unit) = alone {
         // Keys that somebody waits for may have come.
-        worker.end_effects(Held::All);
-        worker.unlock_set(session, &all);
+        worker.commit(unit);
     }
     Ok(result)
 }

@@ -145,7 +145,7 @@ const ADVICE: &[(&str, &str)] = &[
     ),
 ];
 
-impl Worker {
+impl Worker<'_> {
     /// Something took so long: an event of the latency monitor, if it is on and that is long enough.
     pub(crate) fn note_latency(&self, event: &'static str, ns: u64) {
         let (threshold_ms, ms) = (self.settings.latency_monitor_threshold_ms, ns / 1_000_000);

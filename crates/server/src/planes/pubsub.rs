@@ -1,7 +1,7 @@
 //! SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, PUBLISH, SPUBLISH, PUBSUB.
 
 use redline_commands::Error;
-use redline_keyspace::{Held, View};
+use redline_keyspace::Unit;
 use redline_resp::Args;
 use redline_spec::CommandId;
 
@@ -37,7 +37,7 @@ pub(crate) fn ssubscribe(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if session.unit.is_some() {
+    if w.compound.is_some() {
         return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client").into());
     }
     for channel in args.iter().skip(1) {
@@ -102,10 +102,10 @@ pub(crate) fn publish(
 /// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
 /// by itself, and a transaction publishes no more than it has brought with it.
 fn wait_for_room(worker: &mut Worker, session: &mut Session) -> Result<(), Halt> {
-    if let Some(unit) = &session.unit {
-        if unit.in_script {
-            worker.hand_out(session);
-        }
+    if worker.is_in_script() {
+        worker.hand_out(session);
+    }
+    if worker.compound.is_some() {
         return Ok(());
     }
     let who = session.card.token();
@@ -188,13 +188,20 @@ fn count_subscribers(worker: &Worker, session: &mut Session, kind: Kind, channel
 
 /// A message changes no data, but other nodes have subscribers as well.
 fn record(worker: &mut Worker, session: &Session, args: Args<'_>) {
-    let shared = worker.shared.clone();
-    if shared.keyspace.journal().is_attached() {
-        let (local, db) = (&mut worker.local, session.db);
-        let mut view = View::new(&shared.keyspace, Held::None, local, db, worker.now_ms);
-        view.propagate(&[&args[0], &args[1], &args[2]]);
-        if session.unit.is_none() {
-            view.commit();
+    let space = &worker.shared.keyspace;
+    if !space.journal().is_attached() {
+        return;
+    }
+    let mut propagate = |unit: &mut Unit<'_>| {
+        unit.view(&mut worker.local, session.db, worker.now_ms)
+            .propagate(&[&args[0], &args[1], &args[2]]);
+    };
+    match &mut worker.compound {
+        Some(compound) => propagate(&mut compound.unit),
+        None => {
+            let mut unit = Unit::none(space);
+            propagate(&mut unit);
+            unit.commit(&mut worker.local);
         }
     }
 }

@@ -81,7 +81,7 @@ fn acknowledge(
     enough: bool,
     timeout_ms: Option<u64>,
 ) -> Result<(), Halt> {
-    if !enough && session.unit.is_none() {
+    if !enough && worker.compound.is_none() {
         return Err(worker.begin_wait_without_keys(session, id, args, timeout_ms));
     }
     write_acknowledged(session, id);

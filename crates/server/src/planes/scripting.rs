@@ -11,6 +11,7 @@ use std::{borrow::Cow, sync::atomic::Ordering};
 
 use redline_acl::Context;
 use redline_commands::Error;
+use redline_keyspace::Unit;
 use redline_net::clock;
 use redline_resp::{Args, Proto, Reply, ReplyBuffer};
 use redline_scripting::{
@@ -21,8 +22,8 @@ use redline_types::number;
 
 use crate::{
     access, errors,
-    exec::Halt,
-    session::{Session, Unit},
+    exec::{Compound, Halt},
+    session::Session,
     shared::{Message, Shared, Slow, Unkillable},
     worker::Worker,
 };
@@ -203,12 +204,12 @@ fn run(
     key_count: usize,
     read_only: bool,
 ) -> Result<(), Halt> {
-    if session.unit.as_ref().is_some_and(|unit| unit.in_script) {
+    if worker.is_in_script() {
         return Err(Error::line(words(Family::Redis).denied).into());
     }
     let flags = program.flags();
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
-    let inside_exec = session.unit.is_some();
+    let inside_exec = worker.compound.is_some();
     if !inside_exec {
         begin_unit(worker, session)?;
     }
@@ -218,10 +219,11 @@ fn run(
         // Before what it calls.
         worker.show(session, id, args, false);
     }
-    let unit = session.unit.as_mut().expect("made above, or by EXEC");
-    unit.in_script = true;
-    unit.read_only = read_only;
-    let changes_before = unit.changes;
+    let running = worker.compound.as_mut();
+    let compound = running.expect("made above, or by EXEC");
+    compound.in_script = true;
+    compound.read_only = read_only;
+    let changes_before = compound.changes;
     worker.shared.running_script.begin(changes_before > 0);
 
     let keys = args.from(3);
@@ -265,12 +267,10 @@ fn run(
     // SELECT inside a script ends with it, for those who look at the client as well.
     session.db = db;
     session.card.db.store(db, Ordering::Relaxed);
-    let unit = session
-        .unit
-        .as_mut()
-        .expect("the environment leaves it in place");
-    unit.in_script = false;
-    unit.read_only = false;
+    let running = worker.compound.as_mut();
+    let compound = running.expect("the environment leaves it in place");
+    compound.in_script = false;
+    compound.read_only = false;
     // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
     let running = &worker.shared.running_script;
     running.end();
@@ -278,28 +278,30 @@ fn run(
         worker.shared.settings.move_epoch();
     }
     if !inside_exec {
-        end_unit(worker, session);
+        end_unit(worker);
     }
     Ok(())
 }
 
 /// Takes the script mutex and makes the unit of a script that is not part of a transaction.
 fn begin_unit(worker: &mut Worker, session: &mut Session) -> Result<(), Halt> {
-    worker.lock_script(session)?;
-    let mut unit = worker.spare_unit.take().unwrap_or_default();
-    unit.script = true;
-    session.unit = Some(unit);
+    let compound = Compound::new(worker.take_script(session)?);
+    worker.compound = Some(match worker.spare_compound.take() {
+        Some(mut spare) => {
+            *spare = compound;
+            spare
+        }
+        None => Box::new(compound),
+    });
     Ok(())
 }
 
 /// Tells of what that unit has changed, and lets go of its stripes and of the script mutex.
-fn end_unit(worker: &mut Worker, session: &mut Session) {
-    let mut unit = session.unit.take().expect("`begin_unit` made it");
-    worker.end_unit_effects(&mut unit);
-    worker.shared.keyspace.locks().unlock_set(&unit.stripes);
-    worker.shared.keyspace.locks().unlock_script();
-    *unit = Unit::default();
-    worker.spare_unit = Some(unit);
+fn end_unit(worker: &mut Worker) {
+    let mut compound = worker.compound.take().expect("`begin_unit` made it");
+    worker.end_compound_effects(&mut compound.unit);
+    compound.unit = Unit::none(&worker.shared.keyspace);
+    worker.spare_compound = Some(compound);
 }
 
 /// Adds the errors that a run has ended with to the statistics of the command that called it. A reply that is an error
@@ -333,8 +335,8 @@ struct Failures {
 const NOTICED_MS: u64 = 10;
 
 /// The server, as the running script sees it.
-struct Env<'a> {
-    worker: &'a mut Worker,
+struct Env<'a, 's> {
+    worker: &'a mut Worker<'s>,
     session: &'a mut Session,
     began_ms: u64,
     changes_before: u64,
@@ -368,7 +370,7 @@ fn words(family: Family) -> &'static Words {
     }
 }
 
-impl Env<'_> {
+impl Env<'_, '_> {
     fn refusal(&mut self, id: CommandId, args: Args<'_>, words: &Words) -> Option<Error> {
         let gate = spec::gate(id);
         if !gate.lets_pass(args.len()) {
@@ -386,12 +388,9 @@ impl Env<'_> {
                 format!("ERR ACL failure in script: {why}").into(),
             ));
         }
-        let unit = self
-            .session
-            .unit
-            .as_ref()
-            .expect("a script runs inside a unit");
-        if unit.read_only && gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE)) {
+        let running = self.worker.compound.as_ref();
+        let compound = running.expect("a script runs inside a unit");
+        if compound.read_only && gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE)) {
             return Some(Error::line(
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
@@ -399,7 +398,7 @@ impl Env<'_> {
         // What declares something was judged before it began.
         if gate.flags.has(Flags::DENYOOM)
             && self.flags.contains(ScriptFlags::UNDECLARED)
-            && unit.changes == self.changes_before
+            && compound.changes == self.changes_before
             && self.worker.shared.keyspace.over_limit()
         {
             return Some(errors::OOM);
@@ -408,7 +407,7 @@ impl Env<'_> {
     }
 }
 
-impl Env<'_> {
+impl Env<'_, '_> {
     /// Is this a call that tests want to make from scripts, and have they asked for it? Others of the commands that
     /// scripts are denied would run a script in a script, wait, or change the session around it.
     fn may_look(&self, id: CommandId) -> bool {
@@ -417,7 +416,7 @@ impl Env<'_> {
     }
 }
 
-impl ScriptEnv for Env<'_> {
+impl ScriptEnv for Env<'_, '_> {
     fn call(&mut self, args: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer) {
         let words = words(family);
         let names = &self.worker.shared.names;
@@ -446,12 +445,9 @@ impl ScriptEnv for Env<'_> {
         }
         self.session.proto = own_proto;
         std::mem::swap(&mut self.session.out, reply);
-        let unit = self
-            .session
-            .unit
-            .as_ref()
-            .expect("a script runs inside a unit");
-        if unit.changes > self.changes_before {
+        let running = self.worker.compound.as_ref();
+        let compound = running.expect("a script runs inside a unit");
+        if compound.changes > self.changes_before {
             self.worker.shared.running_script.note_write();
         }
     }
@@ -495,10 +491,12 @@ impl ScriptEnv for Env<'_> {
         // What this script has made ready is served at its end, not by others' units, and those have records of their own.
         let ready = std::mem::take(&mut self.worker.local.ready);
         let effects = self.worker.local.take_effects();
+        let compound = self.worker.compound.take();
         self.worker.depth += 1;
         self.worker.turn(false);
         self.worker.depth -= 1;
         self.worker.local.restore_effects(effects);
+        self.worker.compound = compound;
         self.worker.local.ready = ready;
         (self.worker.now_ms, self.worker.local.clock) = (now_ms, clock);
         if self.worker.shared.running_script.is_killed() || self.worker.stop {
@@ -521,7 +519,7 @@ impl ScriptEnv for Env<'_> {
     fn set_repl(&mut self, _: u8) {}
 }
 
-impl Env<'_> {
+impl Env<'_, '_> {
     /// Returns a description of the script or function that runs, to be shown to other clients.
     fn described(&self) -> Slow {
         let name = |function: &FunctionRef| function.function().name.clone().into_bytes();

@@ -3,7 +3,7 @@
 //! Must not know: what INFO's text says.
 
 use redline_commands::Error;
-use redline_keyspace::Held;
+use redline_keyspace::Unit;
 use redline_net::clock;
 use redline_resp::Args;
 use redline_types::{hll, number};
@@ -17,9 +17,10 @@ use crate::{
 };
 
 pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    let unit = session.unit.as_ref();
-    let held = unit.map_or(Held::None, |unit| unit.held());
-    let text = info::render(worker, held, args.from(1));
+    let none = Unit::none(&worker.shared.keyspace);
+    let running = worker.compound.as_ref();
+    let unit = running.map_or(&none, |compound| &compound.unit);
+    let text = info::render(worker, unit, args.from(1));
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
@@ -35,11 +36,11 @@ pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
 
 /// Answers nothing if the client is a monitor already.
 pub(crate) fn monitor(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    if session.unit.is_some() {
+    if worker.compound.is_some() {
         return Err(Error::line("ERR MONITOR isn't allowed for DENY BLOCKING client").into());
     }
     if !session.is(state::MONITOR) {
-        monitor::begin(&worker.shared, session);
+        monitor::begin(worker.shared, session);
         session.reply().ok();
     }
     Ok(())
@@ -163,6 +164,6 @@ pub(crate) fn shutdown(
         return Err(Error::line("ERR Errors trying to SHUTDOWN. Check logs.").into());
     }
     session.closing = true;
-    crate::shutdown(&worker.shared);
+    crate::shutdown(worker.shared);
     Ok(())
 }

@@ -28,10 +28,10 @@ pub(crate) fn client_tracking(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let shared = worker.shared.clone();
+    let shared = worker.shared;
     let (mut mode, named) = parse_options(worker, args.from(3))?;
     if args[2].eq_ignore_ascii_case(b"off") {
-        tracking::end(&shared, session);
+        tracking::end(shared, session);
         session.reply().ok();
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub(crate) fn client_tracking(
     if session.tracking.is_none() {
         worker.drop_old_invalidations(session);
     }
-    tracking::begin(&shared, session, mode);
+    tracking::begin(shared, session, mode);
     for prefix in &fresh {
         shared.tracking.add_prefix(prefix, session.card.token());
         session.note_registered(prefix);

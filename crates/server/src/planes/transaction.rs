@@ -9,16 +9,15 @@ use std::sync::{Arc, atomic::Ordering};
 use redline_acl::{Context, Reason};
 use redline_commands::Error;
 use redline_keyspace::{
-    Held, View,
+    Unit,
     lock::{StripeSet, Wait},
-    stripe_of,
 };
 use redline_resp::{Args, ArgsBuf};
 use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
-    exec::{Halt, add_stripes},
-    session::{EndedWatch, Multi, Session, Token, Unit, Watched, flag, state},
+    exec::{Compound, Halt, add_stripes},
+    session::{EndedWatch, Multi, Session, Token, Watched, flag, state},
     worker::Worker,
 };
 
@@ -95,10 +94,10 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
             Error::line("EXECABORT Transaction discarded because of previous errors.").into(),
         );
     }
-    let unit = lock_unit(worker, session)?;
-    let aborted = session.watch_flag.is_raised() || watched_key_expired(worker, session, &unit);
+    let mut unit = take_unit(worker, session)?;
+    let aborted = session.watch_flag.is_raised() || watched_key_expired(worker, session, &mut unit);
     let multi = close_multi(session);
-    session.unit = Some(Box::new(unit));
+    worker.compound = Some(Box::new(Compound::new(unit)));
     if aborted {
         session.reply().null_array();
     } else {
@@ -111,94 +110,72 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
         worker.show(session, CommandId::Exec, args, false);
     }
     forget_multi(session);
-    let mut unit = session
-        .unit
+    let mut compound = worker
+        .compound
         .take()
         .expect("the queue leaves the unit in place");
-    worker.end_unit_effects(&mut unit);
+    worker.end_compound_effects(&mut compound.unit);
     if !session.watched.is_empty() {
-        unwatch_held(worker, session, &unit);
-    }
-    worker.unlock_set(session, &unit.stripes);
-    if unit.script {
-        worker.shared.keyspace.locks().unlock_script();
+        unwatch_held(worker, session, &mut compound.unit);
     }
     Ok(())
 }
 
 /// Takes everything that the transaction needs, or puts the session aside.
-fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
+fn take_unit<'s>(worker: &mut Worker<'s>, session: &mut Session) -> Result<Unit<'s>, Halt> {
+    let space = &worker.shared.keyspace;
     let mut stripes = StripeSet::EMPTY;
     let mut all = false;
     let mut script = false;
     for (id, args) in &session.multi.queue {
         all |= spec::gate(*id).scope.inside_unit() == Scope::All;
         script |= spec::gate(*id).scope == Scope::KeysPlus;
-        add_stripes(&mut stripes, *id, args.as_args());
+        add_stripes(space, &mut stripes, *id, args.as_args());
     }
     for watched in &session.watched {
-        stripes.insert(stripe_of(redline_keyspace::hash(&watched.key)));
+        stripes.insert(space.place(&watched.key).stripe());
     }
     if all {
         stripes = StripeSet::all();
     }
     if script {
-        worker.lock_script(session)?;
+        let mut unit = worker.take_script(session)?;
         // Who holds the script mutex may wait, so this neither gives the mutex up again nor needs the ticket: stripes
         // that were reserved while their owner waits in line for the mutex would keep everybody else waiting, too.
-        stripes
-            .iter()
-            .for_each(|stripe| worker.shared.keyspace.locks().lock_for_script(stripe));
-    } else {
-        lock_for_waiters(worker, session, &mut stripes)?;
+        unit.add_set(&stripes);
+        return Ok(unit);
     }
-    Ok(Unit {
-        stripes,
-        all,
-        script,
-        in_script: false,
-        read_only: false,
-        changes: 0,
-    })
+    take_for_waiters(worker, session, stripes)
 }
 
 /// Takes these stripes, and those of everybody whom the transaction may serve.
-fn lock_for_waiters(
-    worker: &mut Worker,
+fn take_for_waiters<'s>(
+    worker: &mut Worker<'s>,
     session: &mut Session,
-    stripes: &mut StripeSet,
-) -> Result<(), Halt> {
+    mut stripes: StripeSet,
+) -> Result<Unit<'s>, Halt> {
     if let Some(reserved) = &session.ticket {
         // An earlier round found these.
         stripes.extend(reserved);
     }
     loop {
-        worker.lock_set(session, stripes)?;
+        let unit = worker.take_set(session, &stripes)?;
         let queue = session.multi.queue.iter();
         let commands = queue.map(|(id, args)| (*id, args.as_args()));
-        let Some(wider) = worker.wider(stripes, commands) else {
-            return Ok(());
+        let Some(wider) = worker.wider(&unit, &stripes, commands) else {
+            return Ok(unit);
         };
         // The ticket, if there is one, stays for the wider set.
-        worker.shared.keyspace.locks().unlock_set(stripes);
-        *stripes = wider;
+        stripes = wider;
     }
 }
 
 /// A watched key that was there and has expired counts as changed. It stays: EXEC only looks.
-fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> bool {
-    let shared = worker.shared.clone();
+fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &mut Unit<'_>) -> bool {
     let mut existed = session.watched.iter().filter(|watched| watched.existed);
     existed.any(|watched| {
-        let (held, now_ms) = (unit.held(), worker.now_ms);
-        View::new(
-            &shared.keyspace,
-            held,
-            &mut worker.local,
-            watched.db,
-            now_ms,
-        )
-        .is_stale(&watched.key)
+        unit.view(&mut worker.local, watched.db, worker.now_ms)
+            .is_stale(&watched.key)
     })
 }
 
@@ -268,29 +245,22 @@ pub(crate) fn watch(
     if session.is(state::MULTI) {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed").into());
     }
+    let space = &worker.shared.keyspace;
     let mut stripes = StripeSet::EMPTY;
     for key in args.iter().skip(1) {
-        stripes.insert(stripe_of(redline_keyspace::hash(key)));
+        stripes.insert(space.place(key).stripe());
     }
-    if worker.refuses_all() {
+    let mut unit = if worker.refuses_all() {
         let ticket = session.ticket.is_some();
-        let locks = worker.shared.keyspace.locks();
-        if locks.try_set(&stripes, ticket).is_err() {
+        let Ok(unit) = Unit::try_set(space, &stripes, ticket) else {
             watch_unseen(session, args);
             return Ok(());
-        }
+        };
+        unit
     } else {
-        worker.lock_set(session, &stripes)?;
-    }
-    let shared = worker.shared.clone();
-    let held = Held::Set(&stripes);
-    let view = View::new(
-        &shared.keyspace,
-        held,
-        &mut worker.local,
-        session.db,
-        worker.now_ms,
-    );
+        worker.take_set(session, &stripes)?
+    };
+    let view = unit.view(&mut worker.local, session.db, worker.now_ms);
     for key in args.iter().skip(1) {
         if view.watch(key, &session.watch_flag) {
             let existed = !view.is_stale(key) && view.contains(key);
@@ -302,7 +272,7 @@ pub(crate) fn watch(
             session.note_registered(key);
         }
     }
-    worker.unlock_set(session, &stripes);
+    drop(unit);
     confirm_watches(session);
     Ok(())
 }
@@ -335,18 +305,11 @@ pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -
 }
 
 /// Takes the watches off while the unit holds their stripes.
-fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &Unit) {
-    let shared = worker.shared.clone();
+fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &mut Unit<'_>) {
     for watched in std::mem::take(&mut session.watched) {
         session.note_unregistered(&watched.key);
-        View::new(
-            &shared.keyspace,
-            unit.held(),
-            &mut worker.local,
-            watched.db,
-            worker.now_ms,
-        )
-        .unwatch(&watched.key, &session.watch_flag);
+        unit.view(&mut worker.local, watched.db, worker.now_ms)
+            .unwatch(&watched.key, &session.watch_flag);
     }
     forget_watches(session);
 }
@@ -356,7 +319,7 @@ fn forget_watches(session: &mut Session) {
     session.card.set_watched(0, None);
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Ends all watches of a session. A stripe that is in use is come back to: the flag that stays behind for
     /// a moment belongs to nobody any more.
     pub fn unwatch(&mut self, session: &mut Session) {
@@ -378,29 +341,30 @@ impl Worker {
 
     /// Ends watches that nothing was tried for yet (`None`), or those whose stripe was in use and is free now.
     pub fn unwatch_left(&mut self, woken: Option<u16>) {
-        let shared = self.shared.clone();
-        let locks = shared.keyspace.locks();
+        let space = &self.shared.keyspace;
         let mut in_use: Vec<u16> = Vec::new();
         for mut ended in std::mem::take(&mut self.unwatching) {
-            let stripe = stripe_of(redline_keyspace::hash(&ended.key));
+            let stripe = space.place(&ended.key).stripe();
             if ended.waits && woken != Some(stripe) {
                 in_use.push(stripe);
             }
-            while !in_use.contains(&stripe) && !locks.try_one(stripe) {
+            let mut unit = None;
+            while !in_use.contains(&stripe) && unit.is_none() {
+                unit = Unit::try_one(space, stripe);
                 let token = Token::of_stripe(self.number, stripe).0;
-                if locks.wait_for(stripe, token, false) == Wait::Registered {
+                if unit.is_none()
+                    && space.locks().wait_for(stripe, token, false) == Wait::Registered
+                {
                     in_use.push(stripe);
                 }
             }
-            if in_use.contains(&stripe) {
+            let Some(mut unit) = unit else {
                 ended.waits = true;
                 self.unwatching.push(ended);
                 continue;
-            }
-            let (held, now_ms) = (Held::One(stripe), self.now_ms);
-            View::new(&shared.keyspace, held, &mut self.local, ended.db, now_ms)
+            };
+            unit.view(&mut self.local, ended.db, self.now_ms)
                 .unwatch(&ended.key, &ended.flag);
-            locks.unlock_one(stripe);
         }
     }
 }

@@ -93,11 +93,10 @@ impl Session {
             && self.wait.is_none()
             && self.again.is_none()
             && self.ticket.is_none()
-            && self.unit.is_none()
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     /// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
     pub fn note_load(&mut self, now_us: u64, used_us: u64) {
         self.end_forwarding();
@@ -126,7 +125,7 @@ impl Worker {
         self.handover.taken_us = now_us;
         self.handover.used_us = used_us;
         self.handover.longest_turn_ms = 0;
-        let shared = self.shared.clone();
+        let shared = self.shared;
         shared.workers()[self.number]
             .load
             .store(load.pack(), Ordering::Relaxed);

@@ -54,7 +54,7 @@ impl Early {
     }
 }
 
-impl Worker {
+impl Worker<'_> {
     pub(super) fn fetch_messages(&mut self) {
         let mut messages = mem::take(&mut self.messages);
         self.early.move_to(&mut messages);
@@ -269,7 +269,7 @@ impl Worker {
                     other => self.early.messages.push(other),
                 }
             }
-            let shared = self.shared.clone();
+            let shared = self.shared;
             let mut workers = shared.workers().iter().enumerate();
             let others_wait =
                 workers.any(|(number, worker)| number != self.number && worker.transit.is_full());

@@ -41,7 +41,7 @@ const REPLY_BUFFERS_MAX: usize = 256;
 /// Pieces of one vectored write.
 const SLICES_MAX: usize = 64;
 
-impl Worker {
+impl Worker<'_> {
     pub(super) fn serve_ready(&mut self) {
         for _ in 0..GROUPS_PER_TURN_MAX {
             if self.ready.is_empty() || (self.depth > 0 && self.stop) {

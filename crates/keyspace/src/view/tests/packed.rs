@@ -519,7 +519,7 @@ fn small_collections_are_evicted_like_any_key() {
     let maxmemory = &alone.space.settings.maxmemory_bytes;
     maxmemory.store(limit, Ordering::Relaxed);
     while alone.space.over_limit() {
-        let evicted = alone.space.evict_one(&mut alone.local, 0, &mut |_| ());
+        let evicted = alone.space.evict_one(&mut alone.local, 0, &mut |_, _| ());
         assert_eq!(evicted, crate::upkeep::Evicted::One);
         alone.used_bytes();
     }

@@ -95,18 +95,17 @@ fn change<R>(
     session: &mut Session,
     change: impl FnOnce(&Libraries, &mut Host) -> Result<R, Error>,
 ) -> Result<R, Halt> {
-    let inside_exec = session.unit.is_some();
-    if !inside_exec {
-        worker.lock_script(session)?;
-    }
+    let inside_exec = worker.compound.is_some();
+    let held = match inside_exec {
+        true => None,
+        false => Some(worker.take_script(session)?),
+    };
     let result = take_host(worker).and_then(|mut host| {
         let result = change(&worker.shared.libraries, &mut host);
         give_host_back(worker, host);
         result
     });
-    if !inside_exec {
-        worker.shared.keyspace.locks().unlock_script();
-    }
+    drop(held);
     let result = result?;
     // Redis counts a change of the libraries as one of the data.
     worker.local.changes += 1;

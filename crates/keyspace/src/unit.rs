@@ -1,0 +1,271 @@
+//! The unit: what holds stripes, gives access to their keys, and writes the journal's record before it lets go.
+//!
+//! One command, one EXEC, one script, one expiry, one eviction is a unit. A [`Unit`] takes its stripes when it is made and
+//! lets go of them when it is dropped; a [`View`] can be had from a unit only, so whoever can touch a key holds its
+//! stripe. The protocol by which stripes are taken is [`lock`](crate::lock).
+//!
+//! Must not know: commands, connections, what is done for a waiting client.
+
+#[cfg(debug_assertions)]
+use std::cell::Cell;
+
+use crate::{
+    journal::{Reader, WakeReader},
+    lock::{Guard, Held, StripeSet, WakeToken},
+    space::{Keyspace, Local, Place},
+    view::{Busy, View},
+};
+
+/// Stripes of a keyspace, held from the unit's making until it is dropped.
+///
+/// A unit that has changed something is ended by [`Unit::commit`], or by [`Unit::record`] and then a drop; one that has
+/// changed nothing may be dropped at any time. A debug build asserts it.
+pub struct Unit<'k> {
+    space: &'k Keyspace,
+    guard: Guard<'k>,
+    /// Something was changed that no record has been written for.
+    #[cfg(debug_assertions)]
+    unrecorded: Cell<bool>,
+}
+
+impl<'k> Unit<'k> {
+    /// Holds nothing: the view takes one stripe at a time by itself (SCAN, RANDOMKEY).
+    pub fn none(space: &'k Keyspace) -> Unit<'k> {
+        Unit::of(space, Guard::none(space.locks()))
+    }
+
+    /// Holds everything, without a lock: nobody else can use the keyspace meanwhile.
+    pub fn exclusive(space: &'k mut Keyspace) -> Unit<'k> {
+        Unit::of(space, Guard::exclusive(space.locks()))
+    }
+
+    /// Tries for one stripe. `None`: somebody else holds it, or has it reserved.
+    #[inline]
+    pub fn try_one(space: &'k Keyspace, stripe: u16) -> Option<Unit<'k>> {
+        let guard = space.locks().try_one(stripe)?;
+        Some(Unit::of(space, guard))
+    }
+
+    /// Tries for all stripes of a set. On failure none is held, and the error names the one that was in the way. `ticket`:
+    /// the caller owns the ticket, so the reservations are its own (see [`lock`](crate::lock)).
+    pub fn try_set(space: &'k Keyspace, set: &StripeSet, ticket: bool) -> Result<Unit<'k>, Busy> {
+        let guard = space.locks().try_set(set, ticket).map_err(Busy)?;
+        Ok(Unit::of(space, guard))
+    }
+
+    /// Tries for the script mutex, and holds no stripe yet: see [`Unit::add`]. `None`: the session of this token stands in
+    /// line now, and is woken when it is its turn.
+    pub fn try_script(space: &'k Keyspace, token: WakeToken) -> Option<Unit<'k>> {
+        let guard = space.locks().try_script(token)?;
+        Some(Unit::of(space, guard))
+    }
+
+    #[inline]
+    fn of(space: &'k Keyspace, guard: Guard<'k>) -> Unit<'k> {
+        Unit {
+            space,
+            guard,
+            #[cfg(debug_assertions)]
+            unrecorded: Cell::new(false),
+        }
+    }
+
+    /// Returns the keyspace.
+    pub fn space(&self) -> &'k Keyspace {
+        self.space
+    }
+
+    #[inline]
+    pub(crate) fn held(&self) -> Held<'_> {
+        self.guard.held()
+    }
+
+    #[cfg(debug_assertions)]
+    pub(crate) fn unrecorded(&self) -> &Cell<bool> {
+        &self.unrecorded
+    }
+
+    /// Is this stripe held?
+    #[inline]
+    pub fn covers(&self, stripe: u16) -> bool {
+        self.held().covers(stripe)
+    }
+
+    /// Is every stripe held?
+    pub fn holds_all(&self) -> bool {
+        matches!(self.held(), Held::All)
+    }
+
+    /// Is the script mutex held, so that further stripes may be added?
+    pub fn holds_script(&self) -> bool {
+        self.guard.holds_script()
+    }
+
+    /// Takes a stripe more, unless it is held already. Waits for it.
+    ///
+    /// # Panics
+    /// If the stripe is missing and the unit does not hold the script mutex.
+    #[inline]
+    pub fn add(&mut self, stripe: u16) {
+        self.guard.add(stripe);
+    }
+
+    /// The same for every stripe of a set.
+    pub fn add_set(&mut self, wanted: &StripeSet) {
+        self.guard.add_set(wanted);
+    }
+
+    /// Gives access to the keys of database `db` whose stripes are held. `now_ms`, Unix time in milliseconds, stands still
+    /// for the view.
+    #[inline(always)] // a call less of the few that a GET makes
+    pub fn view<'a>(&'a mut self, local: &'a mut Local, db: u32, now_ms: i64) -> View<'a> {
+        View::new(self, local, db, now_ms)
+    }
+
+    /// Writes the journal's record of what the unit has changed so far, if there is a reader and anything to tell, and
+    /// returns its number. To be called after the last command, while others may not yet see the changes.
+    #[inline]
+    pub fn record(&mut self, local: &mut Local) -> Option<u64> {
+        #[cfg(debug_assertions)]
+        self.unrecorded.set(false);
+        self.space.record(local)
+    }
+
+    /// Writes the record and lets go: see [`Unit::record`].
+    #[inline]
+    pub fn commit(mut self, local: &mut Local) -> Option<u64> {
+        let number = self.record(local);
+        self.release();
+        number
+    }
+
+    /// Lets go, as a drop does, without a call where one stripe is held.
+    #[inline(always)]
+    pub fn release(self) {
+        #[cfg(debug_assertions)]
+        self.assert_recorded();
+        if self.guard.let_go_of_one() {
+            std::mem::forget(self);
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    fn assert_recorded(&self) {
+        assert!(
+            !self.unrecorded.get() || self.guard.is_exclusive() || std::thread::panicking(),
+            "a unit that has changed something let go without a record of it"
+        );
+    }
+
+    /// Attaches a reader to the journal, to whom every later unit is told; returns the number after which it begins.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn attach_reader(&mut self, wake: WakeReader) -> (Reader, u64) {
+        assert!(self.holds_all(), "every stripe is held");
+        self.space.journal().attach(wake)
+    }
+
+    /// Does anybody wait for this key, in whatever database?
+    ///
+    /// # Panics
+    /// Unless its stripe is held.
+    #[inline]
+    pub fn is_waited_for(&self, key: &[u8], place: Place) -> bool {
+        self.space.is_waited_for(self.held(), key, place)
+    }
+
+    /// Adds to `set` the stripes that the unit needs if it makes a key appear, to serve who waits for it, and who waits for
+    /// what is written in serving them. Keys whose stripes are not held are not looked at, so the caller takes the wider
+    /// set and asks again until it grows no more.
+    pub fn widen(&self, key: &[u8], set: &mut StripeSet) {
+        self.space.widen(self.held(), key, set);
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Unit<'_> {
+    fn drop(&mut self) {
+        self.assert_recorded();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_types::Limits;
+
+    use super::*;
+    use crate::{Classes, Expiry, lock::NobodyWaits};
+
+    fn keyspace() -> (Keyspace, Local) {
+        let local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        (Keyspace::new(2, Box::new(NobodyWaits)), local)
+    }
+
+    fn set(unit: &mut Unit<'_>, local: &mut Local) {
+        let mut view = unit.view(local, 0, 0);
+        view.set_string(b"key", b"value", Expiry::Clear);
+        view.changed(Classes::STRING, "set", b"key");
+        view.finish();
+    }
+
+    #[test]
+    fn a_unit_lets_go_by_commit_release_and_drop() {
+        let (space, mut local) = keyspace();
+        let stripe = space.place(b"key").stripe();
+        let ends: [fn(Unit<'_>, &mut Local); 3] = [
+            |unit, local| drop(unit.commit(local)),
+            |unit, _| unit.release(),
+            |unit, _| drop(unit),
+        ];
+        for end in ends {
+            let unit = Unit::try_one(&space, stripe).expect("free");
+            assert!(Unit::try_one(&space, stripe).is_none());
+            end(unit, &mut local);
+            let all = Unit::try_set(&space, &StripeSet::all(), false).expect("free");
+            assert!(Unit::try_one(&space, stripe).is_none());
+            end(all, &mut local);
+            let mut script = Unit::try_script(&space, 1).expect("free");
+            script.add(stripe);
+            assert!(script.covers(stripe) && !script.holds_all());
+            assert!(Unit::try_one(&space, stripe).is_none());
+            end(script, &mut local);
+        }
+        assert!(Unit::try_script(&space, 1).is_some());
+        assert!(Unit::try_one(&space, stripe).is_some());
+    }
+
+    #[test]
+    fn a_change_has_a_record_before_the_stripes_are_free() {
+        let (space, mut local) = keyspace();
+        let (reader, from) = space
+            .try_attach_reader(Box::new(|| ()))
+            .ok()
+            .expect("no stripe is in use");
+        let mut unit = Unit::try_one(&space, space.place(b"key").stripe()).expect("free");
+        let mut view = unit.view(&mut local, 0, 0);
+        view.propagate(&[b"SET", b"key", b"value"]);
+        assert_eq!(space.journal().last(), from);
+        assert_eq!(unit.commit(&mut local), Some(from + 1));
+        space.journal().detach(reader);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "without a record")]
+    fn a_change_that_is_dropped_without_a_record_is_found() {
+        let (space, mut local) = keyspace();
+        let mut unit = Unit::try_one(&space, space.place(b"key").stripe()).expect("free");
+        set(&mut unit, &mut local);
+    }
+
+    #[test]
+    fn whoever_has_the_keyspace_alone_needs_no_lock() {
+        let (mut space, mut local) = keyspace();
+        let mut unit = Unit::exclusive(&mut space);
+        assert!(unit.holds_all());
+        set(&mut unit, &mut local);
+        drop(unit);
+        assert_eq!(space.key_count(0), 1);
+    }
+}
