@@ -212,6 +212,8 @@ fn make_dense(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
         converted = hll::to_dense(value)?;
         Ok(())
     })?;
+    // Other bytes, but the same set.
+    ctx.keys.unreported(key);
     ctx.keys.count_changes(u64::from(converted));
     Ok(converted)
 }

@@ -237,7 +237,7 @@ mod tests {
             view.set_string(&key(number), b"value", Expiry::Clear);
             view.changed(Classes::STRING, "set", &key(number));
         }
-        view.finish();
+        view.finish_unreported();
         drop(unit);
         let ahead = |number| space.ahead(0, space.place(&key(number)));
 

@@ -34,7 +34,7 @@ use std::{ptr::NonNull, sync::Arc};
 use redline_table::Heap;
 use redline_types::{Kind, PackedForm, PackedRef, Value, number};
 
-use crate::view::Expiry;
+use crate::view::{Change, Expiry};
 
 /// A large string: reference-counted, immutable while a reply refers to it.
 pub type Blob = Arc<Vec<u8>>;
@@ -371,7 +371,7 @@ impl Entry {
     /// # Safety
     /// See [`Entry::key`]; and no other
     /// reference into this entry's value is alive.
-    pub(crate) unsafe fn object_mut<'a>(self) -> Option<&'a mut Value> {
+    pub(crate) unsafe fn object_mut<'a>(self, _: &Change) -> Option<&'a mut Value> {
         // SAFETY: as for `value`; the caller has the only reference.
         unsafe {
             let header = self.header();
@@ -384,7 +384,7 @@ impl Entry {
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
-    pub(crate) unsafe fn blob_mut<'a>(self) -> Option<&'a mut Blob> {
+    pub(crate) unsafe fn blob_mut<'a>(self, _: &Change) -> Option<&'a mut Blob> {
         // SAFETY: as for `object_mut`.
         unsafe {
             let header = self.header();
@@ -397,7 +397,7 @@ impl Entry {
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
-    pub(crate) unsafe fn inline_mut<'a>(self) -> Option<&'a mut [u8]> {
+    pub(crate) unsafe fn inline_mut<'a>(self, _: &Change) -> Option<&'a mut [u8]> {
         // SAFETY: as for `object_mut`; the header says where the bytes are, and how many.
         unsafe {
             let header = self.header();
@@ -420,7 +420,13 @@ impl Entry {
     /// # Safety
     /// See [`Entry::object_mut`].
     #[inline]
-    pub(crate) unsafe fn overwrite(self, value: &[u8], raw: bool, expiry: Expiry) -> bool {
+    pub(crate) unsafe fn overwrite(
+        self,
+        _: &Change,
+        value: &[u8],
+        raw: bool,
+        expiry: Expiry,
+    ) -> bool {
         // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
         unsafe {
             let header = self.header();
@@ -459,7 +465,7 @@ impl Entry {
     /// # Safety
     /// See [`Entry::object_mut`]. The new bytes are not the entry's own.
     #[inline]
-    pub(crate) unsafe fn overwrite_packed(self, packed: PackedRef<'_>) -> bool {
+    pub(crate) unsafe fn overwrite_packed(self, _: &Change, packed: PackedRef<'_>) -> bool {
         assert!(packed.bytes.len() <= PACKED_BYTES_MAX);
         // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
         unsafe {
@@ -511,7 +517,7 @@ impl Entry {
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
-    pub(crate) unsafe fn set_expire_at_ms(self, at: i64) {
+    pub(crate) unsafe fn set_expire_at_ms(self, _: &Change, at: i64) {
         // SAFETY: asserted: the field exists.
         unsafe {
             assert!(

@@ -514,6 +514,9 @@ pub struct Local {
     pub(crate) pool: EvictionPool,
     /// Expired keys that readers met and reported; removed at the end of the unit.
     pub(crate) met_expired: RefCell<HashSet<(u32, Box<[u8]>)>>,
+    /// The changes of the running view, and the reports of them.
+    #[cfg(debug_assertions)]
+    pub(crate) witness: RefCell<crate::view::Witness>,
     /// Where a string is edited that is too long for its place.
     pub(crate) scratch: Vec<u8>,
     /// Where packed collections are looked at and changed.
@@ -545,6 +548,8 @@ impl Local {
             changes: 0,
             pool: EvictionPool::default(),
             met_expired: RefCell::default(),
+            #[cfg(debug_assertions)]
+            witness: RefCell::default(),
             scratch: Vec::new(),
             opened: Opened::default(),
             bytes: 0,

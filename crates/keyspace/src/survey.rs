@@ -169,7 +169,7 @@ mod tests {
                 expiry,
             );
         }
-        view.finish();
+        view.finish_unreported();
         drop(unit);
         space
     }

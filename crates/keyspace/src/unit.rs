@@ -8,12 +8,14 @@
 
 #[cfg(debug_assertions)]
 use std::cell::Cell;
+use std::sync::Arc;
 
 use crate::{
     journal::{Reader, WakeReader},
     lock::{Guard, Held, StripeSet, WakeToken},
     space::{Keyspace, Local, Place},
     view::{Busy, View},
+    wait::Waiter,
 };
 
 /// Stripes of a keyspace, held from the unit's making until it is dropped.
@@ -181,6 +183,73 @@ impl<'k> Unit<'k> {
     pub fn widen(&self, key: &[u8], set: &mut StripeSet) {
         self.space.widen(self.held(), key, set);
     }
+
+    fn held_stripe(&self, key: &[u8]) -> u16 {
+        let stripe = self.space.place(key).stripe();
+        assert!(self.covers(stripe), "queues belong to their stripes");
+        stripe
+    }
+
+    /// Puts a waiter into the queues of all its keys; the unit holds their stripes and has found nothing to serve it.
+    pub fn wait(&mut self, waiter: &Arc<Waiter>) {
+        for key in &waiter.keys {
+            let stripe = self.held_stripe(key);
+            self.space.join(stripe, key, waiter);
+        }
+    }
+
+    /// Takes a waiter that has ended out of the queue of one of its keys, whose stripe the unit holds.
+    pub fn leave_queue(&mut self, waiter: &Arc<Waiter>, key: &[u8]) {
+        let stripe = self.held_stripe(key);
+        // SAFETY: the stripe is held; the reference ends with this function.
+        let state = unsafe { self.space.stripe_state(stripe) };
+        let queues = state.waiters.get(key).into_iter().flatten();
+        let mut own = queues.filter(|queue| queue.db == waiter.db);
+        let at = own.next().and_then(|queue| {
+            queue
+                .waiters
+                .iter()
+                .position(|other| Arc::ptr_eq(other, waiter))
+        });
+        if let Some(at) = at {
+            self.space.remove_at(state, waiter.db, key, at);
+        }
+    }
+
+    /// The waiter at a place in a key's queue, those who have ended removed on the way.
+    pub fn waiter_at(&mut self, db: u32, key: &[u8], at: usize) -> Option<Arc<Waiter>> {
+        let stripe = self.held_stripe(key);
+        loop {
+            // SAFETY: the stripe is held; the reference ends with this turn.
+            let state = unsafe { self.space.stripe_state(stripe) };
+            let queue = state
+                .waiters
+                .get(key)?
+                .iter()
+                .find(|queue| queue.db == db)?;
+            let waiter = queue.waiters.get(at)?;
+            if waiter.ended().is_none() {
+                return Some(waiter.clone());
+            }
+            self.space.remove_at(state, db, key, at);
+        }
+    }
+
+    /// How many stand in a key's queue, and whether one of them is to know when the key goes. The key counts as
+    /// looked after: the next change makes it ready again.
+    pub fn begin_serving(&mut self, db: u32, key: &[u8]) -> (usize, bool) {
+        let stripe = self.held_stripe(key);
+        // SAFETY: the stripe is held; the reference ends with this function.
+        let state = unsafe { self.space.stripe_state(stripe) };
+        let mut queues = state.waiters.get_mut(key).into_iter().flatten();
+        match queues.find(|queue| queue.db == db) {
+            None => (0, false),
+            Some(queue) => {
+                queue.ready = false;
+                (queue.waiters.len(), queue.when_gone > 0)
+            }
+        }
+    }
 }
 
 #[cfg(debug_assertions)]
@@ -206,7 +275,7 @@ mod tests {
         let mut view = unit.view(local, 0, 0);
         view.set_string(b"key", b"value", Expiry::Clear);
         view.changed(Classes::STRING, "set", b"key");
-        view.finish();
+        view.finish_unreported();
     }
 
     #[test]
@@ -214,7 +283,7 @@ mod tests {
         let (space, mut local) = keyspace();
         let stripe = space.place(b"key").stripe();
         let ends: [fn(Unit<'_>, &mut Local); 3] = [
-            |unit, local| drop(unit.commit(local)),
+            |unit, local| assert!(unit.commit(local).is_none()),
             |unit, _| unit.release(),
             |unit, _| drop(unit),
         ];

@@ -543,7 +543,7 @@ mod tests {
         let mut unit = take(space, key).expect("nobody else is here");
         let mut view = unit.view(local, 0, NOW_MS);
         view.set_string(key, b"value", expiry);
-        view.finish();
+        view.finish_unreported();
         unit.commit(local);
     }
 
@@ -559,7 +559,7 @@ mod tests {
             let mut unit = take(&space, key).expect("nobody else is here");
             let mut view = unit.view(&mut local, db, NOW_MS);
             view.set_string(key, b"value", Expiry::AtMs(NOW_MS + 1));
-            view.finish();
+            view.finish_unreported();
             unit.commit(&mut local);
         }
         assert_eq!(used(), [63, 64, 128, 299]);
@@ -594,7 +594,7 @@ mod tests {
                 }
             })
             .unwrap();
-            view.finish();
+            view.finish_unreported();
             unit.commit(local);
         };
         make(&mut local, b"goes", FIELDS, false);
@@ -722,7 +722,7 @@ mod tests {
                 };
                 let mut view = unit.view(&mut local, 0, NOW_MS);
                 view.set_string(&name, b"value", Expiry::Clear);
-                view.finish();
+                view.finish_unreported();
                 unit.commit(&mut local);
                 keys.fetch_add(1, Ordering::SeqCst);
                 key += 1;

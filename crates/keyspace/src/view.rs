@@ -16,13 +16,18 @@
 //!   key, the `del` event. [`View::announced`] does the same and counts nothing. A handler that changes nothing calls
 //!   nothing.
 
+mod door;
 mod elements;
 mod store;
 mod waiting;
 mod whole;
 
+pub(crate) use door::Change;
+#[cfg(debug_assertions)]
+pub(crate) use door::Witness;
 pub use whole::{Glimpse, NoDraw};
 
+use door::Seen;
 use store::is_expired;
 
 use std::{
@@ -180,6 +185,8 @@ impl<'a> View<'a> {
     ) -> View<'a> {
         let unit = &*unit;
         local.opened.close_all();
+        #[cfg(debug_assertions)]
+        local.witness.get_mut().begin();
         View {
             space: unit.space(),
             held: unit.held(),
@@ -567,14 +574,16 @@ impl<'a> View<'a> {
         let (hash, old) = self.find_mut(key);
         self.local.scratch.clear();
         if let Some(entry) = old {
+            let change = self.begin_change();
             // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the references end here.
             unsafe {
-                if let Some(blob) = entry.blob_mut() {
-                    let before = blob_bytes(blob);
+                if let Some(blob) = entry.blob_mut(&change) {
+                    let before = (blob_bytes(blob), Seen::of(blob));
                     let result = edit(blob_to_edit(blob, more));
-                    let grown = blob_bytes(blob) as i64 - before as i64;
+                    let grown = blob_bytes(blob) as i64 - before.0 as i64;
+                    let differs = before.1.differs_from(blob);
                     self.access(entry);
-                    self.local.account(self.space, grown);
+                    self.end_edit(change, key, grown, differs);
                     return result;
                 }
                 let Content::String(string) = entry.content() else {
@@ -584,13 +593,18 @@ impl<'a> View<'a> {
             }
         }
         let mut value = std::mem::take(&mut self.local.scratch);
+        let before = Seen::of(&value);
         let result = edit(&mut value);
         if result.is_ok() {
+            let is_same = old.is_some() && !before.differs_from(&value);
             if value.len() > INLINE_BYTES_MAX {
                 let value = Stored::Blob(Arc::new(std::mem::take(&mut value)));
                 self.replace(key, hash, old, value, Expiry::Keep);
             } else {
                 self.store_string(key, hash, old, &value, true, Expiry::Keep);
+            }
+            if is_same {
+                self.unreported(key);
             }
         }
         self.local.scratch = value;
@@ -606,21 +620,23 @@ impl<'a> View<'a> {
         let (_, Some(entry)) = self.find_mut(key) else {
             return Ok(None);
         };
+        let change = self.begin_change();
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the references end here.
-        let result = unsafe {
-            if let Some(blob) = entry.blob_mut() {
-                let before = blob_bytes(blob);
+        let (result, grown, differs) = unsafe {
+            if let Some(blob) = entry.blob_mut(&change) {
+                let before = (blob_bytes(blob), Seen::of(blob));
                 let result = edit(blob_to_edit(blob, 0));
-                let grown = blob_bytes(blob) as i64 - before as i64;
-                self.local.account(self.space, grown);
-                result
-            } else if let Some(bytes) = entry.inline_mut() {
-                edit(bytes)
+                let grown = blob_bytes(blob) as i64 - before.0 as i64;
+                (result, grown, before.1.differs_from(blob))
+            } else if let Some(bytes) = entry.inline_mut(&change) {
+                let before = Seen::of(bytes);
+                (edit(bytes), 0, before.differs_from(bytes))
             } else {
                 return Err(WrongType);
             }
         };
         self.access(entry);
+        self.end_edit(change, key, grown, differs);
         Ok(Some(result))
     }
 
@@ -662,19 +678,21 @@ impl<'a> View<'a> {
             }
         };
         let is_opened = opened.is_some();
+        let change = self.begin_change();
         let value = match (&mut opened, found) {
             (Some(value), _) => value,
             // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-            (None, Some(entry)) => unsafe { entry.object_mut() }.ok_or(WrongType)?,
+            (None, Some(entry)) => unsafe { entry.object_mut(&change) }.ok_or(WrongType)?,
             (None, None) => unreachable!("one is made for a key that is missing"),
         };
         let edited = T::of_mut(value).ok_or(WrongType)?;
         let (before, was_timed) = (edited.heap_bytes(), edited.earliest_expiry_ms().is_some());
+        let len_before = edited.len();
         // The only call: what handlers do is compiled into it.
         let result = edit(edited, &self.local.limits);
         let Some(entry) = found.filter(|_| !is_opened) else {
             if let Some(value) = opened {
-                self.close_edited(key, hash, found, value);
+                self.close_edited(&change, key, hash, found, value);
             }
             return Ok(Some(result));
         };
@@ -683,6 +701,7 @@ impl<'a> View<'a> {
             edited.earliest_expiry_ms(),
             edited.is_empty() && T::KIND != Kind::Stream,
         );
+        let differs = edited.len() != len_before;
         let packs = edited
             .packed()
             .is_some_and(|packed| packed.bytes.len() <= PACKED_AGAIN_BYTES_MAX);
@@ -690,7 +709,8 @@ impl<'a> View<'a> {
         if was_timed || earliest_ms.is_some() {
             grown += self.note_timed(hash, entry, was_timed, earliest_ms);
         }
-        self.local.account(self.space, grown);
+        // Whether an element has another value only the handler knows.
+        self.end_edit(change, key, grown, differs);
         if empty {
             self.unlink(self.db, hash, entry);
             self.emptied = true;
@@ -858,6 +878,7 @@ impl<'a> View<'a> {
     /// Raises the flags of a key's watchers, where a change has no event.
     #[inline]
     pub fn touch_watchers(&self, key: &[u8]) {
+        self.note_reported(key);
         if self.space.watched.load(Ordering::Relaxed) != 0 {
             self.tell_watchers(key, "");
         }
@@ -981,6 +1002,13 @@ impl<'a> View<'a> {
     /// called before the stripes are let go of.
     #[inline]
     pub fn finish(&mut self) {
+        self.end();
+        #[cfg(debug_assertions)]
+        self.local.witness.get_mut().check();
+    }
+
+    #[inline]
+    fn end(&mut self) {
         self.local.changes += self.changes;
         if !self.local.met_expired.get_mut().is_empty() {
             self.remove_met_expired();

@@ -188,8 +188,7 @@ impl Worker<'_> {
                 call: Box::new(call),
             },
         ));
-        unit.view(&mut self.local, session.db, self.now_ms)
-            .wait(&waiter);
+        unit.wait(&waiter);
         self.enter_wait(session, waiter, block.timeout_ms)
     }
 
@@ -315,9 +314,8 @@ impl Worker<'_> {
 
     fn serve_key(&mut self, unit: &mut Unit<'_>, ready: &Ready, served: &mut Vec<Served>) {
         let key = &ready.key;
-        let mut view = unit.view(&mut self.local, ready.db, self.now_ms);
         // Who waits again after having been looked at stands behind, and is not looked at twice.
-        let (mut left, when_gone) = view.begin_serving(ready.db, key);
+        let (mut left, when_gone) = unit.begin_serving(ready.db, key);
         let mut at = 0;
         while left > 0 {
             left -= 1;
@@ -328,7 +326,7 @@ impl Worker<'_> {
             if kind.is_none() && !when_gone {
                 return;
             }
-            let Some(waiter) = view.waiter_at(ready.db, key, at) else {
+            let Some(waiter) = unit.waiter_at(ready.db, key, at) else {
                 return;
             };
             let concerned = kind == Some(waiter.kind) || waiter.when_gone;
@@ -434,8 +432,7 @@ impl Worker<'_> {
     fn leave_held(&mut self, unit: &mut Unit<'_>, waiter: &Arc<Waiter>) {
         for key in &waiter.keys {
             if unit.covers(self.shared.keyspace.place(key).stripe()) {
-                unit.view(&mut self.local, waiter.db, self.now_ms)
-                    .leave_queue(waiter, key);
+                unit.leave_queue(waiter, key);
             }
         }
     }
@@ -540,9 +537,7 @@ impl Worker<'_> {
             for key in &waiter.keys {
                 let stripe = space.place(key).stripe();
                 match Unit::try_one(space, stripe) {
-                    Some(mut unit) => unit
-                        .view(&mut self.local, waiter.db, self.now_ms)
-                        .leave_queue(&waiter, key),
+                    Some(mut unit) => unit.leave_queue(&waiter, key),
                     None => left = true,
                 }
             }
@@ -568,16 +563,15 @@ impl Worker<'_> {
 
 /// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
 /// again that want to know that their key has gone.
-pub fn after_upkeep(shared: &Shared, unit: &mut Unit<'_>, local: &mut Local, now_ms: i64) {
+pub fn after_upkeep(shared: &Shared, unit: &mut Unit<'_>, local: &mut Local) {
     let mut changes = Changes::default();
     publish_events(shared, local, &mut changes, By::Nobody);
     changes.tell(shared);
     while let Some(Ready { db, key }) = local.ready.pop_front() {
-        let mut view = unit.view(local, db, now_ms);
-        let (mut left, mut at) = (view.begin_serving(db, &key).0, 0);
+        let (mut left, mut at) = (unit.begin_serving(db, &key).0, 0);
         while left > 0 {
             left -= 1;
-            let Some(waiter) = view.waiter_at(db, &key, at) else {
+            let Some(waiter) = unit.waiter_at(db, &key, at) else {
                 break;
             };
             if waiter.when_gone {

@@ -121,7 +121,7 @@ fn expire(worker: &mut Worker) {
                 &mut worker.local,
                 now_ms,
                 cursor,
-                &mut |unit, local| after_upkeep(shared, unit, local, now_ms),
+                &mut |unit, local| after_upkeep(shared, unit, local),
             );
             if step.round {
                 break;
@@ -226,7 +226,7 @@ fn compact(worker: &mut Worker) {
 
 /// Evicts until the limit is kept. `false`: it is not, and nothing more can go now.
 pub fn make_room(worker: &mut Worker) -> bool {
-    let (shared, now_ms) = (worker.shared, worker.now_ms);
+    let shared = worker.shared;
     worker.local.flush_account(&shared.keyspace);
     if worker.pause.is_some() {
         return true;
@@ -239,7 +239,7 @@ pub fn make_room(worker: &mut Worker) -> bool {
             shared
                 .keyspace
                 .evict_one(&mut worker.local, worker.now_ms, &mut |unit, local| {
-                    after_upkeep(shared, unit, local, now_ms);
+                    after_upkeep(shared, unit, local);
                 });
         match evicted {
             Evicted::One => {}

@@ -127,7 +127,7 @@ fn every_combination_of_parts_is_read_back() {
 
                     entry.set_clock(0x12_3456);
                     if expire_at_ms.is_some() {
-                        entry.set_expire_at_ms(77);
+                        entry.set_expire_at_ms(&Change::of_loose_entry(), 77);
                     }
                     assert_eq!(entry.clock(), 0x12_3456);
                     assert_eq!(entry.expire_at_ms(), expire_at_ms.map(|_| 77));
@@ -189,7 +189,7 @@ fn a_string_is_overwritten_in_place_only_where_it_fits() {
         // SAFETY: the entry is ours alone, and destroyed once.
         unsafe {
             assert_eq!(
-                entry.overwrite(&text(new, 9), false, expiry),
+                entry.overwrite(&Change::of_loose_entry(), &text(new, 9), false, expiry),
                 fits,
                 "{case}"
             );
@@ -237,7 +237,8 @@ fn a_packed_collection_is_overwritten_in_place_only_where_it_fits() {
             let bytes = text(new, 5);
             // SAFETY: the entry is ours alone, and destroyed once.
             unsafe {
-                let overwritten = entry.overwrite_packed(packed(new_form, &bytes));
+                let overwritten =
+                    entry.overwrite_packed(&Change::of_loose_entry(), packed(new_form, &bytes));
                 assert_eq!(overwritten, fits, "{case}");
                 let now = if fits {
                     Sample::Packed(new_form, new)
@@ -262,7 +263,7 @@ fn a_packed_collection_is_overwritten_in_place_only_where_it_fits() {
     let string = Sample::Bytes(16, false).create(&mut heap, b"key", None, 0);
     // SAFETY: as above.
     unsafe {
-        assert!(!string.overwrite_packed(packed(Set, &text(16, 7))));
+        assert!(!string.overwrite_packed(&Change::of_loose_entry(), packed(Set, &text(16, 7))));
         Sample::Bytes(16, false).check(string.content());
         drop(string.destroy(&mut heap));
     }
@@ -386,7 +387,7 @@ fn an_entry_overwritten_in_place_was_freed_where_it_did_not_come_from() {
             let entry = Entry::create(&mut heap, &key, stored, None, 0);
             // SAFETY: the entry is alive and ours alone until it is destroyed.
             unsafe {
-                if entry.overwrite(&fresh, false, Expiry::Keep) {
+                if entry.overwrite(&Change::of_loose_entry(), &fresh, false, Expiry::Keep) {
                     in_place += 1;
                     let Content::String(string) = entry.content() else {
                         panic!("a string");

@@ -6,12 +6,12 @@
 use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
-use redline_types::{Kind, Value};
+use redline_types::{Kind, PackedRef, Value};
 
-use super::{Expiry, HINTS_AHEAD, View};
+use super::{Expiry, HINTS_AHEAD, View, door::Change};
 use crate::{
     ahead::Ahead,
-    entry::{Entry, Garbage, Stored, fit_for_entry},
+    entry::{Content, Entry, Garbage, Stored, fit_for_entry},
     notify::{Classes, EXPIRED},
     space::{Db, slot_of, stripe_of},
 };
@@ -49,6 +49,7 @@ impl View<'_> {
     }
 
     fn report_expired(&self, key: &[u8]) {
+        self.note_reported(key);
         self.local.expired.set(self.local.expired.get() + 1);
         if self.space.watched.load(Ordering::Relaxed) != 0 {
             self.tell_watchers(key, EXPIRED);
@@ -239,11 +240,13 @@ impl View<'_> {
         raw: bool,
         expiry: Expiry,
     ) {
+        let change = self.begin_change();
         if let Some(entry) = old
             // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-            && unsafe { entry.overwrite(value, raw, expiry) }
+            && unsafe { entry.overwrite(&change, value, raw, expiry) }
         {
             // The size class is the same: nothing to account for.
+            self.note_changed(key);
             self.access(entry);
             if let Expiry::AtMs(at) = expiry {
                 self.space.db_or_create(self.db).note_expiry(hash, at);
@@ -262,6 +265,7 @@ impl View<'_> {
         value: Stored<'_>,
         expiry: Expiry,
     ) {
+        let change = self.begin_change();
         let db = self.space.db_or_create(self.db);
         let index = &db.slots[slot_of(hash)];
         let kind = value.kind();
@@ -303,7 +307,7 @@ impl View<'_> {
             if timed.is_some() || earliest_ms.is_some() {
                 bytes += db.move_timed(hash, timed, earliest_ms.map(|at| (fresh, at)));
             }
-            self.local.account(self.space, bytes);
+            self.end_change(change, key, bytes);
             if let Some(old) = old {
                 self.destroy(old);
             }
@@ -329,9 +333,16 @@ impl View<'_> {
 
     /// Stores a value that was opened or made to be edited, under its key, which goes with the last element (but of a
     /// stream).
-    pub(super) fn close_edited(&mut self, key: &[u8], hash: u64, old: Option<Entry>, value: Value) {
+    pub(super) fn close_edited(
+        &mut self,
+        change: &Change,
+        key: &[u8],
+        hash: u64,
+        old: Option<Entry>,
+        value: Value,
+    ) {
         match old {
-            Some(entry) => self.exchange_edited(hash, entry, value),
+            Some(entry) => self.exchange_edited(change, key, hash, entry, value),
             None if value.is_empty() && value.kind() != Kind::Stream => {
                 self.local.opened.give_back(value);
             }
@@ -342,16 +353,27 @@ impl View<'_> {
     }
 
     /// Stores a value that has been edited in the place of the packed one that it was.
-    fn exchange_edited(&mut self, hash: u64, entry: Entry, value: Value) {
+    fn exchange_edited(
+        &mut self,
+        change: &Change,
+        key: &[u8],
+        hash: u64,
+        entry: Entry,
+        value: Value,
+    ) {
         if value.is_empty() {
             self.unlink(self.db, hash, entry);
             self.emptied = true;
             self.local.opened.give_back(value);
             return;
         }
-        if let Some(packed) = fit_for_entry(&value)
+        let packed = fit_for_entry(&value);
+        if cfg!(debug_assertions) && self.differs(entry, packed, value.len()) {
+            self.note_changed(key);
+        }
+        if let Some(packed) = packed
             // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the value is not the entry's own.
-            && unsafe { entry.overwrite_packed(packed) }
+            && unsafe { entry.overwrite_packed(change, packed) }
         {
             // The size class is the same: nothing to account for.
             self.local.opened.give_back(value);
@@ -366,11 +388,21 @@ impl View<'_> {
         });
     }
 
+    /// Is an edited collection of so many elements, packed if it is small enough, certainly another than the entry's?
+    fn differs(&self, entry: Entry, edited: Option<PackedRef<'_>>, len: usize) -> bool {
+        match (self.content(entry), edited) {
+            (Content::Packed(old), Some(new)) => old.bytes != new.bytes,
+            (Content::Packed(old), None) => old.len() != len,
+            _ => true,
+        }
+    }
+
     /// Takes a collection that has become small into its entry.
     pub(super) fn pack(&mut self, hash: u64, entry: Entry) {
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
         unsafe {
-            let Some(value) = entry.object_mut() else {
+            let change = self.begin_change();
+            let Some(value) = entry.object_mut(&change) else {
                 return;
             };
             let Some(packed) = fit_for_entry(value) else {
@@ -412,14 +444,16 @@ impl View<'_> {
 
     /// Sets or clears the expiry of an entry. One that has none yet needs another place.
     pub(super) fn store_expiry(&mut self, hash: u64, entry: Entry, at: Option<i64>) {
+        let change = self.begin_change();
         let db = self.space.db_or_create(self.db);
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
         unsafe {
             match (entry.expire_at_ms(), at) {
                 (None, None) => {}
                 (Some(_), Some(at)) => {
-                    entry.set_expire_at_ms(at);
+                    entry.set_expire_at_ms(&change, at);
                     db.note_expiry(hash, at);
+                    self.note_changed(entry.key());
                 }
                 (before, _) => {
                     let bytes = entry.heap_bytes();
@@ -431,7 +465,7 @@ impl View<'_> {
                         grown += db.move_timed(hash, Some(entry), Some((fresh, at)));
                     }
                     let grown = grown + fresh.heap_bytes() as i64 - bytes as i64;
-                    self.local.account(self.space, grown);
+                    self.end_change(change, fresh.key(), grown);
                 }
             }
         }
@@ -449,6 +483,8 @@ impl View<'_> {
             // SAFETY: the stripe is held; the entry lives on until this function's end.
             self.gone(hash, db, unsafe { entry.key() });
         }
+        let change = self.begin_change();
+        let selected = std::mem::replace(&mut self.db, db);
         let db = self.space.db_or_create(db);
         let index = &db.slots[slot_of(hash)];
         let mut grown = grown_by(index, || {
@@ -465,8 +501,9 @@ impl View<'_> {
                 grown += db.move_timed(hash, Some(entry), None);
             }
             grown -= (entry.heap_bytes() + entry.value_bytes()) as i64;
+            self.end_change(change, entry.key(), grown);
         }
-        self.local.account(self.space, grown);
+        self.db = selected;
     }
 
     /// # Safety

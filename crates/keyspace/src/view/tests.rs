@@ -34,7 +34,7 @@ impl Alone {
         let mut unit = Unit::exclusive(&mut self.space);
         let mut view = unit.view(&mut self.local, db, self.now_ms);
         let result = run(&mut view);
-        view.finish();
+        view.finish_unreported();
         result
     }
 

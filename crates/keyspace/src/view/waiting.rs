@@ -1,80 +1,13 @@
-//! How a view keeps the queues of those who wait for keys: who begins to wait, whose key has appeared or gone.
+//! How a view keeps the queues of those who wait for keys: whose key has appeared or gone.
 //!
 //! Must not know: commands, what is done for a waiter.
-
-use std::sync::Arc;
 
 use redline_types::Kind;
 
 use super::View;
-use crate::{
-    lock::STRIPES,
-    space::stripe_of,
-    wait::{Ready, Waiter},
-};
+use crate::{lock::STRIPES, space::stripe_of, wait::Ready};
 
 impl View<'_> {
-    /// Puts a waiter into the queues of all its keys; the unit holds their stripes and has found nothing to serve it.
-    pub fn wait(&mut self, waiter: &Arc<Waiter>) {
-        for key in &waiter.keys {
-            let stripe = self.stripe(key);
-            self.space.join(stripe, key, waiter);
-        }
-    }
-
-    /// Takes a waiter that has ended out of the queue of one of its keys, whose stripe the unit holds.
-    pub fn leave_queue(&mut self, waiter: &Arc<Waiter>, key: &[u8]) {
-        let stripe = self.stripe(key);
-        // SAFETY: the stripe is held; the reference ends with this function.
-        let state = unsafe { self.space.stripe_state(stripe) };
-        let queues = state.waiters.get(key).into_iter().flatten();
-        let mut own = queues.filter(|queue| queue.db == waiter.db);
-        let at = own.next().and_then(|queue| {
-            queue
-                .waiters
-                .iter()
-                .position(|other| Arc::ptr_eq(other, waiter))
-        });
-        if let Some(at) = at {
-            self.space.remove_at(state, waiter.db, key, at);
-        }
-    }
-
-    /// The waiter at a place in a key's queue, those who have ended removed on the way.
-    pub fn waiter_at(&mut self, db: u32, key: &[u8], at: usize) -> Option<Arc<Waiter>> {
-        let stripe = self.stripe(key);
-        loop {
-            // SAFETY: the stripe is held; the reference ends with this turn.
-            let state = unsafe { self.space.stripe_state(stripe) };
-            let queue = state
-                .waiters
-                .get(key)?
-                .iter()
-                .find(|queue| queue.db == db)?;
-            let waiter = queue.waiters.get(at)?;
-            if waiter.ended().is_none() {
-                return Some(waiter.clone());
-            }
-            self.space.remove_at(state, db, key, at);
-        }
-    }
-
-    /// How many stand in a key's queue, and whether one of them is to know when the key goes. The key counts as
-    /// looked after: the next change makes it ready again.
-    pub fn begin_serving(&mut self, db: u32, key: &[u8]) -> (usize, bool) {
-        let stripe = self.stripe(key);
-        // SAFETY: the stripe is held; the reference ends with this function.
-        let state = unsafe { self.space.stripe_state(stripe) };
-        let mut queues = state.waiters.get_mut(key).into_iter().flatten();
-        match queues.find(|queue| queue.db == db) {
-            None => (0, false),
-            Some(queue) => {
-                queue.ready = false;
-                (queue.waiters.len(), queue.when_gone > 0)
-            }
-        }
-    }
-
     /// The type of a key's value; `None` without the key. Leaves no trace.
     pub fn kind(&self, key: &[u8]) -> Option<Option<Kind>> {
         self.find(key).map(|entry| self.content(entry).kind())

@@ -1,0 +1,214 @@
+//! The write door: every change of a key's entry, or of its place in the tables, begins here.
+//!
+//! # The two halves of a change
+//!
+//! What is done to an entry needs a [`Change`], which [`View::begin_change`] alone makes. So whatever must happen before an
+//! entry is first changed (a snapshot that saves it as it was, a value that has to be made resident) hangs there, and what
+//! must happen after a key has changed (the account of memory, an index of its contents) hangs at [`View::end_change`].
+//!
+//! Who is told of a change is the handler's to say, by [`View::changed`] and [`View::announced`]: watchers, clients that
+//! track the key, keyspace events, and the count that puts the command into the journal hang there, once. The handler
+//! says it, since one command may report one key under several events, and reports two keys in an order of its own.
+//!
+//! # The proof
+//!
+//! In a debug build a [`Witness`] notes each key that was changed and each that was reported, and [`View::finish`] asserts
+//! that the first are among the second. A handler that forgets to report, or a mutator that does not come by the door,
+//! fails the first test that runs it.
+//!
+//! Must not know: commands, who wants to be told.
+
+use super::View;
+
+/// Leave to change one entry. Made by [`View::begin_change`] only; every function that changes an entry asks for it.
+pub(crate) struct Change(());
+
+#[cfg(test)]
+impl Change {
+    /// For an entry that is in no keyspace.
+    pub(crate) fn of_loose_entry() -> Change {
+        Change(())
+    }
+}
+
+impl View<'_> {
+    /// Begins a change of a key of the selected database, before anything of its entry is changed.
+    #[inline(always)] // nothing in a release build
+    pub(super) fn begin_change(&self) -> Change {
+        self.note_unrecorded();
+        Change(())
+    }
+
+    /// Ends a change by which the key takes so many bytes more.
+    #[inline(always)] // one addition
+    pub(super) fn end_change(&mut self, _change: Change, key: &[u8], grown: i64) {
+        self.note_changed(key);
+        self.local.account(self.space, grown);
+    }
+
+    /// Ends an edit, which need not have changed anything.
+    #[inline(always)] // as `end_change`
+    pub(super) fn end_edit(&mut self, change: Change, key: &[u8], grown: i64, differs: bool) {
+        self.end_change(change, key, grown);
+        if !differs {
+            self.unreported(key);
+        }
+    }
+
+    /// A key has changed; before the unit ends it must be reported.
+    #[inline(always)] // nothing in a release build
+    pub(super) fn note_changed(&self, _key: &[u8]) {
+        #[cfg(debug_assertions)]
+        self.local.witness.borrow_mut().changed(self.db, _key);
+    }
+
+    /// A change of a key has been reported.
+    #[inline(always)] // nothing in a release build
+    pub(super) fn note_reported(&self, _key: &[u8]) {
+        #[cfg(debug_assertions)]
+        self.local.witness.borrow_mut().reported(self.db, _key);
+    }
+
+    /// Ends a view whose changes nobody is to be told of.
+    #[cfg(test)]
+    pub(crate) fn finish_unreported(&mut self) {
+        self.end();
+        #[cfg(debug_assertions)]
+        self.local.witness.get_mut().begin();
+    }
+
+    /// Says that a change of a key is deliberately reported to nobody: what clients see of it is as it was.
+    #[inline(always)] // nothing in a release build
+    pub fn unreported(&self, key: &[u8]) {
+        self.note_reported(key);
+    }
+}
+
+/// A string as it was before an edit: in a debug build, to see whether the edit has changed it.
+pub(super) struct Seen(#[cfg(debug_assertions)] u64);
+
+impl Seen {
+    #[inline(always)] // nothing in a release build
+    pub(super) fn of(_bytes: &[u8]) -> Seen {
+        Seen(
+            #[cfg(debug_assertions)]
+            redline_table::hash(_bytes),
+        )
+    }
+
+    #[inline(always)] // nothing in a release build
+    pub(super) fn differs_from(&self, _bytes: &[u8]) -> bool {
+        #[cfg(debug_assertions)]
+        return self.0 != redline_table::hash(_bytes);
+        #[cfg(not(debug_assertions))]
+        true
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(crate) use witness::Witness;
+
+#[cfg(debug_assertions)]
+mod witness {
+    use std::collections::HashSet;
+
+    type Keys = HashSet<(u32, Box<[u8]>)>;
+
+    /// The keys that a view has changed, and those that it has reported: see the module's text.
+    #[derive(Default)]
+    pub(crate) struct Witness {
+        changed: Keys,
+        reported: Keys,
+    }
+
+    impl Witness {
+        pub(super) fn changed(&mut self, db: u32, key: &[u8]) {
+            self.changed.insert((db, key.into()));
+        }
+
+        pub(super) fn reported(&mut self, db: u32, key: &[u8]) {
+            self.reported.insert((db, key.into()));
+        }
+
+        /// Forgets everything: a view begins.
+        pub(crate) fn begin(&mut self) {
+            self.changed.clear();
+            self.reported.clear();
+        }
+
+        /// Asserts that all that was changed was reported: a view ends.
+        pub(crate) fn check(&mut self) {
+            if let Some((db, key)) = self.changed.difference(&self.reported).next() {
+                let key = key.escape_ascii();
+                panic!("key `{key}` of database {db} was changed, and nobody was told");
+            }
+            self.begin();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_types::{Hash, Limits};
+
+    use super::*;
+    use crate::{Classes, Expiry, Keyspace, Local, Unit, lock::NobodyWaits};
+
+    /// Runs a change of a key that is a string, a list or a hash, and what follows it, in one view.
+    fn run(change: impl FnOnce(&mut View<'_>)) {
+        let mut space = Keyspace::new(2, Box::new(NobodyWaits));
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let mut unit = Unit::exclusive(&mut space);
+        let mut view = unit.view(&mut local, 0, 0);
+        view.set_string(b"key", b"value", Expiry::Clear);
+        view.finish_unreported();
+        let mut view = unit.view(&mut local, 0, 0);
+        change(&mut view);
+        view.finish();
+    }
+
+    fn is_found(change: fn(&mut View<'_>)) {
+        let found = std::panic::catch_unwind(|| run(change)).expect_err("nobody was told");
+        let text = found.downcast::<String>().expect("a message");
+        assert!(text.ends_with("was changed, and nobody was told"), "{text}");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn every_mutator_whose_change_is_not_reported_is_found() {
+        is_found(|view| view.set_string(b"key", b"other", Expiry::Clear));
+        is_found(|view| view.set_string(b"key", &[b'x'; 20_000], Expiry::Clear));
+        is_found(|view| view.set_string(b"new", b"value", Expiry::Clear));
+        is_found(|view| assert!(view.delete(b"key")));
+        is_found(|view| assert!(view.set_expire_at_ms(b"key", Some(7))));
+        is_found(|view| {
+            let edited = view.edit_bytes(b"key", |bytes| bytes[0] = b'V');
+            assert_eq!(edited, Ok(Some(())));
+        });
+        is_found(|view| {
+            let made = view.update::<Hash, _>(b"hash", true, |hash, limits| {
+                hash.set(b"field", b"value", limits);
+            });
+            assert_eq!(made, Ok(Some(())));
+        });
+        is_found(|view| drop(view.take(b"key")));
+        is_found(|view| view.in_db(1, |view| view.set_string(b"key", b"v", Expiry::Clear)));
+    }
+
+    #[test]
+    fn a_reported_change_passes_and_so_does_one_that_is_none() {
+        run(|view| {
+            view.set_string(b"key", b"other", Expiry::Clear);
+            view.changed(Classes::STRING, "set", b"key");
+        });
+        run(|view| {
+            view.set_string(b"key", b"other", Expiry::Clear);
+            view.unreported(b"key");
+        });
+        run(|view| assert!(!view.delete(b"no key")));
+        run(|view| {
+            assert!(!view.set_expire_at_ms(b"no key", Some(7)));
+            assert!(view.string(b"key").is_ok());
+        });
+    }
+}
