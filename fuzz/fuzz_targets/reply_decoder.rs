@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use redline_resp::Value;
 
-#[path = "../../crates/resp/tests/pieces/mod.rs"]
+#[path = "../../crates/resp/tests/it/pieces/mod.rs"]
 #[expect(dead_code, reason = "the other direction's half")]
 mod pieces;
 

@@ -9,7 +9,7 @@
 use libfuzzer_sys::fuzz_target;
 use redline_resp::{RequestLimits, encode_request};
 
-#[path = "../../crates/resp/tests/pieces/mod.rs"]
+#[path = "../../crates/resp/tests/it/pieces/mod.rs"]
 #[expect(dead_code, reason = "the other direction's half")]
 mod pieces;
 

@@ -332,9 +332,10 @@ fn spec(setting: &Setting) -> Result<String, Failure> {
             "--package",
             room,
             "--test",
-            "redis",
+            "it",
             "--",
             "--ignored",
+            "redis::",
         ]);
         test.env("REDLINE_REDIS", redis.address().to_string());
         watched(test)?;

@@ -337,7 +337,7 @@ mod tests {
             .collect()
     }
 
-    /// Numbers, and the texts that Redis 8.2.3 printed for them (`tests/redis.rs` compares with a running one).
+    /// Numbers, and the texts that Redis 8.2.3 printed for them (`tests/it/redis.rs` compares with a running one).
     const REDIS: &[(f64, &str)] = &[
         (0.0, "0"),
         (-0.0, "-0"),

@@ -1,0 +1,210 @@
+//! `redline server` as a process in a folder of its own, and a client for it. Must not know the server's insides.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+pub const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
+/// Longer than anything takes that works.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+#[track_caller]
+pub fn until<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = so() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A server that listens on a socket in a folder of its own, which is also its working directory.
+pub struct Running {
+    pub child: Child,
+    out: BufReader<ChildStdout>,
+    pub folder: TempDir,
+}
+
+impl Running {
+    /// Starts `redline server` with these words, and with `stdin` if there is any. The words make it listen on `s`.
+    pub fn start(folder: TempDir, args: &[&str], stdin: Option<&str>) -> Running {
+        let mut command = Command::new(REDLINE);
+        command.arg("server").args(args);
+        Running::of(command, folder, stdin)
+    }
+
+    pub fn of(mut command: Command, folder: TempDir, stdin: Option<&str>) -> Running {
+        let mut child = command
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(stdin.unwrap_or("").as_bytes()).unwrap();
+        drop(input);
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Running { child, out, folder };
+        until("the server listens", || {
+            let ended = running.child.try_wait().unwrap();
+            assert_eq!(ended, None, "the server has ended");
+            running.try_connect()
+        });
+        running
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn try_connect(&self) -> Option<UnixStream> {
+        UnixStream::connect(self.path("s")).ok()
+    }
+
+    pub fn connect(&self) -> Client {
+        let stream = self.try_connect().expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    pub fn call(&self, line: &str) -> String {
+        self.connect().call(line)
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    /// Waits for the end: how it ended, and what it has logged on standard output.
+    pub fn ended(mut self) -> (ExitStatus, String, TempDir) {
+        let status = until("the server ends", || self.child.try_wait().unwrap());
+        let mut log = String::new();
+        self.out.read_to_string(&mut log).unwrap();
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
+        (status, log, folder)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client.
+pub struct Client(BufReader<UnixStream>);
+
+impl Client {
+    /// Sends a command and reads its reply.
+    pub fn call(&mut self, line: &str) -> String {
+        self.send(line);
+        self.read()
+    }
+
+    /// Sends a command of these words, which may hold anything, and reads its reply.
+    pub fn call_words(&mut self, words: &[&str]) -> String {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.send_bytes(request.as_bytes());
+        self.read()
+    }
+
+    /// Sends a command.
+    pub fn send(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\r\n").as_bytes());
+    }
+
+    /// Sends these bytes.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// The next reply: its line, or the text that follows it; of an array its elements, by spaces.
+    pub fn read(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let rest = line.trim_end().get(1..).unwrap_or("").to_string();
+        match line.as_bytes().first() {
+            Some(b'$') => {
+                let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut text).unwrap();
+                text.truncate(text.len() - 2);
+                String::from_utf8(text).unwrap()
+            }
+            Some(b'*') => {
+                let count = rest.parse().unwrap();
+                (0..count)
+                    .map(|_| self.read())
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            }
+            _ => line.trim_end().to_string(),
+        }
+    }
+}
+
+/// Sends a process that was started here a signal, named as `kill` names it.
+pub fn signal(child: &Child, name: &str) {
+    let kill = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status();
+    assert!(kill.expect("kill runs").success());
+}
+
+pub fn folder() -> TempDir {
+    TempDir::new().unwrap()
+}
+
+/// A folder with a configuration file `r.conf`, which makes the server listen on `s` and says `more`.
+pub fn folder_with(more: &str) -> TempDir {
+    let folder = folder();
+    let text = format!("port 0\nunixsocket s\nthreads 1\n{more}");
+    fs::write(folder.path().join("r.conf"), text).unwrap();
+    folder
+}
+
+/// Runs `redline server` where it must not start, and returns what it says.
+#[track_caller]
+pub fn refused(folder: &Path, args: &[&str]) -> String {
+    let mut child = Command::new(REDLINE)
+        .arg("server")
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("it has started: {args:?}");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{args:?}: {said}");
+    let log = String::from_utf8(stdout).unwrap();
+    assert!(!log.contains("Ready to accept"), "{args:?}: {log}");
+    assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+    said.trim_end().to_string()
+}

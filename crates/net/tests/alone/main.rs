@@ -1,0 +1,16 @@
+//! Tests that need their process to themselves, since its signal handlers and its descriptors are those of all threads. They
+//! run one after the other.
+
+mod descriptors;
+mod signals;
+#[path = "../it/sockets/mod.rs"]
+mod sockets;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Each test holds this while it runs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // One that failed is no reason for the others to.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,5 @@
+//! Integration tests of the codec, in one binary.
+
+mod incremental;
+mod pieces;
+mod redis;

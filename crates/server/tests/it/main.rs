@@ -1,0 +1,28 @@
+//! Integration tests of the server, in one binary: each starts servers of its own, in this process. Those that measure or
+//! change the whole process are in `tests/alone`.
+
+mod acl;
+mod admin;
+mod bad_days;
+mod bad_input;
+mod blocking;
+mod client;
+mod client_memory;
+mod config_live;
+mod debug;
+mod functions;
+mod handover;
+mod info;
+mod journal;
+mod limits;
+mod memory;
+mod metrics;
+mod monitor;
+mod observe;
+mod pubsub;
+mod scripts_busy;
+mod sort;
+mod stress;
+mod tls;
+mod tracking;
+mod waiting;
