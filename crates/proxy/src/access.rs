@@ -2,6 +2,7 @@
 //! queued ones of transactions too; those of clients without limits never do. Knows the users of the configuration; no
 //! servers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use redline_acl::{DEFAULT_USER, KeyUse, NO_AUTH, NO_PASSWORD, Reason, User, WRONG_PASSWORD};
@@ -9,15 +10,41 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::client::Client;
-use crate::config::Identities;
+use crate::config::{self, Config};
+use crate::rates::Rates;
 use crate::slab::Ref;
 use crate::worker::{Shared, Worker};
+
+/// The configured users, and the rate limits that all clients of a user share.
+#[derive(Debug)]
+pub struct Identities {
+    configured: config::Identities,
+    /// By name, of the users that have any.
+    rates: HashMap<Vec<u8>, Arc<Rates>>,
+}
+
+impl Identities {
+    /// Builds the users of a configuration; none: it has none, and every client may do everything.
+    pub fn of(config: &Config) -> Result<Option<Identities>, String> {
+        if config.users.is_empty() {
+            return Ok(None);
+        }
+        let limited = config.users.iter().filter_map(|user| {
+            let rates = Rates::of(user)?;
+            Some((user.name.clone().into_bytes(), Arc::new(rates)))
+        });
+        Ok(Some(Identities {
+            configured: config::Identities::of(config)?,
+            rates: limited.collect(),
+        }))
+    }
+}
 
 impl Shared {
     /// Makes a client who it is before it says so: the default user, or nobody.
     pub(crate) fn introduce(&self, client: &mut Client) {
         if let Some(identities) = &self.identities {
-            let users = &identities.users;
+            let users = &identities.configured.users;
             match users.login_required() {
                 true => {
                     (client.user, client.has_limits, client.rates) = (None, true, None);
@@ -34,7 +61,7 @@ impl Shared {
     fn become_user(&self, client: &mut Client, identities: &Identities, user: &Arc<User>) {
         client.has_limits = !user.is_unrestricted();
         client.user = Some(Arc::clone(user));
-        client.rates = identities.rates_of(user.name());
+        client.rates = identities.rates.get(user.name()).cloned();
         client.card.set_user(user.name());
         self.watch(client);
     }
@@ -55,14 +82,14 @@ impl Worker {
                 Some(_) => Err(WRONG_PASSWORD),
             };
         };
-        let users = &identities.users;
+        let users = &identities.configured.users;
         let default_is_open = users.default_user().takes_any_password();
-        let name = match (name, identities.name_of(password)) {
+        let name = match (name, identities.configured.name_of(password)) {
             (Some(name), _) => name,
             (None, Some(name)) => name.as_bytes(),
             (None, None) if !default_is_open => DEFAULT_USER,
             // Any password would do for the default user: a wrong one is not taken for that.
-            (None, None) if identities.has_passwords() => return Err(WRONG_PASSWORD),
+            (None, None) if identities.configured.has_passwords() => return Err(WRONG_PASSWORD),
             (None, None) => return Err(NO_PASSWORD),
         };
         let user = users.authenticate(name, password).ok_or(WRONG_PASSWORD)?;
@@ -75,7 +102,7 @@ impl Worker {
     /// Returns true if there is a user of this name.
     pub(crate) fn has_user(&self, name: &[u8]) -> bool {
         match &self.shared.identities {
-            Some(identities) => identities.users.get(name).is_some(),
+            Some(identities) => identities.configured.users.get(name).is_some(),
             None => name == DEFAULT_USER,
         }
     }

@@ -9,8 +9,7 @@ use redline_spec::{self as spec, CommandId};
 
 use crate::class::{Class, Command};
 use crate::client::Client;
-use crate::config::{Config, Excess, Mirrored};
-use crate::custom::ids_of;
+use crate::config::{Config, Excess, Mirrored, ids_of};
 use crate::private::Session;
 use crate::rates::Turn;
 use crate::route::NO_NODE;

@@ -12,7 +12,7 @@ use redline_resp::{Args, Decoded, RequestDecoder, Value, encode_request};
 use redline_spec::{self as spec, CommandId, Unresolved, refusal};
 
 use crate::class::{Class, Command};
-use crate::config::{Commands, Mode};
+use crate::config::{Commands, Mode, OF_EVERYTHING, ids_of};
 use crate::errors;
 use crate::link::forwarded;
 use crate::report::Report;
@@ -22,16 +22,6 @@ use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
 
-/// Commands that concern every key of every server: see `Commands::permitted`.
-pub const OF_EVERYTHING: [&str; 3] = ["flushall", "flushdb", "keys"];
-/// Commands that the proxy has and Redis has not.
-pub const OWN: [&str; 5] = [
-    "proxy",
-    "proxy|bigkeys",
-    "proxy|help",
-    "proxy|hotkeys",
-    "config|reload",
-];
 /// From one look for what the servers have learned meanwhile to the next: milliseconds.
 const LOOK_MS: u64 = 8;
 
@@ -316,29 +306,6 @@ impl Names {
             command.class = Class::Forbidden;
         }
         command
-    }
-}
-
-/// The numbers of a name: `get`, `config|set`, or `config` with all that it has.
-pub fn ids_of(name: &str) -> Vec<CommandId> {
-    let (name, sub) = match name.split_once(['|', ' ']) {
-        Some((name, sub)) => (name, Some(sub)),
-        None => (name, None),
-    };
-    let Some(id) = spec::lookup(name.as_bytes()) else {
-        return Vec::new();
-    };
-    match sub {
-        Some(sub) => spec::lookup_subcommand(id, sub.as_bytes())
-            .into_iter()
-            .collect(),
-        None => {
-            let start = format!("{}|", spec::row(id).full_name);
-            let subs = spec::table::all()
-                .iter()
-                .filter(|row| row.full_name.starts_with(&start));
-            std::iter::once(id).chain(subs.map(|row| row.id)).collect()
-        }
     }
 }
 

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use redline_acl::NO_AUTH;
 use redline_cluster::{SLOTS, slot_of};
-use redline_net::{Address, PeerAddr};
+use redline_net::PeerAddr;
 use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, CommandId, Group, refusal};
 
-use crate::config::ClusterFace;
+use crate::config::{ClusterFace, Place};
 use crate::errors;
 use crate::route::{NO_NODE, Placement};
 use crate::serve::Flow;
@@ -35,21 +35,21 @@ impl Face {
     /// As it is configured; none: there is no such face. Without an address to announce there is no proxy in it, and each
     /// client is shown the address that it came to.
     pub fn of(config: &ClusterFace) -> Option<Face> {
-        let proxy = |address: &Address| match address {
-            Address::Tcp { host, port } => Some(Proxy {
+        let proxy = |place: &Place| match place {
+            Place::Tcp { host, port } => Some(Proxy {
                 host: host.clone(),
                 port: *port,
             }),
-            Address::Unix(_) => None,
+            Place::Unix(_) => None,
         };
-        let announced = config.announce.as_ref().and_then(|place| proxy(&place.0));
+        let announced = config.announce.as_ref().and_then(proxy);
         let Some(own) = announced.filter(|_| config.enabled) else {
             return config.enabled.then_some(Face {
                 proxies: Vec::new(),
                 own: 0,
             });
         };
-        let peers = config.peers.iter().filter_map(|place| proxy(&place.0));
+        let peers = config.peers.iter().filter_map(proxy);
         let mut proxies: Vec<Proxy> = peers.chain([own.clone()]).collect();
         proxies.sort();
         proxies.dedup();

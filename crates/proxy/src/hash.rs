@@ -9,92 +9,8 @@ mod functions;
 
 use md5::{Digest, Md5};
 use redline_cluster::tagged;
-use serde::{Deserialize, Serialize};
 
-/// The hash function of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HashKind {
-    /// The number at the beginning of the key, as predixy reads it: 0 if there is none.
-    Atol,
-    /// CRC-16 as Redis Cluster and predixy use it.
-    Crc16,
-    /// CRC-16 as twemproxy uses it: what is shifted out of its 16 bits stays.
-    Crc16Twemproxy,
-    /// 15 bits of CRC-32, as twemproxy's `crc32` and libmemcached's.
-    Crc32,
-    /// CRC-32.
-    Crc32a,
-    /// FNV-1 of 64 bits, the lower half.
-    #[serde(rename = "fnv1-64")]
-    Fnv164,
-    /// FNV-1a with the lower halves of the constants for 64 bits, as twemproxy's `fnv1a_64`.
-    #[serde(rename = "fnv1a-64")]
-    Fnv1a64,
-    /// FNV-1 of 32 bits.
-    #[serde(rename = "fnv1-32")]
-    Fnv132,
-    /// FNV-1a of 32 bits.
-    #[serde(rename = "fnv1a-32")]
-    Fnv1a32,
-    /// Hsieh's.
-    Hsieh,
-    /// Jenkins's lookup3.
-    Jenkins,
-    /// The first four bytes of MD5.
-    Md5,
-    /// MurmurHash2.
-    Murmur,
-    /// Jenkins's one at a time.
-    OneAtATime,
-}
-
-impl HashKind {
-    /// The hash of a key.
-    #[inline(always)]
-    pub fn of(self, key: &[u8]) -> u32 {
-        match self {
-            // Only as much of it as a remainder needs is ever looked at: see `Distribution`.
-            HashKind::Atol => functions::atol(key) as u32,
-            HashKind::Crc16 => u32::from(redline_cluster::crc16(key)),
-            HashKind::Crc16Twemproxy => functions::crc16_untruncated(key),
-            HashKind::Crc32 => (functions::crc32(key) >> 16) & 0x7fff,
-            HashKind::Crc32a => functions::crc32(key),
-            HashKind::Fnv164 => functions::fnv1_64(key),
-            HashKind::Fnv1a64 => functions::fnv1a(key, 0x8422_2325, 0x1b3),
-            HashKind::Fnv132 => functions::fnv1_32(key),
-            HashKind::Fnv1a32 => functions::fnv1a(key, 0x811c_9dc5, 0x0100_0193),
-            HashKind::Hsieh => functions::hsieh(key),
-            HashKind::Jenkins => functions::jenkins(key),
-            HashKind::Md5 => functions::word(&Md5::digest(key), 0),
-            HashKind::Murmur => functions::murmur(key),
-            HashKind::OneAtATime => functions::one_at_a_time(key),
-        }
-    }
-
-    /// How many bits of it can be set.
-    pub fn bits(self) -> u32 {
-        match self {
-            HashKind::Crc16 => 16,
-            HashKind::Crc32 => 15,
-            _ => 32,
-        }
-    }
-}
-
-/// Which shard a hash means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DistributionKind {
-    /// Points on a circle, as twemproxy and libketama set them: few keys move when a shard comes or goes.
-    Ketama,
-    /// The remainder: most keys move.
-    Modula,
-    /// The shard that scores highest with the key: few keys move, and no points to keep.
-    Rendezvous,
-    /// Any: a key is nowhere in particular.
-    Random,
-}
+use crate::config::{DistributionKind, HashKind};
 
 /// A hash and a distribution over shards.
 #[derive(Debug)]
@@ -164,19 +80,19 @@ impl Distribution {
     pub fn shard(&self, key: &[u8]) -> usize {
         let key = self.hashed_part(key);
         match &self.layout {
-            Layout::Circle(circle) => circle.shard(self.hash.of(key)),
+            Layout::Circle(circle) => circle.shard(hash_of(self.hash, key)),
             Layout::Remainders(entries) => {
                 let at = match self.hash {
                     // predixy divides without a sign.
                     HashKind::Atol => {
                         (functions::atol(key) as u64 % entries.len().max(1) as u64) as usize
                     }
-                    hash => hash.of(key) as usize % entries.len().max(1),
+                    hash => hash_of(hash, key) as usize % entries.len().max(1),
                 };
                 entries.get(at).map_or(0, |&shard| shard as usize)
             }
             Layout::Scores(shards) => {
-                let hash = u64::from(self.hash.of(key));
+                let hash = u64::from(hash_of(self.hash, key));
                 let score = |&(seed, weight): &(u64, f64)| {
                     // Between 0 and 1, never either of them.
                     let share = (functions::mix(hash ^ seed) >> 12) as f64 + 0.5;
@@ -204,8 +120,8 @@ impl Distribution {
         let parts = keys.map(|key| self.hashed_part(key));
         match self.hash {
             // The usual one: known beforehand, it becomes part of the loop.
-            HashKind::Fnv1a64 => shards.extend(parts.map(|part| HashKind::Fnv1a64.of(part))),
-            hash => shards.extend(parts.map(|part| hash.of(part))),
+            HashKind::Fnv1a64 => shards.extend(parts.map(|part| hash_of(HashKind::Fnv1a64, part))),
+            hash => shards.extend(parts.map(|part| hash_of(hash, part))),
         }
         for place in &mut shards[begin..] {
             *place = circle.shard(*place) as u32;
@@ -218,6 +134,28 @@ impl Distribution {
             Some((open, close)) => tagged(key, open, close),
             None => key,
         }
+    }
+}
+
+/// Returns the hash of a key.
+#[inline(always)]
+fn hash_of(kind: HashKind, key: &[u8]) -> u32 {
+    match kind {
+        // Only as much of it as a remainder needs is ever looked at: see `Distribution`.
+        HashKind::Atol => functions::atol(key) as u32,
+        HashKind::Crc16 => u32::from(redline_cluster::crc16(key)),
+        HashKind::Crc16Twemproxy => functions::crc16_untruncated(key),
+        HashKind::Crc32 => (functions::crc32(key) >> 16) & 0x7fff,
+        HashKind::Crc32a => functions::crc32(key),
+        HashKind::Fnv164 => functions::fnv1_64(key),
+        HashKind::Fnv1a64 => functions::fnv1a(key, 0x8422_2325, 0x1b3),
+        HashKind::Fnv132 => functions::fnv1_32(key),
+        HashKind::Fnv1a32 => functions::fnv1a(key, 0x811c_9dc5, 0x0100_0193),
+        HashKind::Hsieh => functions::hsieh(key),
+        HashKind::Jenkins => functions::jenkins(key),
+        HashKind::Md5 => functions::word(&Md5::digest(key), 0),
+        HashKind::Murmur => functions::murmur(key),
+        HashKind::OneAtATime => functions::one_at_a_time(key),
     }
 }
 
@@ -336,7 +274,7 @@ mod tests {
             (HashKind::Atol, "123abc", 123),
             (HashKind::Atol, "abc", 0),
         ] {
-            assert_eq!(kind.of(key.as_bytes()), value, "{kind:?} {key}");
+            assert_eq!(hash_of(kind, key.as_bytes()), value, "{kind:?} {key}");
         }
     }
 
@@ -452,14 +390,14 @@ mod tests {
     #[test]
     fn keys_of_any_length_are_hashed_whole() {
         let mut one = vec![b'x'; 5_000];
-        let before: Vec<u32> = ALL.iter().map(|kind| kind.of(&one)).collect();
+        let before: Vec<u32> = ALL.iter().map(|&kind| hash_of(kind, &one)).collect();
         one[4_999] = b'y';
-        for (kind, before) in ALL.iter().zip(before) {
-            assert_ne!(kind.of(&one), before, "{kind:?}");
+        for (kind, before) in ALL.into_iter().zip(before) {
+            assert_ne!(hash_of(kind, &one), before, "{kind:?}");
         }
         for kind in ALL {
             for length in 0..40 {
-                kind.of(&[0xff; 40][..length]);
+                hash_of(kind, &[0xff; 40][..length]);
             }
         }
     }

@@ -79,10 +79,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redline_net::{Address, Listener, UnixAccess, console, cpu};
+use redline_net::{Listener, UnixAccess, console, cpu};
 
+use crate::access::Identities;
 use crate::config::arguments::Arguments;
-use crate::config::{Config, Identities};
+use crate::config::{Config, Place};
 use crate::secure::{Doors, Secured};
 use crate::seeing::Seen;
 use crate::settings::Settings;
@@ -145,16 +146,14 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     let doors = Arc::new(Doors::new(config, &secured.listeners));
     let mut listeners = Vec::new();
     for (door, listener) in config.listeners.iter().enumerate() {
-        let bound = match &listener.bind.0 {
-            Address::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG)?,
-            Address::Unix(path) => vec![Listener::bind_unix(path, UnixAccess::default(), BACKLOG)?],
+        let bound = match &listener.bind {
+            Place::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG)?,
+            Place::Unix(path) => vec![Listener::bind_unix(path, UnixAccess::default(), BACKLOG)?],
         };
         listeners.extend(bound.into_iter().map(|listener| (listener, door as u16)));
     }
     let metrics = config.metrics.bind.as_ref();
-    let metrics = metrics
-        .map(|bind| seeing::metrics::listen(&bind.0))
-        .transpose()?;
+    let metrics = metrics.map(seeing::metrics::listen).transpose()?;
     let threads = match config.threads {
         0 => cpu::usable_count(),
         threads => threads,
@@ -164,7 +163,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     let bound = listeners.iter().map(|(listener, door)| {
         let mut bind = config.listeners[usize::from(*door)].bind.clone();
         // Port 0 is whichever was free.
-        if let (Address::Tcp { port, .. }, Some(bound)) = (&mut bind.0, listener.port()) {
+        if let (Place::Tcp { port, .. }, Some(bound)) = (&mut bind, listener.port()) {
             *port = bound;
         }
         bind.to_string()
@@ -185,19 +184,11 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         routes: control.routes,
         reports: Some(control.reports),
         reload: Some(Arc::new(control.reload)),
-        identities: identities(config)?,
+        identities: Identities::of(config)?.map(Arc::new),
         traffic: admit::Traffic::of(config),
         names: custom::Names::of(&config.commands),
         face: face::Face::of(&config.cluster_face),
     });
     seeing::log::flush();
     Ok(ran?)
-}
-
-/// Returns the configured users, if there are any.
-fn identities(config: &Config) -> Result<Option<Arc<Identities>>, String> {
-    if config.users.is_empty() {
-        return Ok(None);
-    }
-    Identities::of(config).map(|identities| Some(Arc::new(identities)))
 }

@@ -87,7 +87,17 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use redline_resp::limits;
+
     use super::*;
+
+    #[test]
+    fn limits_of_requests_are_those_of_a_server_unless_configured() {
+        let settings = Settings::of(&Config::default());
+        assert_eq!(settings.bulk_bytes_max, limits::BULK_BYTES_MAX);
+        let query = settings.query_bytes_max as u64;
+        assert_eq!(query, limits::QUERY_BUFFER_BYTES_MAX);
+    }
 
     #[test]
     fn a_request_without_a_limit_has_places_of_32_bits_still() {

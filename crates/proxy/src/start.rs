@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits, thread};
 use redline_observe::metrics::http::Responder;
 
+use crate::access::Identities;
 use crate::admit::Traffic;
-use crate::config::Identities;
 use crate::control::Reload;
 use crate::custom::Names;
 use crate::face::Face;

@@ -19,11 +19,11 @@ use redline_net::{
 use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
 use redline_spec::CommandId;
 
+use crate::access::Identities;
 use crate::admit::Traffic;
 use crate::cache::Cache;
 use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, ReplyMode};
-use crate::config::Identities;
 use crate::control::{Reload, reload};
 use crate::custom::Names;
 use crate::delay::Delayed;

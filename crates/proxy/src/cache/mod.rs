@@ -21,6 +21,7 @@ use redline_resp::{Args, Proto, ReplyDecoder, Span, Value};
 use redline_spec::CommandId;
 
 use crate::client::ReplyMode;
+use crate::config;
 use crate::custom::ForeignByName;
 use crate::link::Loss;
 use crate::private::Session;
@@ -49,6 +50,18 @@ pub struct Caching {
     pub memory_bytes_max: u64,
     /// How long a value may be told: milliseconds.
     pub max_age_ms: u64,
+}
+
+impl Caching {
+    /// Returns the cache settings for workers; none: there is no cache.
+    pub fn of(config: &config::Cache) -> Option<Arc<Caching>> {
+        let caching = || Caching {
+            prefixes: config.prefixes.clone(),
+            memory_bytes_max: config.memory.0,
+            max_age_ms: (config.max_age.0.as_millis() as u64).max(1),
+        };
+        (!config.prefixes.is_empty()).then(|| Arc::new(caching()))
+    }
 }
 
 /// The connection over which a server tells what has changed.

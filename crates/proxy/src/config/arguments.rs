@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
-use redline_net::error_text;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
 
+use super::io_error::error_text;
 use super::units::without_credentials;
 use super::*;
 
@@ -270,7 +270,7 @@ impl Arguments {
         let of_file = self.file.is_some() || self.predixy.is_some();
         if self.port.is_none() && !of_file {
             // A unix socket was asked for, and nobody listens in on it.
-            let is_socket = |it: &Listener| matches!(it.bind.0, redline_net::Address::Unix(_));
+            let is_socket = |it: &Listener| matches!(it.bind, Place::Unix(_));
             config.listeners.retain(is_socket);
         }
         let hosts = self.bind.iter().map(String::as_str);
@@ -322,7 +322,7 @@ fn at_port(host: &str, port: u16) -> Result<Place, String> {
             ));
         }
     }
-    Ok(Place(redline_net::Address::tcp(host, port)))
+    Ok(Place::tcp(host, port))
 }
 
 /// `[[user:]password@]address`.

@@ -1,12 +1,8 @@
 //! The cache of a pool: what it is told to be, and what of that cannot be.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Pool, Size, Span};
-use crate::cache::Caching;
-use crate::hash::DistributionKind;
+use super::{DistributionKind, Pool, Size, Span};
 
 /// Memory that is worth the trouble.
 const MEMORY_MIN: Size = Size(64 * 1024);
@@ -32,18 +28,6 @@ impl Default for Cache {
             memory: Size(64 << 20),
             max_age: Span::seconds(1),
         }
-    }
-}
-
-impl Cache {
-    /// Returns the cache settings for workers; none: there is no cache.
-    pub fn caching(&self) -> Option<Arc<Caching>> {
-        let caching = || Caching {
-            prefixes: self.prefixes.clone(),
-            memory_bytes_max: self.memory.0,
-            max_age_ms: (self.max_age.0.as_millis() as u64).max(1),
-        };
-        (!self.prefixes.is_empty()).then(|| Arc::new(caching()))
     }
 }
 

@@ -6,13 +6,12 @@ mod loops;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use redline_net::Address;
 use redline_spec::table::all;
 use redline_spec::{lookup, nearest, unbuilt};
 
+use super::commands::{OF_EVERYTHING, OWN, ids_of};
 use super::users::{Identities, is_default};
 use super::*;
-use crate::custom::{OF_EVERYTHING, OWN, ids_of};
 
 /// Something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,7 +224,7 @@ impl Check {
                 );
             }
             for server in pool.servers() {
-                if matches!(server.address.0, Address::Tcp { port: 0, .. }) {
+                if matches!(server.address, Place::Tcp { port: 0, .. }) {
                     self.error(&place, format!("{}: a server has a port", server.address));
                 }
             }
@@ -644,7 +643,7 @@ impl Check {
         let announced = face.announce.iter().chain(&face.peers);
         if announced
             .clone()
-            .any(|place| matches!(place.0, Address::Unix(_)))
+            .any(|place| matches!(place, Place::Unix(_)))
         {
             self.error(
                 place,

@@ -9,6 +9,9 @@
 pub mod arguments;
 mod cache;
 mod check;
+mod commands;
+mod hash;
+mod io_error;
 pub mod predixy;
 mod text;
 mod traffic;
@@ -17,15 +20,19 @@ mod users;
 
 use std::collections::BTreeMap;
 
-use redline_resp::limits;
 use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
+pub use commands::{OF_EVERYTHING, ids_of};
+pub use hash::{DistributionKind, HashKind};
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Secret, Size, Span};
 pub use users::Identities;
 
-use crate::hash::{DistributionKind, HashKind};
+/// The largest argument of a request, as of a server that has not been configured.
+const BULK_BYTES_MAX: u64 = 512 << 20;
+/// The largest request that is not whole, as of a server that has not been configured.
+const QUERY_BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 /// All that a proxy is told: what its file, its flags or predixy's file say, and defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -385,8 +392,8 @@ impl Default for Limits {
             clients: 10_000,
             pipeline: 1_000,
             private_connections: 1_024,
-            bulk: Size(limits::BULK_BYTES_MAX),
-            query_buffer: Size(limits::QUERY_BUFFER_BYTES_MAX),
+            bulk: Size(BULK_BYTES_MAX),
+            query_buffer: Size(QUERY_BUFFER_BYTES_MAX),
             // Room for one reply of `bulk`, and for others behind it.
             output_buffer: Size(600 << 20),
             subscriber_output_buffer: Size(32 << 20),

@@ -1,10 +1,10 @@
 //! Spans of time, sizes and places as configuration writes them, ours and predixy's. Knows no option.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use redline_net::Address;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A span of time: `250us`, `15ms`, `10s`, `5min`, `1h`; zero is `off`.
@@ -153,7 +153,25 @@ impl fmt::Display for Size {
 
 /// Where to listen or to connect: `host:port`, `[ipv6]:port`, or the path of a unix socket, from its slash on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place(pub Address);
+pub enum Place {
+    /// A host (a name, an IPv4 or an IPv6 address without brackets) and a port.
+    Tcp {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a unix socket.
+    Unix(PathBuf),
+}
+
+impl Place {
+    /// Returns the place of a TCP port.
+    pub fn tcp(host: impl Into<String>, port: u16) -> Place {
+        let host = host.into();
+        Place::Tcp { host, port }
+    }
+}
 
 impl FromStr for Place {
     type Err = String;
@@ -166,7 +184,7 @@ impl FromStr for Place {
             )
         };
         if text.starts_with('/') {
-            return Ok(Place(Address::unix(text)));
+            return Ok(Place::Unix(text.into()));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
@@ -179,7 +197,7 @@ impl FromStr for Place {
         if host.is_empty() || host.contains(foreign) {
             return Err(wrong());
         }
-        Ok(Place(Address::tcp(host, port)))
+        Ok(Place::tcp(host, port))
     }
 }
 
@@ -193,10 +211,10 @@ pub(super) fn without_credentials(text: &str) -> String {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Address::Unix(path) => write!(f, "{}", path.display()),
+        match self {
+            Place::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Place::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Place::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }

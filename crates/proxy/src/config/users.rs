@@ -1,12 +1,8 @@
 //! Users as rules of Redis's ACL, which check every key of every command. Knows no clients.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use redline_acl::{DEFAULT_USER, Dialect, PasswordHash, SetUserError, Users};
 
 use super::{Config, Mode, User};
-use crate::rates::Rates;
 
 /// The configured users.
 #[derive(Debug)]
@@ -15,8 +11,6 @@ pub struct Identities {
     pub users: Users,
     /// Names of the users that `AUTH password` alone means, by the password.
     by_password: Vec<(PasswordHash, String)>,
-    /// How much some of them may ask for, by name.
-    rates: HashMap<Vec<u8>, Arc<Rates>>,
 }
 
 impl Identities {
@@ -26,17 +20,12 @@ impl Identities {
         let mut identities = Identities {
             users: Users::new(&dialect),
             by_password: Vec::new(),
-            rates: HashMap::new(),
         };
         for user in &config.users {
             let rules = rules(user)?;
             let words: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
             let set = identities.users.set(user.name.as_bytes(), &words, &dialect);
             set.map_err(|error| format!("user \"{}\": {}", user.name, without_secret(error)))?;
-            if let Some(rates) = Rates::of(user) {
-                let name = user.name.clone().into_bytes();
-                identities.rates.insert(name, Arc::new(rates));
-            }
             if let Some(password) = user.password.as_ref().filter(|_| user.by_password) {
                 let hash = match password.strip_prefix('#') {
                     Some(digits) => PasswordHash::parse(digits.as_bytes()),
@@ -55,11 +44,6 @@ impl Identities {
         let mut entries = self.by_password.iter();
         let entry = entries.find(|(known, _)| *known == hash);
         entry.map(|(_, name)| name.as_str())
-    }
-
-    /// How much a user may ask for; none: it has no limit.
-    pub fn rates_of(&self, name: &[u8]) -> Option<Arc<Rates>> {
-        self.rates.get(name).cloned()
     }
 
     /// Returns true if any user is found by the password alone.

@@ -44,7 +44,7 @@ use redline_resp::Value;
 
 use self::line::{Line, Opening};
 use self::names::{Found, Name};
-use self::nodes::Nodes;
+use self::nodes::{Nodes, address_of, is_at};
 use self::pools::{Known, picture, prefixes, who};
 use crate::config::arguments::Arguments;
 use crate::config::{Config, FailurePolicy, PoolKind, Secret};
@@ -286,7 +286,7 @@ impl Control {
                 sentinels: pool
                     .sentinels
                     .iter()
-                    .map(|sentinel| sentinel.address.0.clone())
+                    .map(|sentinel| address_of(&sentinel.address))
                     .collect(),
                 ..Watching::default()
             });
@@ -587,7 +587,7 @@ impl Control {
                 let own = config
                     .sentinels
                     .iter()
-                    .find(|sentinel| sentinel.address.0 == address);
+                    .find(|sentinel| is_at(&sentinel.address, &address));
                 let own = own.filter(|sentinel| sentinel.password.is_some());
                 let (user, password) = match own {
                     Some(own) => (own.user.clone(), own.password.clone()),

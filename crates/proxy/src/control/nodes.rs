@@ -7,7 +7,7 @@ use redline_net::{Address, Endpoint};
 
 use super::health::Health;
 use super::replication::Replication;
-use crate::config::Secret;
+use crate::config::{Place, Secret};
 use crate::route::{NO_NODE, Node, NodeId};
 
 /// A number is given to another server when nothing has routed to it for so long.
@@ -145,6 +145,29 @@ impl Nodes {
     }
 }
 
+/// Returns the address of a configured place.
+pub fn address_of(place: &Place) -> Address {
+    match place {
+        Place::Tcp { host, port } => Address::tcp(host, *port),
+        Place::Unix(path) => Address::unix(path),
+    }
+}
+
+/// Returns true if a configured place has this address, as it is written.
+pub fn is_at(place: &Place, address: &Address) -> bool {
+    match (place, address) {
+        (
+            Place::Tcp { host, port },
+            Address::Tcp {
+                host: other,
+                port: at,
+            },
+        ) => host == other && port == at,
+        (Place::Unix(path), Address::Unix(other)) => path == other,
+        _ => false,
+    }
+}
+
 /// Returns the endpoint of an address that needs no look-up.
 pub fn literal(address: &Address) -> Option<Endpoint> {
     match address {
@@ -159,6 +182,20 @@ pub fn literal(address: &Address) -> Option<Endpoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_at_its_own_address_and_at_no_other() {
+        let texts = ["a:1", "a:2", "b:1", "[::1]:1", "/a", "/b"];
+        let places: Vec<Place> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        for (at, place) in places.iter().enumerate() {
+            let address = address_of(place);
+            assert_eq!(address.to_string(), place.to_string());
+            let found: Vec<usize> = (0..places.len())
+                .filter(|&other| is_at(&places[other], &address))
+                .collect();
+            assert_eq!(found, [at], "{place}");
+        }
+    }
 
     #[test]
     fn numbers_stay_and_are_given_again_after_a_rest() {

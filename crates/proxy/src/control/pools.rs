@@ -8,8 +8,9 @@ use redline_net::Address;
 use redline_net::tls::ClientTls;
 use redline_resp::Value;
 
-use super::nodes::{Nodes, Who};
+use super::nodes::{Nodes, Who, address_of, is_at};
 use super::sentinel;
+use crate::cache::Caching;
 use crate::config::{self, Config, PoolKind};
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;
@@ -55,12 +56,8 @@ impl Known {
                 .iter()
                 .map(|shard| {
                     let mut servers = shard.servers.iter().map(|server| {
-                        nodes.number(
-                            &server.address.0,
-                            number,
-                            who(config, &server.address.0),
-                            now_ms,
-                        )
+                        let address = address_of(&server.address);
+                        nodes.number(&address, number, who(config, &address), now_ms)
                     });
                     match config.kind {
                         // Who is the primary is for Sentinels to say.
@@ -388,7 +385,7 @@ impl Known {
             },
             spreads_reads: false,
             learned: None,
-            caching: self.config.cache.caching(),
+            caching: Caching::of(&self.config.cache),
             keepalive_s: self.config.keepalive.whole_seconds(),
             tls: self.tls.clone(),
         }
@@ -447,7 +444,9 @@ pub fn who<'a>(config: &'a config::Pool, address: &Address) -> Who<'a> {
         .iter()
         .flat_map(|shard| &shard.servers)
         .chain(&config.seeds);
-    let own = servers.clone().find(|server| server.address.0 == *address);
+    let own = servers
+        .clone()
+        .find(|server| is_at(&server.address, address));
     match own.and_then(|server| {
         server
             .password
@@ -468,7 +467,7 @@ pub fn who<'a>(config: &'a config::Pool, address: &Address) -> Who<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Place, Server};
+    use crate::config::{Config, Server};
 
     fn bulk(text: &str) -> Value {
         Value::Bulk(text.into())
@@ -651,9 +650,9 @@ mod tests {
         assert!(!pool.is_whole());
         assert!(pool.take_primary(0, &master("1", "3"), &Value::NullArray, &mut nodes, 0));
         assert!(pool.is_whole());
-        let new: Place = "10.0.0.1:2".parse().unwrap();
-        assert!(pool.switched("m", &new.0, &mut nodes, 0));
-        assert!(!pool.switched("other", &new.0, &mut nodes, 0));
+        let new = Address::tcp("10.0.0.1", 2);
+        assert!(pool.switched("m", &new, &mut nodes, 0));
+        assert!(!pool.switched("other", &new, &mut nodes, 0));
         assert!(!pool.take_primary(0, &master("1", "3"), &Value::NullArray, &mut nodes, 0));
         assert!(pool.take_primary(0, &master("2", "4"), &Value::NullArray, &mut nodes, 0));
         assert_eq!(pool.shards[0].primary, 1);

@@ -8,7 +8,7 @@
 
 use redline_net::{Address, Endpoint};
 
-use super::nodes::Nodes;
+use super::nodes::{Nodes, is_at};
 use super::replication::Replication;
 use crate::config::{Config, Pool, PoolKind, ReadPolicy};
 use crate::route::{NO_NODE, NodeId, Reader, Routes, Shard};
@@ -155,7 +155,7 @@ fn candidates(
 fn is_static(pool: &Pool, address: &Address) -> bool {
     let servers = pool.shards.iter().flat_map(|shard| &shard.servers);
     let mut servers = servers.chain(&pool.seeds);
-    servers.any(|server| server.address.0 == *address)
+    servers.any(|server| is_at(&server.address, address))
 }
 
 /// Returns the read policies of this proxy's data centre.

@@ -4,6 +4,7 @@
 use redline_net::Address;
 use redline_resp::Value;
 
+use super::nodes::address_of;
 use super::pools::who;
 use super::{Control, DEBOUNCE_MS, Peer, Question, say, sentinel};
 use crate::route::{NO_NODE, NodeId, Placement, Pool};
@@ -23,9 +24,9 @@ impl Control {
         let mut candidates: Vec<NodeId> = self.pools[pool].members().filter(well).collect();
         // Those that the file names are asked as well: everybody else may be gone.
         for seed in &config.seeds {
-            let seed =
-                self.nodes
-                    .number(&seed.address.0, pool, who(&config, &seed.address.0), now_ms);
+            let address = address_of(&seed.address);
+            let who = who(&config, &address);
+            let seed = self.nodes.number(&address, pool, who, now_ms);
             if seed != NO_NODE && !candidates.contains(&seed) {
                 candidates.push(seed);
             }
@@ -222,7 +223,7 @@ impl Control {
                 // Those of the file stay; others come and go.
                 let own = known.config.sentinels.iter();
                 let mut sentinels: Vec<Address> =
-                    own.map(|sentinel| sentinel.address.0.clone()).collect();
+                    own.map(|sentinel| address_of(&sentinel.address)).collect();
                 for address in watching.heard.values().flatten() {
                     if !sentinels.contains(address) {
                         sentinels.push(address.clone());

@@ -7,13 +7,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use redline_net::{Address, Listener, UnixAccess, clock, process};
+use redline_net::{Listener, UnixAccess, clock, process};
 use redline_observe::histogram::Distribution;
 use redline_observe::metrics::http::Responder;
 use redline_observe::metrics::{Page, Sort};
 
 use super::info::named;
 use super::stats::{CommandTotals, NodeTotals, Totals};
+use crate::config::Place;
 use crate::route::{Node, Routes};
 use crate::start::spawn;
 use crate::worker::Shared;
@@ -24,10 +25,10 @@ const BACKLOG: u32 = 16;
 const BOUNDS: u32 = 20;
 
 /// Listens where Prometheus will ask.
-pub fn listen(address: &Address) -> io::Result<Responder> {
-    let listeners = match address {
-        Address::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG),
-        Address::Unix(path) => {
+pub fn listen(place: &Place) -> io::Result<Responder> {
+    let listeners = match place {
+        Place::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG),
+        Place::Unix(path) => {
             Listener::bind_unix(path, UnixAccess::default(), BACKLOG).map(|listener| vec![listener])
         }
     };

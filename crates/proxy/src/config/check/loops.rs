@@ -71,7 +71,7 @@ fn ways_over(config: &Config, from: usize, pool: usize) -> impl Iterator<Item = 
     let servers = config.pools.get(pool).map(Pool::servers);
     servers.into_iter().flatten().flat_map(move |server| {
         let listeners = config.listeners.iter().enumerate();
-        let own = listeners.filter(|(_, listener)| is_same(&listener.bind.0, &server.address.0));
+        let own = listeners.filter(|(_, listener)| is_same(&listener.bind, &server.address));
         own.map(move |(to, _)| Way {
             from,
             to,
@@ -100,12 +100,12 @@ fn leads_to(ways: &[Way], from: usize, to: usize) -> bool {
 }
 
 /// Returns true if a connection to `server` comes in at the listener `bind`, as far as can be told.
-fn is_same(bind: &Address, server: &Address) -> bool {
+fn is_same(bind: &Place, server: &Place) -> bool {
     match (bind, server) {
-        (Address::Unix(bind), Address::Unix(server)) => bind == server,
+        (Place::Unix(bind), Place::Unix(server)) => bind == server,
         (
-            Address::Tcp { host: bind, port },
-            Address::Tcp {
+            Place::Tcp { host: bind, port },
+            Place::Tcp {
                 host: server,
                 port: at,
             },

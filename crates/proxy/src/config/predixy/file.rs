@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::io_error::error_text;
+
 /// Blocks inside blocks.
 const DEPTH_MAX: usize = 10;
 /// Files that include each other.
@@ -87,13 +89,8 @@ impl Reader {
             Some(at) => at.says(what),
             None => what,
         };
-        let unreadable = |error: std::io::Error| {
-            complain(format!(
-                "{}: {}",
-                path.display(),
-                redline_net::error_text(&error)
-            ))
-        };
+        let unreadable =
+            |error: std::io::Error| complain(format!("{}: {}", path.display(), error_text(&error)));
         let whole = path.canonicalize().map_err(unreadable)?;
         if self.within.contains(&whole) {
             return Err(complain(format!(

@@ -11,8 +11,8 @@ use file::Line;
 use redline_acl::PasswordHash;
 use redline_spec::nearest;
 
+use super::commands::ids_of;
 use super::*;
-use crate::custom::ids_of;
 
 /// A configuration, and what a person should know who moves in.
 #[derive(Debug)]
