@@ -78,8 +78,10 @@ struct Needed {
     in_tests: bool,
 }
 
-fn room(package: &str) -> &str {
-    package.strip_prefix("redline-").unwrap_or(package)
+/// Returns the name of a package's room, which is that of its folder.
+fn room(package: &str) -> String {
+    let room = package.strip_prefix("redline-").unwrap_or(package);
+    room.replace('-', "_")
 }
 
 fn packages(metadata: &Value) -> Vec<Package> {
@@ -90,18 +92,18 @@ fn packages(metadata: &Value) -> Vec<Package> {
         // Only what the workspace itself holds has a path.
         let (rooms, crates): (Vec<_>, Vec<_>) =
             needed.partition(|needed| needed["path"].is_string());
-        let all = |needed: Vec<&Value>| {
+        let all = |needed: Vec<&Value>, named: fn(&str) -> String| {
             let needed = needed.into_iter().map(|needed| Needed {
-                name: room(&name(needed)).to_owned(),
+                name: named(&name(needed)),
                 // The model checker takes the place of std's atomics in tests only.
                 in_tests: needed["kind"] == "dev" || needed["target"] == "cfg(loom)",
             });
             needed.collect()
         };
         Package {
-            room: room(&name(package)).to_owned(),
-            rooms: all(rooms),
-            crates: all(crates),
+            room: room(&name(package)),
+            rooms: all(rooms, room),
+            crates: all(crates, str::to_owned),
         }
     });
     packages.collect()
@@ -318,6 +320,22 @@ mod tests {
                 {"name": "proptest", "kind": "dev"},
             ]},
         ]}))
+    }
+
+    #[test]
+    fn a_room_is_named_as_its_folder_is_and_another_crate_as_it_is() {
+        let found = packages(&serde_json::json!({"packages": [
+            {"name": "redline-proxy-config", "dependencies": [
+                {"name": "redline-proxy-config", "path": "/x", "kind": null},
+                {"name": "proc-macro2", "kind": null},
+            ]},
+        ]}));
+        let names = (&found[0].rooms[0].name, &found[0].crates[0].name);
+        assert_eq!(found[0].room, "proxy_config");
+        assert_eq!(
+            names,
+            (&"proxy_config".to_owned(), &"proc-macro2".to_owned())
+        );
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use redline_acl::{DEFAULT_USER, KeyUse, NO_AUTH, NO_PASSWORD, Reason, User, WRONG_PASSWORD};
+use redline_proxy_config::{self as config, Config};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::client::Client;
-use crate::config::{self, Config};
 use crate::rates::Rates;
 use crate::slab::Ref;
 use crate::worker::{Shared, Worker};

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use redline_net::clock;
+use redline_proxy_config::{Config, Excess, Mirrored, ids_of};
 use redline_resp::{Args, encode_request};
 use redline_spec::{self as spec, CommandId};
 
 use crate::class::{Class, Command};
 use crate::client::Client;
-use crate::config::{Config, Excess, Mirrored, ids_of};
 use crate::private::Session;
 use crate::rates::Turn;
 use crate::route::NO_NODE;

@@ -8,11 +8,11 @@
 use std::collections::{HashMap, HashSet};
 
 use redline_acl::{KeyUse, NO_AUTH};
+use redline_proxy_config::{Commands, Mode, OF_EVERYTHING, ids_of};
 use redline_resp::{Args, Decoded, RequestDecoder, Value, encode_request};
 use redline_spec::{self as spec, CommandId, Unresolved, refusal};
 
 use crate::class::{Class, Command};
-use crate::config::{Commands, Mode, OF_EVERYTHING, ids_of};
 use crate::errors;
 use crate::link::forwarded;
 use crate::report::Report;
@@ -542,8 +542,9 @@ impl Worker {
 mod tests {
     use std::collections::BTreeMap;
 
+    use redline_proxy_config::CustomCommand;
+
     use super::*;
-    use crate::config::CustomCommand;
 
     fn bulk(text: &str) -> Value {
         Value::Bulk(text.into())

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use redline_acl::NO_AUTH;
 use redline_cluster::{SLOTS, slot_of};
 use redline_net::PeerAddr;
+use redline_proxy_config::{ClusterFace, Place};
 use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, CommandId, Group, refusal};
 
-use crate::config::{ClusterFace, Place};
 use crate::errors;
 use crate::route::{NO_NODE, Placement};
 use crate::serve::Flow;

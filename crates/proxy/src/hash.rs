@@ -9,8 +9,7 @@ mod functions;
 
 use md5::{Digest, Md5};
 use redline_cluster::tagged;
-
-use crate::config::{DistributionKind, HashKind};
+use redline_proxy_config::{DistributionKind, HashKind};
 
 /// A hash and a distribution over shards.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | start | `config`, `settings` | what it is told to be; of that, what the data path may do |
+//! | start | `settings` | of its configuration, what the data path may do |
 //! | | `start`, `secure` | listeners, workers and signals; the files of TLS |
 //! | the picture | `control` | the side that asks servers who they are; `report`: what workers tell it |
 //! | | `route` | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
@@ -30,7 +30,8 @@
 //! | | `cache` | what GET answers of hot keys |
 //! | | `seeing` | counters, latencies, logs, MONITOR |
 //!
-//! This room must not know keys' values, handlers, the keyspace or the server.
+//! This room must not know keys' values, handlers, the keyspace or the server, nor the form of a
+//! configuration's file (`redline_proxy_config`).
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +41,6 @@ mod ahead;
 mod cache;
 mod class;
 mod client;
-mod config;
 mod control;
 mod custom;
 mod delay;
@@ -80,10 +80,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use redline_net::{Listener, UnixAccess, console, cpu};
+use redline_proxy_config::{Arguments, Config, Place};
 
 use crate::access::Identities;
-use crate::config::arguments::Arguments;
-use crate::config::{Config, Place};
 use crate::secure::{Doors, Secured};
 use crate::seeing::Seen;
 use crate::settings::Settings;

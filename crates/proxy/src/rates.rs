@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Excess, User};
+use redline_proxy_config::{Excess, User};
 
 /// Calls wait for as many seconds' worth of others as this, and no more.
 const BOOKED_S_MAX: u64 = 10;
@@ -196,8 +196,9 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::Size;
+
     use super::*;
-    use crate::config::Size;
 
     fn rates(commands: u32, bytes: u64) -> Arc<Rates> {
         let rates = Rates::of(&User {

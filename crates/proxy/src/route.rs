@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use redline_cluster::{SLOTS, slot_of};
 use redline_net::Endpoint;
 use redline_net::tls::ClientTls;
+use redline_proxy_config::Secret;
 
 use crate::cache::Caching;
-use crate::config::Secret;
 use crate::custom::ForeignByName;
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;

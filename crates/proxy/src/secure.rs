@@ -8,8 +8,7 @@ use std::time::Duration;
 use redline_net::tls::{
     ClientTls, ClientTlsOptions, Peer, ServerTls, ServerTlsOptions, SessionCache, TlsOptions,
 };
-
-use crate::config::{self, ClientCertificates, Config};
+use redline_proxy_config::{self as config, ClientCertificates, Config};
 
 /// Sessions that clients may resume, and for how long: as a server has it that is told nothing.
 const SESSIONS: SessionCache = SessionCache {

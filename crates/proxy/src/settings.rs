@@ -1,6 +1,6 @@
 //! Limits and time-outs of the data path. Must not know whether a file or flags said so.
 
-use crate::config::{Config, Size, Span};
+use redline_proxy_config::{Config, Size, Span};
 
 /// The highest value of [`Settings::query_bytes_max`], since places in a request are numbers of 32 bits.
 const QUERY_BYTES_MAX: usize = 3 << 30;

@@ -118,10 +118,10 @@ fn header(bytes: &[u8], at: usize, sign: u8) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::Mode;
     use redline_resp::encode_request;
 
     use super::*;
-    use crate::config::Mode;
     use crate::custom::Foreign;
 
     fn meant(line: &str) -> String {

@@ -17,11 +17,11 @@ mod rules;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use redline_proxy_config as config;
 use redline_resp::{Args, Proto, ReplyDecoder, Span, Value};
 use redline_spec::CommandId;
 
 use crate::client::ReplyMode;
-use crate::config;
 use crate::custom::ForeignByName;
 use crate::link::Loss;
 use crate::private::Session;

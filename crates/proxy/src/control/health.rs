@@ -6,7 +6,7 @@
 //! answer brings it back. Connections that break and requests that time out count as probes that fail, so a server that
 //! hangs with its connections open goes the way of one that is gone.
 
-use crate::config::FailurePolicy;
+use redline_proxy_config::FailurePolicy;
 
 /// A server's.
 #[derive(Clone, Debug)]
@@ -103,8 +103,9 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::Span;
+
     use super::*;
-    use crate::config::Span;
 
     fn policy() -> FailurePolicy {
         FailurePolicy {

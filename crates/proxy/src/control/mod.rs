@@ -40,14 +40,13 @@ use std::{io, mem};
 
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Mailbox, Poller, Sender, clock};
+use redline_proxy_config::{Arguments, Config, FailurePolicy, PoolKind, Secret};
 use redline_resp::Value;
 
 use self::line::{Line, Opening};
 use self::names::{Found, Name};
 use self::nodes::{Nodes, address_of, is_at};
 use self::pools::{Known, picture, prefixes, who};
-use crate::config::arguments::Arguments;
-use crate::config::{Config, FailurePolicy, PoolKind, Secret};
 use crate::prefix::Prefixes;
 use crate::report::Report;
 use crate::route::{NodeId, Published};

@@ -197,8 +197,9 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::Config;
+
     use super::*;
-    use crate::config::Config;
     use crate::control::{Peer, Question};
 
     const NOW_MS: u64 = 1_000_000;

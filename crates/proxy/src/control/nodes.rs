@@ -4,10 +4,10 @@
 //! while is given to another, or servers that come and go under new addresses would use up all numbers.
 
 use redline_net::{Address, Endpoint};
+use redline_proxy_config::{Place, Secret};
 
 use super::health::Health;
 use super::replication::Replication;
-use crate::config::{Place, Secret};
 use crate::route::{NO_NODE, Node, NodeId};
 
 /// A number is given to another server when nothing has routed to it for so long.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use redline_cluster::{SLOTS, Topology};
 use redline_net::Address;
 use redline_net::tls::ClientTls;
+use redline_proxy_config::{self as config, Config, PoolKind};
 use redline_resp::Value;
 
 use super::nodes::{Nodes, Who, address_of, is_at};
 use super::sentinel;
 use crate::cache::Caching;
-use crate::config::{self, Config, PoolKind};
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;
 use crate::route::{NO_NODE, NO_SHARD, NodeId, Placement, Pool, Routes, Shard};
@@ -466,8 +466,9 @@ pub fn who<'a>(config: &'a config::Pool, address: &Address) -> Who<'a> {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::{Config, Server};
+
     use super::*;
-    use crate::config::{Config, Server};
 
     fn bulk(text: &str) -> Value {
         Value::Bulk(text.into())

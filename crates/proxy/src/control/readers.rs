@@ -7,10 +7,10 @@
 //! stand behind the primary already while it is in doubt: it may be gone long before it counts as that.
 
 use redline_net::{Address, Endpoint};
+use redline_proxy_config::{Config, PlacePolicy, Pool, PoolKind, ReadPolicy};
 
 use super::nodes::{Nodes, is_at};
 use super::replication::Replication;
-use crate::config::{Config, Pool, PoolKind, ReadPolicy};
 use crate::route::{NO_NODE, NodeId, Reader, Routes, Shard};
 
 /// The share of all of a data centre's readers for each unit of its weight: divisible by most numbers of servers.
@@ -159,7 +159,7 @@ fn is_static(pool: &Pool, address: &Address) -> bool {
 }
 
 /// Returns the read policies of this proxy's data centre.
-fn local_reads(config: &Config) -> &[crate::config::PlacePolicy] {
+fn local_reads(config: &Config) -> &[PlacePolicy] {
     let centers = config.data_centers.iter();
     let mut local = centers.filter(|center| center.name == config.local_data_center);
     local.next().map_or(&[], |center| &center.reads)
@@ -273,7 +273,7 @@ mod tests {
 
         /// Reports a failure with this limit; returns true if it ejects the server.
         fn fail(&mut self, node: NodeId, limit: u32) -> bool {
-            let policy = crate::config::FailurePolicy {
+            let policy = redline_proxy_config::FailurePolicy {
                 limit,
                 ..Default::default()
             };

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use redline_net::Sender;
+use redline_proxy_config::{Arguments, Config};
 
 use super::Changed;
-use crate::config::Config;
-use crate::config::arguments::Arguments;
 use crate::secure::{Doors, Secured};
 use crate::seeing::log;
 use crate::start::spawn;
@@ -158,7 +157,15 @@ mod tests {
     use redline_net::Mailbox;
 
     use super::*;
-    use crate::config::tests::WHOLE;
+
+    /// As little as a configuration may say.
+    const WHOLE: &str = "
+        [[listener]]
+        bind = '127.0.0.1:7617'
+        [[pool]]
+        [[pool.shard]]
+        server = [{ address = '127.0.0.1:6379' }]
+    ";
 
     #[test]
     fn a_file_with_a_fault_changes_nothing() {

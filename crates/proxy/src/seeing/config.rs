@@ -150,7 +150,7 @@ fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
 
 /// As Redis and predixy write sizes.
 fn bytes(text: &str) -> Option<u64> {
-    crate::config::Size::of_predixy(text).map(|size| size.0)
+    redline_proxy_config::Size::of_predixy(text).map(|size| size.0)
 }
 
 impl Worker {
@@ -277,8 +277,9 @@ fn failed(name: &[u8], why: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::Config;
+
     use super::*;
-    use crate::config::Config;
 
     #[test]
     fn names_match_forms() {

@@ -17,9 +17,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use redline_net::{clock, console, error_text};
+use redline_proxy_config::{self as config, Samples};
 
 use super::tune::Tuning;
-use crate::config::{self, Samples};
 use crate::start::spawn;
 
 /// Lines that wait to be written.
@@ -406,8 +406,9 @@ fn free_name(path: &Path, now_s: u64) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use redline_proxy_config::{Size, Span};
+
     use super::*;
-    use crate::config::{Size, Span};
 
     fn sink(folder: &Path, bytes_max: u64) -> Sink {
         Sink::open(&config::Log {

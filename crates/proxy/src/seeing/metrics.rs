@@ -11,10 +11,10 @@ use redline_net::{Listener, UnixAccess, clock, process};
 use redline_observe::histogram::Distribution;
 use redline_observe::metrics::http::Responder;
 use redline_observe::metrics::{Page, Sort};
+use redline_proxy_config::Place;
 
 use super::info::named;
 use super::stats::{CommandTotals, NodeTotals, Totals};
-use crate::config::Place;
 use crate::route::{Node, Routes};
 use crate::start::spawn;
 use crate::worker::Shared;

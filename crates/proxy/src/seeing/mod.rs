@@ -34,13 +34,13 @@ use std::sync::atomic::AtomicUsize;
 
 use redline_observe::latency::Events;
 use redline_observe::slowlog;
+use redline_proxy_config::Config;
 
 pub use memory::OUT_OF_MEMORY;
 pub(crate) use memory::tell_of_query_buffer;
 pub use record::{MIXED, NO_COMMAND, Seeing};
 pub use stats::{Counters, NodeStats};
 
-use crate::config::Config;
 use crate::route::{Node, NodeId, Routes};
 use stats::{Totals, WorkerStats, lock};
 use steps::Monitors;

@@ -4,9 +4,8 @@
 use std::fmt::Write;
 
 use redline_observe::Counter;
+use redline_proxy_config::LatencyMonitor;
 use redline_spec::{self as spec, CommandId};
-
-use crate::config::LatencyMonitor;
 
 /// The monitors of a configuration.
 #[derive(Debug, Default)]

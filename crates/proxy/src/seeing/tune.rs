@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use redline_proxy_config::{Config, Samples, Span};
+
 use super::stats::lock;
-use crate::config::{Config, Samples};
 
 /// Settings that may change at runtime.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +38,7 @@ impl Tune {
     /// As a configuration says.
     pub fn new(config: &Config) -> Tune {
         let observe = &config.observe;
-        let us = |span: crate::config::Span| span.0.as_micros() as u64;
+        let us = |span: Span| span.0.as_micros() as u64;
         let tuning = Tuning {
             slower_than_us: match observe.slowlog_log_slower_than.on() {
                 Some(span) => span.as_micros() as i64,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::io_error::error_text;
+use crate::io_error::error_text;
 
 /// Blocks inside blocks.
 const DEPTH_MAX: usize = 10;

@@ -1,18 +1,20 @@
 //! Configuration of the proxy: one typed value, whichever way it was written.
 //!
-//! Three ways lead to a [`Config`]: our TOML file ([`Config::from_toml`]), flags ([`arguments`]), and predixy's file
-//! ([`predixy`]). [`Config::check`] then looks at the whole before anything starts, and [`Config::to_toml`] prints it.
+//! Three ways lead to a [`Config`]: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and predixy's file
+//! (`predixy`). [`Config::check`] then looks at the whole before anything starts, and [`Config::to_toml`] prints it.
 //! Names in the file are those of the fields with dashes; lists of tables have singular names (`[[pool]]`).
 //!
-//! Must not know: sockets, workers, what a server says.
+//! Must not know: sockets, workers, what a server says, the proxy that runs by it.
 
-pub mod arguments;
+#![forbid(unsafe_code)]
+
+mod arguments;
 mod cache;
 mod check;
 mod commands;
 mod hash;
 mod io_error;
-pub mod predixy;
+mod predixy;
 mod text;
 mod traffic;
 mod units;
@@ -22,7 +24,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use arguments::Arguments;
 pub use cache::Cache;
+pub use check::Problem;
 pub use commands::{OF_EVERYTHING, ids_of};
 pub use hash::{DistributionKind, HashKind};
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
@@ -667,7 +671,7 @@ pub struct Metrics {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     /// As little as a configuration may say.
     pub const WHOLE: &str = "
         [[listener]]

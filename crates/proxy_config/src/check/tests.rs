@@ -28,7 +28,7 @@ fn a_value_that_may_be_written_may_be_read() {
 
 #[test]
 fn the_sample_says_the_defaults() {
-    let sample = config(include_str!("../../../../../docs/proxy.sample.toml"));
+    let sample = config(include_str!("../../../../docs/proxy.sample.toml"));
     assert_eq!(sample.check(), Vec::new());
     let default = Config {
         listeners: sample.listeners.clone(),
@@ -43,7 +43,7 @@ fn the_sample_says_the_defaults() {
 
 #[test]
 fn the_sample_names_every_option() {
-    let sample = include_str!("../../../../../docs/proxy.sample.toml");
+    let sample = include_str!("../../../../docs/proxy.sample.toml");
     let words: BTreeSet<&str> = sample
         .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '-')
         .collect();
