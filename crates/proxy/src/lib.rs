@@ -6,7 +6,7 @@
 //! | | file | holds |
 //! |---|---|---|
 //! | start | `settings` | of its configuration, what the data path may do |
-//! | | `start`, `secure` | listeners, workers and signals; the files of TLS |
+//! | | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
 //! | the picture | `control` | the side that asks servers who they are; `report`: what workers tell it |
 //! | | `route` | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
 //! | connections | `worker`, `slab` | the loop, and its numbered places |
@@ -63,7 +63,6 @@ mod replies;
 mod report;
 mod route;
 mod scripts;
-mod secure;
 mod seeing;
 mod serve;
 mod settings;
@@ -72,6 +71,7 @@ mod slab;
 mod split;
 mod start;
 mod through;
+mod tls_config;
 mod upstream;
 mod worker;
 
@@ -83,10 +83,10 @@ use redline_net::{Listener, UnixAccess, console, cpu};
 use redline_proxy_config::{Arguments, Config, Place};
 
 use crate::access::Identities;
-use crate::secure::{Doors, Secured};
 use crate::seeing::Seen;
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
+use crate::tls_config::{Doors, Secured};
 
 /// `redline proxy` with these words behind it.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {

@@ -16,9 +16,9 @@ use crate::face::Face;
 use crate::report::Report;
 use crate::route::Published;
 use crate::scripts::Scripts;
-use crate::secure::Doors;
 use crate::seeing::{Seen, log, metrics};
 use crate::settings::Settings;
+use crate::tls_config::Doors;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
 
 /// Connections that may wait to be accepted, if the system lets so many (`net.core.somaxconn`). Who finds no room waits a second

@@ -37,11 +37,11 @@ use crate::pubsub::PubSub;
 use crate::report::Report;
 use crate::route::{Published, Routes};
 use crate::scripts::Scripts;
-use crate::secure::Doors;
 use crate::seeing::{Counters, Seeing, Seen, log, tell_of_query_buffer};
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
 use crate::split::Gather;
+use crate::tls_config::Doors;
 use crate::upstream::{State, Upstream};
 
 /// Events taken in one turn.

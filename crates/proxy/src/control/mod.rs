@@ -50,8 +50,8 @@ use self::pools::{Known, picture, prefixes, who};
 use crate::prefix::Prefixes;
 use crate::report::Report;
 use crate::route::{NodeId, Published};
-use crate::secure::{Doors, Secured};
 use crate::start::spawn;
+use crate::tls_config::{Doors, Secured};
 pub use reload::Reload;
 
 /// Events of one turn.

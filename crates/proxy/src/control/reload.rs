@@ -9,9 +9,9 @@ use redline_net::Sender;
 use redline_proxy_config::{Arguments, Config};
 
 use super::Changed;
-use crate::secure::{Doors, Secured};
 use crate::seeing::log;
 use crate::start::spawn;
+use crate::tls_config::{Doors, Secured};
 
 /// The control side takes up a configuration within a moment, unless the machine is at its end.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
