@@ -20,7 +20,7 @@ use redline_spec::{self as spec, CommandId};
 use crate::{
     planes::client,
     pubsub::Kind,
-    session::{Card, Session, flag, state},
+    session::{Caller, Card, flag, state},
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-impl Session {
+impl Caller {
     /// From now on the session is this user's.
     pub(crate) fn become_user(&mut self, user: &Arc<User>, rules: u64) {
         self.set_state(state::RESTRICTED, !user.is_unrestricted());
@@ -140,36 +140,36 @@ impl Worker<'_> {
             return;
         }
         self.rules = version;
-        self.for_each_session(|worker, session| {
-            if !worker.adopt_rules(session) {
-                session.out.clear();
-                worker.look_again(session);
+        self.for_each_session(|worker, caller| {
+            if !worker.adopt_rules(caller) {
+                caller.out.clear();
+                worker.look_again(caller);
             }
         });
     }
 
     /// Gives a session the rules of now. `false`: it ends, since its user is gone or may not have its subscriptions.
-    pub(crate) fn adopt_rules(&self, session: &mut Session) -> bool {
-        let before = session.user.clone();
-        session.rules = self.rules;
+    pub(crate) fn adopt_rules(&self, caller: &mut Caller) -> bool {
+        let before = caller.user.clone();
+        caller.rules = self.rules;
         let stays = match self.user_of_now(&before) {
             Some(user) if Arc::ptr_eq(user, &before) => true,
             Some(user) => {
-                session.become_user(user, self.rules);
-                !session.has_lost_channels(&before, user)
+                caller.become_user(user, self.rules);
+                !caller.has_lost_channels(&before, user)
             }
             None => false,
         };
         if !stays {
-            session.closing = true;
-            session.card.set_flag(flag::CLOSING, true);
+            caller.closing = true;
+            caller.card.set_flag(flag::CLOSING, true);
         }
         stays
     }
 
     /// Is the session's user gone?
-    pub(crate) fn has_lost_user(&self, session: &Session) -> bool {
-        self.user_of_now(&session.user).is_none()
+    pub(crate) fn has_lost_user(&self, caller: &Caller) -> bool {
+        self.user_of_now(&caller.user).is_none()
     }
 
     /// The user with the rules of now, unless it is gone.
@@ -203,15 +203,15 @@ impl Worker<'_> {
     /// May the session's user make this call? A refusal is counted and kept.
     pub(crate) fn check_access(
         &mut self,
-        session: &Session,
+        caller: &Caller,
         id: CommandId,
         args: Args<'_>,
         context: Context,
     ) -> Result<(), Denied> {
-        if !session.is(state::RESTRICTED) {
+        if !caller.is(state::RESTRICTED) {
             return Ok(());
         }
-        self.check_user(&session.card, &session.user, id, args, context)
+        self.check_user(&caller.card, &caller.user, id, args, context)
     }
 
     fn check_user(
@@ -237,20 +237,20 @@ impl Worker<'_> {
     /// May the session's user make this call? The error is in the words that the client sees; a refusal is counted and kept.
     pub(crate) fn permit(
         &mut self,
-        session: &Session,
+        caller: &Caller,
         id: CommandId,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        if !session.is(state::RESTRICTED) {
+        if !caller.is(state::RESTRICTED) {
             return Ok(());
         }
-        let context = match session.is(state::MULTI) {
+        let context = match caller.is(state::MULTI) {
             true => Context::Multi,
             false => Context::TopLevel,
         };
-        self.check_access(session, id, args, context)
+        self.check_access(caller, id, args, context)
             .map_err(|denied| {
-                let text = refusal_text(&session.user, id, args, denied);
+                let text = refusal_text(&caller.user, id, args, denied);
                 Error::Line(format!("NOPERM {text}").into())
             })
     }
@@ -289,7 +289,7 @@ impl Worker<'_> {
     /// Logs a session in. `command`: the word that the client used for it.
     pub(crate) fn log_in(
         &self,
-        session: &mut Session,
+        caller: &mut Caller,
         command: &[u8],
         user: &[u8],
         password: &[u8],
@@ -300,25 +300,25 @@ impl Worker<'_> {
         if user == b"internal connection" {
             return Err(INTERNAL);
         }
-        if self.try_log_in(session, user, password) {
+        if self.try_log_in(caller, user, password) {
             return Ok(());
         }
-        let context = match session.is(state::MULTI) {
+        let context = match caller.is(state::MULTI) {
             true => Context::Multi,
             false => Context::TopLevel,
         };
-        self.note_denied(&session.card, Reason::Auth, context, command, user);
+        self.note_denied(&caller.card, Reason::Auth, context, command, user);
         Err(Error::line(WRONG_PASSWORD))
     }
 
     /// Logs a session in if user and password are right; a failure is neither answered, nor counted, nor kept.
-    pub(crate) fn try_log_in(&self, session: &mut Session, user: &[u8], password: &[u8]) -> bool {
+    pub(crate) fn try_log_in(&self, caller: &mut Caller, user: &[u8], password: &[u8]) -> bool {
         let users = &self.settings.acl;
         let Some(user) = users.authenticate(user, password) else {
             return false;
         };
-        session.become_user(user, users.version());
-        session.set_state(state::UNAUTHENTICATED, false);
+        caller.become_user(user, users.version());
+        caller.set_state(state::UNAUTHENTICATED, false);
         true
     }
 }
@@ -329,10 +329,10 @@ pub(crate) fn call_allowed(user: &User, id: CommandId, args: Args<'_>) -> Result
 }
 
 /// May the session's user make this call and read keys that its arguments do not name?
-pub(crate) fn may_read_every_key(session: &Session, id: CommandId, args: Args<'_>) -> bool {
+pub(crate) fn may_read_every_key(caller: &Caller, id: CommandId, args: Args<'_>) -> bool {
     let arg = |at| args.get(at).unwrap_or_default();
-    !session.is(state::RESTRICTED)
-        || session
+    !caller.is(state::RESTRICTED)
+        || caller
             .user
             .check_every_key(id, args.len(), arg, KeyUse::READ)
 }

@@ -48,7 +48,7 @@ use crate::{
     errors,
     exec::{Halt, count_command},
     planes::{self, publish_events},
-    session::{Aside, Card, Deferred, REGISTERED_BYTES, Session, Token, flag},
+    session::{Aside, Caller, Card, Deferred, REGISTERED_BYTES, Session, Token, flag},
     shared::{Message, Shared},
     tracking::{self, By, Changes},
     worker::Worker,
@@ -72,14 +72,14 @@ struct Call {
 }
 
 impl Call {
-    fn new(session: &Session, id: CommandId, args: ArgsBuf, tracked: bool) -> Call {
+    fn new(caller: &Caller, id: CommandId, args: ArgsBuf, tracked: bool) -> Call {
         Call {
             id,
             args,
-            proto: session.proto,
+            proto: caller.proto,
             tracked,
-            card: session.card.clone(),
-            user: session.user.clone(),
+            card: caller.card.clone(),
+            user: caller.user.clone(),
             refused: AtomicBool::new(false),
         }
     }
@@ -163,7 +163,7 @@ impl Worker<'_> {
     /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
     pub(crate) fn begin_wait(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         args: Args<'_>,
         block: &Block,
@@ -175,12 +175,12 @@ impl Worker<'_> {
         };
         let (keys, targets) = (named(&block.keys), named(&block.targets));
         let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
-        let call = Call::new(session, id, args, tracking::remembers(session, id));
+        let call = Call::new(caller, id, args, tracking::remembers(caller, id));
         let waiter = Arc::new(Waiter::new(
             &self.shared.keyspace,
             Wanted {
-                token: session.card.token().0,
-                db: session.db,
+                token: caller.card.token().0,
+                db: caller.db,
                 keys,
                 targets,
                 kind: block.kind,
@@ -189,23 +189,23 @@ impl Worker<'_> {
             },
         ));
         unit.wait(&waiter);
-        self.enter_wait(session, waiter, block.timeout_ms)
+        self.enter_wait(caller, waiter, block.timeout_ms)
     }
 
     /// Puts a session aside whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
     pub(crate) fn begin_wait_without_keys(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         args: Args<'_>,
         timeout_ms: Option<u64>,
     ) -> Halt {
-        let call = Call::new(session, id, ArgsBuf::from(args), false);
+        let call = Call::new(caller, id, ArgsBuf::from(args), false);
         let waiter = Arc::new(Waiter::new(
             &self.shared.keyspace,
             Wanted {
-                token: session.card.token().0,
-                db: session.db,
+                token: caller.card.token().0,
+                db: caller.db,
                 keys: Vec::new(),
                 targets: Vec::new(),
                 kind: Kind::List, // of no key
@@ -213,16 +213,16 @@ impl Worker<'_> {
                 call: Box::new(call),
             },
         ));
-        self.enter_wait(session, waiter, timeout_ms)
+        self.enter_wait(caller, waiter, timeout_ms)
     }
 
     fn enter_wait(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         waiter: Arc<Waiter>,
         timeout_ms: Option<u64>,
     ) -> Halt {
-        let deadline_ms = match session.again.take() {
+        let deadline_ms = match caller.again.take() {
             Some(again) => again.deadline_ms,
             None => timeout_ms.map(|span_ms| clock::monotonic_ms().saturating_add(span_ms)),
         };
@@ -230,8 +230,8 @@ impl Worker<'_> {
             self.shared.timed_waits.fetch_add(1, Ordering::Relaxed);
             self.waits.insert(at_ms, waiter.clone())
         });
-        session.card.wait.enter(&waiter);
-        session.wait = Some(Wait::new(waiter, deadline_ms, timer));
+        caller.card.wait.enter(&waiter);
+        caller.wait = Some(Wait::new(waiter, deadline_ms, timer));
         Halt::Aside(Aside::Keys)
     }
 
@@ -513,10 +513,10 @@ impl Worker<'_> {
     }
 
     /// Forgets a session's wait, which has ended or ends now.
-    pub(crate) fn drop_wait(&mut self, session: &mut Session) -> Option<Wait> {
-        let wait = session.wait.take()?;
+    pub(crate) fn drop_wait(&mut self, caller: &mut Caller) -> Option<Wait> {
+        let wait = caller.wait.take()?;
         wait.waiter.end(End::Gone);
-        session.card.wait.leave();
+        caller.card.wait.leave();
         if let Some(timer) = wait.timer {
             self.waits.cancel(timer);
             self.shared.timed_waits.fetch_sub(1, Ordering::Relaxed);

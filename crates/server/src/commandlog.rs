@@ -9,7 +9,7 @@ use redline_observe::slowlog::{Entry, Log, shortened};
 use redline_resp::Args;
 use redline_spec::{CommandId, Flags, gate};
 
-use crate::{redact, session::Session, worker::Worker};
+use crate::{redact, session::Caller, worker::Worker};
 
 /// Which log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Worker<'_> {
     #[cold]
     pub(crate) fn log_command(
         &self,
-        session: &Session,
+        caller: &Caller,
         id: CommandId,
         args: Args<'_>,
         took_ns: Option<u64>,
@@ -103,20 +103,20 @@ impl Worker<'_> {
             if let (Some(value), Some(least)) = (value, threshold.least())
                 && value >= least
             {
-                let entry = self.entry_of(session, id, args, value);
+                let entry = self.entry_of(caller, id, args, value);
                 let logs = &self.shared.command_logs;
                 logs.push(kind, threshold.entries_max, entry);
             }
         }
     }
 
-    fn entry_of(&self, session: &Session, id: CommandId, args: Args<'_>, value: u64) -> Entry {
+    fn entry_of(&self, caller: &Caller, id: CommandId, args: Args<'_>, value: u64) -> Entry {
         let from_script = self.is_in_script();
         let (addr, name) = match from_script {
             true => (String::new(), Vec::new()),
             false => {
-                let names = session.card.names();
-                (session.card.addr.clone(), names.name.clone())
+                let names = caller.card.names();
+                (caller.card.addr.clone(), names.name.clone())
             }
         };
         Entry {

@@ -33,7 +33,7 @@ pub(crate) use locked::{Compound, add_stripes};
 
 use crate::{
     access, errors, planes,
-    session::{Aside, NO_COMMAND, ReplyMode, Session, Token, flag, state},
+    session::{Aside, Caller, NO_COMMAND, ReplyMode, Token, flag, state},
     timing::INSIDE_PER_TIMED,
     tracking,
     worker::Worker,
@@ -68,38 +68,37 @@ impl Worker<'_> {
     /// Runs one request. Afterwards either its reply is written, or the session is put aside.
     pub(crate) fn run_request(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         args: Args<'_>,
         known: Option<Known<'_>>,
     ) {
         self.refresh_if_changed();
-        if session.card.killed.load(Ordering::Acquire) {
-            session.closing = true;
+        if caller.card.killed.load(Ordering::Acquire) {
+            caller.closing = true;
             return;
         }
-        if session.rules != self.rules && !self.adopt_rules(session) {
+        if caller.rules != self.rules && !self.adopt_rules(caller) {
             return;
         }
         if let Some(known) = known
-            && session.state & !state::LISTENS == 0
+            && caller.state & !state::LISTENS == 0
             && !self.detour
-            && self.run_plain(session, args, known)
+            && self.run_plain(caller, args, known)
         {
-            if session.is(state::LISTENS) {
-                self.read_own_mail(session);
+            if caller.is(state::LISTENS) {
+                self.read_own_mail(caller);
             }
             return;
         }
-        self.run_any(session, args);
-        if session.is(state::LISTENS | state::TRACKING | state::MONITOR) && session.aside.is_none()
-        {
-            self.read_own_mail(session);
+        self.run_any(caller, args);
+        if caller.is(state::LISTENS | state::TRACKING | state::MONITOR) && caller.aside.is_none() {
+            self.read_own_mail(caller);
         }
     }
 
     /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
     #[inline]
-    fn run_plain(&mut self, session: &mut Session, args: Args<'_>, known: Known<'_>) -> bool {
+    fn run_plain(&mut self, caller: &mut Caller, args: Args<'_>, known: Known<'_>) -> bool {
         let Known { id, ahead, bytes } = known;
         let plain = spec::plain(id);
         if !plain.allows(args.len())
@@ -120,10 +119,10 @@ impl Worker<'_> {
         if shared.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
             return false;
         }
-        let mark = session.out.mark();
-        let before_bytes = session.out.len_bytes();
+        let mark = caller.out.mark();
+        let before_bytes = caller.out.len_bytes();
         let mut ctx = Ctx {
-            keys: unit.view(&mut self.local, session.db, self.now_ms),
+            keys: unit.view(&mut self.local, caller.db, self.now_ms),
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: false,
             reads_every_key: true,
@@ -133,23 +132,23 @@ impl Worker<'_> {
         let result = handler(
             &mut ctx,
             args,
-            &mut Reply::new(&mut session.out, session.proto),
+            &mut Reply::new(&mut caller.out, caller.proto),
         );
         ctx.keys.finish();
         if ctx.keys.is_journaled() {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         if !self.local.events.is_empty() {
-            let by = tracking::By::Client(&session.card);
+            let by = tracking::By::Client(&caller.card);
             planes::publish_events(shared, &mut self.local, &mut self.changes, by);
         }
         self.commit(unit);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
-        note_command(session, id);
-        let reply_bytes = session.out.len_bytes().saturating_sub(before_bytes) as u64;
+        note_command(caller, id);
+        let reply_bytes = caller.out.len_bytes().saturating_sub(before_bytes) as u64;
         if reply_bytes >= self.timing.reply_bytes {
-            self.log_command(session, id, args, None, reply_bytes);
+            self.log_command(caller, id, args, None, reply_bytes);
         }
         if let Err(failure) = result {
             let error = failure.expect_error();
@@ -157,79 +156,79 @@ impl Worker<'_> {
             log_damage(&error);
             let text = error.text();
             self.stats.note_error(&text);
-            session.out.truncate(mark);
-            session.reply().error_bytes(&text);
+            caller.out.truncate(mark);
+            caller.reply().error_bytes(&text);
         }
         true
     }
 
     /// Every other path.
-    fn run_any(&mut self, session: &mut Session, args: Args<'_>) {
-        if session.reply_mode == ReplyMode::SkipNext {
-            session.reply_mode = ReplyMode::Skipping;
+    fn run_any(&mut self, caller: &mut Caller, args: Args<'_>) {
+        if caller.reply_mode == ReplyMode::SkipNext {
+            caller.reply_mode = ReplyMode::Skipping;
         }
-        let mark = session.out.mark();
-        let outcome = self.gate_and_run(session, args);
+        let mark = caller.out.mark();
+        let outcome = self.gate_and_run(caller, args);
         match outcome {
             Ok(()) => {}
             Err(Halt::Error(error)) => {
                 log_damage(&error);
                 let text = error.text();
                 self.stats.note_error(&text);
-                session.out.truncate(mark);
-                session.reply().error_bytes(&text);
+                caller.out.truncate(mark);
+                caller.reply().error_bytes(&text);
             }
             Err(Halt::Aside(reason)) => {
-                session.out.truncate(mark);
-                session.aside = Some(reason);
+                caller.out.truncate(mark);
+                caller.aside = Some(reason);
                 if reason.is_wanted() {
-                    session.card.set_flag(flag::BLOCKED, true);
-                    session.rounds = 0;
-                    self.give_way(session);
+                    caller.card.set_flag(flag::BLOCKED, true);
+                    caller.rounds = 0;
+                    self.give_way(caller);
                 } else {
                     self.stats.put_aside.add(1);
                 }
                 return;
             }
         }
-        session.rounds = 0;
+        caller.rounds = 0;
         // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
-        self.give_way(session);
-        session.settle_reply(mark);
-        if session.is(state::TRACKING) {
+        self.give_way(caller);
+        caller.settle_reply(mark);
+        if caller.is(state::TRACKING) {
             let name = self.shared.names.resolve(&args[0], args.get(1));
-            tracking::after_command(session, name.ok());
+            tracking::after_command(caller, name.ok());
         }
     }
 
     /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
-    fn gate_and_run(&mut self, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-        let id = match self.resolve(session, args) {
+    fn gate_and_run(&mut self, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+        let id = match self.resolve(caller, args) {
             Ok(id) => id,
             Err(_) if redline_resp::is_of_http(&args[0]) => {
-                end_http(session);
+                end_http(caller);
                 return Ok(());
             }
-            Err(error) => return Err(self.reject(session, args, &error)),
+            Err(error) => return Err(self.reject(caller, args, &error)),
         };
         let gate = spec::gate(id);
-        if let Err(error) = self.check(session, id, gate, args) {
+        if let Err(error) = self.check(caller, id, gate, args) {
             self.stats.commands[id as usize].rejected.add(1);
-            return Err(self.reject(session, args, &error));
+            return Err(self.reject(caller, args, &error));
         }
-        if self.is_held_back(session, id, gate, args) {
+        if self.is_held_back(caller, id, gate, args) {
             return Err(Halt::Aside(Aside::Pause));
         }
-        if session.is(state::MULTI) && !planes::transaction::runs_at_once(id) {
-            planes::transaction::enqueue(session, id, args);
+        if caller.is(state::MULTI) && !planes::transaction::runs_at_once(id) {
+            planes::transaction::enqueue(caller, id, args);
             return Ok(());
         }
-        self.call(session, id, args)
+        self.call(caller, id, args)
     }
 
     /// Does CLIENT PAUSE hold this command back?
-    fn is_held_back(&self, session: &Session, id: CommandId, gate: Gate, args: Args<'_>) -> bool {
-        let Some(pause) = self.pause.filter(|_| !session.is(state::MONITOR)) else {
+    fn is_held_back(&self, caller: &Caller, id: CommandId, gate: Gate, args: Args<'_>) -> bool {
+        let Some(pause) = self.pause.filter(|_| !caller.is(state::MONITOR)) else {
             return false;
         };
         let writes = |id, gate: Gate, args: Args<'_>| {
@@ -237,7 +236,7 @@ impl Worker<'_> {
             planes::scripting::may_write(self.shared, id, args, by_row)
         };
         let queue_writes = || {
-            let mut queue = session.multi.queue.iter();
+            let mut queue = caller.multi.queue.iter();
             let queued =
                 |(id, args): &(CommandId, ArgsBuf)| writes(*id, spec::gate(*id), args.as_args());
             id == CommandId::Exec && queue.any(queued)
@@ -248,15 +247,15 @@ impl Worker<'_> {
 
     /// Returns the error reply for a call that may not run. It spoils a transaction; an EXEC gives it up, even where there
     /// is none.
-    fn reject(&mut self, session: &mut Session, args: Args<'_>, error: &Error) -> Halt {
-        self.break_multi(session);
+    fn reject(&mut self, caller: &mut Caller, args: Args<'_>, error: &Error) -> Halt {
+        self.break_multi(caller);
         if !args[0].eq_ignore_ascii_case(b"exec") {
             return Halt::Error(error.clone());
         }
-        planes::transaction::abandon(self, session);
+        planes::transaction::abandon(self, caller);
         if self.monitored {
             // Of all calls that are refused, monitors are shown this one.
-            self.show(session, CommandId::Exec, args, false);
+            self.show(caller, CommandId::Exec, args, false);
         }
         Halt::Error(errors::exec_aborted(&error.text()))
     }
@@ -264,7 +263,7 @@ impl Worker<'_> {
     /// Runs a command that may run: times it, counts it.
     pub(crate) fn call(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         args: Args<'_>,
     ) -> Result<(), Halt> {
@@ -277,32 +276,32 @@ impl Worker<'_> {
             self.timing.call_began_ns = clock::monotonic_ns();
         }
         let began_ns = self.timing.call_began_ns;
-        let before_bytes = session.out.len_bytes();
+        let before_bytes = caller.out.len_bytes();
         let result = match gate.plane {
             Plane::Data if !gate.arity_allows(args.len()) => {
                 if self.monitored {
                     let in_script = self.is_in_script();
-                    self.show(session, id, args, in_script);
+                    self.show(caller, id, args, in_script);
                 }
                 Err(errors::wrong_arity(id).into())
             }
-            Plane::Data => self.run_data(session, id, gate, args),
+            Plane::Data => self.run_data(caller, id, gate, args),
             Plane::Session | Plane::Admin => {
-                let result = planes::run(self, session, id, args);
+                let result = planes::run(self, caller, id, args);
                 if self.monitored {
-                    self.show_returned(session, id, args, &result);
+                    self.show_returned(caller, id, args, &result);
                 }
                 result
             }
             Plane::Container => unreachable!("a container has no arity that lets a call through"),
         };
         if let Err(Halt::Aside(reason)) = result {
-            if let (Aside::Keys, Some(wait), true) = (reason, &mut session.wait, timed) {
+            if let (Aside::Keys, Some(wait), true) = (reason, &mut caller.wait, timed) {
                 wait.note_time(clock::monotonic_ns().saturating_sub(began_ns));
             }
             return result;
         }
-        count_command(session);
+        count_command(caller);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         if result.is_err() {
@@ -318,12 +317,12 @@ impl Worker<'_> {
             stats.note_time(ns, times, self.timing.distributions);
             self.note_time(gate, inside, ns);
         }
-        let reply_bytes = session.out.len_bytes().saturating_sub(before_bytes) as u64;
+        let reply_bytes = caller.out.len_bytes().saturating_sub(before_bytes) as u64;
         if heavy
             || reply_bytes >= self.timing.reply_bytes
             || took_ns.is_some_and(|ns| ns >= self.timing.watched_ns)
         {
-            self.log_command(session, id, args, took_ns, reply_bytes);
+            self.log_command(caller, id, args, took_ns, reply_bytes);
         }
         result
     }
@@ -349,10 +348,10 @@ impl Worker<'_> {
     }
 
     /// Which command it is. Whatever becomes of the call, it is what CLIENT LIST shows from now on.
-    fn resolve(&self, session: &Session, args: Args<'_>) -> Result<CommandId, Error> {
+    fn resolve(&self, caller: &Caller, args: Args<'_>) -> Result<CommandId, Error> {
         let resolved = self.shared.names.resolve(&args[0], args.get(1));
         let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
-        session.card.command.store(number, Ordering::Relaxed);
+        caller.card.command.store(number, Ordering::Relaxed);
         let id = resolved.map_err(|unresolved| match unresolved {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
@@ -367,35 +366,35 @@ impl Worker<'_> {
     /// The checks between lookup and execution.
     fn check(
         &mut self,
-        session: &Session,
+        caller: &Caller,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Error> {
         // Who came before the password was set, or after it was taken away, needs none.
-        let locked = session.is(state::UNAUTHENTICATED) && self.settings.acl.login_required();
+        let locked = caller.is(state::UNAUTHENTICATED) && self.settings.acl.login_required();
         if locked && !gate.flags.has(Flags::NO_AUTH) {
             return Err(errors::NO_AUTH);
         }
-        if session.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
+        if caller.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
-        self.permit(session, id, args)?;
+        self.permit(caller, id, args)?;
         let refuses_all = self.refuses_all();
         if !refuses_all {
-            self.check_memory(session, id, gate, args)?;
+            self.check_memory(caller, id, gate, args)?;
         }
-        if session.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
+        if caller.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
         }
         // A call that has waited was let pass when it came.
-        if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && session.again.is_none() {
+        if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && caller.again.is_none() {
             return Err(self.shared.running_script.busy_error());
         }
         let keyspace = Flags::WRITE
             .with(Flags::READONLY)
             .with(Flags::MAY_REPLICATE);
-        if session.is(state::MONITOR) && gate.flags.has_any(keyspace) {
+        if caller.is(state::MONITOR) && gate.flags.has_any(keyspace) {
             return Err(errors::MONITOR_TOUCHES_KEYS);
         }
         Ok(())
@@ -404,7 +403,7 @@ impl Worker<'_> {
     /// Makes room where a limit is set; refuses what needs memory when there is none.
     pub(crate) fn check_memory(
         &mut self,
-        session: &Session,
+        caller: &Caller,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
@@ -419,7 +418,7 @@ impl Worker<'_> {
             let by_row = gate.flags.has(Flags::DENYOOM);
             planes::scripting::needs_memory(self.shared, id, args, by_row)
         };
-        let mut queued = session.multi.queue.iter();
+        let mut queued = caller.multi.queue.iter();
         let refused = needs(id, gate, args)
             || id == CommandId::Exec
                 && queued.any(|(id, args)| needs(*id, spec::gate(*id), args.as_args()));
@@ -429,28 +428,28 @@ impl Worker<'_> {
         }
     }
 
-    fn break_multi(&self, session: &mut Session) {
-        if session.is(state::MULTI) {
-            session.multi.broken = true;
+    fn break_multi(&self, caller: &mut Caller) {
+        if caller.is(state::MULTI) {
+            caller.multi.broken = true;
         }
     }
 
     /// Calls the handler; its stripes are held.
     fn handle(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         args: Args<'_>,
         unit: &mut Unit<'_>,
         hints: &[Hint],
     ) -> Result<(), Failure> {
-        self.handle_inside(session, id, args, unit, hints, &mut Inside::default())
+        self.handle_inside(caller, id, args, unit, hints, &mut Inside::default())
     }
 
     /// The same inside EXEC or a script.
     fn handle_inside(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         args: Args<'_>,
         unit: &mut Unit<'_>,
@@ -460,11 +459,11 @@ impl Worker<'_> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
         let shared = self.shared;
         // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
-        self.local.clock.frozen = session.is(state::NO_TOUCH) && id != CommandId::Touch;
-        let reads_every_key = spec::gate(id).scope != Scope::KeysPlus
-            || access::may_read_every_key(session, id, args);
+        self.local.clock.frozen = caller.is(state::NO_TOUCH) && id != CommandId::Touch;
+        let reads_every_key =
+            spec::gate(id).scope != Scope::KeysPlus || access::may_read_every_key(caller, id, args);
         let mut ctx = Ctx {
-            keys: unit.view(&mut self.local, session.db, self.now_ms),
+            keys: unit.view(&mut self.local, caller.db, self.now_ms),
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: inside.in_script,
             reads_every_key,
@@ -474,7 +473,7 @@ impl Worker<'_> {
         let result = handler(
             &mut ctx,
             args,
-            &mut Reply::new(&mut session.out, session.proto),
+            &mut Reply::new(&mut caller.out, caller.proto),
         );
         inside.changes += ctx.keys.changes();
         ctx.keys.finish();
@@ -489,21 +488,21 @@ impl Worker<'_> {
             ))
         );
         // A call that has waited was shown as it began to.
-        if self.monitored && has_run && session.again.is_none() {
-            self.show(session, id, args, inside.in_script);
+        if self.monitored && has_run && caller.again.is_none() {
+            self.show(caller, id, args, inside.in_script);
         }
         if !self.local.events.is_empty() {
             let by = match inside.in_script {
-                true => tracking::By::Script(&session.card),
-                false => tracking::By::Client(&session.card),
+                true => tracking::By::Script(&caller.card),
+                false => tracking::By::Client(&caller.card),
             };
             planes::publish_events(shared, &mut self.local, &mut self.changes, by);
             if inside.in_script {
-                self.hand_out(session);
+                self.hand_out(caller);
             }
         }
-        if session.is(state::TRACKING) && has_run && tracking::remembers(session, id) {
-            self.remember_keys(session.card.token(), id, args);
+        if caller.is(state::TRACKING) && has_run && tracking::remembers(caller, id) {
+            self.remember_keys(caller.card.token(), id, args);
         }
         result
     }
@@ -534,39 +533,39 @@ fn payload_bytes(args: Args<'_>) -> u64 {
 }
 
 #[inline]
-fn note_last(session: &Session, id: CommandId) {
-    session.card.command.store(id as u16, Ordering::Relaxed);
+fn note_last(caller: &Caller, id: CommandId) {
+    caller.card.command.store(id as u16, Ordering::Relaxed);
 }
 
 /// A browser's form is not taken for calls: nothing more of the connection is, and what has not left yet does not leave.
-fn end_http(session: &mut Session) {
+fn end_http(caller: &mut Caller) {
     /// From one line in the log to the next: whoever attacks may come often.
     const PAUSE_MS: u64 = 60_000;
     static NEXT_MS: AtomicU64 = AtomicU64::new(0);
-    session.closing = true;
-    session.out.clear();
+    caller.closing = true;
+    caller.out.clear();
     // There is no reply left that CLIENT REPLY could take back.
-    session.set_state(state::REPLY, false);
+    caller.set_state(state::REPLY, false);
     let now_ms = clock::monotonic_ms();
     if now_ms >= NEXT_MS.load(Ordering::Relaxed) {
         NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
         crate::log::warning(&format!(
             "Possible SECURITY ATTACK: {} sends POST or Host:, as a browser would for somebody else. Connection closed.",
-            session.card.addr
+            caller.card.addr
         ));
     }
 }
 
 #[inline]
-fn note_command(session: &Session, id: CommandId) {
-    note_last(session, id);
-    count_command(session);
+fn note_command(caller: &Caller, id: CommandId) {
+    note_last(caller, id);
+    count_command(caller);
 }
 
 /// One more has run for this client. CLIENT LIST does not count itself.
 #[inline]
-pub(crate) fn count_command(session: &Session) {
-    let commands = &session.card.commands;
+pub(crate) fn count_command(caller: &Caller) {
+    let commands = &caller.card.commands;
     commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 

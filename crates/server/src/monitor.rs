@@ -22,7 +22,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use redline_net::{PeerAddr, clock};
+use redline_net::clock;
 use redline_observe::quote::quote;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
@@ -30,7 +30,7 @@ use redline_spec::{self as spec, CommandId, Flags};
 use crate::{
     exec::{Halt, runs_script},
     redact,
-    session::{Session, Token, flag, state},
+    session::{Caller, Token, flag, state},
     shared::{Message, Shared},
     worker::Worker,
 };
@@ -89,33 +89,33 @@ impl Monitors {
 }
 
 /// From now on this session is shown what runs.
-pub fn begin(shared: &Shared, session: &mut Session) {
-    set(shared, session, true);
+pub fn begin(shared: &Shared, caller: &mut Caller) {
+    set(shared, caller, true);
 }
 
 /// Not any more, if it was.
-pub fn end(shared: &Shared, session: &mut Session) {
-    if session.is(state::MONITOR) {
-        set(shared, session, false);
+pub fn end(shared: &Shared, caller: &mut Caller) {
+    if caller.is(state::MONITOR) {
+        set(shared, caller, false);
     }
 }
 
-fn set(shared: &Shared, session: &mut Session, on: bool) {
-    let own = session.card.token();
+fn set(shared: &Shared, caller: &mut Caller, on: bool) {
+    let own = caller.card.token();
     shared.monitors.change(|list| match on {
         true => list.push(own),
         false => list.retain(|token| *token != own),
     });
-    session.set_state(state::MONITOR, on);
-    session.card.set_flag(flag::MONITOR, on);
+    caller.set_state(state::MONITOR, on);
+    caller.card.set_flag(flag::MONITOR, on);
     shared.settings.move_epoch();
 }
 
 /// Writes a line to a monitor; `false`: it is none any more.
-pub fn write(session: &mut Session, line: &Line) -> bool {
-    let shown = session.is(state::MONITOR) && !session.closing && !session.is(state::REPLY);
+pub fn write(caller: &mut Caller, line: &Line) -> bool {
+    let shown = caller.is(state::MONITOR) && !caller.closing && !caller.is(state::REPLY);
     if shown {
-        session.reply().simple(&line.text);
+        caller.reply().simple(&line.text);
     }
     shown
 }
@@ -123,21 +123,22 @@ pub fn write(session: &mut Session, line: &Line) -> bool {
 impl Worker<'_> {
     /// Shows the monitors a call that has run. `script`: a script has made it.
     #[cold]
-    pub(crate) fn show(&self, session: &Session, id: CommandId, args: Args<'_>, script: bool) {
+    pub(crate) fn show(&self, caller: &Caller, id: CommandId, args: Args<'_>, script: bool) {
         if spec::gate(id).flags.has(Flags::ADMIN) {
             return;
         }
         let now_us = clock::wall_us();
         let (seconds, us) = (now_us / 1_000_000, now_us % 1_000_000);
-        let mut line = format!("{seconds}.{us:06} [{} ", session.db).into_bytes();
-        match &session.peer {
+        let mut line = format!("{seconds}.{us:06} [{} ", caller.db).into_bytes();
+        let flags = caller.card.flags.load(Ordering::Relaxed);
+        match flags & flag::UNIX != 0 {
             _ if script => line.extend(b"lua"),
-            PeerAddr::Unix(_) => {
-                let path = &session.card.laddr;
+            true => {
+                let path = &caller.card.laddr;
                 let path = path.strip_suffix(":0").unwrap_or(path);
                 line.extend(format!("unix:{path}").as_bytes());
             }
-            PeerAddr::Tcp(_) => line.extend(session.card.addr.as_bytes()),
+            false => line.extend(caller.card.addr.as_bytes()),
         }
         line.push(b']');
         for index in 0..args.len() {
@@ -152,7 +153,7 @@ impl Worker<'_> {
     #[cold]
     pub(crate) fn show_returned(
         &self,
-        session: &Session,
+        caller: &Caller,
         id: CommandId,
         args: Args<'_>,
         result: &Result<(), Halt>,
@@ -161,7 +162,7 @@ impl Worker<'_> {
         let runs_again = matches!(result, Err(Halt::Aside(reason)) if !reason.is_wanted());
         if !has_shown_itself && !runs_again {
             let in_script = self.is_in_script();
-            self.show(session, id, args, in_script);
+            self.show(caller, id, args, in_script);
         }
     }
 }

@@ -26,14 +26,14 @@ use redline_spec::CommandId;
 
 use crate::{
     exec::Halt,
-    session::Session,
+    session::Caller,
     shared::Shared,
     tracking::{By, Changes},
     worker::Worker,
 };
 
 /// Runs one command of the session or admin plane; it writes its reply to the session.
-pub type Handler = fn(&mut Worker, &mut Session, Args<'_>) -> Result<(), Halt>;
+pub type Handler = fn(&mut Worker, &mut Caller, Args<'_>) -> Result<(), Halt>;
 
 macro_rules! table {
     ($(($id:ident, $module:ident :: $handler:ident),)*) => {
@@ -43,11 +43,11 @@ macro_rules! table {
 
 static HANDLERS: [Option<Handler>; CommandId::COUNT] = {
     let mut handlers: [Option<Handler>; CommandId::COUNT] = [None; CommandId::COUNT];
-    let session = redline_spec::for_each_session_command!(table);
+    let caller = redline_spec::for_each_session_command!(table);
     let admin = redline_spec::for_each_admin_command!(table);
     let mut i = 0;
-    while i < session.len() {
-        handlers[session[i].0 as usize] = Some(session[i].1);
+    while i < caller.len() {
+        handlers[caller[i].0 as usize] = Some(caller[i].1);
         i += 1;
     }
     let mut i = 0;
@@ -61,11 +61,11 @@ static HANDLERS: [Option<Handler>; CommandId::COUNT] = {
 /// Calls the handler of a command of these planes.
 pub fn run(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     id: CommandId,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    HANDLERS[id as usize].expect("a row of these planes has a handler")(worker, session, args)
+    HANDLERS[id as usize].expect("a row of these planes has a handler")(worker, caller, args)
 }
 
 /// Commands that a subscribed client may call in RESP2.

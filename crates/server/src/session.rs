@@ -3,16 +3,19 @@
 //! A session belongs to one worker. Its [`Card`] is what other workers may see and do: CLIENT LIST reads it,
 //! CLIENT KILL marks it. Must not know: how commands run.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering},
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering},
+    },
 };
 
 use redline_acl::User;
 use redline_keyspace::{WaitSlot, WatchFlag};
 use redline_net::{PeerAddr, Stream};
 use redline_resp::{
-    Args, ArgsBuf, Blob, Mark, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span,
+    Args, ArgsBuf, Blob, Mark, Proto, ProtocolError, Reply, ReplyBuffer, RequestDecoder, Span,
 };
 use redline_spec::CommandId;
 
@@ -108,6 +111,8 @@ pub struct Card {
     pub addr: String,
     /// Our own address.
     pub laddr: String,
+    /// It comes from this host: by a unix socket, or a loopback address.
+    pub is_local: bool,
     /// The socket's descriptor.
     pub fd: i32,
     /// When it connected: Unix time in milliseconds.
@@ -328,37 +333,25 @@ impl Deferred {
     }
 }
 
-/// One connection.
+/// The state of a client that its commands use, and the place of their replies. Needs no connection.
 // What every batch uses stands first, in as few cache lines as it takes: the kernel leaves none of them near.
-#[repr(C, align(64))]
-pub struct Session {
+#[repr(C)]
+pub struct Caller {
     /// Its public part.
     pub card: Arc<Card>,
-    /// The socket.
-    pub stream: Stream,
-    /// Output that waits to be written.
+    /// Replies that wait to be sent.
     pub out: ReplyBuffer,
-    /// Input that was read and not yet decoded; without capacity while idle.
-    pub query: Vec<u8>,
-    /// Turns `query` into requests.
-    pub decoder: RequestDecoder,
     /// Everything but ordinary request and reply (MULTI, subscriptions, missing authentication, CLIENT REPLY, …) sets
     /// a bit here, so that an ordinary command checks one word.
     pub state: u32,
     /// The selected database.
     pub db: u32,
-    /// The protocol that it speaks.
+    /// The protocol of its replies.
     pub proto: Proto,
     /// Mode set by CLIENT REPLY.
     pub reply_mode: ReplyMode,
-    /// Close once `out` has gone.
+    /// No command runs any more; the connection is closed once `out` has gone.
     pub closing: bool,
-    /// Write readiness has been asked for.
-    pub writable_wanted: bool,
-    /// There may be whole requests in `query`: the group had no room for more.
-    pub undecoded: bool,
-    /// The peer has sent its last byte, and all are read.
-    pub eof_seen: bool,
     /// Its card says that it holds no buffers.
     pub shown_empty: bool,
     /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
@@ -367,18 +360,10 @@ pub struct Session {
     pub rounds: u32,
     /// The version of the users that `user` is of.
     pub rules: u64,
-    /// Decoded, not run yet.
-    pub deferred: Option<Box<Deferred>>,
     /// Put aside, and why.
     pub aside: Option<Aside>,
-    /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
-    pub gate: Option<u64>,
-    /// The output exceeds its soft limit since this time (Unix, in seconds).
-    pub soft_limit_since_s: Option<u64>,
     /// The open transaction.
     pub multi: Multi,
-    /// Where from.
-    pub peer: PeerAddr,
     /// User that the client has logged in as.
     pub user: Arc<User>,
     /// Watched keys, and the flag that says that one changed.
@@ -393,10 +378,38 @@ pub struct Session {
     pub registered_bytes: usize,
     /// Its wait, if the reason is its keys.
     pub wait: Option<Wait>,
-    /// The first of its deferred requests has waited and runs again, as this.
+    /// The call has waited and runs again, as this.
     pub again: Option<Again>,
     /// Owns the ticket for these stripes.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
+}
+
+/// One connection.
+// As with `Caller`.
+#[repr(C, align(64))]
+pub struct Session {
+    /// The socket.
+    pub stream: Stream,
+    /// Input that was read and not yet decoded; without capacity while idle.
+    pub query: Vec<u8>,
+    /// Turns `query` into requests.
+    pub decoder: RequestDecoder,
+    /// Write readiness has been asked for.
+    pub writable_wanted: bool,
+    /// There may be whole requests in `query`: the group had no room for more.
+    pub undecoded: bool,
+    /// The peer has sent its last byte, and all are read.
+    pub eof_seen: bool,
+    /// Decoded, not run yet.
+    pub deferred: Option<Box<Deferred>>,
+    /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
+    pub gate: Option<u64>,
+    /// The client, as its commands know it.
+    pub caller: Caller,
+    /// The output exceeds its soft limit since this time (Unix, in seconds).
+    pub soft_limit_since_s: Option<u64>,
+    /// Where from.
+    pub peer: PeerAddr,
     /// Value of the card's `net_out` when the timer last looked.
     pub sent_before: u64,
     /// Value of [`Session::work`] when the timer last looked, and its growth since the time before.
@@ -405,11 +418,27 @@ pub struct Session {
     pub work_lately: u64,
 }
 
+impl Deref for Session {
+    type Target = Caller;
+
+    #[inline]
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl DerefMut for Session {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Caller {
+        &mut self.caller
+    }
+}
+
 /// Bytes taken by a name under which a session is registered, besides the name itself: about a node of the map in which it
 /// is looked up, and its places in lists.
 pub const REGISTERED_BYTES: usize = 96;
 
-/// Bits of [`Session::state`].
+/// Bits of [`Caller::state`].
 pub mod state {
     /// A password is required and was not given.
     pub const UNAUTHENTICATED: u32 = 1;
@@ -456,6 +485,20 @@ impl Session {
             && self.decoder.is_idle()
             && self.multi.bytes == 0
             && self.deferred.is_none()
+    }
+}
+
+impl Caller {
+    /// Returns a writer of replies in the client's protocol.
+    #[inline]
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply::new(&mut self.out, self.proto)
+    }
+
+    /// The peer has broken the protocol: it is told so, and that is the end.
+    pub fn break_off(&mut self, error: ProtocolError) {
+        self.reply().error_bytes(&error.error_line());
+        self.closing = true;
     }
 
     /// Sets or clears bits of `state`.

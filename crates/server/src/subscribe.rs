@@ -9,7 +9,7 @@ use redline_resp::{Args, Proto};
 
 use crate::{
     pubsub::{Delivery, Kind},
-    session::{Session, flag, state},
+    session::{Caller, flag, state},
     worker::Worker,
 };
 
@@ -43,27 +43,27 @@ impl Subscriptions {
 }
 
 /// Subscribes, and confirms it.
-pub fn add(worker: &mut Worker, session: &mut Session, kind: Kind, name: &[u8]) {
-    let token = session.card.token();
+pub fn add(worker: &mut Worker, caller: &mut Caller, kind: Kind, name: &[u8]) {
+    let token = caller.card.token();
     let pubsub = &worker.shared.pubsub;
-    let names = session.subscriptions.get_or_insert_default().of_mut(kind);
+    let names = caller.subscriptions.get_or_insert_default().of_mut(kind);
     if !names.contains(name) {
         let name: Arc<[u8]> = name.into();
         pubsub.subscribe(kind, &name, token);
         names.insert(name.clone());
-        session.note_registered(&name);
+        caller.note_registered(&name);
     }
     let word = match kind {
         Kind::Channel => "subscribe",
         Kind::Pattern => "psubscribe",
         Kind::Shard => "ssubscribe",
     };
-    confirm(session, kind, word, Some(name));
-    note(session);
+    confirm(caller, kind, word, Some(name));
+    note(caller);
 }
 
 /// Unsubscribes from these, or from all if none is named, and confirms each.
-pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Args<'_>) {
+pub fn remove(worker: &mut Worker, caller: &mut Caller, kind: Kind, wanted: Args<'_>) {
     let word = match kind {
         Kind::Channel => "unsubscribe",
         Kind::Pattern => "punsubscribe",
@@ -72,45 +72,45 @@ pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Ar
     let all: Vec<Arc<[u8]>>;
     let mut list: Vec<&[u8]> = wanted.iter().collect();
     if list.is_empty() {
-        let subscriptions = session.subscriptions.as_deref();
+        let subscriptions = caller.subscriptions.as_deref();
         all = subscriptions.map_or_else(Vec::new, |all| all.of(kind).iter().cloned().collect());
         list = all.iter().map(|name| &**name).collect();
         if list.is_empty() {
-            confirm(session, kind, word, None);
+            confirm(caller, kind, word, None);
         }
     }
     for name in list {
-        let subscriptions = session.subscriptions.as_deref_mut();
+        let subscriptions = caller.subscriptions.as_deref_mut();
         if let Some(name) = subscriptions.and_then(|all| all.of_mut(kind).swap_take(name)) {
-            leave(worker, session, kind, &name);
+            leave(worker, caller, kind, &name);
         }
-        confirm(session, kind, word, Some(name));
+        confirm(caller, kind, word, Some(name));
     }
-    note(session);
+    note(caller);
 }
 
 /// Ends all subscriptions without a word (RESET, the end of the connection).
-pub fn forget(worker: &mut Worker, session: &mut Session) {
-    let Some(mut all) = session.subscriptions.take() else {
+pub fn forget(worker: &mut Worker, caller: &mut Caller) {
+    let Some(mut all) = caller.subscriptions.take() else {
         return;
     };
     for kind in [Kind::Channel, Kind::Shard, Kind::Pattern] {
         for name in std::mem::take(all.of_mut(kind)) {
-            leave(worker, session, kind, &name);
+            leave(worker, caller, kind, &name);
         }
     }
-    note(session);
+    note(caller);
 }
 
 /// Does it still want what was published to it? Between the two it may have unsubscribed.
-pub fn is_subscribed(session: &Session, delivery: &Delivery) -> bool {
-    let subscriptions = session.subscriptions.as_deref();
+pub fn is_subscribed(caller: &Caller, delivery: &Delivery) -> bool {
+    let subscriptions = caller.subscriptions.as_deref();
     subscriptions.is_some_and(|all| all.of(delivery.kind).contains(&delivery.name))
 }
 
 /// Writes a published message to a subscriber.
-pub fn write_message(session: &mut Session, delivery: &Delivery) {
-    let mut reply = session.reply();
+pub fn write_message(caller: &mut Caller, delivery: &Delivery) {
+    let mut reply = caller.reply();
     reply.push(if delivery.kind == Kind::Pattern { 4 } else { 3 });
     match delivery.kind {
         Kind::Channel => reply.bulk(b"message"),
@@ -124,25 +124,25 @@ pub fn write_message(session: &mut Session, delivery: &Delivery) {
     reply.bulk(&delivery.payload);
 }
 
-fn leave(worker: &Worker, session: &mut Session, kind: Kind, name: &Arc<[u8]>) {
-    session.note_unregistered(name);
+fn leave(worker: &Worker, caller: &mut Caller, kind: Kind, name: &Arc<[u8]>) {
+    caller.note_unregistered(name);
     let pubsub = &worker.shared.pubsub;
-    pubsub.unsubscribe(kind, name, session.card.token());
+    pubsub.unsubscribe(kind, name, caller.card.token());
 }
 
 /// How many there are of a kind.
-fn count(session: &Session, kind: Kind) -> usize {
-    let subscriptions = session.subscriptions.as_deref();
+fn count(caller: &Caller, kind: Kind) -> usize {
+    let subscriptions = caller.subscriptions.as_deref();
     subscriptions.map_or(0, |all| all.of(kind).len())
 }
 
-fn confirm(session: &mut Session, kind: Kind, word: &str, name: Option<&[u8]>) {
+fn confirm(caller: &mut Caller, kind: Kind, word: &str, name: Option<&[u8]>) {
     // Subscriptions to shards are counted by themselves.
     let left = match kind {
-        Kind::Shard => count(session, Kind::Shard),
-        _ => count(session, Kind::Channel) + count(session, Kind::Pattern),
+        Kind::Shard => count(caller, Kind::Shard),
+        _ => count(caller, Kind::Channel) + count(caller, Kind::Pattern),
     };
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.push(3);
     reply.bulk(word.as_bytes());
     match name {
@@ -150,23 +150,23 @@ fn confirm(session: &mut Session, kind: Kind, word: &str, name: Option<&[u8]>) {
         None => reply.null(),
     }
     reply.integer(left as i64);
-    let reply_is_unwanted = session.is(state::REPLY);
-    session.set_state(state::CONFIRMED, reply_is_unwanted);
+    let reply_is_unwanted = caller.is(state::REPLY);
+    caller.set_state(state::CONFIRMED, reply_is_unwanted);
 }
 
-fn note(session: &mut Session) {
+fn note(caller: &mut Caller) {
     let [channels, patterns, shard_channels] =
-        [Kind::Channel, Kind::Pattern, Kind::Shard].map(|kind| count(session, kind) as u32);
+        [Kind::Channel, Kind::Pattern, Kind::Shard].map(|kind| count(caller, kind) as u32);
     let subscribed = channels + patterns + shard_channels > 0;
     if !subscribed {
-        session.subscriptions = None;
+        caller.subscriptions = None;
     }
-    session.set_state(state::LISTENS, subscribed);
-    session.set_state(
+    caller.set_state(state::LISTENS, subscribed);
+    caller.set_state(
         state::SUBSCRIBED,
-        subscribed && session.proto == Proto::Resp2,
+        subscribed && caller.proto == Proto::Resp2,
     );
-    let card = &session.card;
+    let card = &caller.card;
     card.set_flag(flag::PUBSUB, subscribed);
     card.channels.store(channels, Ordering::Relaxed);
     card.patterns.store(patterns, Ordering::Relaxed);

@@ -44,7 +44,7 @@ use redline_resp::{Args, Proto};
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::{
-    session::{Card, Session, Token, flag, state},
+    session::{Caller, Card, Session, Token, flag, state},
     shared::{Message, Shared, WorkerHandle},
     subscribers::Subscribers,
     worker::Worker,
@@ -374,13 +374,13 @@ impl Changes {
 
 /// A client begins to track keys, or does so in another way. The mode is the new one; a client that tracks already has
 /// kept its prefixes and what it is still to be told.
-pub fn begin(shared: &Shared, session: &mut Session, mode: Mode) {
+pub fn begin(shared: &Shared, caller: &mut Caller, mode: Mode) {
     let tracking = &shared.tracking;
-    if session.tracking.is_none() {
+    if caller.tracking.is_none() {
         tracking.clients.fetch_add(1, Ordering::SeqCst);
         shared.keyspace.begin_tracking();
     }
-    let card = session.card.clone();
+    let card = caller.card.clone();
     card.set_flag(
         flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
         false,
@@ -390,30 +390,30 @@ pub fn begin(shared: &Shared, session: &mut Session, mode: Mode) {
     card.set_flag(flag::NO_LOOP, mode.no_loop);
     card.redirect
         .store(mode.redirect.map_or(0, |id| id as i64), Ordering::Relaxed);
-    session.set_state(state::TRACKING, true);
-    session.tracking = Some(Box::new(mode));
+    caller.set_state(state::TRACKING, true);
+    caller.tracking = Some(Box::new(mode));
 }
 
 /// Ends it.
-pub fn end(shared: &Shared, session: &mut Session) {
-    let Some(mode) = session.tracking.take() else {
+pub fn end(shared: &Shared, caller: &mut Caller) {
+    let Some(mode) = caller.tracking.take() else {
         return;
     };
     for prefix in &mode.prefixes {
-        shared.tracking.remove_prefix(prefix, session.card.token());
-        session.note_unregistered(prefix);
+        shared.tracking.remove_prefix(prefix, caller.card.token());
+        caller.note_unregistered(prefix);
     }
     let tracking = &shared.tracking;
     tracking.clients.fetch_sub(1, Ordering::SeqCst);
     if tracking.key_count() == 0 || tracking.lingers.swap(true, Ordering::SeqCst) {
         shared.keyspace.end_tracking();
     }
-    session.set_state(state::TRACKING, false);
-    session.card.set_flag(
+    caller.set_state(state::TRACKING, false);
+    caller.card.set_flag(
         flag::TRACKING | flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
         false,
     );
-    session.card.redirect.store(-1, Ordering::Relaxed);
+    caller.card.redirect.store(-1, Ordering::Relaxed);
 }
 
 /// From time to time: the keys of clients that have ceased to track may all have changed by now.
@@ -428,8 +428,8 @@ pub fn settle(shared: &Shared) {
 }
 
 /// Are the keys that this session's command reads to be remembered?
-pub fn remembers(session: &Session, id: CommandId) -> bool {
-    let Some(mode) = &session.tracking else {
+pub fn remembers(caller: &Caller, id: CommandId) -> bool {
+    let Some(mode) = &caller.tracking else {
         return false;
     };
     let wanted = if mode.opt_in {
@@ -449,9 +449,9 @@ pub fn remember(shared: &Shared, who: Token, id: CommandId, args: Args<'_>) {
 }
 
 /// A command has run: CLIENT CACHING holds for one command, or one transaction.
-pub fn after_command(session: &mut Session, id: Option<CommandId>) {
-    let in_multi = session.is(state::MULTI);
-    if let Some(mode) = &mut session.tracking
+pub fn after_command(caller: &mut Caller, id: Option<CommandId>) {
+    let in_multi = caller.is(state::MULTI);
+    if let Some(mode) = &mut caller.tracking
         && !in_multi
         && id.is_none_or(|id| spec::row(id).container != Some(CommandId::Client))
     {
@@ -460,8 +460,8 @@ pub fn after_command(session: &mut Session, id: Option<CommandId>) {
 }
 
 /// Something has changed that concerns this session. `true`: something is left to be done when it is served next.
-pub fn hear(session: &mut Session, news: &News) -> bool {
-    let Some(mode) = &mut session.tracking else {
+pub fn hear(caller: &mut Caller, news: &News) -> bool {
+    let Some(mode) = &mut caller.tracking else {
         return false;
     };
     // It may have changed its mode since.
@@ -482,32 +482,33 @@ pub fn hear(session: &mut Session, news: &News) -> bool {
             mode.pending.clear();
             mode.pending.push(News::All);
         } else {
-            before_write(session);
-            hear(session, news);
+            before_write(caller);
+            hear(caller, news);
         }
         return true;
     }
-    write(session, std::slice::from_ref(news), false);
+    write(caller, std::slice::from_ref(news), false);
     true
 }
 
 /// Before a session's replies are written: what has changed under its prefixes.
-pub fn before_write(session: &mut Session) {
-    if let Some(mode) = &mut session.tracking
+pub fn before_write(caller: &mut Caller) {
+    if let Some(mode) = &mut caller.tracking
         && mode.redirect.is_none()
         && !mode.pending.is_empty()
     {
         let news = mem::take(&mut mode.pending);
-        write(session, &gather(news), false);
+        write(caller, &gather(news), false);
     }
 }
 
 /// When all replies have been written: sends on what another client is to hear.
 pub fn after_write(worker: &Worker, session: &mut Session) {
+    let unsent = !session.out.is_empty() || session.stream.has_unsent();
     let Some(mode) = &mut session.tracking else {
         return;
     };
-    if mode.pending.is_empty() || !session.out.is_empty() || session.stream.has_unsent() {
+    if mode.pending.is_empty() || unsent {
         return;
     }
     let Some(redirect) = mode.redirect else {
@@ -544,13 +545,13 @@ pub fn after_write(worker: &Worker, session: &mut Session) {
 
 /// Writes invalidation messages to a session, in its protocol. In RESP2 only those hear of them that others have named,
 /// and that have subscribed to something.
-pub fn write(session: &mut Session, news: &[News], redirected: bool) {
-    let subscribed = session.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
-    if session.proto == Proto::Resp2 && !(redirected && subscribed) {
+pub fn write(caller: &mut Caller, news: &[News], redirected: bool) {
+    let subscribed = caller.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
+    if caller.proto == Proto::Resp2 && !(redirected && subscribed) {
         return;
     }
     for news in news {
-        let mut reply = session.reply();
+        let mut reply = caller.reply();
         if reply.proto() == Proto::Resp3 {
             reply.push(2);
             reply.bulk(b"invalidate");

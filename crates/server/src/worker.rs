@@ -23,7 +23,7 @@ use redline_net::{
     BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
     Stretch, Timers, clock,
 };
-use redline_resp::{Blob, Proto, ProtocolError, Reply, ReplyBuffer, RequestLimits};
+use redline_resp::{Blob, Proto, ReplyBuffer, RequestLimits};
 use redline_scripting::Host;
 use redline_table::heap::Compaction;
 
@@ -31,7 +31,9 @@ use crate::{
     cron,
     exec::{Batch, Compound},
     log, monitor,
-    session::{Aside, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, flag},
+    session::{
+        Aside, Caller, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, flag,
+    },
     settings::{BusyScope, Settings},
     shared::{Message, Pause, Shared, TcpPort},
     stats::WorkerStats,
@@ -803,6 +805,7 @@ impl Session {
             place: token.0.into(),
             addr: peer.to_string(),
             laddr,
+            is_local: peer.is_local(),
             fd: stream.fd(),
             created_ms: now_ms as u64,
             names: std::sync::Mutex::new(Names {
@@ -836,53 +839,43 @@ impl Session {
             wait: WaitSlot::default(),
         });
         Session {
-            card,
             stream,
-            peer,
             query: Vec::new(),
             decoder: Default::default(),
-            out: ReplyBuffer::new(),
-            proto: Proto::Resp2,
-            db: 0,
-            state: 0,
-            user,
-            rules: 0,
-            multi: Default::default(),
-            watched: Vec::new(),
-            watch_flag: Arc::default(),
-            subscriptions: None,
-            tracking: None,
-            reply_mode: ReplyMode::On,
-            aside: None,
-            gate: None,
-            wait: None,
-            again: None,
-            rounds: 0,
-            in_line: false,
-            ticket: None,
-            deferred: None,
-            closing: false,
             writable_wanted: false,
             undecoded: false,
             eof_seen: false,
-            shown_empty: false,
+            deferred: None,
+            gate: None,
+            caller: Caller {
+                card,
+                out: ReplyBuffer::new(),
+                state: 0,
+                db: 0,
+                proto: Proto::Resp2,
+                reply_mode: ReplyMode::On,
+                closing: false,
+                shown_empty: false,
+                in_line: false,
+                rounds: 0,
+                rules: 0,
+                aside: None,
+                multi: Default::default(),
+                user,
+                watched: Vec::new(),
+                watch_flag: Arc::default(),
+                subscriptions: None,
+                tracking: None,
+                registered_bytes: 0,
+                wait: None,
+                again: None,
+                ticket: None,
+            },
+            soft_limit_since_s: None,
+            peer,
             sent_before: 0,
             worked_before: 0,
             work_lately: 0,
-            soft_limit_since_s: None,
-            registered_bytes: 0,
         }
-    }
-
-    /// Writes replies in the session's protocol.
-    #[inline]
-    pub fn reply(&mut self) -> Reply<'_> {
-        Reply::new(&mut self.out, self.proto)
-    }
-
-    /// The peer has broken the protocol: it is told so, and that is the end.
-    pub fn break_off(&mut self, error: ProtocolError) {
-        self.reply().error_bytes(&error.error_line());
-        self.closing = true;
     }
 }

@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 use super::{Halt, Inside};
 use crate::{
     planes,
-    session::{Aside, Session},
+    session::{Aside, Caller},
     settings::BusyScope,
     tracking::By,
     worker::Worker,
@@ -75,13 +75,13 @@ impl Needs {
 impl<'s> Worker<'s> {
     pub(super) fn run_data(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Halt> {
         if self.compound.is_some() {
-            return self.run_inside(session, id, gate, args);
+            return self.run_inside(caller, id, gate, args);
         }
         let space = &self.shared.keyspace;
         let needs = match gate.scope {
@@ -89,22 +89,22 @@ impl<'s> Worker<'s> {
             Scope::All => Needs::Set(StripeSet::all()),
             // Who has the ticket has it for more stripes than this one: it comes from below, to serve others as well.
             Scope::Keys | Scope::KeysPlus
-                if gate.keys == KeyShape::One && session.ticket.is_none() =>
+                if gate.keys == KeyShape::One && caller.ticket.is_none() =>
             {
                 let key = &args[usize::from(gate.first_key)];
                 Needs::One(space.place(key).stripe())
             }
             Scope::Keys | Scope::KeysPlus => {
-                return self.run_with_hints(session, id, gate, args);
+                return self.run_with_hints(caller, id, gate, args);
             }
         };
-        self.run_alone(session, id, gate, args, needs, &[])
+        self.run_alone(caller, id, gate, args, needs, &[])
     }
 
     /// Runs a command of several keys, whose places are hashed once.
     fn run_with_hints(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
@@ -113,16 +113,16 @@ impl<'s> Worker<'s> {
         let (mut set, mut hints) = (StripeSet::EMPTY, mem::take(&mut self.hints));
         for_each_key(id, args, |key| {
             let place = space.place(key);
-            let _ = space.ahead(session.db, place);
+            let _ = space.ahead(caller.db, place);
             space.locks().prefetch(place.stripe());
             set.insert(place.stripe());
             hints.push(Hint::new(key, place));
         });
-        if let Some(reserved) = &session.ticket {
+        if let Some(reserved) = &caller.ticket {
             // An earlier round found these.
             set.extend(reserved);
         }
-        let result = self.run_alone(session, id, gate, args, Needs::Set(set), &hints);
+        let result = self.run_alone(caller, id, gate, args, Needs::Set(set), &hints);
         hints.clear();
         hints.shrink_to(HINTS_KEPT_MAX);
         self.hints = hints;
@@ -133,7 +133,7 @@ impl<'s> Worker<'s> {
     /// may change between two rounds; so the last one takes every stripe.
     fn run_alone(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
@@ -143,7 +143,7 @@ impl<'s> Worker<'s> {
         let writes = gate.flags.has(Flags::WRITE);
         let mut widened = 0;
         loop {
-            let mut unit = self.take(session, &needs)?;
+            let mut unit = self.take(caller, &needs)?;
             if writes && self.shared.keyspace.anybody_waits() {
                 let set = needs.into_set();
                 // The ticket, if there is one, stays for a wider set.
@@ -153,7 +153,7 @@ impl<'s> Worker<'s> {
                 }
                 needs = Needs::Set(set);
             }
-            let stop = match self.handle(session, id, args, &mut unit, hints) {
+            let stop = match self.handle(caller, id, args, &mut unit, hints) {
                 Err(Failure::Stop(stop)) => stop,
                 result => {
                     self.commit(unit);
@@ -163,11 +163,11 @@ impl<'s> Worker<'s> {
             match stop {
                 Stop::Busy(busy) => {
                     drop(unit);
-                    self.wait_for_stripe(session, busy.0)?;
+                    self.wait_for_stripe(caller, busy.0)?;
                 }
                 Stop::Expired(key) => {
                     drop(unit);
-                    self.take_out_expired(session, &key)?;
+                    self.take_out_expired(caller, &key)?;
                 }
                 Stop::Widen(missing) => {
                     self.commit(unit);
@@ -181,7 +181,7 @@ impl<'s> Worker<'s> {
                 }
                 Stop::Wait(block) => {
                     self.end_effects(&mut unit);
-                    return Err(self.begin_wait(session, id, args, &block, &mut unit));
+                    return Err(self.begin_wait(caller, id, args, &block, &mut unit));
                 }
                 Stop::Gone => unreachable!("nobody has waited for this call's keys"),
             }
@@ -189,10 +189,10 @@ impl<'s> Worker<'s> {
     }
 
     /// A unit of its own: looks at a key that has expired, and so takes it out.
-    fn take_out_expired(&mut self, session: &mut Session, key: &[u8]) -> Result<(), Halt> {
+    fn take_out_expired(&mut self, caller: &mut Caller, key: &[u8]) -> Result<(), Halt> {
         let place = self.shared.keyspace.place(key);
-        let mut unit = self.take(session, &Needs::One(place.stripe()))?;
-        let mut view = unit.view(&mut self.local, session.db, self.now_ms);
+        let mut unit = self.take(caller, &Needs::One(place.stripe()))?;
+        let mut view = unit.view(&mut self.local, caller.db, self.now_ms);
         view.contains(key);
         view.finish();
         planes::publish_events(self.shared, &mut self.local, &mut self.changes, By::Nobody);
@@ -220,7 +220,7 @@ impl<'s> Worker<'s> {
 
     /// Takes the stripes that a command needs, or puts the session aside.
     #[inline]
-    fn take(&mut self, session: &mut Session, needs: &Needs) -> Result<Unit<'s>, Halt> {
+    fn take(&mut self, caller: &mut Caller, needs: &Needs) -> Result<Unit<'s>, Halt> {
         let space = &self.shared.keyspace;
         match needs {
             Needs::None => Ok(Unit::none(space)),
@@ -228,34 +228,34 @@ impl<'s> Worker<'s> {
                 if let Some(unit) = Unit::try_one(space, *stripe) {
                     return Ok(unit);
                 }
-                self.wait_for_stripe(session, *stripe)?;
+                self.wait_for_stripe(caller, *stripe)?;
             },
-            Needs::Set(set) => self.take_set(session, set),
+            Needs::Set(set) => self.take_set(caller, set),
         }
     }
 
     /// Takes all stripes of a unit, or puts the session aside.
     pub(crate) fn take_set(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         set: &StripeSet,
     ) -> Result<Unit<'s>, Halt> {
         let space = &self.shared.keyspace;
         loop {
-            let ticket = session.ticket.is_some();
+            let ticket = caller.ticket.is_some();
             let Busy(stripe) = match Unit::try_set(space, set, ticket) {
                 Ok(unit) => return Ok(unit),
                 Err(busy) => busy,
             };
             self.refuse_if_busy()?;
-            session.rounds += 1;
-            let token = session.card.token().0;
-            if !ticket && session.rounds >= ROUNDS_BEFORE_TICKET {
-                session.in_line = !space.locks().request_ticket(set, token);
-                if session.in_line {
+            caller.rounds += 1;
+            let token = caller.card.token().0;
+            if !ticket && caller.rounds >= ROUNDS_BEFORE_TICKET {
+                caller.in_line = !space.locks().request_ticket(set, token);
+                if caller.in_line {
                     return Err(Halt::Aside(Aside::Ticket));
                 }
-                session.ticket = Some(Box::new(set.clone()));
+                caller.ticket = Some(Box::new(set.clone()));
                 continue;
             }
             if space.locks().wait_for(stripe, token, ticket) == Wait::Registered {
@@ -265,20 +265,20 @@ impl<'s> Worker<'s> {
     }
 
     /// The session waits for nothing any more: gives back the ticket, and its places in line.
-    pub(crate) fn give_way(&self, session: &mut Session) {
-        let (locks, token) = (self.shared.keyspace.locks(), session.card.token().0);
-        if let Some(reserved) = session.ticket.take() {
+    pub(crate) fn give_way(&self, caller: &mut Caller) {
+        let (locks, token) = (self.shared.keyspace.locks(), caller.card.token().0);
+        if let Some(reserved) = caller.ticket.take() {
             locks.return_ticket(&reserved, token);
         }
-        if std::mem::take(&mut session.in_line) {
+        if std::mem::take(&mut caller.in_line) {
             locks.leave_lines(token);
         }
     }
 
     /// Takes the script mutex for a session and no stripe yet, or puts it aside.
-    pub(crate) fn take_script(&self, session: &mut Session) -> Result<Unit<'s>, Halt> {
-        let unit = Unit::try_script(&self.shared.keyspace, session.card.token().0);
-        session.in_line = unit.is_none();
+    pub(crate) fn take_script(&self, caller: &mut Caller) -> Result<Unit<'s>, Halt> {
+        let unit = Unit::try_script(&self.shared.keyspace, caller.card.token().0);
+        caller.in_line = unit.is_none();
         if let Some(unit) = unit {
             return Ok(unit);
         }
@@ -288,13 +288,13 @@ impl<'s> Worker<'s> {
 
     /// Registers a session with the stripe that is in its way and puts it aside. `Ok`: the stripe is free by
     /// now, try again.
-    fn wait_for_stripe(&self, session: &Session, stripe: u16) -> Result<(), Halt> {
+    fn wait_for_stripe(&self, caller: &Caller, stripe: u16) -> Result<(), Halt> {
         self.refuse_if_busy()?;
         match self
             .shared
             .keyspace
             .locks()
-            .wait_for(stripe, session.card.token().0, false)
+            .wait_for(stripe, caller.card.token().0, false)
         {
             Wait::Registered => Err(Halt::Aside(Aside::Stripe(stripe))),
             Wait::TryAgain => Ok(()),
@@ -315,7 +315,7 @@ impl<'s> Worker<'s> {
     /// Runs a command of the data plane inside EXEC or a script.
     fn run_inside(
         &mut self,
-        session: &mut Session,
+        caller: &mut Caller,
         id: CommandId,
         gate: Gate,
         args: Args<'_>,
@@ -328,7 +328,7 @@ impl<'s> Worker<'s> {
         };
         let unit = &mut compound.unit;
         let result = loop {
-            match self.handle_inside(session, id, args, unit, hint.as_slice(), &mut inside) {
+            match self.handle_inside(caller, id, args, unit, hint.as_slice(), &mut inside) {
                 Err(Failure::Stop(Stop::Widen(missing))) => unit.add_set(&missing.0),
                 result => break result,
             }

@@ -11,7 +11,7 @@ use redline_spec::{self as spec, Categories, CommandId, table};
 use redline_types::number;
 
 use crate::{
-    access, errors, exec::Halt, log, planes::config::replace_file, session::Session, worker::Worker,
+    access, errors, exec::Halt, log, planes::config::replace_file, session::Caller, worker::Worker,
 };
 
 /// Bits of a password that GENPASS makes, unless others are asked for.
@@ -25,7 +25,7 @@ const NO_FILE: Error = Error::line(
 
 pub(crate) fn acl_setuser(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let name = &args[2];
@@ -46,13 +46,13 @@ pub(crate) fn acl_setuser(
         }
     })?;
     worker.refresh_if_changed();
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn acl_deluser(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.iter().skip(2).any(|name| name == DEFAULT_USER) {
@@ -68,20 +68,20 @@ pub(crate) fn acl_deluser(
     if changed.is_ok() {
         worker.refresh_if_changed();
     }
-    session.reply().integer(removed as i64);
+    caller.reply().integer(removed as i64);
     Ok(())
 }
 
 pub(crate) fn acl_getuser(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let Some(user) = worker.settings.acl.get(&args[2]) else {
-        session.reply().null();
+        caller.reply().null();
         return Ok(());
     };
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(6);
     reply.bulk(b"flags");
     let flags = user.flags();
@@ -111,37 +111,29 @@ fn write_selector(reply: &mut Reply<'_>, selector: &Selector) {
     reply.bulk(&selector.channel_text());
 }
 
-pub(crate) fn acl_list(
-    worker: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn acl_list(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let users = &worker.settings.acl;
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(users.iter().len());
     users.iter().for_each(|user| reply.bulk(&user.line()));
     Ok(())
 }
 
-pub(crate) fn acl_users(
-    worker: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn acl_users(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let users = &worker.settings.acl;
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(users.iter().len());
     users.iter().for_each(|user| reply.bulk(user.name()));
     Ok(())
 }
 
-pub(crate) fn acl_whoami(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    let user = session.user.clone();
-    session.reply().bulk(user.name());
+pub(crate) fn acl_whoami(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let user = caller.user.clone();
+    caller.reply().bulk(user.name());
     Ok(())
 }
 
-pub(crate) fn acl_cat(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn acl_cat(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if args.len() > 3 {
         return Err(errors::wrong_subcommand_arity(CommandId::Acl, args).into());
     }
@@ -154,17 +146,13 @@ pub(crate) fn acl_cat(_: &mut Worker, session: &mut Session, args: Args<'_>) -> 
             rows.map(|row| row.full_name).collect()
         }
     };
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(names.len());
     names.iter().for_each(|name| reply.bulk(name.as_bytes()));
     Ok(())
 }
 
-pub(crate) fn acl_genpass(
-    _: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn acl_genpass(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if args.len() > 3 {
         return Err(errors::wrong_subcommand_arity(CommandId::Acl, args).into());
     }
@@ -184,13 +172,13 @@ pub(crate) fn acl_genpass(
         .map_err(|_| Error::line("ERR the operating system gives no randomness"))?;
     let mut password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     password.truncate(digits);
-    session.reply().bulk(password.as_bytes());
+    caller.reply().bulk(password.as_bytes());
     Ok(())
 }
 
 pub(crate) fn acl_dryrun(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let users = worker.settings.acl.clone();
@@ -207,11 +195,11 @@ pub(crate) fn acl_dryrun(
         return Err(errors::wrong_arity(id).into());
     }
     match access::call_allowed(user, id, call) {
-        Ok(()) => session.reply().ok(),
+        Ok(()) => caller.reply().ok(),
         Err(denied) => {
             let object = call.get(denied.position).unwrap_or_default();
             let text = user.refusal(denied.reason, spec::row(id).full_name, object, true);
-            session.reply().bulk(text.as_bytes());
+            caller.reply().bulk(text.as_bytes());
         }
     }
     Ok(())
@@ -219,7 +207,7 @@ pub(crate) fn acl_dryrun(
 
 pub(crate) fn acl_log(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.len() > 3 {
@@ -230,7 +218,7 @@ pub(crate) fn acl_log(
     let wanted = match args.get(2) {
         Some(word) if word.eq_ignore_ascii_case(b"reset") => {
             log.clear();
-            session.reply().ok();
+            caller.reply().ok();
             return Ok(());
         }
         Some(word) => number::parse_i64(word).ok_or(Error::NotInteger)?,
@@ -238,7 +226,7 @@ pub(crate) fn acl_log(
     };
     let wanted = usize::try_from(wanted).unwrap_or(0);
     let shown = log.entries().len().min(wanted);
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(shown);
     for entry in log.entries().take(shown) {
         write_entry(&mut reply, entry, worker.now_ms as u64);
@@ -277,11 +265,7 @@ fn write_entry(reply: &mut Reply<'_>, entry: &Entry, now_ms: u64) {
     }
 }
 
-pub(crate) fn acl_load(
-    worker: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn acl_load(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let path = worker.settings.aclfile.clone().ok_or(NO_FILE)?;
     let changed = worker.shared.change_users(|users, settings| {
         *users = access::users_of_file(users, &path, &settings.acl_dialect())?;
@@ -289,15 +273,11 @@ pub(crate) fn acl_load(
     });
     changed.map_err(|why| Error::Line(format!("ERR {}", one_line(&why)).into()))?;
     worker.refresh_if_changed();
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
-pub(crate) fn acl_save(
-    worker: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn acl_save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let path = worker.settings.aclfile.clone().ok_or(NO_FILE)?;
     let shared = &worker.shared;
     let text = || Ok(shared.settings.current().acl.file_text());
@@ -309,7 +289,7 @@ pub(crate) fn acl_save(
         )
         .into());
     }
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 

@@ -17,40 +17,36 @@ use redline_types::number;
 use crate::{
     block, errors,
     exec::Halt,
-    session::{Card, ReplyMode, Session, flag, state},
+    session::{Caller, Card, ReplyMode, flag, state},
     shared::{Message, Pause},
     worker::Worker,
 };
 
 use filter::Filters;
 
-pub(crate) fn client_id(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    let id = session.card.id;
-    session.reply().integer(id as i64);
+pub(crate) fn client_id(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let id = caller.card.id;
+    caller.reply().integer(id as i64);
     Ok(())
 }
 
-pub(crate) fn client_getname(
-    _: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
-    let card = session.card.clone();
+pub(crate) fn client_getname(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let card = caller.card.clone();
     let names = card.names();
     match names.name.as_slice() {
-        b"" => session.reply().null(),
-        name => session.reply().bulk(name),
+        b"" => caller.reply().null(),
+        name => caller.reply().bulk(name),
     }
     Ok(())
 }
 
 pub(crate) fn client_setname(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    set_name(session, &args[2])?;
-    session.reply().ok();
+    set_name(caller, &args[2])?;
+    caller.reply().ok();
     Ok(())
 }
 
@@ -61,15 +57,15 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
 }
 
 /// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
-pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), Error> {
+pub fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Error> {
     check_name(name)?;
-    session.card.names().name = name.to_vec();
+    caller.card.names().name = name.to_vec();
     Ok(())
 }
 
 pub(crate) fn client_setinfo(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let (option, value) = (&args[2], &args[3]);
@@ -81,7 +77,7 @@ pub(crate) fn client_setinfo(
         let why = " cannot contain spaces, newlines or special characters.";
         return Err(Error::quoting("ERR ", option, why).into());
     }
-    let mut names = session.card.names();
+    let mut names = caller.card.names();
     let place = if library {
         &mut names.library
     } else {
@@ -89,34 +85,34 @@ pub(crate) fn client_setinfo(
     };
     *place = value.to_vec();
     drop(names);
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn client_info(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut text = String::new();
-    show_request(session, args);
+    show_request(caller, args);
     write_line(
         &mut text,
-        &session.card,
-        &flag_letters(&session.card),
+        &caller.card,
+        &flag_letters(&caller.card),
         worker.now_ms,
     );
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
 pub(crate) fn client_list(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut text = String::new();
-    show_request(session, args);
+    show_request(caller, args);
     // What shows here may be too much already: whoever has to go for that is gone.
     worker.evict_clients();
     let all = worker.shared.client_cards();
@@ -133,7 +129,7 @@ pub(crate) fn client_list(
         }
         _ => {
             let filters = Filters::of_list(args, worker)?;
-            let own = session.card.id;
+            let own = caller.card.id;
             let wanted = all
                 .iter()
                 .filter(|card| filters.admit(card, worker.now_ms))
@@ -141,13 +137,13 @@ pub(crate) fn client_list(
             wanted.for_each(|card| show(card));
         }
     }
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
 pub(crate) fn client_kill(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let old_form = args.len() == 3;
@@ -161,12 +157,12 @@ pub(crate) fn client_kill(
         if !wanted.admit(&card, worker.now_ms) {
             continue;
         }
-        if card.id == session.card.id {
+        if card.id == caller.card.id {
             if wanted.skip_me {
                 continue;
             }
             // The reply still goes out.
-            session.closing = true;
+            caller.closing = true;
             card.set_flag(flag::CLOSING, true);
         } else {
             worker.shared.kill(&card);
@@ -178,67 +174,63 @@ pub(crate) fn client_kill(
     }
     match (old_form, killed) {
         (true, 0) => return Err(Error::line("ERR No such client").into()),
-        (true, _) => session.reply().ok(),
-        (false, _) => session.reply().integer(killed),
+        (true, _) => caller.reply().ok(),
+        (false, _) => caller.reply().integer(killed),
     }
     Ok(())
 }
 
 /// Handles CLIENT CAPA, by which the client says what it understands. To be sent elsewhere (`redirect`) is the one thing
 /// that anybody knows, and servers that have a primary make use of it; names that are not known are passed over.
-pub(crate) fn client_capa(
-    _: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn client_capa(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let mut named = args.iter().skip(2);
     if named.any(|name| name.eq_ignore_ascii_case(b"redirect")) {
-        session.card.set_flag(flag::FOLLOWS_REDIRECTS, true);
+        caller.card.set_flag(flag::FOLLOWS_REDIRECTS, true);
     }
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn client_no_evict(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let on = on_or_off(&args[2])?;
-    session.card.set_flag(flag::NO_EVICT, on);
-    session.reply().ok();
+    caller.card.set_flag(flag::NO_EVICT, on);
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn client_no_touch(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let on = on_or_off(&args[2])?;
-    session.set_state(state::NO_TOUCH, on);
-    session.card.set_flag(flag::NO_TOUCH, on);
-    session.reply().ok();
+    caller.set_state(state::NO_TOUCH, on);
+    caller.card.set_flag(flag::NO_TOUCH, on);
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn client_reply(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let word = &args[2];
     if word.eq_ignore_ascii_case(b"on") {
-        session.reply_mode = ReplyMode::On;
-        session.set_state(state::REPLY, false);
-        session.reply().ok();
+        caller.reply_mode = ReplyMode::On;
+        caller.set_state(state::REPLY, false);
+        caller.reply().ok();
     } else if word.eq_ignore_ascii_case(b"off") {
-        session.reply_mode = ReplyMode::Off;
-        session.set_state(state::REPLY, true);
+        caller.reply_mode = ReplyMode::Off;
+        caller.set_state(state::REPLY, true);
     } else if word.eq_ignore_ascii_case(b"skip") {
-        if session.reply_mode != ReplyMode::Off {
-            session.reply_mode = ReplyMode::SkipNext;
-            session.set_state(state::REPLY, true);
+        if caller.reply_mode != ReplyMode::Off {
+            caller.reply_mode = ReplyMode::SkipNext;
+            caller.set_state(state::REPLY, true);
         }
     } else {
         return Err(Error::Syntax.into());
@@ -248,7 +240,7 @@ pub(crate) fn client_reply(
 
 pub(crate) fn client_unblock(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.len() > 4 {
@@ -274,14 +266,14 @@ pub(crate) fn client_unblock(
     if let Some(waiter) = &ended {
         block::tell(worker.shared, waiter, block::Outcome::default());
     }
-    session.reply().integer(i64::from(ended.is_some()));
+    caller.reply().integer(i64::from(ended.is_some()));
     Ok(())
 }
 
 /// Holds back what begins later on any worker; what is running goes on.
 pub(crate) fn client_pause(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.len() > 4 {
@@ -307,13 +299,13 @@ pub(crate) fn client_pause(
             all: wanted.all || before.all,
         }))
     });
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn client_unpause(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     set_pause(worker, |_| None);
@@ -324,7 +316,7 @@ pub(crate) fn client_unpause(
         };
         other.mailbox.send(Message::Run(Box::new(resume)));
     }
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
@@ -342,15 +334,15 @@ fn set_pause(worker: &Worker, change: impl FnOnce(Option<Pause>) -> Option<Pause
 
 /// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The
 /// buffer is the worker's while a request runs, so the card says nothing of it by itself.
-fn show_request(session: &mut Session, args: Args<'_>) {
+fn show_request(caller: &mut Caller, args: Args<'_>) {
     let decimal = |number: usize| number.to_string().len();
     let framed = |bytes: usize| "$\r\n\r\n".len() + decimal(bytes) + bytes;
     let words: usize = args.iter().map(|word| framed(word.len())).sum();
     let bytes = ("*\r\n".len() + decimal(args.len()) + words) as u64;
-    let shown = &session.card.query_bytes;
+    let shown = &caller.card.query_bytes;
     shown.store(shown.load(Ordering::Relaxed).max(bytes), Ordering::Relaxed);
     // Until the request is over.
-    session.shown_empty = false;
+    caller.shown_empty = false;
 }
 
 /// A client whose call is refused, described on one line, as the log of refusals keeps it. If it has waited, that is over.

@@ -5,9 +5,9 @@
 use redline_commands::Error;
 use redline_resp::Args;
 
-use crate::{exec::Halt, session::Session, worker::Worker};
+use crate::{exec::Halt, session::Caller, worker::Worker};
 
 /// HELP included, as in Redis.
-pub(crate) fn disabled(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn disabled(_: &mut Worker, _: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     Err(Error::line("ERR This instance has cluster support disabled").into())
 }

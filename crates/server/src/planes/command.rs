@@ -9,33 +9,29 @@ use redline_spec::{
 };
 use redline_types::glob::{self, Case};
 
-use crate::{VECTOR_SETS, exec::Halt, names::Names, session::Session, worker::Worker};
+use crate::{VECTOR_SETS, exec::Halt, names::Names, session::Caller, worker::Worker};
 
-pub(crate) fn command(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    let mut reply = session.reply();
+pub(crate) fn command(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let mut reply = caller.reply();
     reply.array(top_level().count());
     top_level().for_each(|row| write_info(&mut reply, row));
     Ok(())
 }
 
-pub(crate) fn command_count(
-    _: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
-    session.reply().integer(top_level().count() as i64);
+pub(crate) fn command_count(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    caller.reply().integer(top_level().count() as i64);
     Ok(())
 }
 
 pub(crate) fn command_info(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.len() == 2 {
-        return command(worker, session, args);
+        return command(worker, caller, args);
     }
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(args.len() - 2);
     for name in args.iter().skip(2) {
         match named(&worker.shared.names, name) {
@@ -48,7 +44,7 @@ pub(crate) fn command_info(
 
 pub(crate) fn command_docs(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let rows: Vec<&Row> = match args.len() {
@@ -59,7 +55,7 @@ pub(crate) fn command_docs(
             named.collect()
         }
     };
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(rows.len());
     rows.into_iter().for_each(|row| write_docs(&mut reply, row));
     Ok(())
@@ -67,7 +63,7 @@ pub(crate) fn command_docs(
 
 pub(crate) fn command_list(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let filter = match args.len() {
@@ -95,7 +91,7 @@ pub(crate) fn command_list(
         .filter(|row| filter.admits(row))
         .map(|row| row.full_name)
         .collect();
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(names.len());
     names
         .into_iter()
@@ -105,12 +101,12 @@ pub(crate) fn command_list(
 
 pub(crate) fn command_getkeys(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let call = args.from(2);
     let keys = keys_of(&worker.shared.names, call)?;
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(keys.len());
     keys.for_each(|key| reply.bulk(&call[key.position]));
     Ok(())
@@ -118,12 +114,12 @@ pub(crate) fn command_getkeys(
 
 pub(crate) fn command_getkeysandflags(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let call = args.from(2);
     let keys = keys_of(&worker.shared.names, call)?;
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(keys.len());
     for key in keys {
         reply.array(2);
@@ -134,7 +130,7 @@ pub(crate) fn command_getkeysandflags(
 }
 
 /// The subcommands of a container, each with how it is called and what it does.
-pub(crate) fn help(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn help(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let container = worker
         .shared
         .names
@@ -162,7 +158,7 @@ pub(crate) fn help(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
         };
         lines.push(format!("    {summary}"));
     }
-    write_help(&mut session.reply(), &lines);
+    write_help(&mut caller.reply(), &lines);
     Ok(())
 }
 

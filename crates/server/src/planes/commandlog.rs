@@ -8,14 +8,14 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
 
-use crate::{commandlog::Kind, errors, exec::Halt, session::Session, worker::Worker};
+use crate::{commandlog::Kind, errors, exec::Halt, session::Caller, worker::Worker};
 
 /// Number of entries that SLOWLOG GET shows by default.
 const ENTRIES_SHOWN: usize = 10;
 
 pub(crate) fn slowlog_get(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let count = match args.len() {
@@ -23,55 +23,55 @@ pub(crate) fn slowlog_get(
         3 => count(&args[2])?,
         _ => return Err(errors::wrong_subcommand_arity(CommandId::Slowlog, args).into()),
     };
-    write_entries(worker, session, Kind::Slow, count);
+    write_entries(worker, caller, Kind::Slow, count);
     Ok(())
 }
 
 pub(crate) fn slowlog_len(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    write_len(worker, session, Kind::Slow);
+    write_len(worker, caller, Kind::Slow);
     Ok(())
 }
 
 pub(crate) fn slowlog_reset(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     worker.shared.command_logs.clear(Kind::Slow);
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn commandlog_get(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let count = count(&args[2])?;
-    write_entries(worker, session, kind(&args[3])?, count);
+    write_entries(worker, caller, kind(&args[3])?, count);
     Ok(())
 }
 
 pub(crate) fn commandlog_len(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    write_len(worker, session, kind(&args[2])?);
+    write_len(worker, caller, kind(&args[2])?);
     Ok(())
 }
 
 pub(crate) fn commandlog_reset(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     worker.shared.command_logs.clear(kind(&args[2])?);
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
@@ -94,12 +94,12 @@ fn kind(word: &[u8]) -> Result<Kind, Error> {
     ))
 }
 
-fn write_len(worker: &Worker, session: &mut Session, kind: Kind) {
+fn write_len(worker: &Worker, caller: &mut Caller, kind: Kind) {
     let len = worker.shared.command_logs.len(kind);
-    session.reply().integer(len as i64);
+    caller.reply().integer(len as i64);
 }
 
-fn write_entries(worker: &Worker, session: &mut Session, kind: Kind, count: usize) {
+fn write_entries(worker: &Worker, caller: &mut Caller, kind: Kind, count: usize) {
     let entries = worker.shared.command_logs.newest(kind, count);
-    slowlog::write(&entries, &mut session.reply());
+    slowlog::write(&entries, &mut caller.reply());
 }

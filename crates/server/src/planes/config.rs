@@ -23,7 +23,7 @@ use crate::{
     exec::Halt,
     log,
     service::apply_oom_score,
-    session::Session,
+    session::Caller,
     settings::{Permission, Settings},
     shared::{Message, Shared, TcpPort},
     start::{apply_to_keyspace, reserved_descriptors, within_addresses},
@@ -32,7 +32,7 @@ use crate::{
 
 pub(crate) fn config_get(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut found: Vec<(Vec<u8>, &Parameter)> = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn config_get(
             }
         }
     }
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(found.len());
     for (name, row) in found {
         reply.bulk(&name);
@@ -69,14 +69,14 @@ pub(crate) fn config_get(
 
 pub(crate) fn config_set(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let pairs = args.from(2);
     if !pairs.len().is_multiple_of(2) {
         return Err(Error::Syntax.into());
     }
-    let changes = parse_names(worker, session, pairs)?;
+    let changes = parse_names(worker, caller, pairs)?;
     let shared = worker.shared;
     let tls = changes.iter().find(|(row, ..)| row.concerns_tls());
     let mut effects = Effects {
@@ -105,27 +105,27 @@ pub(crate) fn config_set(
     shared.show_title();
     cron::make_room_for_long(worker);
     cron::forget_tracked(worker);
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn config_resetstat(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     worker.shared.reset_stats();
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn config_rewrite(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     rewrite_file(worker, false)?;
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
@@ -208,7 +208,7 @@ type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
 /// Checks the names, before any value is read.
 fn parse_names<'a>(
     worker: &Worker,
-    session: &Session,
+    caller: &Caller,
     pairs: Args<'a>,
 ) -> Result<Vec<Change<'a>>, Error> {
     let mut changes: Vec<Change<'a>> = Vec::new();
@@ -227,7 +227,7 @@ fn parse_names<'a>(
         if row.is_immutable() {
             return Err(failed(name, "can't set immutable config"));
         }
-        if row.protected && !worker.settings.enable_protected_configs.allows(session) {
+        if row.protected && !worker.settings.enable_protected_configs.allows(caller) {
             return Err(failed(name, "can't set protected config"));
         }
         if changes
@@ -251,11 +251,11 @@ fn failed(name: &[u8], why: &str) -> Error {
 
 impl Permission {
     /// May this client?
-    pub(crate) fn allows(self, session: &Session) -> bool {
+    pub(crate) fn allows(self, caller: &Caller) -> bool {
         match self {
             Permission::No => false,
             Permission::Yes => true,
-            Permission::Local => session.peer.is_local(),
+            Permission::Local => caller.card.is_local,
         }
     }
 }

@@ -12,21 +12,21 @@ use crate::{
     exec::Halt,
     monitor,
     planes::transaction,
-    session::{ReplyMode, Session, flag, state},
+    session::{Caller, ReplyMode, flag, state},
     subscribe, tracking,
     worker::Worker,
 };
 
-pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn auth(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if args.len() > 3 {
         return Err(Error::Syntax.into());
     }
     let pair = (args.len() == 2).then(|| pair_of(&args[1])).flatten();
     if let Some((user, password)) = pair
         && !worker.settings.acl.is_default_password(&args[1])
-        && worker.try_log_in(session, user, password)
+        && worker.try_log_in(caller, user, password)
     {
-        session.reply().ok();
+        caller.reply().ok();
         return Ok(());
     }
     if args.len() == 2 && worker.settings.acl.default_user().takes_any_password() {
@@ -37,8 +37,8 @@ pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
     } else {
         (&b"default"[..], &args[1])
     };
-    worker.log_in(session, &args[0], user, password)?;
-    session.reply().ok();
+    worker.log_in(caller, &args[0], user, password)?;
+    caller.reply().ok();
     Ok(())
 }
 
@@ -48,13 +48,9 @@ fn pair_of(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&argument[..colon], &argument[colon + 1..]))
 }
 
-pub(crate) fn hello(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn hello(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     const NO_PROTO: Error = Error::line("NOPROTO unsupported protocol version");
-    let mut proto = session.proto;
+    let mut proto = caller.proto;
     if let Some(version) = args.get(1) {
         proto = match number::parse_i64(version) {
             None => {
@@ -84,17 +80,17 @@ pub(crate) fn hello(
         }
     }
     if let Some((user, password)) = credentials {
-        worker.log_in(session, &args[0], user, password)?;
+        worker.log_in(caller, &args[0], user, password)?;
     }
-    if session.is(state::UNAUTHENTICATED) {
+    if caller.is(state::UNAUTHENTICATED) {
         return Err(Error::line(HELLO_NEEDS_AUTH).into());
     }
     if let Some(name) = name {
-        super::client::set_name(session, name)?;
+        super::client::set_name(caller, name)?;
     }
-    set_proto(session, proto);
-    let id = session.card.id;
-    let mut reply = session.reply();
+    set_proto(caller, proto);
+    let id = caller.card.id;
+    let mut reply = caller.reply();
     let (server, version) = match worker.settings.extended_redis_compatibility {
         true => ("redis", crate::REDIS_VERSION),
         false => (crate::SERVER_NAME, crate::REDLINE_VERSION),
@@ -113,8 +109,8 @@ pub(crate) fn hello(
     Ok(())
 }
 
-pub(crate) fn module_list(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    write_modules(&mut session.reply());
+pub(crate) fn module_list(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    write_modules(&mut caller.reply());
     Ok(())
 }
 
@@ -132,22 +128,22 @@ fn write_modules(reply: &mut Reply<'_>) {
     reply.array(0);
 }
 
-fn set_proto(session: &mut Session, proto: Proto) {
-    session.proto = proto;
-    session
+fn set_proto(caller: &mut Caller, proto: Proto) {
+    caller.proto = proto;
+    caller
         .card
         .resp
         .store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
-    let listens = session.is(state::LISTENS);
-    session.set_state(state::SUBSCRIBED, listens && proto == Proto::Resp2);
+    let listens = caller.is(state::LISTENS);
+    caller.set_state(state::SUBSCRIBED, listens && proto == Proto::Resp2);
 }
 
-pub(crate) fn ping(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn ping(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if args.len() > 2 {
         return Err(crate::errors::wrong_arity(redline_spec::CommandId::Ping).into());
     }
-    let subscribed = session.is(state::SUBSCRIBED);
-    let mut reply = session.reply();
+    let subscribed = caller.is(state::SUBSCRIBED);
+    let mut reply = caller.reply();
     if subscribed {
         reply.array(2);
         reply.bulk(b"pong");
@@ -160,54 +156,48 @@ pub(crate) fn ping(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Res
     Ok(())
 }
 
-pub(crate) fn echo(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    session.reply().bulk(&args[1]);
+pub(crate) fn echo(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    caller.reply().bulk(&args[1]);
     Ok(())
 }
 
-pub(crate) fn select(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn select(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let db = redline_commands::int(&args[1])?;
     let databases = worker.shared.keyspace.databases();
-    session.db = u32::try_from(db)
+    caller.db = u32::try_from(db)
         .ok()
         .filter(|db| *db < databases)
         .ok_or(Error::line("ERR DB index is out of range"))?;
-    session.card.db.store(session.db, Ordering::Relaxed);
-    session.reply().ok();
+    caller.card.db.store(caller.db, Ordering::Relaxed);
+    caller.reply().ok();
     Ok(())
 }
 
-pub(crate) fn quit(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    session.reply().ok();
-    session.closing = true;
+pub(crate) fn quit(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    caller.reply().ok();
+    caller.closing = true;
     // Before the reply leaves: who has seen it knows that nobody is told anything here any more.
-    session.card.set_flag(flag::CLOSING, true);
+    caller.card.set_flag(flag::CLOSING, true);
     Ok(())
 }
 
-pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    transaction::abandon(worker, session);
-    subscribe::forget(worker, session);
-    tracking::end(worker.shared, session);
-    monitor::end(worker.shared, session);
-    set_proto(session, Proto::Resp2);
-    session.db = 0;
-    session.card.db.store(0, Ordering::Relaxed);
+pub(crate) fn reset(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    transaction::abandon(worker, caller);
+    subscribe::forget(worker, caller);
+    tracking::end(worker.shared, caller);
+    monitor::end(worker.shared, caller);
+    set_proto(caller, Proto::Resp2);
+    caller.db = 0;
+    caller.card.db.store(0, Ordering::Relaxed);
     // Behind CLIENT REPLY SKIP this is the call that gets no reply.
-    if session.reply_mode != ReplyMode::Skipping {
-        session.reply_mode = ReplyMode::On;
-        session.set_state(state::REPLY, false);
+    if caller.reply_mode != ReplyMode::Skipping {
+        caller.reply_mode = ReplyMode::On;
+        caller.set_state(state::REPLY, false);
     }
-    session.set_state(state::NO_TOUCH, false);
-    session
-        .card
-        .set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
-    session.card.names().name.clear();
-    session.become_default(&worker.settings.acl);
-    session.reply().simple("RESET");
+    caller.set_state(state::NO_TOUCH, false);
+    caller.card.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
+    caller.card.names().name.clear();
+    caller.become_default(&worker.settings.acl);
+    caller.reply().simple("RESET");
     Ok(())
 }

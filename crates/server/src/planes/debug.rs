@@ -17,7 +17,7 @@ use crate::{
     config::value::parse_memory,
     exec::Halt,
     planes::{command::write_help, config, publish_events},
-    session::Session,
+    session::Caller,
     shared::Message,
     tracking::By,
     worker::Worker,
@@ -81,41 +81,37 @@ const NO_THRESHOLD: Error =
 const THRESHOLD_MAX: u64 = (4 << 30) - (1 << 20);
 
 /// DEBUG subcommand [argument …]
-pub(crate) fn debug(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
-    if !worker.settings.enable_debug_command.allows(session) {
+pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    if !worker.settings.enable_debug_command.allows(caller) {
         return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
     }
     let sub = args[1].to_ascii_lowercase();
     match (sub.as_slice(), args.len()) {
-        (b"help", 2) => write_help(&mut session.reply(), HELP),
+        (b"help", 2) => write_help(&mut caller.reply(), HELP),
         (b"change-repl-id", 2) => {
             *worker
                 .shared
                 .replication_id
                 .lock()
                 .expect("no panic under the id") = crate::start::random_id();
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"config-rewrite-force-all", 2) => {
             config::rewrite_file(worker, true)?;
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"digest", 2) => {
-            let digest = with_keys(worker, session, digest::of_everything)?;
-            session.reply().simple(&digest.to_string());
+            let digest = with_keys(worker, caller, digest::of_everything)?;
+            caller.reply().simple(&digest.to_string());
         }
         (b"digest-value", _) => {
             let keys = args.from(2);
-            let digests = with_keys(worker, session, |view| {
+            let digests = with_keys(worker, caller, |view| {
                 keys.iter()
                     .map(|key| digest::of_value(view, key))
                     .collect::<Vec<_>>()
             })?;
-            let mut reply = session.reply();
+            let mut reply = caller.reply();
             reply.array(digests.len());
             digests
                 .iter()
@@ -123,43 +119,43 @@ pub(crate) fn debug(
         }
         (b"error", 3) => {
             // Its line ends become spaces, as in every error.
-            session.reply().error_bytes(&args[2]);
+            caller.reply().error_bytes(&args[2]);
         }
         (b"listpack", 3) => {
-            let elements = with_keys(worker, session, |view| packed_elements(view, &args[2]))?;
+            let elements = with_keys(worker, caller, |view| packed_elements(view, &args[2]))?;
             for (at, element) in elements?.iter().enumerate() {
                 let element = String::from_utf8_lossy(element);
                 crate::log::notice(&format!("DEBUG LISTPACK: {at}: {element:?}"));
             }
-            session
+            caller
                 .reply()
                 .simple("Listpack structure printed on stdout");
         }
         (b"log", 3) => {
             let message = String::from_utf8_lossy(&args[2]);
             crate::log::warning(&format!("DEBUG LOG: {message}"));
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"move-client", 4) => {
             move_client(worker, &args[2], &args[3])?;
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"object", 3) => {
             // At the beginning of time nothing has expired: what is in the table is shown.
-            let text = with_keys_at(worker, session, 0, |view| describe(view, &args[2]))?;
-            session.reply().simple(&text?);
+            let text = with_keys_at(worker, caller, 0, |view| describe(view, &args[2]))?;
+            caller.reply().simple(&text?);
         }
         (b"pause-cron", 3) => {
             let rest = is_on(&args[2]);
             worker.shared.timers_rest.store(rest, Ordering::Relaxed);
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"populate", 3..=5) => {
             let population = Population::parse(args)?;
-            with_keys(worker, session, |view| population.settle(view))?;
-            session.reply().ok();
+            with_keys(worker, caller, |view| population.settle(view))?;
+            caller.reply().ok();
         }
-        (b"protocol", 3) => write_example(&mut session.reply(), &args[2])?,
+        (b"protocol", 3) => write_example(&mut caller.reply(), &args[2])?,
         (b"quicklist-packed-threshold", 3) => {
             let bytes = parse_memory(&args[2]).filter(|bytes| *bytes <= THRESHOLD_MAX);
             let bytes = bytes.ok_or(NO_THRESHOLD)? as usize;
@@ -167,12 +163,12 @@ pub(crate) fn debug(
                 settings.limits.list_plain_node_bytes = (bytes > 0).then_some(bytes);
                 Ok::<(), Error>(())
             })?;
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"reload", _) => {
             let overwrites = reload_overwrites(args)?;
-            with_keys(worker, session, |view| reload(view, overwrites))??;
-            session.reply().ok();
+            with_keys(worker, caller, |view| reload(view, overwrites))??;
+            caller.reply().ok();
         }
         (b"sleep", 3) => {
             const SECONDS_MAX: f64 = 1e6;
@@ -184,16 +180,16 @@ pub(crate) fn debug(
             if worker.compound.is_none() {
                 worker.read_clock();
             }
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"sdslen", 3) => {
-            let text = with_keys_at(worker, session, 0, |view| describe_string(view, &args[2]))?;
-            session.reply().simple(&text?);
+            let text = with_keys_at(worker, caller, 0, |view| describe_string(view, &args[2]))?;
+            caller.reply().simple(&text?);
         }
         (b"set-active-expire", 3) => {
             let on = is_on(&args[2]);
             worker.shared.active_expire.store(on, Ordering::Relaxed);
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"set-skip-checksum-validation", 3) => {
             let skipped = is_on(&args[2]);
@@ -202,12 +198,12 @@ pub(crate) fn debug(
                 Ok::<(), Error>(())
             })?;
             worker.refresh_if_changed();
-            session.reply().ok();
+            caller.reply().ok();
         }
         (b"set-disable-deny-scripts", 3) => {
             let on = is_on(&args[2]);
             worker.shared.scripts_may_look.store(on, Ordering::Relaxed);
-            session.reply().ok();
+            caller.reply().ok();
         }
         _ => {
             return Err(Error::wrong_subcommand_arity("DEBUG", &args[1]).into());
@@ -240,16 +236,16 @@ fn move_client(worker: &Worker, client: &[u8], to: &[u8]) -> Result<(), Error> {
 /// what it lacks.
 fn with_keys<R>(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     run: impl FnOnce(&mut View<'_>) -> R,
 ) -> Result<R, Halt> {
-    with_keys_at(worker, session, worker.now_ms, run)
+    with_keys_at(worker, caller, worker.now_ms, run)
 }
 
 /// [`with_keys`] as of another time: what expires later than that is still there. 0: nothing has expired.
 fn with_keys_at<R>(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     now_ms: i64,
     run: impl FnOnce(&mut View<'_>) -> R,
 ) -> Result<R, Halt> {
@@ -257,18 +253,18 @@ fn with_keys_at<R>(
     let mut alone = None;
     let mut compound = worker.compound.take();
     let unit = match &mut compound {
-        None => alone.insert(worker.take_set(session, &all)?),
+        None => alone.insert(worker.take_set(caller, &all)?),
         Some(compound) => {
             compound.unit.add_set(&all);
             &mut compound.unit
         }
     };
-    let mut view = unit.view(&mut worker.local, session.db, now_ms);
+    let mut view = unit.view(&mut worker.local, caller.db, now_ms);
     let result = run(&mut view);
     view.finish();
     worker.compound = compound;
     if !worker.local.events.is_empty() {
-        let by = By::Client(&session.card);
+        let by = By::Client(&caller.card);
         publish_events(worker.shared, &mut worker.local, &mut worker.changes, by);
     }
     if let Some(unit) = alone {

@@ -7,45 +7,45 @@ use redline_observe::latency::{graph, report, write_history, write_latest};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
-use crate::{exec::Halt, session::Session, worker::Worker};
+use crate::{exec::Halt, session::Caller, worker::Worker};
 
 pub(crate) fn latency_latest(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let events = worker.shared.latency_events.all();
-    write_latest(&events, &mut session.reply());
+    write_latest(&events, &mut caller.reply());
     Ok(())
 }
 
 pub(crate) fn latency_history(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let found = worker.shared.latency_events.find(&args[2]);
     let series = found.map(|(_, series)| series).unwrap_or_default();
-    write_history(&series, &mut session.reply());
+    write_history(&series, &mut caller.reply());
     Ok(())
 }
 
 pub(crate) fn latency_reset(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let names = args.from(2);
     let named = |name: &str| names.iter().any(|word| word == name.as_bytes());
     let events = &worker.shared.latency_events;
     let count = events.reset(|name| names.is_empty() || named(name));
-    session.reply().integer(count as i64);
+    caller.reply().integer(count as i64);
     Ok(())
 }
 
 pub(crate) fn latency_graph(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let Some((name, series)) = worker.shared.latency_events.find(&args[2]) else {
@@ -53,13 +53,13 @@ pub(crate) fn latency_graph(
         return Err(Error::quoting(before, &args[2], "'").into());
     };
     let text = graph(name, &series, worker.now_ms / 1000);
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
 pub(crate) fn latency_doctor(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let events = worker.shared.latency_events.all();
@@ -73,13 +73,13 @@ pub(crate) fn latency_doctor(
     } else {
         report(&events, ADVICE)
     };
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
 pub(crate) fn latency_histogram(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let distributions = worker.shared.distributions();
@@ -102,7 +102,7 @@ pub(crate) fn latency_histogram(
         wanted.extend(CommandId::ALL);
     }
     wanted.retain(|id| distributions[*id as usize].count() > 0);
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(wanted.len());
     for id in wanted {
         let distribution = &distributions[id as usize];

@@ -11,7 +11,7 @@ use crate::{
     cron,
     exec::Halt,
     memory::{Memory, ratio},
-    session::Session,
+    session::Caller,
     shared::{Chore, Message},
     worker::Worker,
 };
@@ -34,11 +34,11 @@ enum Figure {
 
 pub(crate) fn memory_stats(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let figures = figures(&Memory::now(worker));
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(figures.len());
     for (name, figure) in figures {
         reply.bulk(name.as_bytes());
@@ -127,13 +127,13 @@ fn figures(memory: &Memory) -> Vec<(String, Figure)> {
 
 pub(crate) fn memory_doctor(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let memory = Memory::now(worker);
     let clients = worker.shared.client_cards().len() as u64;
     let text = report(&memory, clients, worker.shared.scripts.len());
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
@@ -192,7 +192,7 @@ client-output-buffer-limit and maxmemory-clients bound them."
 
 pub(crate) fn memory_malloc_stats(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let memory = Memory::now(worker);
@@ -209,21 +209,21 @@ pub(crate) fn memory_malloc_stats(
         "resident, of the whole process: {}",
         memory.resident_bytes
     );
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
 /// Every worker gives back the memory that it keeps for later, and a compaction begins where it wins enough.
 pub(crate) fn memory_purge(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     for other in worker.shared.workers() {
         other.mailbox.send(Message::Run(Box::new(cron::purge)));
     }
     worker.shared.chore(Chore::Purge);
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 

@@ -9,106 +9,98 @@ use crate::{
     errors,
     exec::Halt,
     pubsub::Kind,
-    session::{Aside, Session},
+    session::{Aside, Caller},
     subscribe,
     worker::Worker,
 };
 
-pub(crate) fn subscribe(w: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn subscribe(w: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     for channel in args.iter().skip(1) {
-        subscribe::add(w, session, Kind::Channel, channel);
+        subscribe::add(w, caller, Kind::Channel, channel);
     }
     Ok(())
 }
 
-pub(crate) fn psubscribe(
-    w: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn psubscribe(w: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     for pattern in args.iter().skip(1) {
-        subscribe::add(w, session, Kind::Pattern, pattern);
+        subscribe::add(w, caller, Kind::Pattern, pattern);
     }
     Ok(())
 }
 
-pub(crate) fn ssubscribe(
-    w: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn ssubscribe(w: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if w.compound.is_some() {
         return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client").into());
     }
     for channel in args.iter().skip(1) {
-        subscribe::add(w, session, Kind::Shard, channel);
+        subscribe::add(w, caller, Kind::Shard, channel);
     }
     Ok(())
 }
 
 pub(crate) fn unsubscribe(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    subscribe::remove(worker, session, Kind::Channel, args.from(1));
+    subscribe::remove(worker, caller, Kind::Channel, args.from(1));
     Ok(())
 }
 
 pub(crate) fn punsubscribe(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    subscribe::remove(worker, session, Kind::Pattern, args.from(1));
+    subscribe::remove(worker, caller, Kind::Pattern, args.from(1));
     Ok(())
 }
 
 pub(crate) fn sunsubscribe(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    subscribe::remove(worker, session, Kind::Shard, args.from(1));
+    subscribe::remove(worker, caller, Kind::Shard, args.from(1));
     Ok(())
 }
 
 pub(crate) fn spublish(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    wait_for_room(worker, session)?;
+    wait_for_room(worker, caller)?;
     let (pubsub, workers) = (&worker.shared.pubsub, worker.shared.workers());
     let receivers = pubsub.publish_to_shard(workers, &args[1], &args[2]);
-    record(worker, session, args);
-    session.reply().integer(receivers as i64);
+    record(worker, caller, args);
+    caller.reply().integer(receivers as i64);
     Ok(())
 }
 
 pub(crate) fn publish(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    wait_for_room(worker, session)?;
+    wait_for_room(worker, caller)?;
     let shared = &worker.shared;
     let receivers = shared.pubsub.publish(shared.workers(), &args[1], &args[2]);
-    record(worker, session, args);
-    session.reply().integer(receivers as i64);
+    record(worker, caller, args);
+    caller.reply().integer(receivers as i64);
     Ok(())
 }
 
 /// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
 /// by itself, and a transaction publishes no more than it has brought with it.
-fn wait_for_room(worker: &mut Worker, session: &mut Session) -> Result<(), Halt> {
+fn wait_for_room(worker: &mut Worker, caller: &mut Caller) -> Result<(), Halt> {
     if worker.is_in_script() {
-        worker.hand_out(session);
+        worker.hand_out(caller);
     }
     if worker.compound.is_some() {
         return Ok(());
     }
-    let who = session.card.token();
+    let who = caller.card.token();
     let mut workers = worker.shared.workers().iter();
     match workers.any(|worker| worker.transit.keeps_waiting(who)) {
         true => Err(Halt::Aside(Aside::Transit)),
@@ -118,51 +110,51 @@ fn wait_for_room(worker: &mut Worker, session: &mut Session) -> Result<(), Halt>
 
 pub(crate) fn pubsub_channels(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    list_channels(worker, session, Kind::Channel, args)
+    list_channels(worker, caller, Kind::Channel, args)
 }
 
 pub(crate) fn pubsub_shardchannels(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    list_channels(worker, session, Kind::Shard, args)
+    list_channels(worker, caller, Kind::Shard, args)
 }
 
 pub(crate) fn pubsub_numpat(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let patterns = worker.shared.pubsub.pattern_count();
-    session.reply().integer(patterns as i64);
+    caller.reply().integer(patterns as i64);
     Ok(())
 }
 
 pub(crate) fn pubsub_numsub(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    count_subscribers(worker, session, Kind::Channel, args.from(2));
+    count_subscribers(worker, caller, Kind::Channel, args.from(2));
     Ok(())
 }
 
 pub(crate) fn pubsub_shardnumsub(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    count_subscribers(worker, session, Kind::Shard, args.from(2));
+    count_subscribers(worker, caller, Kind::Shard, args.from(2));
     Ok(())
 }
 
 fn list_channels(
     worker: &Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     kind: Kind,
     args: Args<'_>,
 ) -> Result<(), Halt> {
@@ -170,14 +162,14 @@ fn list_channels(
         return Err(errors::wrong_subcommand_arity(CommandId::Pubsub, args).into());
     }
     let channels = worker.shared.pubsub.channels(kind, args.get(2));
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(channels.len());
     channels.iter().for_each(|channel| reply.bulk(channel));
     Ok(())
 }
 
-fn count_subscribers(worker: &Worker, session: &mut Session, kind: Kind, channels: Args<'_>) {
-    let mut reply = session.reply();
+fn count_subscribers(worker: &Worker, caller: &mut Caller, kind: Kind, channels: Args<'_>) {
+    let mut reply = caller.reply();
     reply.array(channels.len() * 2);
     for channel in channels.iter() {
         reply.bulk(channel);
@@ -187,13 +179,13 @@ fn count_subscribers(worker: &Worker, session: &mut Session, kind: Kind, channel
 }
 
 /// A message changes no data, but other nodes have subscribers as well.
-fn record(worker: &mut Worker, session: &Session, args: Args<'_>) {
+fn record(worker: &mut Worker, caller: &Caller, args: Args<'_>) {
     let space = &worker.shared.keyspace;
     if !space.journal().is_attached() {
         return;
     }
     let mut propagate = |unit: &mut Unit<'_>| {
-        unit.view(&mut worker.local, session.db, worker.now_ms)
+        unit.view(&mut worker.local, caller.db, worker.now_ms)
             .propagate(&[&args[0], &args[1], &args[2]]);
     };
     match &mut worker.compound {

@@ -8,14 +8,14 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
 
-use crate::{exec::Halt, session::Session, worker::Worker};
+use crate::{exec::Halt, session::Caller, worker::Worker};
 
 /// Replicas that have acknowledged, and local files that have synced, all that anybody has written.
 const ACKNOWLEDGED: i64 = 0;
 
 /// A primary without replicas: nothing has an offset.
-pub(crate) fn role(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    let mut reply = session.reply();
+pub(crate) fn role(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let mut reply = caller.reply();
     reply.array(3);
     reply.bulk(b"master");
     reply.integer(0);
@@ -24,9 +24,9 @@ pub(crate) fn role(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
 }
 
 /// To be no replica is what the server is; to be one is not built.
-pub(crate) fn replicaof(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn replicaof(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one") {
-        session.reply().ok();
+        caller.reply().ok();
         return Ok(());
     }
     let port = number::parse_i64(&args[2]).filter(|port| (0..=i64::from(u16::MAX)).contains(port));
@@ -37,16 +37,16 @@ pub(crate) fn replicaof(_: &mut Worker, session: &mut Session, args: Args<'_>) -
     Err(Error::line(text).into())
 }
 
-pub(crate) fn wait(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn wait(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let replicas = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
     let timeout_ms = wait_ms(&args[2], worker.now_ms)?;
     let enough = replicas <= ACKNOWLEDGED;
-    acknowledge(worker, session, CommandId::Wait, args, enough, timeout_ms)
+    acknowledge(worker, caller, CommandId::Wait, args, enough, timeout_ms)
 }
 
 pub(crate) fn waitaof(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let files = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
@@ -62,35 +62,28 @@ pub(crate) fn waitaof(
         return Err(Error::line(text).into());
     }
     let enough = replicas <= ACKNOWLEDGED;
-    acknowledge(
-        worker,
-        session,
-        CommandId::Waitaof,
-        args,
-        enough,
-        timeout_ms,
-    )
+    acknowledge(worker, caller, CommandId::Waitaof, args, enough, timeout_ms)
 }
 
 /// Answers if that is enough, or if this caller may not wait; otherwise waits.
 fn acknowledge(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     id: CommandId,
     args: Args<'_>,
     enough: bool,
     timeout_ms: Option<u64>,
 ) -> Result<(), Halt> {
     if !enough && worker.compound.is_none() {
-        return Err(worker.begin_wait_without_keys(session, id, args, timeout_ms));
+        return Err(worker.begin_wait_without_keys(caller, id, args, timeout_ms));
     }
-    write_acknowledged(session, id);
+    write_acknowledged(caller, id);
     Ok(())
 }
 
 /// The reply of WAIT or WAITAOF, now.
-pub(crate) fn write_acknowledged(session: &mut Session, id: CommandId) {
-    let mut reply = session.reply();
+pub(crate) fn write_acknowledged(caller: &mut Caller, id: CommandId) {
+    let mut reply = caller.reply();
     if id == CommandId::Waitaof {
         reply.array(2);
         reply.integer(ACKNOWLEDGED);

@@ -23,7 +23,7 @@ use redline_types::number;
 use crate::{
     access, errors,
     exec::{Compound, Halt},
-    session::Session,
+    session::Caller,
     shared::{Message, Shared, Slow, Unkillable},
     worker::Worker,
 };
@@ -40,21 +40,21 @@ pub(crate) use functions::{
     function_load, function_restore, function_stats,
 };
 
-pub(crate) fn eval(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    eval_text(worker, session, args, false)
+pub(crate) fn eval(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    eval_text(worker, caller, args, false)
 }
 
 pub(crate) fn eval_ro(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    eval_text(worker, session, args, true)
+    eval_text(worker, caller, args, true)
 }
 
 fn eval_text(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
     read_only: bool,
 ) -> Result<(), Halt> {
@@ -66,7 +66,7 @@ fn eval_text(
             .map_err(Halt::from)
             .and_then(|()| {
                 let program = Program::Script(&mut host, &script);
-                run(worker, session, program, args, key_count, read_only)
+                run(worker, caller, program, args, key_count, read_only)
             }),
         Err(error) => Err(load_error(&error).into()),
     };
@@ -76,23 +76,23 @@ fn eval_text(
 
 pub(crate) fn evalsha(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    eval_named(worker, session, args, false)
+    eval_named(worker, caller, args, false)
 }
 
 pub(crate) fn evalsha_ro(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    eval_named(worker, session, args, true)
+    eval_named(worker, caller, args, true)
 }
 
 fn eval_named(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
     read_only: bool,
 ) -> Result<(), Halt> {
@@ -104,7 +104,7 @@ fn eval_named(
     check_flags(worker, script.flags(), read_only)?;
     let mut host = take_host(worker)?;
     let program = Program::Script(&mut host, &script);
-    let result = run(worker, session, program, args, key_count, read_only);
+    let result = run(worker, caller, program, args, key_count, read_only);
     worker.host = Some(host);
     result
 }
@@ -198,7 +198,7 @@ impl Program<'_> {
 
 fn run(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     program: Program<'_>,
     args: Args<'_>,
     key_count: usize,
@@ -211,13 +211,13 @@ fn run(
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = worker.compound.is_some();
     if !inside_exec {
-        begin_unit(worker, session)?;
+        begin_unit(worker, caller)?;
     }
     if worker.monitored
         && let Ok(id) = worker.shared.names.resolve(&args[0], None)
     {
         // Before what it calls.
-        worker.show(session, id, args, false);
+        worker.show(caller, id, args, false);
     }
     let running = worker.compound.as_mut();
     let compound = running.expect("made above, or by EXEC");
@@ -227,8 +227,8 @@ fn run(
     worker.shared.running_script.begin(changes_before > 0);
 
     let keys = args.from(3);
-    let (db, proto) = (session.db, session.proto);
-    let mut out = std::mem::take(&mut session.out);
+    let (db, proto) = (caller.db, caller.proto);
+    let mut out = std::mem::take(&mut caller.out);
     let began_ms = worker.timing.call_began_ns / 1_000_000;
     let function_host = match program {
         Program::Script(..) => Ok(None),
@@ -237,7 +237,7 @@ fn run(
     let mark = out.mark();
     let mut env = Env {
         worker,
-        session,
+        caller,
         failures: Failures::default(),
         began_ms,
         changes_before,
@@ -262,11 +262,11 @@ fn run(
     let failures = env.failures;
     count_failures(worker, &args[0], out.bytes_since(mark), failures);
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
-    out.append(&mut session.out);
-    session.out = out;
+    out.append(&mut caller.out);
+    caller.out = out;
     // SELECT inside a script ends with it, for those who look at the client as well.
-    session.db = db;
-    session.card.db.store(db, Ordering::Relaxed);
+    caller.db = db;
+    caller.card.db.store(db, Ordering::Relaxed);
     let running = worker.compound.as_mut();
     let compound = running.expect("the environment leaves it in place");
     compound.in_script = false;
@@ -284,8 +284,8 @@ fn run(
 }
 
 /// Takes the script mutex and makes the unit of a script that is not part of a transaction.
-fn begin_unit(worker: &mut Worker, session: &mut Session) -> Result<(), Halt> {
-    let compound = Compound::new(worker.take_script(session)?);
+fn begin_unit(worker: &mut Worker, caller: &mut Caller) -> Result<(), Halt> {
+    let compound = Compound::new(worker.take_script(caller)?);
     worker.compound = Some(match worker.spare_compound.take() {
         Some(mut spare) => {
             *spare = compound;
@@ -337,7 +337,7 @@ const NOTICED_MS: u64 = 10;
 /// The server, as the running script sees it.
 struct Env<'a, 's> {
     worker: &'a mut Worker<'s>,
-    session: &'a mut Session,
+    caller: &'a mut Caller,
     began_ms: u64,
     changes_before: u64,
     failures: Failures,
@@ -381,9 +381,9 @@ impl Env<'_, '_> {
         }
         if let Err(denied) = self
             .worker
-            .check_access(self.session, id, args, Context::Script)
+            .check_access(self.caller, id, args, Context::Script)
         {
-            let why = access::refusal_text(&self.session.user, id, args, denied);
+            let why = access::refusal_text(&self.caller.user, id, args, denied);
             return Some(Error::Line(
                 format!("ERR ACL failure in script: {why}").into(),
             ));
@@ -430,21 +430,21 @@ impl ScriptEnv for Env<'_, '_> {
                 }
             },
         };
-        std::mem::swap(&mut self.session.out, reply);
-        let own_proto = std::mem::replace(&mut self.session.proto, proto);
+        std::mem::swap(&mut self.caller.out, reply);
+        let own_proto = std::mem::replace(&mut self.caller.proto, proto);
         let outcome = match refusal {
-            Ok(id) => self.worker.call(self.session, id, args),
+            Ok(id) => self.worker.call(self.caller, id, args),
             Err(error) => Err(Halt::Error(error)),
         };
         self.worker.sweep();
         if let Err(Halt::Error(error)) = outcome {
             let text = error.text();
-            self.session.out.clear();
-            self.session.reply().error_bytes(&text);
+            self.caller.out.clear();
+            self.caller.reply().error_bytes(&text);
             self.worker.stats.note_error(&text);
         }
-        self.session.proto = own_proto;
-        std::mem::swap(&mut self.session.out, reply);
+        self.caller.proto = own_proto;
+        std::mem::swap(&mut self.caller.out, reply);
         let running = self.worker.compound.as_ref();
         let compound = running.expect("a script runs inside a unit");
         if compound.changes > self.changes_before {
@@ -512,7 +512,7 @@ impl ScriptEnv for Env<'_, '_> {
     fn acl_check(&mut self, args: Args<'_>) -> Option<bool> {
         let names = &self.worker.shared.names;
         let id = names.resolve(&args[0], args.get(1)).ok()?;
-        Some(access::call_allowed(&self.session.user, id, args).is_ok())
+        Some(access::call_allowed(&self.caller.user, id, args).is_ok())
     }
 
     /// Effects have one destination, the journal, which gets them in any case.
@@ -548,47 +548,47 @@ fn busy_error(worker: &Worker) -> Error {
 
 pub(crate) fn script_load(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut host = take_host(worker)?;
     let loaded = host.load(&worker.shared.scripts, &args[2], Origin::Load);
     worker.host = Some(host);
     let script = loaded.map_err(|error| load_error(&error))?;
-    session.reply().bulk(script.sha());
+    caller.reply().bulk(script.sha());
     Ok(())
 }
 
 pub(crate) fn script_exists(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let shas = args.from(2);
-    session.reply().array(shas.len());
+    caller.reply().array(shas.len());
     for sha in shas.iter() {
         let exists = worker.shared.scripts.exists(sha);
-        session.reply().integer(i64::from(exists));
+        caller.reply().integer(i64::from(exists));
     }
     Ok(())
 }
 
 pub(crate) fn script_show(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let script = Some(&args[2])
         .filter(|sha| sha.len() == SHA1_HEX_BYTES)
         .and_then(|sha| worker.shared.scripts.get(sha))
         .ok_or(Error::line("NOSCRIPT No matching script."))?;
-    session.reply().bulk(script.source());
+    caller.reply().bulk(script.source());
     Ok(())
 }
 
 pub(crate) fn script_flush(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let known = args.get(2).is_none_or(|mode| {
@@ -598,22 +598,22 @@ pub(crate) fn script_flush(
         return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option").into());
     }
     worker.shared.scripts.flush();
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn script_kill(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    kill(worker, session, false)
+    kill(worker, caller, false)
 }
 
 /// There is no debugger, so none can be asked for.
 pub(crate) fn script_debug(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let is = |word: &[u8]| args[2].eq_ignore_ascii_case(word);
@@ -623,12 +623,12 @@ pub(crate) fn script_debug(
     if !is(b"no") {
         return Err(Error::line("ERR Use SCRIPT DEBUG YES/SYNC/NO").into());
     }
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 /// Ends the script or the function that runs. One is not ended by the word for the other.
-fn kill(worker: &mut Worker, session: &mut Session, is_function: bool) -> Result<(), Halt> {
+fn kill(worker: &mut Worker, caller: &mut Caller, is_function: bool) -> Result<(), Halt> {
     let running = &worker.shared.running_script;
     let run = running.look();
     let slow = running.slow();
@@ -645,6 +645,6 @@ fn kill(worker: &mut Worker, session: &mut Session, is_function: bool) -> Result
             Unkillable::Wrote => "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
         })
     })?;
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }

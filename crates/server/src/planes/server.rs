@@ -12,22 +12,22 @@ use crate::{
     REDIS_VERSION,
     exec::Halt,
     info, monitor,
-    session::{Session, state},
+    session::{Caller, state},
     worker::Worker,
 };
 
-pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn info(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let none = Unit::none(&worker.shared.keyspace);
     let running = worker.compound.as_ref();
     let unit = running.map_or(&none, |compound| &compound.unit);
     let text = info::render(worker, unit, args.from(1));
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
-pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn time(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let now_us = clock::wall_us();
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.array(2);
     reply.bulk_integer((now_us / 1_000_000) as i64);
     reply.bulk_integer((now_us % 1_000_000) as i64);
@@ -35,32 +35,28 @@ pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
 }
 
 /// Answers nothing if the client is a monitor already.
-pub(crate) fn monitor(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn monitor(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     if worker.compound.is_some() {
         return Err(Error::line("ERR MONITOR isn't allowed for DENY BLOCKING client").into());
     }
-    if !session.is(state::MONITOR) {
-        monitor::begin(worker.shared, session);
-        session.reply().ok();
+    if !caller.is(state::MONITOR) {
+        monitor::begin(worker.shared, caller);
+        caller.reply().ok();
     }
     Ok(())
 }
 
-pub(crate) fn pfselftest(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn pfselftest(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     match hll::self_test() {
-        Ok(()) => session.reply().ok(),
-        Err(failed) => session.reply().error(&format!("TESTFAILED {failed}")),
+        Ok(()) => caller.reply().ok(),
+        Err(failed) => caller.reply().error(&format!("TESTFAILED {failed}")),
     }
     Ok(())
 }
 
 /// A red line that wanders, never the same twice: `LOLWUT [VERSION version [columns [rows …]]]`. The versions of which
 /// Redis has a picture give it; the others name the server's version only.
-pub(crate) fn lolwut(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn lolwut(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     const COLUMNS: usize = 64;
     const ROWS: usize = 12;
     const SIDE_MAX: i64 = 1000;
@@ -94,7 +90,7 @@ pub(crate) fn lolwut(
         text.push_str("\nA line, drawn by chance. ");
     }
     text.push_str(&format!("Redis ver. {REDIS_VERSION}\n"));
-    session.reply().verbatim("txt", text.as_bytes());
+    caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
@@ -125,19 +121,15 @@ fn draw(rng: &mut fastrand::Rng, columns: usize, rows: usize) -> String {
 }
 
 /// When data was last saved. Nothing ever is, and then Redis names its start.
-pub(crate) fn lastsave(
-    worker: &mut Worker,
-    session: &mut Session,
-    _: Args<'_>,
-) -> Result<(), Halt> {
+pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let started_s = worker.shared.started_us / 1_000_000;
-    session.reply().integer(started_s as i64);
+    caller.reply().integer(started_s as i64);
     Ok(())
 }
 
 pub(crate) fn shutdown(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let (mut save, mut nosave, mut abort, mut other) = (false, false, false, false);
@@ -163,7 +155,7 @@ pub(crate) fn shutdown(
     if save {
         return Err(Error::line("ERR Errors trying to SHUTDOWN. Check logs.").into());
     }
-    session.closing = true;
+    caller.closing = true;
     crate::shutdown(worker.shared);
     Ok(())
 }

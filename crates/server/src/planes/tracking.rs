@@ -15,7 +15,7 @@ use redline_types::number;
 
 use crate::{
     exec::Halt,
-    session::Session,
+    session::Caller,
     tracking::{self, Mode},
     worker::Worker,
 };
@@ -25,29 +25,29 @@ type Prefixes = Vec<Arc<[u8]>>;
 
 pub(crate) fn client_tracking(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let shared = worker.shared;
     let (mut mode, named) = parse_options(worker, args.from(3))?;
     if args[2].eq_ignore_ascii_case(b"off") {
-        tracking::end(shared, session);
-        session.reply().ok();
+        tracking::end(shared, caller);
+        caller.reply().ok();
         return Ok(());
     }
     if !args[2].eq_ignore_ascii_case(b"on") {
         return Err(Error::Syntax.into());
     }
-    check_options(session, &mode, &named)?;
+    check_options(caller, &mode, &named)?;
     if mode.broadcast {
-        check_overlaps(session, &named)?;
+        check_overlaps(caller, &named)?;
     }
     let prefixes = match (mode.broadcast, named.is_empty()) {
         (false, _) => Vec::new(),
         (true, true) => vec![Arc::default()],
         (true, false) => named,
     };
-    if let Some(before) = &mut session.tracking {
+    if let Some(before) = &mut caller.tracking {
         mode.prefixes = mem::take(&mut before.prefixes);
         mode.pending = mem::take(&mut before.pending);
         mode.caching = before.caching;
@@ -56,15 +56,15 @@ pub(crate) fn client_tracking(
         .into_iter()
         .filter(|prefix| mode.prefixes.insert(prefix.clone()))
         .collect();
-    if session.tracking.is_none() {
-        worker.drop_old_invalidations(session);
+    if caller.tracking.is_none() {
+        worker.drop_old_invalidations(caller);
     }
-    tracking::begin(shared, session, mode);
+    tracking::begin(shared, caller, mode);
     for prefix in &fresh {
-        shared.tracking.add_prefix(prefix, session.card.token());
-        session.note_registered(prefix);
+        shared.tracking.add_prefix(prefix, caller.card.token());
+        caller.note_registered(prefix);
     }
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
@@ -101,8 +101,8 @@ fn parse_options(worker: &Worker, options: Args<'_>) -> Result<(Mode, Prefixes),
 }
 
 /// Do the options go together, and with the mode that the client is in?
-fn check_options(session: &Session, mode: &Mode, prefixes: &[Arc<[u8]>]) -> Result<(), Error> {
-    let before = session.tracking.as_deref();
+fn check_options(caller: &Caller, mode: &Mode, prefixes: &[Arc<[u8]>]) -> Result<(), Error> {
+    let before = caller.tracking.as_deref();
     let refuse = |text| Err(Error::line(text));
     if !mode.broadcast && !prefixes.is_empty() {
         return refuse("ERR PREFIX option requires BCAST mode to be enabled");
@@ -129,9 +129,9 @@ fn check_options(session: &Session, mode: &Mode, prefixes: &[Arc<[u8]>]) -> Resu
 }
 
 /// No prefix of a client may begin with another one: a key would be told twice.
-fn check_overlaps(session: &Session, named: &[Arc<[u8]>]) -> Result<(), Error> {
+fn check_overlaps(caller: &Caller, named: &[Arc<[u8]>]) -> Result<(), Error> {
     let none = BTreeSet::new();
-    let existing = session
+    let existing = caller
         .tracking
         .as_ref()
         .map_or(&none, |mode| &mode.prefixes);
@@ -199,10 +199,10 @@ fn first_overlap(named: &[Arc<[u8]>]) -> Option<usize> {
 
 pub(crate) fn client_caching(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let Some(mode) = &mut session.tracking else {
+    let Some(mode) = &mut caller.tracking else {
         return Err(Error::line(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         )
@@ -226,29 +226,29 @@ pub(crate) fn client_caching(
         return Err(Error::Syntax.into());
     }
     mode.caching = true;
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn client_getredir(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let redirect = redirect_of(session);
-    session.reply().integer(redirect);
+    let redirect = redirect_of(caller);
+    caller.reply().integer(redirect);
     Ok(())
 }
 
 pub(crate) fn client_trackinginfo(
     _: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let redirect = redirect_of(session);
+    let redirect = redirect_of(caller);
     let off = Mode::default();
     // Taken out, since the reply needs the session.
-    let own = session.tracking.take();
+    let own = caller.tracking.take();
     let mode = own.as_deref().unwrap_or(&off);
     let flags: Vec<&str> = [
         (own.is_some(), "on"),
@@ -264,7 +264,7 @@ pub(crate) fn client_trackinginfo(
     .into_iter()
     .filter_map(|(set, name)| set.then_some(name))
     .collect();
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(3);
     reply.bulk(b"flags");
     reply.set(flags.len());
@@ -274,13 +274,13 @@ pub(crate) fn client_trackinginfo(
     reply.bulk(b"prefixes");
     reply.array(mode.prefixes.len());
     mode.prefixes.iter().for_each(|prefix| reply.bulk(prefix));
-    session.tracking = own;
+    caller.tracking = own;
     Ok(())
 }
 
 /// -1: it does not track; 0: it hears for itself.
-fn redirect_of(session: &Session) -> i64 {
-    let mode = session.tracking.as_ref();
+fn redirect_of(caller: &Caller) -> i64 {
+    let mode = caller.tracking.as_ref();
     mode.map_or(-1, |mode| mode.redirect.map_or(0, |id| id as i64))
 }
 

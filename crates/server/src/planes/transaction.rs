@@ -17,7 +17,7 @@ use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
     exec::{Compound, Halt, add_stripes},
-    session::{EndedWatch, Multi, Session, Token, Watched, flag, state},
+    session::{Caller, EndedWatch, Multi, Token, Watched, flag, state},
     worker::Worker,
 };
 
@@ -35,132 +35,132 @@ pub fn runs_at_once(id: CommandId) -> bool {
 }
 
 /// Queues a command of an open transaction.
-pub fn enqueue(session: &mut Session, id: CommandId, args: Args<'_>) {
-    if !session.multi.broken {
+pub fn enqueue(caller: &mut Caller, id: CommandId, args: Args<'_>) {
+    if !caller.multi.broken {
         let args = ArgsBuf::from(args);
-        session.multi.bytes += size_of::<(CommandId, ArgsBuf)>() + args.heap_bytes();
-        session.multi.queue.push((id, args));
-        let queued = session.multi.queue.len() as u32;
-        session.card.multi.store(queued + 1, Ordering::Relaxed);
+        caller.multi.bytes += size_of::<(CommandId, ArgsBuf)>() + args.heap_bytes();
+        caller.multi.queue.push((id, args));
+        let queued = caller.multi.queue.len() as u32;
+        caller.card.multi.store(queued + 1, Ordering::Relaxed);
     }
-    session.reply().simple("QUEUED");
+    caller.reply().simple("QUEUED");
 }
 
-pub(crate) fn multi(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    if session.is(state::MULTI) {
+pub(crate) fn multi(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    if caller.is(state::MULTI) {
         return Err(Error::line("ERR MULTI calls can not be nested").into());
     }
-    session.set_state(state::MULTI, true);
-    session.card.set_flag(flag::MULTI, true);
-    session.card.multi.store(1, Ordering::Relaxed);
-    session.reply().ok();
+    caller.set_state(state::MULTI, true);
+    caller.card.set_flag(flag::MULTI, true);
+    caller.card.multi.store(1, Ordering::Relaxed);
+    caller.reply().ok();
     Ok(())
 }
 
-pub(crate) fn discard(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    if !session.is(state::MULTI) {
+pub(crate) fn discard(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    if !caller.is(state::MULTI) {
         return Err(Error::line("ERR DISCARD without MULTI").into());
     }
-    abandon(worker, session);
-    session.reply().ok();
+    abandon(worker, caller);
+    caller.reply().ok();
     Ok(())
 }
 
 /// Ends the transaction without running it.
-pub fn abandon(worker: &mut Worker, session: &mut Session) {
-    close_multi(session);
-    forget_multi(session);
-    worker.unwatch(session);
+pub fn abandon(worker: &mut Worker, caller: &mut Caller) {
+    close_multi(caller);
+    forget_multi(caller);
+    worker.unwatch(caller);
 }
 
-fn close_multi(session: &mut Session) -> Multi {
-    session.set_state(state::MULTI, false);
-    std::mem::take(&mut session.multi)
+fn close_multi(caller: &mut Caller) -> Multi {
+    caller.set_state(state::MULTI, false);
+    std::mem::take(&mut caller.multi)
 }
 
 /// CLIENT LIST shows a transaction until it has run.
-fn forget_multi(session: &Session) {
-    session.card.set_flag(flag::MULTI, false);
-    session.card.multi.store(0, Ordering::Relaxed);
+fn forget_multi(caller: &Caller) {
+    caller.card.set_flag(flag::MULTI, false);
+    caller.card.multi.store(0, Ordering::Relaxed);
 }
 
-pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    if !session.is(state::MULTI) {
+pub(crate) fn exec(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    if !caller.is(state::MULTI) {
         return Err(Error::line("ERR EXEC without MULTI").into());
     }
-    if session.multi.broken {
-        abandon(worker, session);
+    if caller.multi.broken {
+        abandon(worker, caller);
         return Err(
             Error::line("EXECABORT Transaction discarded because of previous errors.").into(),
         );
     }
-    let mut unit = take_unit(worker, session)?;
-    let aborted = session.watch_flag.is_raised() || watched_key_expired(worker, session, &mut unit);
-    let multi = close_multi(session);
+    let mut unit = take_unit(worker, caller)?;
+    let aborted = caller.watch_flag.is_raised() || watched_key_expired(worker, caller, &mut unit);
+    let multi = close_multi(caller);
     worker.compound = Some(Box::new(Compound::new(unit)));
     if aborted {
-        session.reply().null_array();
+        caller.reply().null_array();
     } else {
-        run_queue(worker, session, multi);
+        run_queue(worker, caller, multi);
         // What CLIENT REPLY is against has been taken back already.
-        let settled = session.is(state::REPLY);
-        session.set_state(state::CONFIRMED, settled);
+        let settled = caller.is(state::REPLY);
+        caller.set_state(state::CONFIRMED, settled);
     }
     if worker.monitored {
-        worker.show(session, CommandId::Exec, args, false);
+        worker.show(caller, CommandId::Exec, args, false);
     }
-    forget_multi(session);
+    forget_multi(caller);
     let mut compound = worker
         .compound
         .take()
         .expect("the queue leaves the unit in place");
     worker.end_compound_effects(&mut compound.unit);
-    if !session.watched.is_empty() {
-        unwatch_held(worker, session, &mut compound.unit);
+    if !caller.watched.is_empty() {
+        unwatch_held(worker, caller, &mut compound.unit);
     }
     Ok(())
 }
 
 /// Takes everything that the transaction needs, or puts the session aside.
-fn take_unit<'s>(worker: &mut Worker<'s>, session: &mut Session) -> Result<Unit<'s>, Halt> {
+fn take_unit<'s>(worker: &mut Worker<'s>, caller: &mut Caller) -> Result<Unit<'s>, Halt> {
     let space = &worker.shared.keyspace;
     let mut stripes = StripeSet::EMPTY;
     let mut all = false;
     let mut script = false;
-    for (id, args) in &session.multi.queue {
+    for (id, args) in &caller.multi.queue {
         all |= spec::gate(*id).scope.inside_unit() == Scope::All;
         script |= spec::gate(*id).scope == Scope::KeysPlus;
         add_stripes(space, &mut stripes, *id, args.as_args());
     }
-    for watched in &session.watched {
+    for watched in &caller.watched {
         stripes.insert(space.place(&watched.key).stripe());
     }
     if all {
         stripes = StripeSet::all();
     }
     if script {
-        let mut unit = worker.take_script(session)?;
+        let mut unit = worker.take_script(caller)?;
         // Who holds the script mutex may wait, so this neither gives the mutex up again nor needs the ticket: stripes
         // that were reserved while their owner waits in line for the mutex would keep everybody else waiting, too.
         unit.add_set(&stripes);
         return Ok(unit);
     }
-    take_for_waiters(worker, session, stripes)
+    take_for_waiters(worker, caller, stripes)
 }
 
 /// Takes these stripes, and those of everybody whom the transaction may serve.
 fn take_for_waiters<'s>(
     worker: &mut Worker<'s>,
-    session: &mut Session,
+    caller: &mut Caller,
     mut stripes: StripeSet,
 ) -> Result<Unit<'s>, Halt> {
-    if let Some(reserved) = &session.ticket {
+    if let Some(reserved) = &caller.ticket {
         // An earlier round found these.
         stripes.extend(reserved);
     }
     loop {
-        let unit = worker.take_set(session, &stripes)?;
-        let queue = session.multi.queue.iter();
+        let unit = worker.take_set(caller, &stripes)?;
+        let queue = caller.multi.queue.iter();
         let commands = queue.map(|(id, args)| (*id, args.as_args()));
         let Some(wider) = worker.wider(&unit, &stripes, commands) else {
             return Ok(unit);
@@ -171,8 +171,8 @@ fn take_for_waiters<'s>(
 }
 
 /// A watched key that was there and has expired counts as changed. It stays: EXEC only looks.
-fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &mut Unit<'_>) -> bool {
-    let mut existed = session.watched.iter().filter(|watched| watched.existed);
+fn watched_key_expired(worker: &mut Worker, caller: &Caller, unit: &mut Unit<'_>) -> bool {
+    let mut existed = caller.watched.iter().filter(|watched| watched.existed);
     existed.any(|watched| {
         unit.view(&mut worker.local, watched.db, worker.now_ms)
             .is_stale(&watched.key)
@@ -184,45 +184,45 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &mut Unit<'
 ///
 /// CLIENT REPLY concerns each reply by itself, and the head of them all: if the queue switches replies on or off, elements
 /// come without their array, or the reverse. As in Redis; whoever queues that has to know.
-fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
-    let head = session.out.mark();
-    session.reply().array(multi.queue.len());
-    session.settle_part(head);
+fn run_queue(worker: &mut Worker, caller: &mut Caller, multi: Multi) {
+    let head = caller.out.mark();
+    caller.reply().array(multi.queue.len());
+    caller.settle_part(head);
     let mut last_sent = None;
     for (id, args) in multi.queue {
-        let mark = session.out.mark();
-        if session.rules != worker.rules && !worker.adopt_rules(session) {
+        let mark = caller.out.mark();
+        if caller.rules != worker.rules && !worker.adopt_rules(caller) {
             last_sent.get_or_insert(mark);
-            if worker.has_lost_user(session) {
-                session.become_default(&worker.settings.acl);
+            if worker.has_lost_user(caller) {
+                caller.become_default(&worker.settings.acl);
             }
         }
-        match call_queued(worker, session, id, args.as_args()) {
+        match call_queued(worker, caller, id, args.as_args()) {
             Ok(()) => {}
             Err(Halt::Error(error)) => {
                 let text = error.text();
                 worker.stats.note_error(&text);
-                session.out.truncate(mark);
-                session.reply().error_bytes(&text);
+                caller.out.truncate(mark);
+                caller.reply().error_bytes(&text);
             }
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }
-        session.settle_part(mark);
+        caller.settle_part(mark);
         worker.sweep();
     }
     if let Some(mark) = last_sent {
-        session.out.truncate(mark);
+        caller.out.truncate(mark);
     }
 }
 
 /// Runs a queued command, if the rules that allowed it then still do.
 fn call_queued(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     id: CommandId,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if let Err(denied) = worker.check_access(session, id, args, Context::Multi) {
+    if let Err(denied) = worker.check_access(caller, id, args, Context::Multi) {
         let reason = match denied.reason {
             Reason::Command => "no permission to execute the command or subcommand",
             Reason::Key => "no permission to touch the specified keys",
@@ -234,15 +234,11 @@ fn call_queued(
         )
         .into());
     }
-    worker.call(session, id, args)
+    worker.call(caller, id, args)
 }
 
-pub(crate) fn watch(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
-    if session.is(state::MULTI) {
+pub(crate) fn watch(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    if caller.is(state::MULTI) {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed").into());
     }
     let space = &worker.shared.keyspace;
@@ -251,91 +247,91 @@ pub(crate) fn watch(
         stripes.insert(space.place(key).stripe());
     }
     let mut unit = if worker.refuses_all() {
-        let ticket = session.ticket.is_some();
+        let ticket = caller.ticket.is_some();
         let Ok(unit) = Unit::try_set(space, &stripes, ticket) else {
-            watch_unseen(session, args);
+            watch_unseen(caller, args);
             return Ok(());
         };
         unit
     } else {
-        worker.take_set(session, &stripes)?
+        worker.take_set(caller, &stripes)?
     };
-    let view = unit.view(&mut worker.local, session.db, worker.now_ms);
+    let view = unit.view(&mut worker.local, caller.db, worker.now_ms);
     for key in args.iter().skip(1) {
-        if view.watch(key, &session.watch_flag) {
+        if view.watch(key, &caller.watch_flag) {
             let existed = !view.is_stale(key) && view.contains(key);
-            session.watched.push(Watched {
-                db: session.db,
+            caller.watched.push(Watched {
+                db: caller.db,
                 key: key.into(),
                 existed,
             });
-            session.note_registered(key);
+            caller.note_registered(key);
         }
     }
     drop(unit);
-    confirm_watches(session);
+    confirm_watches(caller);
     Ok(())
 }
 
 /// Watches keys of which a script that is over its threshold holds one. WATCH passes then and may not wait, but whether the
 /// script has changed them already cannot be seen: they count as changed.
-fn watch_unseen(session: &mut Session, args: Args<'_>) {
-    session.watch_flag.raise();
+fn watch_unseen(caller: &mut Caller, args: Args<'_>) {
+    caller.watch_flag.raise();
     for key in args.iter().skip(1) {
-        session.watched.push(Watched {
-            db: session.db,
+        caller.watched.push(Watched {
+            db: caller.db,
             key: key.into(),
             existed: false,
         });
-        session.note_registered(key);
+        caller.note_registered(key);
     }
-    confirm_watches(session);
+    confirm_watches(caller);
 }
 
-fn confirm_watches(session: &mut Session) {
-    let flag = Some(session.watch_flag.clone());
-    session.card.set_watched(session.watched.len() as u32, flag);
-    session.reply().ok();
+fn confirm_watches(caller: &mut Caller) {
+    let flag = Some(caller.watch_flag.clone());
+    caller.card.set_watched(caller.watched.len() as u32, flag);
+    caller.reply().ok();
 }
 
-pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    worker.unwatch(session);
-    session.reply().ok();
+pub(crate) fn unwatch(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    worker.unwatch(caller);
+    caller.reply().ok();
     Ok(())
 }
 
 /// Takes the watches off while the unit holds their stripes.
-fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &mut Unit<'_>) {
-    for watched in std::mem::take(&mut session.watched) {
-        session.note_unregistered(&watched.key);
+fn unwatch_held(worker: &mut Worker, caller: &mut Caller, unit: &mut Unit<'_>) {
+    for watched in std::mem::take(&mut caller.watched) {
+        caller.note_unregistered(&watched.key);
         unit.view(&mut worker.local, watched.db, worker.now_ms)
-            .unwatch(&watched.key, &session.watch_flag);
+            .unwatch(&watched.key, &caller.watch_flag);
     }
-    forget_watches(session);
+    forget_watches(caller);
 }
 
-fn forget_watches(session: &mut Session) {
-    session.watch_flag = Arc::default();
-    session.card.set_watched(0, None);
+fn forget_watches(caller: &mut Caller) {
+    caller.watch_flag = Arc::default();
+    caller.card.set_watched(0, None);
 }
 
 impl Worker<'_> {
     /// Ends all watches of a session. A stripe that is in use is come back to: the flag that stays behind for
     /// a moment belongs to nobody any more.
-    pub fn unwatch(&mut self, session: &mut Session) {
-        if session.watched.is_empty() {
+    pub fn unwatch(&mut self, caller: &mut Caller) {
+        if caller.watched.is_empty() {
             return;
         }
-        for watched in std::mem::take(&mut session.watched) {
-            session.note_unregistered(&watched.key);
+        for watched in std::mem::take(&mut caller.watched) {
+            caller.note_unregistered(&watched.key);
             self.unwatching.push(EndedWatch {
                 db: watched.db,
                 key: watched.key,
-                flag: session.watch_flag.clone(),
+                flag: caller.watch_flag.clone(),
                 waits: false,
             });
         }
-        forget_watches(session);
+        forget_watches(caller);
         self.unwatch_left(None);
     }
 

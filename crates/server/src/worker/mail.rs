@@ -11,7 +11,7 @@ use crate::{
     log, monitor,
     planes::client::described,
     pubsub::Delivery,
-    session::{Session, Token},
+    session::{Caller, Session, Token},
     shared::Message,
     tracking::{self, Invalidation, News, Redirected},
 };
@@ -226,16 +226,16 @@ impl Worker<'_> {
 
     /// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
     /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
-    pub(crate) fn read_own_mail(&mut self, session: &mut Session) {
+    pub(crate) fn read_own_mail(&mut self, caller: &mut Caller) {
         self.mailbox.drain(&mut self.early.messages);
-        let own = session.card.token();
+        let own = caller.card.token();
         let mut news = self.early.news_for(own);
         let mail = &mut self.places[own.index()].mail;
         // What was published comes before what was invalidated, as from Redis.
         for invalidations in [false, true] {
             for message in mail.iter_mut().chain(news.iter_mut()) {
                 if matches!(message, Message::Invalidate(_)) == invalidations {
-                    hear_early(message, own, session);
+                    hear_early(message, own, caller);
                 }
             }
         }
@@ -247,15 +247,15 @@ impl Worker<'_> {
     /// Before a script publishes more: hands to this worker's clients what is on its way to them, and gives the other workers
     /// time to do so. Who reads too slowly is closed at its limit, as ever.
     #[inline]
-    pub(crate) fn hand_out(&mut self, session: &mut Session) {
+    pub(crate) fn hand_out(&mut self, caller: &mut Caller) {
         let mut workers = self.shared.workers().iter();
         if workers.any(|worker| worker.transit.is_full()) {
-            self.hand_out_all(session);
+            self.hand_out_all(caller);
         }
     }
 
     #[cold]
-    fn hand_out_all(&mut self, session: &mut Session) {
+    fn hand_out_all(&mut self, caller: &mut Caller) {
         /// One that is busy for longer is not waited for: milliseconds.
         const WAIT_MS_MAX: u64 = 100;
         const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -280,13 +280,13 @@ impl Worker<'_> {
         }
         // What the script has told its own client waits for it to end.
         if self.shared.workers()[self.number].transit.is_full() {
-            self.limit_own_mail(session);
+            self.limit_own_mail(caller);
         }
     }
 
     /// Closes the client of a running script if more is published to it than it may leave unread.
-    fn limit_own_mail(&mut self, session: &mut Session) {
-        let mail = &mut self.places[session.card.token().index()].mail;
+    fn limit_own_mail(&mut self, caller: &mut Caller) {
+        let mail = &mut self.places[caller.card.token().index()].mail;
         let published = mail.iter().map(|message| match message {
             Message::Deliver(delivery) => delivery.len_bytes() as u64,
             _ => 0,
@@ -295,10 +295,10 @@ impl Worker<'_> {
         let limit_bytes = self.settings.output_limits[SUBSCRIBERS].hard_bytes;
         if limit_bytes != 0 && published > limit_bytes {
             mail.retain(|message| !matches!(message, Message::Deliver(_)));
-            crate::subscribe::forget(self, session);
+            crate::subscribe::forget(self, caller);
             self.stats.output_limit_closed.add(1);
-            session.closing = true;
-            let client = described(&session.card, self.now_ms);
+            caller.closing = true;
+            let client = described(&caller.card, self.now_ms);
             log::warning(&format!(
                 "Client {client} publishes more to itself than it may leave unread, and is closed."
             ));
@@ -306,10 +306,10 @@ impl Worker<'_> {
     }
 
     /// A session that did not track keys begins to: what changed before is no news for it.
-    pub(crate) fn drop_old_invalidations(&mut self, session: &Session) {
+    pub(crate) fn drop_old_invalidations(&mut self, caller: &Caller) {
         self.mailbox.drain(&mut self.early.messages);
         self.early.heard = None;
-        let own = session.card.token();
+        let own = caller.card.token();
         let mail = &mut self.places[own.index()].mail;
         let early = &mut self.early.messages;
         for message in mail.iter_mut().chain(early.iter_mut()) {
@@ -323,34 +323,34 @@ impl Worker<'_> {
 }
 
 /// Lets a session hear of what is meant for it, and takes it off the list of those who have yet to.
-fn hear_early(message: &mut Message, own: Token, session: &mut Session) {
+fn hear_early(message: &mut Message, own: Token, caller: &mut Caller) {
     match message {
         Message::Deliver(delivery) => {
             // Somebody may be among the subscribers of a pattern and of the channel: each is a message of its own.
             if let Some(at) = delivery.to.iter().position(|token| *token == own) {
                 delivery.to.remove(at);
-                if crate::subscribe::is_subscribed(session, delivery) {
-                    crate::subscribe::write_message(session, delivery);
+                if crate::subscribe::is_subscribed(caller, delivery) {
+                    crate::subscribe::write_message(caller, delivery);
                 }
             }
         }
         // What goes to another client, or is gathered, waits until the replies are written.
         Message::Invalidate(invalidation)
             if matches!(invalidation.news, News::Key(_) | News::All)
-                && session
+                && caller
                     .tracking
                     .as_ref()
                     .is_some_and(|mode| mode.redirect.is_none()) =>
         {
             if let Some(at) = invalidation.to.iter().position(|token| *token == own) {
                 invalidation.to.remove(at);
-                tracking::hear(session, &invalidation.news);
+                tracking::hear(caller, &invalidation.news);
             }
         }
         Message::Monitored(line) => {
             if let Some(at) = line.to.iter().position(|token| *token == own) {
                 line.to.remove(at);
-                monitor::write(session, line);
+                monitor::write(caller, line);
             }
         }
         _ => {}

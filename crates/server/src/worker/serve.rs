@@ -399,7 +399,7 @@ impl Worker<'_> {
             self.write_pieces(session)
         } else {
             self.stats.writes.add(1);
-            let taken = session.stream.write(session.out.bytes());
+            let taken = session.stream.write(session.caller.out.bytes());
             taken.map(|taken| {
                 session.out.advance(taken.unwrap_or(0));
                 taken.unwrap_or(0)
@@ -429,7 +429,7 @@ impl Worker<'_> {
         let mut written = 0;
         loop {
             let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
-            let count = session.out.io_slices(&mut slices);
+            let count = session.caller.out.io_slices(&mut slices);
             let offered = slices[..count].iter().map(|slice| slice.len()).sum();
             self.stats.writes.add(1);
             let taken = match flush(&mut session.stream, &mut slices[..count]) {

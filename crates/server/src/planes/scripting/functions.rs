@@ -19,30 +19,26 @@ use redline_spec::CommandId;
 use redline_types::glob::{self, Case};
 
 use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run, words};
-use crate::{errors, exec::Halt, session::Session, worker::Worker};
+use crate::{errors, exec::Halt, session::Caller, worker::Worker};
 
 /// How long the text of a library may run.
 const LOAD_MS_MAX: u64 = 500;
 
-pub(crate) fn fcall(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
-    call(worker, session, args, false)
+pub(crate) fn fcall(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    call(worker, caller, args, false)
 }
 
 pub(crate) fn fcall_ro(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    call(worker, session, args, true)
+    call(worker, caller, args, true)
 }
 
 fn call(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
     read_only: bool,
 ) -> Result<(), Halt> {
@@ -52,7 +48,7 @@ fn call(
     check_flags(worker, function.function().flags, read_only)?;
     run(
         worker,
-        session,
+        caller,
         Program::Function(&function),
         args,
         key_count,
@@ -92,13 +88,13 @@ pub(super) fn give_host_back(worker: &Worker, host: Host) {
 /// Changes the libraries, under the script mutex.
 fn change<R>(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     change: impl FnOnce(&Libraries, &mut Host) -> Result<R, Error>,
 ) -> Result<R, Halt> {
     let inside_exec = worker.compound.is_some();
     let held = match inside_exec {
         true => None,
-        false => Some(worker.take_script(session)?),
+        false => Some(worker.take_script(caller)?),
     };
     let result = take_host(worker).and_then(|mut host| {
         let result = change(&worker.shared.libraries, &mut host);
@@ -154,7 +150,7 @@ fn reply_error(error: &impl ToString) -> Error {
 
 pub(crate) fn function_load(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let (options, code) = (2..args.len() - 1, &args[args.len() - 1]);
@@ -165,33 +161,33 @@ pub(crate) fn function_load(
         }
         replaces = true;
     }
-    let name = change(worker, session, |libraries, host| {
+    let name = change(worker, caller, |libraries, host| {
         libraries
             .load(host, code, replaces, &mut LoadEnv::new())
             .map_err(|error| reply_error(&error))
     })?;
-    session.reply().bulk(name.as_bytes());
+    caller.reply().bulk(name.as_bytes());
     Ok(())
 }
 
 pub(crate) fn function_delete(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    change(worker, session, |libraries, host| {
+    change(worker, caller, |libraries, host| {
         match libraries.delete(host, &args[2]) {
             true => Ok(()),
             false => Err(Error::line("ERR Library not found")),
         }
     })?;
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn function_flush(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.len() > 3 {
@@ -203,17 +199,17 @@ pub(crate) fn function_flush(
     if !known {
         return Err(Error::line("ERR FUNCTION FLUSH only supports SYNC|ASYNC option").into());
     }
-    change(worker, session, |libraries, host| {
+    change(worker, caller, |libraries, host| {
         libraries.flush(host);
         Ok(())
     })?;
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
 
 pub(crate) fn function_list(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let (mut pattern, mut with_code) = (None, false);
@@ -238,15 +234,15 @@ pub(crate) fn function_list(
             glob::matches(pattern, library.name.as_bytes(), Case::Insensitive)
         })
     });
-    session.reply().array(libraries.len());
+    caller.reply().array(libraries.len());
     for library in &libraries {
-        write_library(session, library, with_code);
+        write_library(caller, library, with_code);
     }
     Ok(())
 }
 
-fn write_library(session: &mut Session, library: &Library, with_code: bool) {
-    let mut reply = session.reply();
+fn write_library(caller: &mut Caller, library: &Library, with_code: bool) {
+    let mut reply = caller.reply();
     reply.map(3 + usize::from(with_code));
     reply.bulk(b"library_name");
     reply.bulk(library.name.as_bytes());
@@ -277,7 +273,7 @@ fn write_library(session: &mut Session, library: &Library, with_code: bool) {
 
 pub(crate) fn function_stats(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let shared = &worker.shared.running_script;
@@ -289,7 +285,7 @@ pub(crate) fn function_stats(
         running = None;
     }
     let (libraries, functions) = worker.shared.libraries.counts();
-    let mut reply = session.reply();
+    let mut reply = caller.reply();
     reply.map(2);
     reply.bulk(b"running_script");
     match running {
@@ -321,27 +317,27 @@ pub(crate) fn function_stats(
 
 pub(crate) fn function_kill(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    kill(worker, session, true)
+    kill(worker, caller, true)
 }
 
 pub(crate) fn function_dump(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let libraries = worker.shared.libraries.all();
     let codes = libraries.iter().map(|library| &*library.code);
     let payload = payload::dump(codes, worker.settings.limits.payload_compressed);
-    session.reply().bulk(&payload);
+    caller.reply().bulk(&payload);
     Ok(())
 }
 
 pub(crate) fn function_restore(
     worker: &mut Worker,
-    session: &mut Session,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     if args.len() > 4 {
@@ -365,12 +361,12 @@ pub(crate) fn function_restore(
             payload::Refused::Damaged => "ERR Failed loading library payload",
         })
     })?;
-    change(worker, session, |libraries, host| {
+    change(worker, caller, |libraries, host| {
         let codes = codes.iter().map(|code| &**code);
         libraries
             .restore(host, codes, policy, &mut LoadEnv::new())
             .map_err(|error| reply_error(&error))
     })?;
-    session.reply().ok();
+    caller.reply().ok();
     Ok(())
 }
