@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redline_keyspace::{Classes, Expiry, StringRef, ValueRef};
+use redline_keyspace::{Classes, Expiry, Found, StringRef, Trace};
 use redline_resp::{Args, Reply};
 use redline_types::{
     bitmap::{self, Combination, Field, Overflow},
@@ -391,11 +391,9 @@ fn check_offset(ctx: &Ctx<'_>, offset: i64) -> Result<u64, Error> {
 
 /// How long a string is that is about to be changed.
 fn len(ctx: &Ctx<'_>, key: &[u8]) -> Result<usize, Error> {
-    match ctx.keys.peek(key) {
-        None => Ok(0),
-        Some(ValueRef::String(string)) => Ok(string.as_bytes().len()),
-        Some(ValueRef::Object(_)) => Err(Error::WrongType),
-    }
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let string = found.map(Found::string).transpose()?;
+    Ok(string.map_or(0, |string| string.as_bytes().len()))
 }
 
 /// The bytes of a string; `None` without the key.

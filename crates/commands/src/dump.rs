@@ -1,6 +1,6 @@
 //! DUMP and RESTORE: keys that travel as bytes. Must not know the form of those bytes.
 
-use redline_keyspace::{Classes, Owned, StringRef, ValueRef, journal::Word};
+use redline_keyspace::{Classes, Found, Owned, StringRef, Trace, ValueRef, journal::Word};
 use redline_rdb::{Object, ObjectRef, RestoreError};
 use redline_resp::{Args, Reply};
 use redline_types::number::IntText;
@@ -22,8 +22,8 @@ pub(crate) fn dump(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let compresses = ctx.keys.limits().payload_compressed;
-    match ctx.keys.value(&args[1]) {
-        Some(value) => reply.bulk(&redline_rdb::dump(object_of(value), compresses)),
+    match ctx.keys.find(&args[1], Trace::Read) {
+        Some(found) => reply.bulk(&redline_rdb::dump(object_of(found.value()), compresses)),
         None => reply.null(),
     }
     Ok(())
@@ -37,7 +37,7 @@ pub(crate) fn restore(
 ) -> Result<(), Failure> {
     let key = &args[1];
     let options = Options::parse(args.from(4))?;
-    let old_type = ctx.keys.type_name(key);
+    let old_type = ctx.keys.find(key, Trace::Quiet).map(Found::type_name);
     if old_type.is_some() && !options.replace {
         return Err(BUSY_KEY.into());
     }

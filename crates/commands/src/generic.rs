@@ -1,9 +1,9 @@
 //! Commands of the group `generic`.
 
-use redline_keyspace::{Classes, ValueRef};
+use redline_keyspace::{Classes, Found, Trace};
 use redline_resp::{Args, Reply};
 use redline_types::{
-    Value,
+    Kind,
     glob::{self, Case},
     number::IntText,
 };
@@ -33,13 +33,16 @@ pub(crate) fn copy(
     if db == ctx.keys.db() && source == destination {
         return Err(SAME_OBJECT.into());
     }
-    let Some(value) = ctx.keys.value(source) else {
+    let Some(found) = ctx.keys.find(source, Trace::Read) else {
         reply.integer(0);
         return Ok(());
     };
-    let new_type = value.type_name();
-    let can_copy = !matches!(value, ValueRef::Object(Value::VectorSet(_)));
-    let old_type = ctx.keys.in_db(db, |keys| keys.type_name(destination));
+    let new_type = found.type_name();
+    let can_copy = found.kind() != Some(Kind::VectorSet);
+    let old_type = ctx.keys.in_db(db, |keys| {
+        let found = keys.find(destination, Trace::Quiet);
+        found.map(Found::type_name)
+    });
     if old_type.is_some() && !replace {
         reply.integer(0);
         return Ok(());
@@ -47,7 +50,8 @@ pub(crate) fn copy(
     if !can_copy {
         return Err(Error::line("ERR not supported for this module key").into());
     }
-    let (value, expire_at_ms) = ctx.keys.copy_of(source).expect("the source exists");
+    let found = ctx.keys.find(source, Trace::Quiet);
+    let (value, expire_at_ms) = found.expect("the source exists").copy();
     ctx.keys.in_db(db, |keys| {
         keys.delete(destination);
         keys.put_owned(destination, value, expire_at_ms);
@@ -82,7 +86,7 @@ pub(crate) fn exists(
     let found = args
         .from(1)
         .iter()
-        .filter(|key| ctx.keys.probe(key).is_some())
+        .filter(|key| ctx.keys.find(key, Trace::Probe).is_some())
         .count();
     reply.integer(found as i64);
     Ok(())
@@ -171,9 +175,8 @@ pub(crate) fn object_encoding(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    ctx.keys.glance(&args[2]);
-    match ctx.keys.encoding(&args[2]) {
-        Some(encoding) => reply.bulk(encoding.as_bytes()),
+    match ctx.keys.find(&args[2], Trace::Glance) {
+        Some(found) => reply.bulk(found.encoding().as_bytes()),
         None => reply.null(),
     }
     Ok(())
@@ -185,15 +188,14 @@ pub(crate) fn object_freq(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    ctx.keys.glance(&args[2]);
-    let frequency = ctx.keys.frequency(&args[2]);
-    if frequency.is_some() && !ctx.keys.local.clock.lfu {
+    let found = ctx.keys.find(&args[2], Trace::Glance);
+    if found.is_some() && !ctx.keys.local.clock.lfu {
         return Err(Error::line(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
              when switching between policies at runtime LRU and LFU data will take some time to adjust.",
         ).into());
     }
-    reply_number(frequency, reply);
+    reply_number(found.map(Found::frequency), reply);
     Ok(())
 }
 
@@ -203,16 +205,15 @@ pub(crate) fn object_idletime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    ctx.keys.glance(&args[2]);
-    let idle_s = ctx.keys.idle_s(&args[2]);
-    if idle_s.is_some() && ctx.keys.local.clock.lfu {
+    let found = ctx.keys.find(&args[2], Trace::Glance);
+    if found.is_some() && ctx.keys.local.clock.lfu {
         return Err(Error::line(
             "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
         )
         .into());
     }
-    reply_number(idle_s, reply);
+    reply_number(found.map(Found::idle_s), reply);
     Ok(())
 }
 
@@ -222,7 +223,8 @@ pub(crate) fn object_refcount(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    reply_number(ctx.keys.glance(&args[2]).then_some(1), reply);
+    let found = ctx.keys.find(&args[2], Trace::Glance);
+    reply_number(found.map(|_| 1), reply);
     Ok(())
 }
 
@@ -233,12 +235,13 @@ pub(crate) fn persist(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let expires = ctx.keys.expire_at_ms(key).flatten().is_some();
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let expires = found.and_then(Found::expire_at_ms).is_some();
     if expires {
         ctx.keys.set_expire_at_ms(key, None);
         ctx.keys.changed(Classes::GENERIC, "persist", key);
     } else {
-        ctx.keys.contains_to_write(key);
+        ctx.keys.find(key, Trace::Write);
     }
     reply.integer(i64::from(expires));
     Ok(())
@@ -352,7 +355,7 @@ pub(crate) fn touch(
     let found = args
         .from(1)
         .iter()
-        .filter(|key| ctx.keys.touch(key))
+        .filter(|key| ctx.keys.find(key, Trace::Read).is_some())
         .count();
     reply.integer(found as i64);
     Ok(())
@@ -373,7 +376,8 @@ pub(crate) fn type_(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    reply.simple(ctx.keys.probe(&args[1]).unwrap_or("none"));
+    let found = ctx.keys.find(&args[1], Trace::Probe);
+    reply.simple(found.map_or("none", Found::type_name));
     Ok(())
 }
 
@@ -440,8 +444,8 @@ pub(crate) fn memory_usage(
             return Err(Error::Syntax.into());
         }
     }
-    match ctx.keys.memory_bytes(&args[2]) {
-        Some(bytes) => reply.integer(bytes as i64),
+    match ctx.keys.find(&args[2], Trace::Quiet) {
+        Some(found) => reply.integer(found.memory_bytes() as i64),
         None => reply.null(),
     }
     Ok(())
@@ -500,14 +504,14 @@ fn reply_number(number: Option<u32>, reply: &mut Reply<'_>) {
 /// be replaced.
 fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, Error> {
     let (from, to) = (&args[1], &args[2]);
-    let type_of = |key| ctx.keys.type_name(key);
+    let type_of = |key| ctx.keys.find(key, Trace::Quiet).map(Found::type_name);
     let new_type = type_of(from).ok_or(Error::NoSuchKey)?;
     let old_type = type_of(to);
     if from == to || old_type.is_some() && !replace {
         // They are used all the same.
-        ctx.keys.contains_to_write(from);
+        ctx.keys.find(from, Trace::Write);
         if from != to {
-            ctx.keys.contains_to_write(to);
+            ctx.keys.find(to, Trace::Write);
         }
         return Ok(false);
     }
@@ -526,13 +530,12 @@ fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, 
 /// Answers with what `show` makes of a key's expiry, a Unix time in milliseconds; with -2 if there is no such key, and with
 /// -1 if it has no expiry.
 fn reply_expiry(ctx: &Ctx<'_>, key: &[u8], reply: &mut Reply<'_>, show: impl FnOnce(i64) -> i64) {
-    reply.integer(
-        match (ctx.keys.probe(key), ctx.keys.expire_at_ms(key).flatten()) {
-            (None, _) => -2,
-            (Some(_), None) => -1,
-            (Some(_), Some(at_ms)) => show(at_ms),
-        },
-    );
+    let found = ctx.keys.find(key, Trace::Probe);
+    reply.integer(match found.map(Found::expire_at_ms) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at_ms)) => show(at_ms),
+    });
 }
 
 /// A span or time that is not negative, to the nearest second.
@@ -555,11 +558,11 @@ fn expire_at(
         .checked_mul(unit_ms)
         .and_then(|ms| ms.checked_add(base_ms))
         .ok_or(Error::InvalidExpire(command))?;
-    match ctx.keys.expire_at_ms(key) {
+    match ctx.keys.find(key, Trace::Quiet).map(Found::expire_at_ms) {
         Some(current) if conditions.hold(current, at_ms) => {}
         _ => {
             // It is used all the same.
-            ctx.keys.contains_to_write(key);
+            ctx.keys.find(key, Trace::Write);
             reply.integer(0);
             return Ok(());
         }

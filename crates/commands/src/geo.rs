@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use redline_keyspace::Trace;
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Element, IntBuf, Zset,
@@ -58,7 +59,7 @@ pub(crate) fn geodist(
         5 => metres_per(&args[4])?,
         _ => return Err(Error::Syntax.into()),
     };
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     let place = |member: &[u8]| Some(Place::from_score(zset?.score(member)?));
     match (place(&args[2]), place(&args[3])) {
         (Some(a), Some(b)) => reply_distance(a.distance(b) / unit, reply),
@@ -73,7 +74,7 @@ pub(crate) fn geohash(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     reply.array(args.len() - 2);
     for member in args.from(2).iter() {
         match zset.and_then(|zset| zset.score(member)) {
@@ -90,7 +91,7 @@ pub(crate) fn geopos(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     reply.array(args.len() - 2);
     for member in args.from(2).iter() {
         match zset.and_then(|zset| zset.score(member)) {
@@ -158,7 +159,7 @@ pub(crate) fn geosearch(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     let options = Options::parse(args.from(2), Form::Search { stores: false }, zset, &args[0])?;
     Ok(run(ctx, &args[1], options, reply)?)
 }
@@ -169,7 +170,7 @@ pub(crate) fn geosearchstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let zset = ctx.keys.collection::<Zset>(&args[2])?;
+    let zset = ctx.keys.read::<Zset>(&args[2])?;
     let mut options = Options::parse(args.from(3), Form::Search { stores: true }, zset, &args[0])?;
     options.store = Some(&args[1]);
     Ok(run(ctx, &args[2], options, reply)?)
@@ -181,7 +182,7 @@ fn radius(
     form: Form,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     let centre = place(&args[2], &args[3])?;
     let (shape, unit) = circle(&args[4], &args[5])?;
     let mut options = Options::parse(args.from(6), form, zset, &args[0])?;
@@ -195,7 +196,7 @@ fn radius_by_member(
     form: Form,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     // Without the key Redis looks neither for the member nor at the radius.
     let given = match zset {
         None => None,
@@ -397,7 +398,8 @@ fn run(
     mut options: Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let zset = ctx.keys.collection_quiet::<Zset>(key)?;
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let zset = found.map(|found| found.collection::<Zset>()).transpose()?;
     let (mut found, mut unit) = (Vec::new(), 1.0);
     let asked = (options.centre, options.shape.take());
     if let (Some(zset), (Some(centre), Some((shape, metres)))) = (zset, asked) {

@@ -1,6 +1,6 @@
 //! Commands of the group `hash`.
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Element, Hash, IntBuf, Live, number};
 
@@ -178,7 +178,8 @@ pub(crate) fn hlen(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let len = ctx.keys.collection_len::<Hash>(&args[1])?;
+    let found = ctx.keys.find(&args[1], Trace::Read);
+    let len = found.map(Found::len::<Hash>).transpose()?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -369,7 +370,7 @@ pub(crate) fn hstrlen(
 /// The hash without the fields that have expired. Counts as an access.
 fn live<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<Live<'a>>, Error> {
     let now_ms = ctx.keys.now_ms();
-    let hash = ctx.keys.collection::<Hash>(key)?;
+    let hash = ctx.keys.read::<Hash>(key)?;
     Ok(hash.map(|hash| hash.live(now_ms)))
 }
 

@@ -4,7 +4,7 @@
 //! [`redline_keyspace::View::expire_fields`] first), or active expiry. Meanwhile no command shows it; HLEN counts it,
 //! HDEL and HSET still find it, and HEXPIRE brings it back, all as in Redis.
 
-use redline_keyspace::{Classes, journal::Word};
+use redline_keyspace::{Classes, Found, Trace, WrongType, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
     Hash, Limits,
@@ -79,7 +79,7 @@ pub(crate) fn hgetdel(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    ctx.keys.collection_quiet::<Hash>(key)?;
+    check_type(ctx, key)?;
     let fields = fields(args, 2)?;
     ctx.keys.expire_fields(key, fields.iter());
     reply.array(fields.len());
@@ -114,7 +114,7 @@ pub(crate) fn hgetex(
 ) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
-    ctx.keys.collection_quiet::<Hash>(key)?;
+    check_type(ctx, key)?;
     let persist = is(&args[2], "PERSIST");
     let unit = TimeUnit::of_option(&args[2], now_ms);
     let (at_ms, fields_at) = match unit {
@@ -133,7 +133,8 @@ pub(crate) fn hgetex(
     reply.array(fields.len());
     let change = at_ms.is_some() || persist;
     if !change {
-        let hash = ctx.keys.collection_to_write::<Hash>(key)?;
+        let found = ctx.keys.find(key, Trace::Write);
+        let hash = found.map(Found::collection::<Hash>).transpose()?;
         for field in fields.iter() {
             match hash.and_then(|hash| hash.get(field)) {
                 Some(value) => bulk(reply, value),
@@ -190,7 +191,7 @@ pub(crate) fn hpersist(
 ) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
-    ctx.keys.collection_quiet::<Hash>(key)?;
+    check_type(ctx, key)?;
     let fields = fields(args, 2)?;
     reply.array(fields.len());
     let changed = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
@@ -279,7 +280,8 @@ pub(crate) fn hsetex(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     let call = SetCall::parse(args, now_ms)?;
-    let is_there = ctx.keys.collection_to_write::<Hash>(key)?.is_some();
+    let found = ctx.keys.find(key, Trace::Write);
+    let is_there = found.map(Found::len::<Hash>).transpose()?.is_some();
     if call.key_exists.is_some_and(|wanted| wanted != is_there) {
         reply.integer(0);
         return Ok(());
@@ -289,7 +291,8 @@ pub(crate) fn hsetex(
     // Fields that do not exist because their time has come.
     let mut due: Vec<&[u8]> = Vec::new();
     if let Some(wanted) = call.fields_exist {
-        let hash = ctx.keys.collection_quiet::<Hash>(key)?;
+        let found = ctx.keys.find(key, Trace::Quiet);
+        let hash = found.map(Found::collection::<Hash>).transpose()?;
         let is_there =
             |field: &[u8]| hash.is_some_and(|hash| hash.live(now_ms).get(field).is_some());
         let refused_at = names().position(|field| is_there(field) != wanted);
@@ -549,6 +552,12 @@ impl<'a> SetCall<'a> {
     }
 }
 
+/// Refuses a key of another type, which comes before what is wrong with the arguments, as in Redis.
+fn check_type(ctx: &Ctx<'_>, key: &[u8]) -> Result<(), WrongType> {
+    let found = ctx.keys.find(key, Trace::Quiet);
+    found.map(Found::len::<Hash>).transpose().map(drop)
+}
+
 /// `FIELDS numfields field [field …]` from `at` on, which has to be all that is left.
 fn fields(args: Args<'_>, at: usize) -> Result<Args<'_>, Error> {
     counted_fields(args, at, "ERR Number of fields must be a positive integer")
@@ -591,7 +600,7 @@ fn reply_expiry(
     show: impl Fn(i64) -> i64,
 ) -> Result<(), Error> {
     let now_ms = ctx.keys.now_ms();
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    let hash = ctx.keys.read::<Hash>(&args[1])?;
     let fields = fields(args, 2)?;
     reply.array(fields.len());
     for field in fields.iter() {
@@ -615,7 +624,7 @@ fn expire_at(
 ) -> Result<(), Error> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
-    ctx.keys.collection_quiet::<Hash>(key)?;
+    check_type(ctx, key)?;
     let at_ms = unit.parse(&args[2], command)?;
     let (condition, fields_at) = match Condition::of_option(&args[3]) {
         Some(condition) => (condition, 4),

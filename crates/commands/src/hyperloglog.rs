@@ -1,6 +1,6 @@
 //! Commands of the group `hyperloglog`: strings that estimate how many different elements they have seen.
 
-use redline_keyspace::{Classes, StringRef, ValueRef};
+use redline_keyspace::{Classes, Found, StringRef, Trace};
 use redline_resp::{Args, Reply};
 use redline_types::hll::{self, Corrupt, Encoding, Registers};
 
@@ -171,11 +171,9 @@ fn read<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
 
 /// The bytes of a key that is going to be changed; `None` without it.
 fn existing<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
-    match ctx.keys.peek(key) {
-        None => Ok(None),
-        Some(ValueRef::String(string)) => checked(string.as_bytes()).map(Some),
-        Some(ValueRef::Object(_)) => Err(Error::WrongType),
-    }
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let string = found.map(Found::string).transpose()?;
+    string.map(StringRef::as_bytes).map(checked).transpose()
 }
 
 fn checked(bytes: &[u8]) -> Result<&[u8], Error> {

@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, ops::Range};
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, Found, Trace, WrongType};
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Kind, List,
@@ -25,7 +25,7 @@ pub(crate) fn lindex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
+    let Some(list) = ctx.keys.read::<List>(&args[1])? else {
         reply.null();
         return Ok(());
     };
@@ -72,7 +72,8 @@ pub(crate) fn llen(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let len = ctx.keys.collection_len::<List>(&args[1])?;
+    let found = ctx.keys.find(&args[1], Trace::Read);
+    let len = found.map(Found::len::<List>).transpose()?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -102,6 +103,12 @@ pub(crate) fn rpoplpush(
     move_element(ctx, &args[1], &args[2], End::Back, End::Front, reply)
 }
 
+/// The elements of a list that is about to be changed; `None` without the key.
+fn len_to_write(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, WrongType> {
+    let found = ctx.keys.find(key, Trace::Write);
+    found.map(Found::len::<List>).transpose()
+}
+
 fn move_element(
     ctx: &mut Ctx<'_>,
     source: &[u8],
@@ -110,12 +117,12 @@ fn move_element(
     to: End,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    if ctx.keys.len_to_write::<List>(source)?.is_none() {
+    if len_to_write(ctx, source)?.is_none() {
         reply.null();
         return Ok(());
     }
     // A destination of another type must be found before anything is taken.
-    ctx.keys.len_to_write::<List>(destination)?;
+    len_to_write(ctx, destination)?;
     ctx.claim()?;
     let mut moved = Vec::new();
     let rotates = source == destination;
@@ -180,7 +187,7 @@ fn pop_first(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Failure> {
     for key in many.keys_of(args) {
-        if ctx.keys.len_to_write::<List>(key)?.is_some() {
+        if len_to_write(ctx, key)?.is_some() {
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
@@ -219,7 +226,7 @@ fn pop_or_wait(
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
-        if ctx.keys.len_to_write::<List>(key)?.is_some() {
+        if len_to_write(ctx, key)?.is_some() {
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
@@ -262,7 +269,7 @@ fn move_or_wait(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let timeout_ms = block::seconds(ctx, &args[args.len() - 1])?;
-    if ctx.keys.len_to_write::<List>(&args[1])?.is_some() {
+    if len_to_write(ctx, &args[1])?.is_some() {
         move_element(ctx, &args[1], &args[2], from, to, reply)?;
         let call = [b"LMOVE", &args[1], &args[2], end_word(from), end_word(to)];
         ctx.keys.propagate(&call);
@@ -310,7 +317,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> R
             }
             Ok(())
         }
-        Some(count) => match ctx.keys.len_to_write::<List>(key)? {
+        Some(count) => match len_to_write(ctx, key)? {
             None => {
                 reply.null_array();
                 Ok(())
@@ -378,7 +385,7 @@ pub(crate) fn lpos(
             return Err(Error::Syntax.into());
         }
     }
-    let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
+    let Some(list) = ctx.keys.read::<List>(&args[1])? else {
         if count.is_some() {
             reply.array(0);
         } else {
@@ -480,7 +487,7 @@ pub(crate) fn lrange(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
-    let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
+    let Some(list) = ctx.keys.read::<List>(&args[1])? else {
         reply.array(0);
         return Ok(());
     };
@@ -519,7 +526,7 @@ pub(crate) fn lset(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    if ctx.keys.len_to_write::<List>(&args[1])?.is_none() {
+    if len_to_write(ctx, &args[1])?.is_none() {
         return Err(Error::NoSuchKey.into());
     }
     let index = integer(&args[2])?;

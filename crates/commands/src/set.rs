@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use redline_keyspace::{Classes, Expiry, journal::Word};
+use redline_keyspace::{Classes, Expiry, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 
@@ -38,7 +38,8 @@ pub(crate) fn scard(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let len = ctx.keys.collection_len::<Set>(&args[1])?;
+    let found = ctx.keys.find(&args[1], Trace::Read);
+    let len = found.map(Found::len::<Set>).transpose()?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -49,7 +50,7 @@ pub(crate) fn sismember(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let set = ctx.keys.read::<Set>(&args[1])?;
     reply.integer(i64::from(set.is_some_and(|set| set.contains(&args[2]))));
     Ok(())
 }
@@ -60,7 +61,7 @@ pub(crate) fn smismember(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let set = ctx.keys.read::<Set>(&args[1])?;
     let members = args.from(2);
     reply.array(members.len());
     for member in members.iter() {
@@ -75,7 +76,7 @@ pub(crate) fn smembers(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let set = ctx.keys.read::<Set>(&args[1])?;
     reply.set(set.map_or(0, DataType::len));
     set.into_iter()
         .flat_map(Set::iter)
@@ -90,18 +91,20 @@ pub(crate) fn smove(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (source, destination, member) = (&args[1], &args[2], &args[3]);
-    let has = match ctx.keys.collection_to_write::<Set>(source) {
+    let from = ctx.keys.find(source, Trace::Write);
+    let has = match from.map(Found::collection::<Set>).transpose() {
         Ok(Some(from)) => from.contains(member),
         other => {
             // Both keys are looked at before anything is said of one.
-            ctx.keys.contains_to_write(destination);
+            ctx.keys.find(destination, Trace::Write);
             other?;
             reply.integer(0);
             return Ok(());
         }
     };
     // A destination of another type must be found before anything is taken.
-    ctx.keys.len_to_write::<Set>(destination)?;
+    let to = ctx.keys.find(destination, Trace::Write);
+    to.map(Found::len::<Set>).transpose()?;
     if source == destination || !has {
         reply.integer(i64::from(has));
         return Ok(());
@@ -134,7 +137,8 @@ pub(crate) fn spop(
         3 => Some(positive(&args[2])?),
         _ => return Err(Error::Syntax.into()),
     };
-    let Some(len) = ctx.keys.len_to_write::<Set>(key)? else {
+    let found = ctx.keys.find(key, Trace::Write);
+    let Some(len) = found.map(Found::len::<Set>).transpose()? else {
         match count {
             None => reply.null(),
             Some(_) => reply.set(0),
@@ -190,7 +194,7 @@ pub(crate) fn srandmember(
     };
     let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
-    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let set = ctx.keys.read::<Set>(&args[1])?;
     let random = &mut || rng.u64(..);
     match (count, set) {
         (None, None) => reply.null(),
@@ -247,7 +251,7 @@ pub(crate) fn sscan(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[2])?;
-    let Some(set) = ctx.keys.collection::<Set>(&args[1])? else {
+    let Some(set) = ctx.keys.read::<Set>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
     let options = ScanOptions::parse(args.from(3), Scanned::Other)?;
@@ -400,7 +404,7 @@ pub(crate) fn sunionstore(
 /// The sets under these keys; `None` for a key that does not exist.
 fn operands<'v>(ctx: &'v Ctx<'_>, keys: Args<'_>) -> Result<Vec<Option<&'v Set>>, Error> {
     keys.iter()
-        .map(|key| Ok(ctx.keys.collection::<Set>(key)?))
+        .map(|key| Ok(ctx.keys.read::<Set>(key)?))
         .collect()
 }
 

@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
-use redline_keyspace::{Classes, Expiry, StringRef, ValueRef, View};
+use redline_keyspace::{Classes, Expiry, StringRef, Trace, ValueRef, View};
 use redline_resp::{Args, Reply};
 use redline_types::{DataType, Element, IntBuf, Kind, List, Value, Zset, number};
 
@@ -58,7 +58,8 @@ pub(crate) fn sort_ro(
 
 /// A sorted set that is sorted leaves its packed form, as in Redis, where OBJECT ENCODING shows it.
 fn leave_packed(ctx: &mut Ctx<'_>, key: &[u8]) {
-    if ctx.keys.kind(key) == Some(Some(Kind::Zset)) {
+    let found = ctx.keys.find(key, Trace::Quiet);
+    if found.and_then(|found| found.kind()) == Some(Kind::Zset) {
         let changed = ctx
             .keys
             .update::<Zset, _>(key, false, |zset, _| zset.leave_packed());
@@ -194,13 +195,13 @@ impl<'a> Sort<'a> {
     /// The elements that the call answers, in order. Counts no access before all keys are known to be held.
     fn run<'v>(&self, ctx: &'v Ctx<'_>) -> Result<Vec<Item<'v>>, Failure> {
         let keys = &ctx.keys;
-        let source = match keys.peek(self.key) {
+        let source = match keys.find(self.key, Trace::Quiet).map(|found| found.value()) {
             None => None,
             Some(ValueRef::Object(value @ (Value::List(_) | Value::Set(_) | Value::Zset(_)))) => {
                 Some(value)
             }
             Some(_) => {
-                keys.touch(self.key);
+                keys.find(self.key, Trace::Read);
                 return Err(Error::WrongType.into());
             }
         };
@@ -220,7 +221,7 @@ impl<'a> Sort<'a> {
         let range = if keep_order { 0..items.len() } else { range };
         if !keep_order && by.is_none() {
             if let Err(error) = weigh_own(&mut items, alpha) {
-                keys.touch(self.key);
+                keys.find(self.key, Trace::Read);
                 return Err(error.into());
             }
             self.order(&mut items, &range, alpha);
@@ -236,7 +237,7 @@ impl<'a> Sort<'a> {
         });
         keys.require(self.store.map(<[u8]>::to_vec).into_iter().chain(wanted))?;
 
-        keys.touch(self.key);
+        keys.find(self.key, Trace::Read);
         if let Some(by) = by {
             weigh_by(&mut items, keys, by, alpha)?;
             self.order(&mut items, &range, alpha);
@@ -465,11 +466,11 @@ impl<'a> Pattern<'a> {
             return keys.string(&key).ok().flatten().map(Found::String);
         };
         // A copy: of as many hashes as there are elements, none is to stay open.
-        let text = keys.with_value(&key, |value| match value {
+        let text = keys.find(&key, Trace::Read)?.with(|value| match value {
             ValueRef::Object(Value::Hash(hash)) => hash.get(field).map(Element::to_vec),
             _ => None,
         });
-        text.flatten().map(Found::Text)
+        text.map(Found::Text)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Commands of the group `stream`.
 
-use redline_keyspace::{Classes, journal::Word};
+use redline_keyspace::{Classes, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Limits, Stream,
@@ -35,7 +35,8 @@ pub(crate) fn xadd(
     }
     let now_ms = ctx.keys.now_ms().max(0) as u64;
     let mut failed = None;
-    let existed = ctx.keys.collection_quiet::<Stream>(&args[1])?.is_some();
+    let found = ctx.keys.find(&args[1], Trace::Quiet);
+    let existed = found.map(Found::len::<Stream>).transpose()?.is_some();
     let added = ctx
         .keys
         .update::<Stream, _>(&args[1], !options.no_make, |stream, limits| {
@@ -70,10 +71,8 @@ pub(crate) fn xadd(
     }
     if ctx.keys.is_journaled() {
         // An id that the clock gave, and a trim that was not exact, as they came out.
-        let len = ctx
-            .keys
-            .collection_quiet::<Stream>(&args[1])?
-            .map_or(0, DataType::len);
+        let found = ctx.keys.find(&args[1], Trace::Quiet);
+        let len = found.map(Found::len::<Stream>).transpose()?.unwrap_or(0);
         let (id, len) = (id.to_string(), IntText::new(len as i64));
         let exact: [&[u8]; 3] = [b"MAXLEN", b"=", len.as_ref()];
         let trim: Vec<&[u8]> = match (trimmed, options.references) {
@@ -303,7 +302,8 @@ pub(crate) fn xdelex(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let exists = ctx.keys.collection_quiet::<Stream>(key)?.is_some();
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let exists = found.map(Found::len::<Stream>).transpose()?.is_some();
     let victims = Victims::parse(args.from(2))?;
     if !exists {
         victims.reply_missing(reply);
@@ -348,10 +348,8 @@ pub(crate) fn xtrim(
         .unwrap_or(0);
     if removed > 0 {
         if ctx.keys.is_journaled() && options.references == References::Keep {
-            let len = ctx
-                .keys
-                .collection_quiet::<Stream>(&args[1])?
-                .map_or(0, DataType::len);
+            let found = ctx.keys.find(&args[1], Trace::Quiet);
+            let len = found.map(Found::len::<Stream>).transpose()?.unwrap_or(0);
             let len = IntText::new(len as i64);
             let words: [&[u8]; 5] = [b"XTRIM", &args[1], b"MAXLEN", b"=", len.as_ref()];
             ctx.keys.propagate(&words);
@@ -369,7 +367,7 @@ pub(crate) fn xlen(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let stream = ctx.keys.collection::<Stream>(&args[1])?;
+    let stream = ctx.keys.read::<Stream>(&args[1])?;
     reply.integer(stream.map_or(0, |stream| stream.len() as i64));
     Ok(())
 }
@@ -380,7 +378,8 @@ pub(crate) fn xdel(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    if ctx.keys.collection_to_write::<Stream>(&args[1])?.is_none() {
+    let found = ctx.keys.find(&args[1], Trace::Write);
+    if found.map(Found::len::<Stream>).transpose()?.is_none() {
         reply.integer(0);
         return Ok(());
     }
@@ -443,7 +442,7 @@ fn range(
             .ok_or(Error::Syntax)?;
         count = Some(usize::try_from(integer(value)?).unwrap_or(0));
     }
-    let Some(stream) = ctx.keys.collection::<Stream>(&args[1])? else {
+    let Some(stream) = ctx.keys.read::<Stream>(&args[1])? else {
         reply.array(0);
         return Ok(());
     };
@@ -497,7 +496,8 @@ pub(crate) fn xsetid(
             return Err(Error::Syntax.into());
         }
     }
-    let stream = ctx.keys.collection_quiet::<Stream>(&args[1])?;
+    let found = ctx.keys.find(&args[1], Trace::Quiet);
+    let stream = found.map(Found::collection::<Stream>).transpose()?;
     let log = stream.ok_or(Error::NoSuchKey)?.log();
     if last_id < log.max_deleted_id() {
         return Err(Error::line(

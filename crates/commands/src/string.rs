@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redline_keyspace::{Classes, Expiry, StringRef, ValueRef, journal::Word};
+use redline_keyspace::{Classes, Expiry, Found, StringRef, Trace, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
     lcs::{self, LcsError},
@@ -75,7 +75,8 @@ pub(crate) fn delex(
         2 => ctx.keys.contains(key),
         4 => {
             let only_if = OnlyIf::parse(&args[2], &args[3]).ok_or(Error::Syntax)??;
-            if let Some(ValueRef::Object(_)) = ctx.keys.peek(key) {
+            let found = ctx.keys.find(key, Trace::Quiet);
+            if found.is_some_and(|found| found.string().is_err()) {
                 return Err(Error::line(
                     "ERR Key should be of string type if conditions are specified",
                 )
@@ -166,7 +167,7 @@ pub(crate) fn getex(
         ctx.keys.delete(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
         ctx.keys.propagate(&[b"DEL", key]);
-    } else if at_ms.is_some() || ctx.keys.expire_at_ms(key).flatten().is_some() {
+    } else if at_ms.is_some() || expires(ctx, key) {
         // It has been used already.
         let frozen = std::mem::replace(&mut ctx.keys.local.clock.frozen, true);
         ctx.keys.set_expire_at_ms(key, at_ms);
@@ -178,6 +179,12 @@ pub(crate) fn getex(
         }
     }
     Ok(())
+}
+
+/// Returns true if there is such a key and it has an expiry.
+fn expires(ctx: &Ctx<'_>, key: &[u8]) -> bool {
+    let found = ctx.keys.find(key, Trace::Quiet);
+    found.and_then(Found::expire_at_ms).is_some()
 }
 
 /// GETRANGE key start end
@@ -373,7 +380,7 @@ pub(crate) fn msetnx(
         .from(1)
         .iter()
         .step_by(2)
-        .all(|key| !ctx.keys.contains_to_write(key));
+        .all(|key| ctx.keys.find(key, Trace::Write).is_none());
     if free {
         for at in (1..args.len()).step_by(2) {
             set_and_report(ctx, args, at, at + 1, Expiry::Clear);
@@ -426,7 +433,7 @@ pub(crate) fn setnx(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let free = !ctx.keys.contains_to_write(&args[1]);
+    let free = ctx.keys.find(&args[1], Trace::Write).is_none();
     if free {
         set_and_report(ctx, args, 1, 2, Expiry::Clear);
     }
@@ -558,11 +565,9 @@ fn set_and_report(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, e
 
 /// Bytes of a string that is going to be changed; `None` without the key.
 fn string_len(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, Error> {
-    match ctx.keys.peek(key) {
-        None => Ok(None),
-        Some(ValueRef::String(string)) => Ok(Some(string.as_bytes().len())),
-        Some(ValueRef::Object(_)) => Err(Error::WrongType),
-    }
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let string = found.map(Found::string).transpose()?;
+    Ok(string.map(|string| string.as_bytes().len()))
 }
 
 /// The sum of two lengths, if a string may be so long.
@@ -693,20 +698,20 @@ impl<'a> OnlyIf<'a> {
 
     fn meets(self, ctx: &Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
         let (other, as_digest, wanted) = match self {
-            OnlyIf::Missing => return Ok(!ctx.keys.contains_to_write(key)),
+            OnlyIf::Missing => return Ok(ctx.keys.find(key, Trace::Write).is_none()),
             OnlyIf::Exists => return Ok(ctx.keys.contains(key)),
             OnlyIf::Equal(other) => (other, false, true),
             OnlyIf::NotEqual(other) => (other, false, false),
             OnlyIf::DigestEqual(other) => (other, true, true),
             OnlyIf::DigestNotEqual(other) => (other, true, false),
         };
-        let equal = match ctx.keys.peek(key) {
+        let found = ctx.keys.find(key, Trace::Quiet);
+        let equal = match found.map(Found::string).transpose()? {
             None => false,
-            Some(ValueRef::Object(_)) => return Err(Error::WrongType),
-            Some(ValueRef::String(value)) if as_digest => digest_text(value.as_bytes())
+            Some(value) if as_digest => digest_text(value.as_bytes())
                 .as_bytes()
                 .eq_ignore_ascii_case(other),
-            Some(ValueRef::String(value)) => value.as_bytes() == other,
+            Some(value) => value.as_bytes() == other,
         };
         Ok(equal == wanted)
     }

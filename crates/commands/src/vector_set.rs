@@ -3,7 +3,7 @@
 //! As there, each counts its arguments by itself, says `VADD` and the like in upper case, and reports no keyspace event of
 //! its own; and whoever is about to write touches the key's watchers, even if nothing changes then.
 
-use redline_keyspace::Expiry;
+use redline_keyspace::{Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{
     DataType, VectorSet, number,
@@ -48,7 +48,8 @@ pub(crate) fn vadd(
     let options = AddOptions::parse(args.from(given.end + 1))?;
     let key = &args[1];
     ctx.keys.touch_watchers(key);
-    let found = ctx.keys.collection_to_write::<VectorSet>(key)?;
+    let found = ctx.keys.find(key, Trace::Write);
+    let found = found.map(Found::collection::<VectorSet>).transpose()?;
     let stored = found.map(|set| options.fit(&given, set)).transpose()?;
     let mut rng = ctx.keys.local.rng.clone();
     let mut random = || rng.u64(..);
@@ -255,7 +256,7 @@ pub(crate) fn vsim(
     if args.len() < 4 {
         return Err(Error::wrong_arity("VSIM").into());
     }
-    let Some(set) = ctx.keys.collection::<VectorSet>(&args[1])? else {
+    let Some(set) = ctx.keys.read::<VectorSet>(&args[1])? else {
         reply.array(0);
         return Ok(());
     };
@@ -455,7 +456,7 @@ pub(crate) fn vcard(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     count_words(args, 2, "VCARD")?;
-    let set = ctx.keys.collection::<VectorSet>(&args[1])?;
+    let set = ctx.keys.read::<VectorSet>(&args[1])?;
     reply.integer(set.map_or(0, |set| set.len() as i64));
     Ok(())
 }
@@ -467,7 +468,7 @@ pub(crate) fn vdim(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     count_words(args, 2, "VDIM")?;
-    let set = ctx.keys.collection::<VectorSet>(&args[1])?;
+    let set = ctx.keys.read::<VectorSet>(&args[1])?;
     let set = set.ok_or(Error::line("ERR key does not exist"))?;
     reply.integer(set.shape().dimensions as i64);
     Ok(())
@@ -510,7 +511,7 @@ pub(crate) fn vemb(
     if args.from(3).iter().any(|word| !is(word, "RAW")) {
         return Err(Error::line("ERR invalid option").into());
     }
-    let Some(set) = ctx.keys.collection::<VectorSet>(&args[1])? else {
+    let Some(set) = ctx.keys.read::<VectorSet>(&args[1])? else {
         reply.null();
         return Ok(());
     };
@@ -576,7 +577,7 @@ pub(crate) fn vinfo(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     count_words(args, 2, "VINFO")?;
-    let Some(set) = ctx.keys.collection::<VectorSet>(&args[1])? else {
+    let Some(set) = ctx.keys.read::<VectorSet>(&args[1])? else {
         reply.null_array();
         return Ok(());
     };
@@ -627,7 +628,7 @@ pub(crate) fn vrandmember(
     let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
     let random = &mut || rng.u64(..);
-    let set = ctx.keys.collection::<VectorSet>(&args[1])?;
+    let set = ctx.keys.read::<VectorSet>(&args[1])?;
     match (count, set) {
         (None, set) => match set.and_then(|set| set.random_element(random)) {
             Some(element) => reply.bulk(element),
@@ -668,7 +669,7 @@ fn count_words(args: Args<'_>, wanted: usize, command: &str) -> Result<(), Error
 
 /// The element that a call names behind its key.
 fn element<'a>(ctx: &'a Ctx<'_>, args: Args<'_>) -> Result<Option<Element<'a>>, Error> {
-    let set = ctx.keys.collection::<VectorSet>(&args[1])?;
+    let set = ctx.keys.read::<VectorSet>(&args[1])?;
     Ok(set.and_then(|set| set.get(&args[2])))
 }
 

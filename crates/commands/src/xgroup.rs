@@ -3,7 +3,7 @@
 //! What groups do counts as a change of the key for snapshots and replicas, but does not disturb those who
 //! watch the key: only entries that come or go do.
 
-use redline_keyspace::{Classes, journal::Word};
+use redline_keyspace::{Classes, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
     Stream,
@@ -30,7 +30,8 @@ pub(crate) fn xgroup_create(
 ) -> Result<(), Failure> {
     let (key, name) = (&args[2], &args[3]);
     let options = PositionOptions::parse(args, true)?;
-    let exists = ctx.keys.collection_quiet::<Stream>(key)?.is_some();
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let exists = found.map(Found::len::<Stream>).transpose()?.is_some();
     if !exists && !options.make_stream {
         return Err(NO_KEY.into());
     }
@@ -258,13 +259,14 @@ fn no_group(key: &[u8], group: &[u8]) -> Error {
 
 /// Returns true if there is such a key and group. Counts as a look at the key.
 fn has_group(ctx: &Ctx<'_>, key: &[u8], group: &[u8]) -> Result<bool, Error> {
-    let stream = ctx.keys.collection::<Stream>(key)?;
+    let stream = ctx.keys.read::<Stream>(key)?;
     Ok(stream.is_some_and(|stream| stream.group(group).is_some()))
 }
 
 /// The key and the group of a subcommand of XGROUP must be there.
 fn require_group(ctx: &Ctx<'_>, args: Args<'_>) -> Result<(), Error> {
-    let stream = ctx.keys.collection_quiet::<Stream>(&args[2])?;
+    let found = ctx.keys.find(&args[2], Trace::Quiet);
+    let stream = found.map(Found::collection::<Stream>).transpose()?;
     if stream.ok_or(NO_KEY)?.group(&args[3]).is_none() {
         let start = Error::quoting(
             "NOGROUP No such consumer group '",
@@ -359,7 +361,8 @@ impl Moved {
 
 /// Journals where a group stands.
 fn propagate_last_id(ctx: &mut Ctx<'_>, key: &[u8], name: &[u8]) -> Result<(), Error> {
-    let stream = ctx.keys.collection_quiet::<Stream>(key)?;
+    let found = ctx.keys.find(key, Trace::Quiet);
+    let stream = found.map(Found::collection::<Stream>).transpose()?;
     if let Some(group) = stream.and_then(|stream| stream.group(name)) {
         let (last_id, entries_read) = (group.last_id(), group.entries_read());
         propagate_position(ctx, key, name, last_id, entries_read);

@@ -195,7 +195,7 @@ fn write_number(reply: &mut Reply<'_>, name: &str, number: usize) {
 
 /// The stream, which must be there.
 fn stream<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<&'a Stream, Error> {
-    ctx.keys.collection::<Stream>(key)?.ok_or(Error::NoSuchKey)
+    ctx.keys.read::<Stream>(key)?.ok_or(Error::NoSuchKey)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub(crate) fn xread(
     let texts = args.from(options.first + options.streams);
     let mut after = Vec::new();
     for (key, text) in keys.iter().zip(texts.iter()) {
-        let stream = ctx.keys.collection::<Stream>(key)?;
+        let stream = ctx.keys.read::<Stream>(key)?;
         after.push(match text {
             b"$" => stream.map_or(StreamId::MIN, |stream| stream.log().last_id()),
             b"+" => stream.map_or(StreamId::MIN, |stream| {
@@ -96,7 +96,7 @@ pub(crate) fn xread(
     let mut found = 0;
     for (key, after) in keys.iter().zip(&after) {
         // A second look, which counts as one, as in Redis.
-        let Some(stream) = ctx.keys.collection::<Stream>(key)? else {
+        let Some(stream) = ctx.keys.read::<Stream>(key)? else {
             continue;
         };
         let Some(from) = after.next() else { continue };

@@ -1,6 +1,6 @@
 //! Commands of the group `zset`: those on single members, random members and scans; and what the files below share.
 
-use redline_keyspace::{Classes, Expiry};
+use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply, format_double};
 use redline_types::{
     DataType, Element, IntBuf, Zset,
@@ -208,7 +208,8 @@ pub(crate) fn zcard(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let len = ctx.keys.collection_len::<Zset>(&args[1])?;
+    let found = ctx.keys.find(&args[1], Trace::Read);
+    let len = found.map(Found::len::<Zset>).transpose()?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -219,7 +220,7 @@ pub(crate) fn zscore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     match zset.and_then(|zset| zset.score(&args[2])) {
         Some(score) => reply.double(score),
         None => reply.null(),
@@ -233,7 +234,7 @@ pub(crate) fn zmscore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     let members = args.from(2);
     reply.array(members.len());
     for member in members.iter() {
@@ -282,7 +283,7 @@ fn rank(
         4 => return Err(Error::Syntax),
         _ => return Err(Error::wrong_arity(name)),
     };
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     match zset.and_then(|zset| Some((zset.len(), zset.rank(&args[2])?))) {
         None if with_score => reply.null_array(),
         None => reply.null(),
@@ -310,7 +311,7 @@ pub(crate) fn zrandmember(
     let mut rng = ctx.keys.local.rng.clone();
     let random = &mut || rng.u64(..);
     let Some(count) = args.get(2) else {
-        let zset = ctx.keys.collection::<Zset>(&args[1])?;
+        let zset = ctx.keys.read::<Zset>(&args[1])?;
         match zset.and_then(|zset| zset.random_member(random)) {
             Some((member, _)) => bulk(reply, member),
             None => reply.null(),
@@ -329,7 +330,7 @@ pub(crate) fn zrandmember(
         return Err(Error::OutOfRange.into());
     }
     let bytes_max = ctx.bulk_bytes_max;
-    let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
+    let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
     };
@@ -363,7 +364,7 @@ pub(crate) fn zscan(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[2])?;
-    let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
+    let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
     let options = ScanOptions::parse(args.from(3), Scanned::Zset)?;

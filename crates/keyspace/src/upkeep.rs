@@ -16,7 +16,7 @@ use crate::{
     policy::Policy,
     space::{Db, Keyspace, Local, Place, SLOTS_PER_STRIPE, slot_of},
     unit::Unit,
-    view::View,
+    view::{Found, Trace, View},
 };
 
 /// Entries that one expiry step looks at before it lets go of the stripe.
@@ -450,7 +450,7 @@ impl Keyspace {
             return false;
         };
         let mut view = unit.view(local, db, now_ms);
-        let eligible = match view.expire_at_ms(key) {
+        let eligible = match view.find(key, Trace::Quiet).map(Found::expire_at_ms) {
             None => false,
             Some(expiry) => expiry.is_some() || !policy.is_volatile(),
         };

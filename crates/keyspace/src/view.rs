@@ -8,7 +8,7 @@
 //! - Readers take `&self`, so several values may be looked at side by side. A key that has expired is
 //!   not there; it is removed when the unit ends. A small collection is copied out of its entry for them and stays
 //!   open until the unit ends: who only asks for its type or length need not have it opened, and who looks at very
-//!   many keys one after the other uses [`View::with_value`].
+//!   many keys one after the other uses [`Found::with`]. Each look-up names its [`Trace`].
 //! - Writers take `&mut self`. [`View::update`] hands out a collection, creates it if asked to, keeps
 //!   the memory account, and removes the key when nothing is left in it.
 //! - Whoever changed a key calls [`View::changed`] once per change, with the event's name: it raises
@@ -18,6 +18,7 @@
 
 mod door;
 mod elements;
+mod found;
 mod store;
 mod waiting;
 mod whole;
@@ -25,7 +26,8 @@ mod whole;
 pub(crate) use door::Change;
 #[cfg(debug_assertions)]
 pub(crate) use door::Witness;
-pub use whole::{Glimpse, NoDraw};
+pub use found::{Found, Trace};
+pub use whole::NoDraw;
 
 use door::Seen;
 use store::is_expired;
@@ -42,8 +44,8 @@ use redline_types::{
 use crate::{
     ahead::Ahead,
     entry::{
-        Blob, Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, StringRef,
-        ValueRef, blob_bytes, blob_to_edit,
+        Blob, Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, blob_bytes,
+        blob_to_edit,
     },
     journal::Word,
     lock::{Held, StripeSet},
@@ -285,226 +287,11 @@ impl<'a> View<'a> {
         missing.map_or(Ok(()), |stripes| Err(Missing(stripes)))
     }
 
-    /// Starts to load what looking for these elements of a collection will need. A hint: leaves no trace.
-    pub fn look_ahead<'k>(&self, key: &[u8], elements: impl Iterator<Item = &'k [u8]>) {
-        if let (_, Some(entry)) = self.look(key)
-            // SAFETY: the stripe is held, and writers need `&mut self`.
-            && let Content::Object(value) = unsafe { entry.content() }
-        {
-            value.look_ahead(elements);
-        }
-    }
-
-    // ---- readers ------------------------------------------------------------------------------
-
-    /// The value of a key. Counts as an access, and as a hit or a miss.
-    #[inline(always)] // a call less of the five that a GET makes
-    pub fn value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
-        self.visit_entry(key).map(|entry| self.open(entry))
-    }
-
-    /// Shows the value of a key, but only for a moment: so nothing stays open, of however many keys. Counts as an
-    /// access, and as a hit or a miss.
-    pub fn with_value<R>(&self, key: &[u8], read: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
-        let entry = self.visit_entry(key)?;
-        // SAFETY: the stripe is held, and writers need `&mut self`.
-        Some(unsafe { self.glimpse(entry) }.with(read))
-    }
-
-    /// The entry of a key, to be read: an access, and a hit or a miss.
-    #[inline(always)] // as `value`
-    fn visit_entry(&self, key: &[u8]) -> Option<Entry> {
-        let Some(entry) = self.find(key) else {
-            self.missed(key);
-            return None;
-        };
-        self.local.hits.set(self.local.hits.get() + 1);
-        self.access(entry);
-        Some(entry)
-    }
-
-    /// The value of an entry of this unit.
-    #[inline(always)] // as `value`
-    fn open(&self, entry: Entry) -> ValueRef<'_> {
-        // SAFETY: the stripe is held, and writers need `&mut self`.
-        match unsafe { entry.content() } {
-            Content::String(string) => ValueRef::String(string),
-            Content::Object(value) => ValueRef::Object(value),
-            Content::Packed(packed) => ValueRef::Object(self.local.opened.open(packed)),
-        }
-    }
-
     /// Returns the contents of an entry of this unit, unopened.
     #[inline]
     fn content(&self, entry: Entry) -> Content<'_> {
         // SAFETY: the stripe is held, and writers need `&mut self`.
         unsafe { entry.content() }
-    }
-
-    /// The type of a key's value, as TYPE says it. Counts as a hit or a miss, but not as an access (EXISTS, TTL, TYPE).
-    pub fn probe(&self, key: &[u8]) -> Option<&'static str> {
-        let found = self.type_name(key);
-        match found {
-            Some(_) => self.local.hits.set(self.local.hits.get() + 1),
-            None => self.missed(key),
-        }
-        found
-    }
-
-    /// The type of a key's value, as TYPE says it. Leaves no trace.
-    pub fn type_name(&self, key: &[u8]) -> Option<&'static str> {
-        self.find(key).map(|entry| self.content(entry).type_name())
-    }
-
-    /// The value of a key, without any trace of the look (OBJECT, writers' checks).
-    #[inline]
-    pub fn peek(&self, key: &[u8]) -> Option<ValueRef<'_>> {
-        self.find(key).map(|entry| self.open(entry))
-    }
-
-    /// A string's value. Counts as an access.
-    #[inline]
-    pub fn string(&self, key: &[u8]) -> Result<Option<StringRef<'_>>, WrongType> {
-        match self.visit_entry(key).map(|entry| self.content(entry)) {
-            None => Ok(None),
-            Some(Content::String(string)) => Ok(Some(string)),
-            Some(Content::Object(_) | Content::Packed(_)) => Err(WrongType),
-        }
-    }
-
-    /// A collection. Counts as an access: `view.collection::<List>(key)?`.
-    pub fn collection<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        let found = self.visit_entry(key);
-        found.map(|entry| self.collection_of(entry)).transpose()
-    }
-
-    /// Elements, pairs or members of a collection, which is not opened for that. Counts as an access.
-    pub fn collection_len<T: Collection>(&self, key: &[u8]) -> Result<Option<usize>, WrongType> {
-        let found = self.visit_entry(key);
-        found.map(|entry| self.len_of::<T>(entry)).transpose()
-    }
-
-    /// The same for a handler that is about to change the collection: an access, but as in Redis neither a hit nor a
-    /// miss.
-    pub fn len_to_write<T: Collection>(&self, key: &[u8]) -> Result<Option<usize>, WrongType> {
-        let Some(entry) = self.find(key) else {
-            return Ok(None);
-        };
-        self.access_ahead(entry);
-        self.len_of::<T>(entry).map(Some)
-    }
-
-    fn len_of<T: Collection>(&self, entry: Entry) -> Result<usize, WrongType> {
-        match self.content(entry) {
-            Content::Packed(packed) if packed.form.kind() == T::KIND => Ok(packed.len()),
-            Content::Object(value) => T::of(value).map(DataType::len).ok_or(WrongType),
-            Content::String(_) | Content::Packed(_) => Err(WrongType),
-        }
-    }
-
-    /// Is there such a key? Counts as a hit or a miss, but is no access, and nobody hears of a miss (OBJECT).
-    pub fn glance(&self, key: &[u8]) -> bool {
-        let found = self.contains(key);
-        let counter = match found {
-            true => &self.local.hits,
-            false => &self.local.misses,
-        };
-        counter.set(counter.get() + 1);
-        found
-    }
-
-    /// A collection that the handler is about to change: an access, but as in Redis neither a hit nor a miss.
-    pub fn collection_to_write<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        let Some(entry) = self.find(key) else {
-            return Ok(None);
-        };
-        self.access_ahead(entry);
-        self.collection_of(entry).map(Some)
-    }
-
-    /// A collection, without any trace of the look (writers' checks).
-    pub fn collection_quiet<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        let found = self.find(key);
-        found.map(|entry| self.collection_of(entry)).transpose()
-    }
-
-    fn collection_of<T: Collection>(&self, entry: Entry) -> Result<&T, WrongType> {
-        match self.open(entry) {
-            ValueRef::Object(value) => T::of(value).ok_or(WrongType),
-            ValueRef::String(_) => Err(WrongType),
-        }
-    }
-
-    /// Is there such a key? Leaves no trace.
-    #[inline]
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.find(key).is_some()
-    }
-
-    /// The same for a handler that creates the key only if there is none: an access, but as in Redis neither a hit nor a
-    /// miss. So what is tried again and again, a lock, stays recent.
-    #[inline]
-    pub fn contains_to_write(&self, key: &[u8]) -> bool {
-        let found = self.find(key);
-        if let Some(entry) = found {
-            self.access_ahead(entry);
-        }
-        found.is_some()
-    }
-
-    /// When the key expires: `None` without a key, `Some(None)` without an expiry. Leaves no trace.
-    pub fn expire_at_ms(&self, key: &[u8]) -> Option<Option<i64>> {
-        // SAFETY: the stripe is held.
-        self.find(key).map(|entry| unsafe { entry.expire_at_ms() })
-    }
-
-    /// How the value is stored, under Redis's names (OBJECT ENCODING). Leaves no trace.
-    pub fn encoding(&self, key: &[u8]) -> Option<&'static str> {
-        let entry = self.find(key)?;
-        // SAFETY: the stripe is held.
-        let (value, expires) = unsafe { (entry.content(), entry.expire_at_ms().is_some()) };
-        Some(match value {
-            Content::String(string) => string.encoding(key.len(), expires),
-            Content::Object(object) => object.encoding(),
-            Content::Packed(packed) => packed.form.encoding(),
-        })
-    }
-
-    /// Seconds since the last access (OBJECT IDLETIME). Leaves no trace.
-    pub fn idle_s(&self, key: &[u8]) -> Option<u32> {
-        // SAFETY: the stripe is held.
-        self.find(key)
-            .map(|entry| self.local.clock.idle_s(unsafe { entry.clock() }))
-    }
-
-    /// Returns the clock word that records the key's accesses: see [`Clock`](crate::Clock). Leaves no trace.
-    pub fn access_word(&self, key: &[u8]) -> Option<u32> {
-        // SAFETY: the stripe is held.
-        self.find(key).map(|entry| unsafe { entry.clock() })
-    }
-
-    /// The access counter (OBJECT FREQ); meaningful under an LFU policy. Leaves no trace.
-    pub fn frequency(&self, key: &[u8]) -> Option<u32> {
-        // SAFETY: the stripe is held.
-        self.find(key)
-            .map(|entry| self.local.clock.frequency(unsafe { entry.clock() }))
-    }
-
-    /// Bytes that the key takes, with its share of the table of a database that is not nearly empty (MEMORY USAGE).
-    /// Leaves no trace.
-    pub fn memory_bytes(&self, key: &[u8]) -> Option<usize> {
-        /// Measured over a million keys: 10.4 bytes.
-        const TABLE_BYTES_PER_KEY: usize = 10;
-        /// Of the index of keys that expire: measured over 200,000 keys, 11 bytes.
-        const EXPIRY_BYTES_PER_KEY: usize = 11;
-        let entry = self.find(key)?;
-        // SAFETY: the stripe is held.
-        let (own, expires) = unsafe {
-            let own = entry.heap_bytes() + entry.value_bytes();
-            (own, entry.expire_at_ms().is_some())
-        };
-        let indexed = usize::from(expires) * EXPIRY_BYTES_PER_KEY;
-        Some(own + TABLE_BYTES_PER_KEY + indexed)
     }
 
     // ---- strings ------------------------------------------------------------------------------
@@ -774,27 +561,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a value that [`View::take`] or [`View::copy_of`] gave, whatever the key was.
+    /// Stores a value that [`View::take`] or [`Found::copy`] gave, whatever the key was.
     pub fn put_owned(&mut self, key: &[u8], value: Owned, expire_at_ms: Option<i64>) {
         let expiry = expire_at_ms.map_or(Expiry::Clear, Expiry::AtMs);
         value.with_stored(|stored| self.put(key, stored, expiry));
-    }
-
-    /// A deep copy of a key's value, and its expiry (COPY).
-    pub fn copy_of(&self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
-        let entry = self.find(key)?;
-        // SAFETY: the stripe is held.
-        let (value, expire_at_ms) = unsafe { (entry.content(), entry.expire_at_ms()) };
-        let owned = match value {
-            Content::String(StringRef::Inline { bytes, raw }) => Owned::Bytes {
-                bytes: bytes.to_vec(),
-                raw,
-            },
-            Content::String(StringRef::Blob(blob)) => Owned::Blob(blob.clone()),
-            Content::Object(object) => Owned::Object(object.clone()),
-            Content::Packed(packed) => Owned::of_packed(packed),
-        };
-        Some((owned, expire_at_ms))
     }
 
     /// Sets or clears a key's expiry; says whether the key exists. A time in the past is stored as it
@@ -821,11 +591,6 @@ impl<'a> View<'a> {
             // SAFETY: the stripe is held; the header is only ever accessed by value.
             unsafe { entry.set_clock(word) };
         }
-    }
-
-    /// Marks an access without reading (TOUCH); says whether the key exists.
-    pub fn touch(&self, key: &[u8]) -> bool {
-        self.visit_entry(key).is_some()
     }
 
     // ---- reports ------------------------------------------------------------------------------

@@ -38,7 +38,9 @@ use std::sync::{
 
 use redline_acl::User;
 use redline_commands::{Block, Ctx, Error, Failure, Stop};
-use redline_keyspace::{End, Local, Policy, Ready, Unit, Waiter, Wanted, lock::StripeSet};
+use redline_keyspace::{
+    End, Found, Local, Policy, Ready, Trace, Unit, Waiter, Wanted, lock::StripeSet,
+};
 use redline_net::{TimerId, clock};
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::{self as spec, CommandId, Flags};
@@ -320,7 +322,8 @@ impl Worker<'_> {
         while left > 0 {
             left -= 1;
             let mut view = unit.view(&mut self.local, ready.db, self.now_ms);
-            let kind = view.kind(key).flatten();
+            let found = view.find(key, Trace::Quiet);
+            let kind = found.and_then(Found::kind);
             // It may have met a key that has expired since.
             view.finish();
             if kind.is_none() && !when_gone {

@@ -29,7 +29,7 @@ pub(crate) fn xpending(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let filter = PendingFilter::parse(args)?;
-    let stream = ctx.keys.collection::<Stream>(&args[1])?;
+    let stream = ctx.keys.read::<Stream>(&args[1])?;
     let group = stream.and_then(|stream| stream.group(&args[2]));
     let group = group.ok_or_else(|| no_group(&args[1], &args[2]))?;
     match filter {

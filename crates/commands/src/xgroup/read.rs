@@ -1,5 +1,6 @@
 //! XREADGROUP: entries that a group has not read, and those that a consumer has pending.
 
+use redline_keyspace::{Found, Trace};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{
     Kind, Stream,
@@ -24,7 +25,7 @@ pub(crate) fn xreadgroup(
     let starts = read.starts(ctx)?;
     // A second look, which counts as one, as in Redis.
     read.keys.iter().for_each(|key| {
-        ctx.keys.probe(key);
+        ctx.keys.find(key, Trace::Probe);
     });
     if read.finds_any(ctx, &starts)? {
         ctx.claim()?;
@@ -131,7 +132,7 @@ impl<'a> ReadGroup<'a> {
             )
         };
         let start = |(key, id): (&[u8], &[u8])| {
-            let stream = ctx.keys.collection::<Stream>(key)?;
+            let stream = ctx.keys.read::<Stream>(key)?;
             if stream.and_then(|stream| stream.group(self.group)).is_none() {
                 let what = no_group(key, self.group);
                 return Err(Error::quoting(
@@ -159,7 +160,8 @@ impl<'a> ReadGroup<'a> {
             let found = match start {
                 Start::History(_) => true,
                 Start::New => {
-                    let stream = ctx.keys.collection_quiet::<Stream>(key)?;
+                    let found = ctx.keys.find(key, Trace::Quiet);
+                    let stream = found.map(Found::collection::<Stream>).transpose()?;
                     let last = stream.and_then(Stream::last_entry);
                     let read = stream.and_then(|stream| stream.group(self.group));
                     last.zip(read)

@@ -1,6 +1,6 @@
 //! Combinations of several sorted sets (and sets): union, intersection, difference.
 
-use redline_keyspace::ValueRef;
+use redline_keyspace::{Found, Trace, ValueRef};
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Value, Zset,
@@ -215,7 +215,7 @@ fn sources<'v, 'a>(
 }
 
 fn source<'v>(ctx: &'v Ctx<'_>, key: &[u8]) -> Result<Source<'v>, Error> {
-    match ctx.keys.value(key) {
+    match ctx.keys.find(key, Trace::Read).map(Found::value) {
         None => Ok(Source::Empty),
         Some(ValueRef::Object(Value::Zset(zset))) => Ok(Source::Zset(zset)),
         Some(ValueRef::Object(Value::Set(set))) => Ok(Source::Set(set)),

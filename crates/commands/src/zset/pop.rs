@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, Found, Trace, WrongType};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{
     DataType, Element, Kind, Zset,
@@ -70,7 +70,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, side: Side, reply: &mut Reply<'_>) -> 
         3 => Some(positive(&args[2])?),
         _ => return Err(Error::Syntax),
     };
-    let len = ctx.keys.len_to_write::<Zset>(&args[1])?.unwrap_or(0);
+    let len = len_to_write(ctx, &args[1])?.unwrap_or(0);
     let given = count.unwrap_or(1).min(len);
     let nested = count.is_some() && reply.proto() == Proto::Resp3;
     reply.array(if nested { given } else { given * 2 });
@@ -150,6 +150,12 @@ pub(crate) fn bzmpop(
     Err(Block::on(Kind::Zset, many.keys, timeout_ms).into())
 }
 
+/// The members of a sorted set that is about to be changed; `None` without the key.
+fn len_to_write(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, WrongType> {
+    let found = ctx.keys.find(key, Trace::Write);
+    found.map(Found::len::<Zset>).transpose()
+}
+
 /// Pops from the first sorted set that there is; says whether there was one.
 fn pop_first(
     ctx: &mut Ctx<'_>,
@@ -158,7 +164,7 @@ fn pop_first(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Failure> {
     for key in many.keys_of(args) {
-        if let Some(len) = ctx.keys.len_to_write::<Zset>(key)? {
+        if let Some(len) = len_to_write(ctx, key)? {
             let given = many.count.min(len);
             ctx.claim()?;
             reply.array(2);
@@ -199,7 +205,7 @@ fn pop_or_wait(
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
-        if ctx.keys.len_to_write::<Zset>(key)?.is_some() {
+        if len_to_write(ctx, key)?.is_some() {
             ctx.claim()?;
             reply.array(3);
             reply.bulk(key);

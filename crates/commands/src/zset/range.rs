@@ -21,7 +21,7 @@ pub(crate) fn zcount(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let range = ScoreRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_SCORE_RANGE)?;
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     reply.integer(zset.map_or(0, |zset| zset.score_range(&range).len() as i64));
     Ok(())
 }
@@ -33,7 +33,7 @@ pub(crate) fn zlexcount(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let range = LexRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_LEX_RANGE)?;
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.read::<Zset>(&args[1])?;
     reply.integer(zset.map_or(0, |zset| zset.lex_range(&range, false).len() as i64));
     Ok(())
 }
@@ -165,7 +165,7 @@ fn range(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let query = Query::parse(args.from(2), form)?;
-    let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
+    let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
     };
@@ -302,7 +302,7 @@ pub(crate) fn zrangestore(
     let query = Query::parse(args.from(3), &form)?;
     let limits = ctx.keys.limits().clone();
     let mut result = Zset::new();
-    if let Some(zset) = ctx.keys.collection::<Zset>(&args[2])? {
+    if let Some(zset) = ctx.keys.read::<Zset>(&args[2])? {
         let ranks = query.ranks(zset);
         result.expect(ranks.len(), &limits).map_err(|_| full())?;
         for (member, score) in zset.range(ranks) {

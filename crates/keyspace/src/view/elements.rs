@@ -20,7 +20,7 @@ impl View<'_> {
             return;
         }
         let now_ms = self.now_ms;
-        let Some(entry) = self.find(key) else {
+        let Some(entry) = self.find_entry(key) else {
             return;
         };
         let Content::Object(Value::Hash(hash)) = self.content(entry) else {

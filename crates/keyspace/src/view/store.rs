@@ -169,7 +169,7 @@ impl View<'_> {
 
     /// The entry of a key that has not expired.
     #[inline]
-    pub(super) fn find(&self, key: &[u8]) -> Option<Entry> {
+    pub(super) fn find_entry(&self, key: &[u8]) -> Option<Entry> {
         let entry = self.look(key).1?;
         // SAFETY: the stripe is held.
         if unsafe { is_expired(entry, self.now_ms) } {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redline_types::pack::End;
 
 use super::*;
-use crate::{lock::NobodyWaits, lock::STRIPES, notify::Classes, space::SLOTS};
+use crate::{StringRef, ValueRef, lock::NobodyWaits, lock::STRIPES, notify::Classes, space::SLOTS};
 
 /// A keyspace, and a worker that is alone with it.
 struct Alone {
@@ -68,6 +68,15 @@ impl Alone {
     }
 }
 
+/// A key that exists.
+fn find<'v>(view: &'v View<'_>, key: &[u8]) -> Found<'v> {
+    view.find(key, Trace::Quiet).expect("the key exists")
+}
+
+fn expiry_of(view: &View<'_>, key: &[u8]) -> Option<Option<i64>> {
+    view.find(key, Trace::Quiet).map(Found::expire_at_ms)
+}
+
 fn push(view: &mut View<'_>, key: &str, count: usize) {
     view.update(key.as_bytes(), true, |list: &mut List, limits| {
         (0..count).for_each(|_| list.push_back(b"some element", limits));
@@ -80,7 +89,7 @@ fn a_string_of_the_same_class_stays_where_it_is() {
     let mut alone = Alone::new();
     let address = |alone: &mut Alone| {
         alone.unit(|view| {
-            view.find(b"key")
+            view.find_entry(b"key")
                 .map(|entry| entry.pointer())
                 .expect("it is there")
         })
@@ -107,7 +116,7 @@ fn a_string_of_the_same_class_stays_where_it_is() {
         "SET … EX again and again moves nothing"
     );
     assert_eq!(
-        alone.unit(|view| view.expire_at_ms(b"key")),
+        alone.unit(|view| expiry_of(view, b"key")),
         Some(Some(3_000_000))
     );
 }
@@ -146,7 +155,7 @@ fn an_edited_string_grows_across_the_border_to_a_blob() {
     }
     let is_blob = alone.unit(|view| matches!(view.string(b"key"), Ok(Some(StringRef::Blob(_)))));
     assert!(is_blob, "24,000 bytes are above the border");
-    assert_eq!(alone.unit(|view| view.encoding(b"key")), Some("raw"));
+    assert_eq!(alone.unit(|view| find(view, b"key").encoding()), "raw");
     alone.unit(|view| view.delete(b"key"));
     assert_eq!(alone.used_bytes(), 0);
 }
@@ -169,7 +178,7 @@ fn an_edit_keeps_the_expiry_and_a_failed_edit_keeps_the_value() {
             .unwrap();
         assert_eq!(alone.get("key").unwrap().len(), value.len() + 100);
         assert_eq!(
-            alone.unit(|view| view.expire_at_ms(b"key")),
+            alone.unit(|view| expiry_of(view, b"key")),
             Some(Some(5_000_000))
         );
         assert_eq!(alone.expiring(), 1);
@@ -264,7 +273,7 @@ fn the_ttl_index_follows_every_way_an_expiry_comes_and_goes() {
         (
             "copy",
             |view| {
-                let (value, expire_at_ms) = view.copy_of(b"other").unwrap();
+                let (value, expire_at_ms) = find(view, b"other").copy();
                 view.put_owned(b"key", value, expire_at_ms);
             },
             2,
@@ -309,8 +318,8 @@ fn an_expired_key_is_reported_once_whoever_meets_it() {
     };
     expire(&mut alone);
     alone.unit(|view| {
-        assert!(view.value(b"key").is_none());
-        assert!(view.probe(b"key").is_none());
+        assert!(view.find(b"key", Trace::Read).is_none());
+        assert!(view.find(b"key", Trace::Probe).is_none());
     });
     assert_eq!(
         alone.events(),
@@ -413,7 +422,8 @@ fn the_account_returns_to_zero() {
     assert_eq!((alone.space.key_count(0), alone.expiring()), (0, 0));
 
     fn push_or_replace(view: &mut View<'_>, key: &str) {
-        if !matches!(view.peek(key.as_bytes()), Some(ValueRef::Object(_))) {
+        let found = view.find(key.as_bytes(), Trace::Quiet);
+        if found.and_then(Found::kind).is_none() {
             view.delete(key.as_bytes());
         }
         push(view, key, 20);
@@ -427,9 +437,7 @@ fn a_flushed_database_is_empty_at_once_and_freed_later() {
         alone.set(&number.to_string(), &[7; 20_000], Expiry::AtMs(9_000_000));
     }
     alone.unit_in(1, |view| view.set_string(b"other", b"v", Expiry::Clear));
-    let other = alone
-        .unit_in(1, |view| view.memory_bytes(b"other"))
-        .unwrap() as u64;
+    let other = alone.unit_in(1, |view| find(view, b"other").memory_bytes()) as u64;
     assert_eq!(alone.unit(|view| view.flush(0)), 500);
     assert_eq!(
         alone.unit(|view| view.flush(2)),
@@ -480,7 +488,7 @@ fn watchers_hear_of_changes_only() {
         flag.is_raised()
     };
     assert!(!raised(&mut alone, |view| assert!(
-        view.value(b"key").is_none()
+        view.find(b"key", Trace::Read).is_none()
     )));
     assert!(raised(&mut alone, |view| view.changed(
         Classes::STRING,

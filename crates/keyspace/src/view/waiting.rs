@@ -4,15 +4,10 @@
 
 use redline_types::Kind;
 
-use super::View;
+use super::{Found, Trace, View};
 use crate::{lock::STRIPES, space::stripe_of, wait::Ready};
 
 impl View<'_> {
-    /// The type of a key's value; `None` without the key. Leaves no trace.
-    pub fn kind(&self, key: &[u8]) -> Option<Option<Kind>> {
-        self.find(key).map(|entry| self.content(entry).kind())
-    }
-
     /// A stream has lost a group: those who wait to read it are to be told.
     pub fn group_gone(&mut self, key: &[u8]) {
         self.appeared(self.hash(key), key, Some(Kind::Stream));
@@ -73,7 +68,10 @@ impl View<'_> {
         // The order in which a table keeps them is nobody's: this one is at least always the same.
         found.sort_unstable();
         for key in found {
-            let kind = self.in_db(db, |view| view.kind(&key)).flatten();
+            let kind = self.in_db(db, |view| {
+                let found = view.find(&key, Trace::Quiet);
+                found.and_then(Found::kind)
+            });
             let hash = self.space.place(&key).hash();
             self.in_db(db, |view| view.make_ready(hash, &key, kind));
         }

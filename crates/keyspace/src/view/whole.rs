@@ -6,12 +6,11 @@ use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::{Index, prefetch};
 
-use super::{Busy, Held, View, store::is_expired};
+use super::{Busy, Found, Held, View, store::is_expired};
 use crate::{
-    entry::{Content, Entry, ValueRef},
+    entry::Entry,
     lock::Guard,
     notify::{Classes, Event},
-    opened::Opened,
     space::{Db, SLOTS, SLOTS_PER_STRIPE, stripe_of_slot},
 };
 
@@ -43,44 +42,7 @@ impl Met {
     }
 }
 
-/// A value that somebody comes across, and may look into or not.
-pub struct Glimpse<'a> {
-    content: Content<'a>,
-    opened: &'a Opened,
-}
-
-impl Glimpse<'_> {
-    /// Returns the name of the type, as TYPE replies it.
-    pub fn type_name(&self) -> &'static str {
-        self.content.type_name()
-    }
-
-    /// Shows the value, for a moment.
-    pub fn with<R>(&self, read: impl FnOnce(ValueRef<'_>) -> R) -> R {
-        match self.content {
-            Content::String(string) => read(ValueRef::String(string)),
-            Content::Object(value) => read(ValueRef::Object(value)),
-            Content::Packed(packed) => {
-                let value = self.opened.take(packed);
-                let result = read(ValueRef::Object(&value));
-                self.opened.give_back(value);
-                result
-            }
-        }
-    }
-}
-
 impl<'a> View<'a> {
-    /// # Safety
-    /// The stripe of the entry is held, and nobody changes it while the glimpse lives.
-    pub(super) unsafe fn glimpse(&self, entry: Entry) -> Glimpse<'_> {
-        Glimpse {
-            // SAFETY: handed on from the caller.
-            content: unsafe { entry.content() },
-            opened: &self.local.opened,
-        }
-    }
-
     /// Keys of the selected database.
     pub fn key_count(&self) -> u64 {
         self.space.key_count(self.db)
@@ -93,7 +55,7 @@ impl<'a> View<'a> {
         &mut self,
         cursor: u64,
         count: u64,
-        mut visit: impl FnMut(&[u8], Glimpse<'_>),
+        mut visit: impl FnMut(&[u8], Found<'_>),
     ) -> Result<u64, Busy> {
         const H16_BITS: u32 = 16;
         let Some(db) = self.space.db(self.db) else {
@@ -145,7 +107,7 @@ impl<'a> View<'a> {
     }
 
     /// Visits every key; the unit holds all stripes (KEYS).
-    pub fn for_each(&self, mut visit: impl FnMut(&[u8], Glimpse<'_>)) {
+    pub fn for_each(&self, mut visit: impl FnMut(&[u8], Found<'_>)) {
         assert!(matches!(self.held, Held::All), "every stripe is held");
         let Some(db) = self.space.db(self.db) else {
             return;
@@ -166,13 +128,13 @@ impl<'a> View<'a> {
     }
 
     /// Hands out those entries that have not expired; their stripes are held.
-    fn visit(&self, met: &mut Met, visit: &mut impl FnMut(&[u8], Glimpse<'_>)) {
+    fn visit(&self, met: &mut Met, visit: &mut impl FnMut(&[u8], Found<'_>)) {
         for pointer in met.0.drain(..) {
             let entry = Entry::from_table(pointer);
             // SAFETY: the stripe is held.
             unsafe {
                 if !is_expired(entry, self.now_ms) {
-                    visit(entry.key(), self.glimpse(entry));
+                    visit(entry.key(), Found::new(entry, self.local));
                 }
             }
         }

@@ -4,7 +4,7 @@
 
 use std::{mem, ops::Range};
 
-use redline_keyspace::{Ahead, Keyspace, Unit, Walk};
+use redline_keyspace::{Ahead, Keyspace, Trace, Unit, Walk};
 use redline_resp::{Args, Blob, HEADS, Heads, Name, ProtocolError, Span};
 use redline_spec::{self as spec, CommandId};
 use redline_table::dict::LOOK_AHEAD_MAX;
@@ -296,8 +296,10 @@ impl Worker<'_> {
             && let Some(mut unit) = Unit::try_one(&self.shared.keyspace, place.stripe())
         {
             let db = group[first.member()].session.db;
-            unit.view(&mut self.local, db, self.now_ms)
-                .look_ahead(key, elements);
+            let view = unit.view(&mut self.local, db, self.now_ms);
+            if let Some(found) = view.find(key, Trace::Prefetch) {
+                found.look_ahead(elements);
+            }
         }
         row.take(LOOK_AHEAD_MAX).count()
     }

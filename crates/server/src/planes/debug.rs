@@ -8,7 +8,7 @@ mod digest;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use redline_commands::{Error, object_of};
-use redline_keyspace::{Expiry, Owned, StringRef, ValueRef, View, lock::StripeSet};
+use redline_keyspace::{Expiry, Found, Owned, StringRef, Trace, ValueRef, View, lock::StripeSet};
 use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Value, list::NodeRef, number};
@@ -318,7 +318,8 @@ fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
             };
             let objects = payloads.into_iter().map(read);
             for (key, object) in objects.collect::<Result<Vec<_>, Error>>()? {
-                let expire_at_ms = view.expire_at_ms(&key).flatten();
+                let found = view.find(&key, Trace::Quiet);
+                let expire_at_ms = found.and_then(Found::expire_at_ms);
                 let value = match object {
                     Object::String(bytes) => Owned::Bytes { bytes, raw: false },
                     Object::Value(value) => Owned::Object(value),
@@ -334,8 +335,8 @@ fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
 
 /// DEBUG OBJECT's line.
 fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
-    let value = view.peek(key).ok_or(NO_SUCH_KEY)?;
-    let object = object_of(value);
+    let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
+    let object = object_of(found.value());
     let address = match object {
         ObjectRef::String(bytes) => bytes.as_ptr() as usize,
         ObjectRef::Value(value) => std::ptr::from_ref(value) as usize,
@@ -344,10 +345,10 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
     object::write(&mut serialized, object);
     let mut text = format!(
         "Value at:{address:#x} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",
-        view.encoding(key).ok_or(NO_SUCH_KEY)?,
+        found.encoding(),
         serialized.len(),
-        view.access_word(key).ok_or(NO_SUCH_KEY)?,
-        view.idle_s(key).ok_or(NO_SUCH_KEY)?,
+        found.access_word(),
+        found.idle_s(),
     );
     if let ObjectRef::Value(value @ Value::List(list)) = object
         && value.encoding() == "quicklist"
@@ -371,17 +372,16 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
 
 /// DEBUG SDSLEN's line. A short string lies behind its key, in the same piece of memory.
 fn describe_string(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
-    let ValueRef::String(string) = view.peek(key).ok_or(NO_SUCH_KEY)? else {
-        return Err(NOT_A_STRING);
-    };
-    if view.encoding(key) == Some("int") {
+    let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
+    let string = found.string().map_err(|_| NOT_A_STRING)?;
+    if found.encoding() == "int" {
         return Err(NOT_A_STRING);
     }
     let (len, room) = match &string {
         StringRef::Inline { bytes, .. } => (bytes.len(), 0),
         StringRef::Blob(blob) => (blob.len(), blob.capacity()),
     };
-    let all = view.memory_bytes(key).ok_or(NO_SUCH_KEY)?;
+    let all = found.memory_bytes();
     Ok(format!(
         "key_sds_len:{}, key_sds_avail:0, key_zmalloc: {}, val_sds_len:{len}, val_sds_avail:{}, val_zmalloc: {room}",
         key.len(),
@@ -391,8 +391,8 @@ fn describe_string(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
 }
 
 fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    let value = view.peek(key).ok_or(NO_SUCH_KEY)?;
-    let ValueRef::Object(value) = value else {
+    let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
+    let ValueRef::Object(value) = found.value() else {
         return Err(Error::line("ERR Not a listpack encoded object."));
     };
     if value.encoding() != "listpack" {

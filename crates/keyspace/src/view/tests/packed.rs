@@ -156,7 +156,7 @@ fn change_both<T: Collection + Default>(
 
 /// Is the key's collection inside its entry?
 fn is_inside(view: &View<'_>, key: &[u8]) -> bool {
-    let entry = view.find(key).expect("the key exists");
+    let entry = view.find_entry(key).expect("the key exists");
     matches!(view.content(entry), Content::Packed(_))
 }
 
@@ -190,7 +190,7 @@ fn collections_are_the_same_inside_and_outside_their_entries() {
                 let to = (rng.u32(..2), target);
                 let taken = alone.unit_in(db, |view| match seed % 2 {
                     0 => view.take(key.as_bytes()),
-                    _ => view.copy_of(key.as_bytes()),
+                    _ => view.find(key.as_bytes(), Trace::Quiet).map(Found::copy),
                 });
                 let (value, expire_at_ms) = taken.expect("the key exists");
                 alone.unit_in(to.0, |view| {
@@ -235,13 +235,15 @@ fn collections_are_the_same_inside_and_outside_their_entries() {
                 return;
             };
             // Without opening, then opened, twice, with what is outside beside it.
-            assert_eq!(view.kind(key), Some(Some(model.kind())));
-            assert_eq!(view.encoding(key), Some(model.encoding()));
-            assert_eq!(view.expire_at_ms(key), Some(expiry));
-            let Some(ValueRef::Object(first)) = view.peek(key) else {
+            let found = find(view, key);
+            assert_eq!(found.kind(), Some(model.kind()));
+            assert_eq!(found.encoding(), model.encoding());
+            assert_eq!(found.expire_at_ms(), expiry);
+            let ValueRef::Object(first) = found.value() else {
                 panic!("a collection");
             };
-            let Some(ValueRef::Object(second)) = view.value(key) else {
+            let Some(ValueRef::Object(second)) = view.find(key, Trace::Read).map(Found::value)
+            else {
                 panic!("a collection");
             };
             assert!(seen(first) == seen(model), "{id:?} in step {step}");
@@ -297,11 +299,11 @@ fn readers_of_one_unit_see_several_collections_side_by_side() {
     alone.unit(|view| {
         let open = |view: &View<'_>| -> Vec<Seen> {
             let sets: Vec<&Set> = (0..300)
-                .map(|n| view.collection::<Set>(&key(n)).unwrap().unwrap())
+                .map(|n| view.read::<Set>(&key(n)).unwrap().unwrap())
                 .collect();
             let again: Vec<&Set> = (0..300)
                 .rev()
-                .map(|n| view.collection_quiet::<Set>(&key(n)).unwrap().unwrap())
+                .map(|n| find(view, &key(n)).collection::<Set>().unwrap())
                 .collect();
             let values = sets.iter().map(|set| seen(&(*set).clone().into()));
             let again = again.iter().rev().map(|set| seen(&(*set).clone().into()));
@@ -366,17 +368,25 @@ fn a_small_collection_is_one_object_to_free_and_to_account_for() {
             });
         })
         .expect("a hash");
-        let entry = view.find(b"key").expect("it is there");
+        let entry = view.find_entry(b"key").expect("it is there");
         // SAFETY: the unit holds everything.
         let (own, value) = unsafe { (entry.heap_bytes(), entry.value_bytes()) };
-        let packed = view.collection::<Hash>(b"key").unwrap().unwrap().packed();
+        let packed = view.read::<Hash>(b"key").unwrap().unwrap().packed();
         let bytes = packed.expect("it is small").bytes.len();
         assert_eq!((own, value), ((8 + 3 + 2 + bytes).next_multiple_of(8), 0));
-        assert!(view.memory_bytes(b"key").unwrap() < own + 20);
+        assert!(find(view, b"key").memory_bytes() < own + 20);
         assert!(view.delete(b"key"));
     });
     assert!(alone.local.garbage.is_empty());
     assert_eq!(alone.used_bytes(), 0);
+}
+
+fn len<T: Collection>(
+    view: &View<'_>,
+    key: &[u8],
+    trace: Trace,
+) -> Result<Option<usize>, WrongType> {
+    view.find(key, trace).map(Found::len::<T>).transpose()
 }
 
 #[test]
@@ -385,12 +395,12 @@ fn a_wrong_type_is_met_without_opening_anything() {
     alone.unit(|view| {
         push(view, "list", 3);
         view.set_string(b"string", b"v", Expiry::Clear);
-        assert_eq!(view.len_to_write::<List>(b"list"), Ok(Some(3)));
-        assert_eq!(view.collection_len::<List>(b"none"), Ok(None));
+        assert_eq!(len::<List>(view, b"list", Trace::Write), Ok(Some(3)));
+        assert_eq!(len::<List>(view, b"none", Trace::Read), Ok(None));
         for key in [&b"list"[..], b"string"] {
-            assert_eq!(view.collection_len::<Set>(key), Err(WrongType));
-            assert_eq!(view.len_to_write::<Zset>(key), Err(WrongType));
-            assert!(view.collection::<Hash>(key).is_err());
+            assert_eq!(len::<Set>(view, key, Trace::Read), Err(WrongType));
+            assert_eq!(len::<Zset>(view, key, Trace::Write), Err(WrongType));
+            assert!(view.read::<Hash>(key).is_err());
             assert!(view.update(key, true, |_: &mut Set, _| ()).is_err());
         }
         assert!(view.string(b"list").is_err());
@@ -398,10 +408,10 @@ fn a_wrong_type_is_met_without_opening_anything() {
         assert_eq!(edited, Err(WrongType));
         let mapped = view.map_string(b"list", |_| Ok::<_, WrongType>((b"v", ())));
         assert_eq!(mapped, Err(WrongType));
-        assert_eq!(view.probe(b"list"), Some("list"));
-        assert_eq!(view.type_name(b"string"), Some("string"));
+        assert_eq!(find(view, b"list").type_name(), "list");
+        assert_eq!(find(view, b"string").type_name(), "string");
         view.set_string(b"list", b"0123456789", Expiry::Clear);
-        assert_eq!(view.probe(b"list"), Some("string"));
+        assert_eq!(find(view, b"list").type_name(), "string");
     });
 }
 
@@ -414,14 +424,14 @@ fn an_expired_collection_is_gone_for_readers_and_writers() {
             let at_ms = view.now_ms() + 10;
             assert!(view.set_expire_at_ms(b"list", Some(at_ms)));
             push(view, "list", 5);
-            assert_eq!(view.expire_at_ms(b"list"), Some(Some(at_ms)));
+            assert_eq!(find(view, b"list").expire_at_ms(), Some(at_ms));
         });
         alone.now_ms += 11;
         alone.unit(|view| match reads {
-            true => assert_eq!(view.collection_len::<List>(b"list"), Ok(None)),
+            true => assert_eq!(len::<List>(view, b"list", Trace::Read), Ok(None)),
             false => {
                 push(view, "list", 1);
-                assert_eq!(view.collection_len::<List>(b"list"), Ok(Some(1)));
+                assert_eq!(len::<List>(view, b"list", Trace::Read), Ok(Some(1)));
                 assert!(view.delete(b"list"));
             }
         });
@@ -497,11 +507,11 @@ fn a_compaction_moves_small_collections_whole() {
     for n in (0..keys).step_by(10) {
         alone.unit(|view| {
             let key = format!("hash:{n}");
-            let hash = view.collection::<Hash>(key.as_bytes()).unwrap().unwrap();
+            let hash = view.read::<Hash>(key.as_bytes()).unwrap().unwrap();
             assert_eq!(hash.len(), 12);
             let value = hash.get(b"field 7").map(|value| value.to_vec());
             assert_eq!(value, Some(format!("value {n}").into_bytes()));
-            let at_ms = view.expire_at_ms(key.as_bytes()).flatten();
+            let at_ms = find(view, key.as_bytes()).expire_at_ms();
             assert_eq!(at_ms.is_some(), n.is_multiple_of(20));
         });
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use redline_keyspace::{ValueRef, View};
+use redline_keyspace::{Trace, ValueRef, View};
 use redline_types::{DataType, Element, IntBuf, Value, stream::StreamId};
 use sha1_smol::Sha1;
 
@@ -53,11 +53,11 @@ pub fn of_everything(view: &mut View<'_>) -> Digest {
                 return;
             }
             digest.mix(&db.to_be_bytes());
-            view.for_each(|key, value| {
+            view.for_each(|key, found| {
                 let mut own = Digest::default();
                 own.mix(key);
-                let expires = view.expire_at_ms(key).flatten().is_some();
-                value.with(|value| add_value(&mut own, value, expires));
+                let expires = found.expire_at_ms().is_some();
+                found.with(|value| add_value(&mut own, value, expires));
                 digest.combine(&own.0);
             });
         });
@@ -68,9 +68,8 @@ pub fn of_everything(view: &mut View<'_>) -> Digest {
 /// DEBUG DIGEST-VALUE: of one key's value and whether it expires; zero without the key.
 pub fn of_value(view: &View<'_>, key: &[u8]) -> Digest {
     let mut digest = Digest::default();
-    if let Some(value) = view.peek(key) {
-        let expires = view.expire_at_ms(key).flatten().is_some();
-        add_value(&mut digest, value, expires);
+    if let Some(found) = view.find(key, Trace::Quiet) {
+        add_value(&mut digest, found.value(), found.expire_at_ms().is_some());
     }
     digest
 }
