@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redline_keyspace::{Classes, Expiry, Found, StringRef, Trace};
+use redline_keyspace::{Classes, Expiry, Found, Owned, StringRef, Trace};
 use redline_resp::{Args, Reply};
 use redline_types::{
     bitmap::{self, Combination, Field, Overflow},
@@ -138,9 +138,13 @@ pub(crate) fn bitop(
     let result = bitmap::combine(*how, &strings);
     let (destination, bytes) = (&args[2], result.len());
     if bytes > 0 {
-        ctx.keys.set_raw_string(destination, result, Expiry::Clear);
+        let raw = Owned::Bytes {
+            bytes: result,
+            raw: true,
+        };
+        ctx.keys.insert(destination, raw, Expiry::Clear);
         ctx.keys.changed(Classes::STRING, "set", destination);
-    } else if ctx.keys.delete_for_nothing(destination) {
+    } else if ctx.keys.remove_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(bytes as i64);

@@ -50,7 +50,7 @@ pub(crate) fn restore(
             RestoreError::VersionOrChecksum => WRONG_FOOTER,
             RestoreError::Object(damage) => Error::Damaged(damage.0),
         })?;
-    let deleted = ctx.keys.delete(key);
+    let deleted = ctx.keys.remove(key);
     let now_ms = ctx.keys.now_ms();
     let expire_at_ms = match ttl_ms {
         0 => None,
@@ -83,7 +83,7 @@ pub(crate) fn restore(
         let head = [&args[0], key, at_ms.as_ref()].map(Word::Bytes).into_iter();
         let rest = (3..args.len()).map(|index| word(args, index));
         ctx.keys
-            .propagate_words(head.chain(rest).chain([Word::Bytes(b"ABSTTL")]));
+            .propagate(head.chain(rest).chain([Word::Bytes(b"ABSTTL")]));
     }
     if let Some(old_type) = old_type {
         ctx.keys.notify_replaced(key, old_type, new_type);

@@ -53,7 +53,7 @@ pub(crate) fn copy(
     let found = ctx.keys.find(source, Trace::Quiet);
     let (value, expire_at_ms) = found.expect("the source exists").copy();
     ctx.keys.in_db(db, |keys| {
-        keys.delete(destination);
+        keys.remove(destination);
         keys.put_owned(destination, value, expire_at_ms);
         keys.changed(Classes::GENERIC, "copy_to", destination);
         if let Some(old_type) = old_type {
@@ -68,7 +68,7 @@ pub(crate) fn copy(
 pub(crate) fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     let mut deleted = 0;
     for key in args.from(1).iter() {
-        if ctx.keys.delete(key) {
+        if ctx.keys.remove(key) {
             ctx.keys.changed(Classes::GENERIC, "del", key);
             deleted += 1;
         }
@@ -238,7 +238,7 @@ pub(crate) fn persist(
     let found = ctx.keys.find(key, Trace::Quiet);
     let expires = found.and_then(Found::expire_at_ms).is_some();
     if expires {
-        ctx.keys.set_expire_at_ms(key, None);
+        ctx.keys.set_expiry(key, None);
         ctx.keys.changed(Classes::GENERIC, "persist", key);
     } else {
         ctx.keys.find(key, Trace::Write);
@@ -407,7 +407,7 @@ pub(crate) fn flushall(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     check_flush_mode(args)?;
-    for db in 0..ctx.keys.databases() {
+    for db in 0..ctx.keys.space().databases() {
         let keys = ctx.keys.flush(db);
         ctx.keys.count_changes(keys);
     }
@@ -464,7 +464,10 @@ pub(crate) fn swapdb(
     };
     let first = index(&args[1], "ERR invalid first DB index")?;
     let second = index(&args[2], "ERR invalid second DB index")?;
-    let exists = |db: Option<u32>| db.filter(|db| *db < ctx.keys.databases()).ok_or(NO_SUCH_DB);
+    let exists = |db: Option<u32>| {
+        db.filter(|db| *db < ctx.keys.space().databases())
+            .ok_or(NO_SUCH_DB)
+    };
     let (first, second) = (exists(first)?, exists(second)?);
     if first != second {
         ctx.keys.swap(first, second);
@@ -480,7 +483,7 @@ const NO_SUCH_DB: Error = Error::line("ERR DB index is out of range");
 fn db_index(ctx: &Ctx<'_>, argument: &[u8]) -> Result<u32, Error> {
     let index = u32::try_from(int(argument)?).ok();
     index
-        .filter(|db| *db < ctx.keys.databases())
+        .filter(|db| *db < ctx.keys.space().databases())
         .ok_or(NO_SUCH_DB)
 }
 
@@ -515,7 +518,7 @@ fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, 
         }
         return Ok(false);
     }
-    ctx.keys.delete(to);
+    ctx.keys.remove(to);
     let (value, expire_at_ms) = ctx.keys.take(from).expect("the key exists");
     ctx.keys.put_owned(to, value, expire_at_ms);
     ctx.keys.changed(Classes::GENERIC, "rename_from", from);
@@ -568,11 +571,11 @@ fn expire_at(
         }
     }
     if at_ms <= ctx.keys.now_ms() {
-        ctx.keys.delete(key);
+        ctx.keys.remove(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
         ctx.keys.propagate(&[b"DEL", key]);
     } else {
-        ctx.keys.set_expire_at_ms(key, Some(at_ms));
+        ctx.keys.set_expiry(key, Some(at_ms));
         ctx.keys.changed(Classes::GENERIC, "expire", key);
         propagate_expiry(ctx, key, at_ms);
     }

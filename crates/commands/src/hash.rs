@@ -18,7 +18,7 @@ pub(crate) fn hdel(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let fields = args.from(2);
-    let deleted = ctx.keys.update::<Hash, _>(&args[1], false, |hash, _| {
+    let deleted = ctx.keys.write::<Hash, _>(&args[1], |hash, _| {
         fields.iter().filter(|field| hash.remove(field)).count()
     })?;
     let deleted = deleted.unwrap_or(0);
@@ -87,7 +87,7 @@ pub(crate) fn hincrby(
     let increment = integer(&args[3])?;
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
-    let sum = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+    let sum = ctx.keys.write_or_new::<Hash, _>(&args[1], |hash, limits| {
         let value = match hash.get(&args[2]) {
             None => 0,
             Some(value) => value
@@ -98,7 +98,7 @@ pub(crate) fn hincrby(
         hash.set_keeping_expiry(&args[2], IntBuf::new().format(sum), limits);
         Ok::<i64, Error>(sum)
     })?;
-    let sum = sum.expect("the hash is made if it is missing")?;
+    let sum = sum?;
     ctx.keys.changed(Classes::HASH, "hincrby", &args[1]);
     reply.integer(sum);
     Ok(())
@@ -116,7 +116,7 @@ pub(crate) fn hincrbyfloat(
     }
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
-    let text = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+    let text = ctx.keys.write_or_new::<Hash, _>(&args[1], |hash, limits| {
         let value = match hash.get(&args[2]) {
             None => number::Extended::parse(b"0"),
             Some(value) => number::Extended::parse(value.bytes(&mut IntBuf::new())),
@@ -130,7 +130,7 @@ pub(crate) fn hincrbyfloat(
         hash.set_keeping_expiry(&args[2], &text, limits);
         Ok::<Vec<u8>, Error>(text)
     })?;
-    let text = text.expect("the hash is made if it is missing")?;
+    let text = text?;
     ctx.keys.changed(Classes::HASH, "hincrbyfloat", &args[1]);
     // HSET would take the field's expiry away.
     ctx.keys.propagate(&[
@@ -230,12 +230,12 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<usiz
     if !pairs.len().is_multiple_of(2) {
         return Err(Error::wrong_arity(name));
     }
-    let new = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
-        hash.set_all(pairs.iter(), limits)
-    })?;
+    let new = ctx
+        .keys
+        .write_or_new::<Hash, _>(&args[1], |hash, limits| hash.set_all(pairs.iter(), limits))?;
     ctx.keys.changed(Classes::HASH, "hset", &args[1]);
     ctx.keys.count_changes(pairs.len() as u64 / 2 - 1);
-    Ok(new.expect("the hash is made if it is missing"))
+    Ok(new)
 }
 
 /// HRANDFIELD key [count [WITHVALUES]]
@@ -342,10 +342,9 @@ pub(crate) fn hsetnx(
 ) -> Result<(), Failure> {
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
-    let set = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+    let set = ctx.keys.write_or_new::<Hash, _>(&args[1], |hash, limits| {
         hash.set_if_absent(&args[2], &args[3], limits)
     })?;
-    let set = set.expect("the hash is made if it is missing");
     if set {
         ctx.keys.changed(Classes::HASH, "hset", &args[1]);
     }

@@ -83,7 +83,7 @@ pub(crate) fn hgetdel(
     let fields = fields(args, 2)?;
     ctx.keys.expire_fields(key, fields.iter());
     reply.array(fields.len());
-    let deleted = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+    let deleted = ctx.keys.write::<Hash, _>(key, |hash, _| {
         let mut deleted = 0;
         for field in fields.iter() {
             match hash.get(field) {
@@ -143,7 +143,7 @@ pub(crate) fn hgetex(
         }
         return Ok(());
     }
-    let changed = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+    let changed = ctx.keys.write::<Hash, _>(key, |hash, _| {
         hash.prepare_expiry();
         let mut changed = 0;
         for field in fields.iter() {
@@ -194,7 +194,7 @@ pub(crate) fn hpersist(
     check_type(ctx, key)?;
     let fields = fields(args, 2)?;
     reply.array(fields.len());
-    let changed = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+    let changed = ctx.keys.write::<Hash, _>(key, |hash, _| {
         let mut changed = 0;
         for field in fields.iter() {
             reply.integer(match hash.live(now_ms).get_timed(field) {
@@ -343,14 +343,14 @@ pub(crate) fn hsetex(
             }
         }
     };
-    ctx.keys.update::<Hash, _>(key, true, set)?;
+    ctx.keys.write_or_new::<Hash, _>(key, set)?;
     if !due.is_empty() {
         ctx.keys.fields_expired(key, &due);
     }
     ctx.keys.changed(Classes::HASH, "hset", key);
     ctx.keys.count_changes(pairs.len() as u64 / 2 - 1);
     if past {
-        let gone = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+        let gone = ctx.keys.write::<Hash, _>(key, |hash, _| {
             names().filter(|field| hash.remove(field)).count()
         })?;
         ctx.keys.announced(Classes::HASH, "hdel", key);
@@ -372,8 +372,7 @@ pub(crate) fn hsetex(
             .chain(when.iter().copied());
         let head = head.chain([&b"FIELDS"[..], count.as_ref()]);
         let values = (args.len() - pairs.len()..args.len()).map(|index| word(args, index));
-        ctx.keys
-            .propagate_words(head.map(Word::Bytes).chain(values));
+        ctx.keys.propagate(head.map(Word::Bytes).chain(values));
     }
     reply.integer(1);
     Ok(())
@@ -636,7 +635,7 @@ fn expire_at(
         "ERR Parameter `numFields` should be greater than 0",
     )?;
     reply.array(fields.len());
-    let done = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+    let done = ctx.keys.write::<Hash, _>(key, |hash, _| {
         hash.prepare_expiry();
         let (mut set, mut deleted) = (Vec::new(), Vec::new());
         for field in fields.iter() {

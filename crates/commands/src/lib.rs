@@ -83,7 +83,7 @@ pub fn propagate(keys: &mut View<'_>, id: CommandId, args: Args<'_>) {
         Propagate::Effect => !keys.has_propagated(),
     };
     if as_called && keys.changes() > 0 {
-        keys.propagate_words((0..args.len()).map(|index| word(args, index)));
+        keys.propagate((0..args.len()).map(|index| word(args, index)));
     }
 }
 

@@ -49,12 +49,10 @@ pub(crate) fn linsert(
     } else {
         return Err(Error::Syntax.into());
     };
-    let inserted = ctx
-        .keys
-        .update::<List, _>(&args[1], false, |list, limits| {
-            list.insert(place, &args[3], &args[4], limits)
-                .then(|| list.len())
-        })?;
+    let inserted = ctx.keys.write::<List, _>(&args[1], |list, limits| {
+        list.insert(place, &args[3], &args[4], limits)
+            .then(|| list.len())
+    })?;
     match inserted {
         None => reply.integer(0),
         Some(None) => reply.integer(-1),
@@ -126,7 +124,7 @@ fn move_element(
     ctx.claim()?;
     let mut moved = Vec::new();
     let rotates = source == destination;
-    ctx.keys.update::<List, _>(source, false, |list, limits| {
+    ctx.keys.write::<List, _>(source, |list, limits| {
         let taken = |element: Element<'_>| {
             bulk(reply, element);
             moved = element.to_vec();
@@ -138,15 +136,15 @@ fn move_element(
             }
         }
     })?;
-    let emptied = ctx.keys.take_emptied();
+    let emptied = ctx.keys.swap_emptied(false);
     if !rotates {
         ctx.keys
-            .update::<List, _>(destination, true, |list, limits| {
+            .write_or_new::<List, _>(destination, |list, limits| {
                 list.push(to, std::iter::once(&moved[..]), limits);
             })?;
     }
     ctx.keys.changed(Classes::LIST, push_event(to), destination);
-    ctx.keys.set_emptied(emptied);
+    ctx.keys.swap_emptied(emptied);
     ctx.keys.announced(Classes::LIST, pop_event(from), source);
     Ok(())
 }
@@ -230,7 +228,7 @@ fn pop_or_wait(
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
-            ctx.keys.update::<List, _>(key, false, |list, limits| {
+            ctx.keys.write::<List, _>(key, |list, limits| {
                 list.pop(from, 1, limits, |element| bulk(reply, element))
             })?;
             ctx.keys.changed(Classes::LIST, pop_event(from), key);
@@ -308,7 +306,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> R
     let key = &args[1];
     match count {
         None => {
-            let popped = ctx.keys.update::<List, _>(key, false, |list, limits| {
+            let popped = ctx.keys.write::<List, _>(key, |list, limits| {
                 list.pop(from, 1, limits, |element| bulk(reply, element))
             })?;
             match popped {
@@ -339,7 +337,7 @@ fn pop_many(
     count: usize,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let popped = ctx.keys.update::<List, _>(key, false, |list, limits| {
+    let popped = ctx.keys.write::<List, _>(key, |list, limits| {
         reply.array(count.min(list.len()));
         list.pop(from, count, limits, |element| bulk(reply, element))
     })?;
@@ -468,7 +466,7 @@ fn push(
     let elements = args.from(2);
     let len = ctx
         .keys
-        .update::<List, _>(&args[1], create, |list, limits| {
+        .write_or_new_if::<List, _>(&args[1], create, |list, limits| {
             list.push(to, elements.iter(), limits);
             list.len()
         })?;
@@ -506,11 +504,9 @@ pub(crate) fn lrem(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let count = signed_count(&args[2])?;
-    let removed = ctx
-        .keys
-        .update::<List, _>(&args[1], false, |list, limits| {
-            list.remove(count, &args[3], limits)
-        })?;
+    let removed = ctx.keys.write::<List, _>(&args[1], |list, limits| {
+        list.remove(count, &args[3], limits)
+    })?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         ctx.keys.changed(Classes::LIST, "lrem", &args[1]);
@@ -532,9 +528,7 @@ pub(crate) fn lset(
     let index = integer(&args[2])?;
     let set = ctx
         .keys
-        .update::<List, _>(&args[1], false, |list, limits| {
-            list.set(index, &args[3], limits)
-        })?;
+        .write::<List, _>(&args[1], |list, limits| list.set(index, &args[3], limits))?;
     if set != Some(true) {
         return Err(Error::IndexOutOfRange.into());
     }
@@ -550,13 +544,11 @@ pub(crate) fn ltrim(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
-    let trimmed = ctx
-        .keys
-        .update::<List, _>(&args[1], false, |list, limits| {
-            let before = list.len();
-            list.trim(clamp(start, stop, before), limits);
-            before - list.len()
-        })?;
+    let trimmed = ctx.keys.write::<List, _>(&args[1], |list, limits| {
+        let before = list.len();
+        list.trim(clamp(start, stop, before), limits);
+        before - list.len()
+    })?;
     if let Some(trimmed) = trimmed {
         // Also of a trim that leaves all elements there are events.
         ctx.keys.announced(Classes::LIST, "ltrim", &args[1]);

@@ -20,10 +20,9 @@ pub(crate) fn sadd(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let members = args.from(2);
-    let added = ctx.keys.update::<Set, _>(&args[1], true, |set, limits| {
-        set.add_all(members.iter(), limits)
-    })?;
-    let added = added.expect("the set is made if it is missing");
+    let added = ctx
+        .keys
+        .write_or_new::<Set, _>(&args[1], |set, limits| set.add_all(members.iter(), limits))?;
     if added > 0 {
         ctx.keys.changed(Classes::SET, "sadd", &args[1]);
         ctx.keys.count_changes(added as u64 - 1);
@@ -110,15 +109,15 @@ pub(crate) fn smove(
         return Ok(());
     }
     ctx.keys
-        .update::<Set, _>(source, false, |set, _| set.remove(member))?;
+        .write::<Set, _>(source, |set, _| set.remove(member))?;
     ctx.keys.changed(Classes::SET, "srem", source);
     let added = ctx
         .keys
-        .update::<Set, _>(destination, true, |set, limits| {
+        .write_or_new::<Set, _>(destination, |set, limits| {
             // Who has it stays as it is, whatever the limits have become.
             !set.contains(member) && set.add(member, limits)
         })?;
-    if added == Some(true) {
+    if added {
         ctx.keys.changed(Classes::SET, "sadd", destination);
     }
     reply.integer(1);
@@ -159,7 +158,7 @@ pub(crate) fn spop(
     let mut rng = ctx.keys.local.rng.clone();
     let journaled = ctx.keys.is_journaled();
     let mut words: Vec<Vec<u8>> = Vec::new();
-    let all = ctx.keys.update::<Set, _>(key, false, |set, limits| {
+    let all = ctx.keys.write::<Set, _>(key, |set, limits| {
         set.pop(given, limits, &mut || rng.u64(..), |member| {
             if journaled {
                 words.push(member.bytes(&mut IntBuf::new()).to_vec());
@@ -174,7 +173,7 @@ pub(crate) fn spop(
     } else {
         let members = words.iter().map(|word| Word::Bytes(word));
         let call = [Word::Bytes(b"SREM"), Word::Bytes(key)];
-        ctx.keys.propagate_words(call.into_iter().chain(members));
+        ctx.keys.propagate(call.into_iter().chain(members));
     }
     ctx.keys.changed(Classes::SET, "spop", key);
     ctx.keys.count_changes(given as u64 - 1);
@@ -232,7 +231,7 @@ pub(crate) fn srem(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let members = args.from(2);
-    let removed = ctx.keys.update::<Set, _>(&args[1], false, |set, _| {
+    let removed = ctx.keys.write::<Set, _>(&args[1], |set, _| {
         members.iter().filter(|member| set.remove(member)).count()
     })?;
     let removed = removed.unwrap_or(0);
@@ -435,9 +434,9 @@ fn store(
     let result = compute(&operands(ctx, args.from(2))?, ctx.keys.limits());
     let members = result.len();
     if members > 0 {
-        ctx.keys.set_collection(destination, result, Expiry::Clear);
+        ctx.keys.insert(destination, result, Expiry::Clear);
         ctx.keys.changed(Classes::SET, event, destination);
-    } else if ctx.keys.delete_for_nothing(destination) {
+    } else if ctx.keys.remove_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(members as i64);

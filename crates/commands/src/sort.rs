@@ -35,10 +35,10 @@ pub(crate) fn sort(
     let (len, list) = stored(&ctx.keys, &sort, &picked);
     drop(picked);
     if len > 0 {
-        ctx.keys.set_collection(destination, list, Expiry::Clear);
+        ctx.keys.insert(destination, list, Expiry::Clear);
         ctx.keys.changed(Classes::LIST, "sortstore", destination);
         ctx.keys.count_changes(len as u64 - 1);
-    } else if ctx.keys.delete_for_nothing(destination) {
+    } else if ctx.keys.remove_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(len as i64);
@@ -62,7 +62,7 @@ fn leave_packed(ctx: &mut Ctx<'_>, key: &[u8]) {
     if found.and_then(|found| found.kind()) == Some(Kind::Zset) {
         let changed = ctx
             .keys
-            .update::<Zset, _>(key, false, |zset, _| zset.leave_packed());
+            .write::<Zset, _>(key, |zset, _| zset.leave_packed());
         // One that is too large stays as it is: it is read all the same.
         debug_assert!(matches!(changed, Ok(Some(_))));
     }

@@ -37,23 +37,25 @@ pub(crate) fn xadd(
     let mut failed = None;
     let found = ctx.keys.find(&args[1], Trace::Quiet);
     let existed = found.map(Found::len::<Stream>).transpose()?.is_some();
-    let added = ctx
-        .keys
-        .update::<Stream, _>(&args[1], !options.no_make, |stream, limits| {
-            match stream.add(id, now_ms, fields.iter(), limits) {
-                Ok(id) => {
-                    let trimmed = options
-                        .trim
-                        .as_ref()
-                        .map_or(0, |trim| stream.trim(trim, options.references));
-                    Some((id, trimmed))
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    None
-                }
-            }
-        })?;
+    let added =
+        ctx.keys
+            .write_or_new_if::<Stream, _>(
+                &args[1],
+                !options.no_make,
+                |stream, limits| match stream.add(id, now_ms, fields.iter(), limits) {
+                    Ok(id) => {
+                        let trimmed = options
+                            .trim
+                            .as_ref()
+                            .map_or(0, |trim| stream.trim(trim, options.references));
+                        Some((id, trimmed))
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        None
+                    }
+                },
+            )?;
     let Some(added) = added else {
         reply.null();
         return Ok(());
@@ -61,7 +63,7 @@ pub(crate) fn xadd(
     let Some((id, trimmed)) = added else {
         if !existed {
             // A stream that was made for an entry that it did not take.
-            ctx.keys.delete(&args[1]);
+            ctx.keys.remove(&args[1]);
         }
         return Err(add_error(failed.unwrap_or(AddError::TooSmall)).into());
     };
@@ -84,8 +86,7 @@ pub(crate) fn xadd(
         let words = [&b"XADD"[..], &args[1]].into_iter();
         let words = words.chain(trim).chain([id.as_bytes()]);
         let fields = (options.end + 1..args.len()).map(|index| word(args, index));
-        ctx.keys
-            .propagate_words(words.map(Word::Bytes).chain(fields));
+        ctx.keys.propagate(words.map(Word::Bytes).chain(fields));
     }
     write_id(reply, id);
     Ok(())
@@ -311,7 +312,7 @@ pub(crate) fn xdelex(
     }
     let ids = victims.ids()?;
     reply.array(ids.len());
-    let deleted = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
+    let deleted = ctx.keys.write::<Stream, _>(key, |stream, _| {
         let mut deleted = 0;
         for id in ids {
             let deletion = stream.delete(id, victims.references);
@@ -342,9 +343,7 @@ pub(crate) fn xtrim(
     let trim = options.trim.ok_or(Error::Syntax)?;
     let removed = ctx
         .keys
-        .update::<Stream, _>(&args[1], false, |stream, _| {
-            stream.trim(&trim, options.references)
-        })?
+        .write::<Stream, _>(&args[1], |stream, _| stream.trim(&trim, options.references))?
         .unwrap_or(0);
     if removed > 0 {
         if ctx.keys.is_journaled() && options.references == References::Keep {
@@ -384,7 +383,7 @@ pub(crate) fn xdel(
         return Ok(());
     }
     let ids = ids(args.from(2))?;
-    let deleted = ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| {
+    let deleted = ctx.keys.write::<Stream, _>(&args[1], |stream, _| {
         let done = |id: &&StreamId| stream.delete(**id, References::Keep) == Deletion::Done;
         ids.iter().filter(done).count()
     })?;
@@ -519,7 +518,7 @@ pub(crate) fn xsetid(
     }
     // No entry has the id 0-0, so that one asks for no change.
     let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);
-    ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| {
+    ctx.keys.write::<Stream, _>(&args[1], |stream, _| {
         stream.set_counters(last_id, entries_added, max_deleted_id);
     })?;
     ctx.keys.notify(Classes::STREAM, "xsetid", &args[1]);

@@ -133,7 +133,7 @@ pub(crate) fn getdel(
         return Ok(());
     };
     reply_string(Some(value), reply);
-    ctx.keys.delete(&args[1]);
+    ctx.keys.remove(&args[1]);
     ctx.keys.changed(Classes::GENERIC, "del", &args[1]);
     ctx.keys.propagate(&[b"DEL", &args[1]]);
     Ok(())
@@ -164,13 +164,13 @@ pub(crate) fn getex(
     };
     reply_string(Some(value), reply);
     if at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-        ctx.keys.delete(key);
+        ctx.keys.remove(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
         ctx.keys.propagate(&[b"DEL", key]);
     } else if at_ms.is_some() || expires(ctx, key) {
         // It has been used already.
         let frozen = std::mem::replace(&mut ctx.keys.local.clock.frozen, true);
-        ctx.keys.set_expire_at_ms(key, at_ms);
+        ctx.keys.set_expiry(key, at_ms);
         ctx.keys.local.clock.frozen = frozen;
         ctx.keys.changed(Classes::GENERIC, event, key);
         match at_ms {
@@ -541,7 +541,7 @@ fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, ex
     };
     let set = [Word::Bytes(b"SET"), word(args, key), word(args, value)];
     let more = more.iter().map(|word| Word::Bytes(word));
-    ctx.keys.propagate_words(set.into_iter().chain(more));
+    ctx.keys.propagate(set.into_iter().chain(more));
 }
 
 /// Stores one argument under another.
@@ -549,7 +549,9 @@ fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, ex
 fn store(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Expiry) {
     match args.blob(value) {
         None => ctx.keys.set_string(&args[key], &args[value], expiry),
-        Some(blob) => ctx.keys.set_blob(&args[key], blob.clone(), expiry),
+        Some(blob) => {
+            ctx.keys.insert(&args[key], blob.clone(), expiry);
+        }
     }
 }
 
@@ -728,7 +730,7 @@ fn digest_text(value: &[u8]) -> String {
 /// Deletes a key that has met a condition, and answers how many that were.
 fn delete_if(meets: bool, ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) {
     if meets {
-        ctx.keys.delete(key);
+        ctx.keys.remove(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
         ctx.keys.propagate(&[b"DEL", key]);
     }

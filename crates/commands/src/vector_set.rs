@@ -55,7 +55,7 @@ pub(crate) fn vadd(
     let mut random = || rng.u64(..);
     let is_new = match stored {
         Some(vector) => {
-            let updated = ctx.keys.update::<VectorSet, _>(key, false, |set, _| {
+            let updated = ctx.keys.write::<VectorSet, _>(key, |set, _| {
                 set.add(
                     element,
                     &vector,
@@ -77,7 +77,7 @@ pub(crate) fn vadd(
                 options.ef,
                 &mut random,
             );
-            ctx.keys.set_collection(key, set, Expiry::Clear);
+            ctx.keys.insert(key, set, Expiry::Clear);
             true
         }
     };
@@ -419,9 +419,9 @@ pub(crate) fn vrem(
     ctx.keys.touch_watchers(key);
     let removed = ctx
         .keys
-        .update::<VectorSet, _>(key, false, |set, _| set.remove(&args[2]))?;
+        .write::<VectorSet, _>(key, |set, _| set.remove(&args[2]))?;
     // That nothing is left is no event here.
-    ctx.keys.take_emptied();
+    ctx.keys.swap_emptied(false);
     if removed == Some(true) {
         ctx.keys.count_changes(1);
     }
@@ -439,9 +439,9 @@ pub(crate) fn vsetattr(
     let key = &args[1];
     ctx.keys.touch_watchers(key);
     let attributes = Some(&args[3]).filter(|attributes| !attributes.is_empty());
-    let set = ctx.keys.update::<VectorSet, _>(key, false, |set, _| {
-        set.set_attributes(&args[2], attributes)
-    })?;
+    let set = ctx
+        .keys
+        .write::<VectorSet, _>(key, |set, _| set.set_attributes(&args[2], attributes))?;
     if set == Some(true) {
         ctx.keys.count_changes(1);
     }

@@ -42,14 +42,14 @@ pub(crate) fn xgroup_create(
         b"$" => None,
         text => Some(entry_id(text)?),
     };
-    let created = ctx.keys.update::<Stream, _>(key, true, |stream, _| {
+    let created = ctx.keys.write_or_new::<Stream, _>(key, |stream, _| {
         let (last_id, entries_read) = options.position(id, stream.log());
         stream.create_group(name, last_id, entries_read)
     })?;
     if !exists {
         ctx.keys.touch_watchers(key);
     }
-    if created != Some(true) {
+    if !created {
         return Err(Error::line("BUSYGROUP Consumer Group name already exists").into());
     }
     report(ctx, "xgroup-create", key);
@@ -100,7 +100,7 @@ pub(crate) fn xgroup_destroy(
 ) -> Result<(), Failure> {
     let destroyed = ctx
         .keys
-        .update::<Stream, _>(&args[2], false, |stream, _| stream.remove_group(&args[3]))?;
+        .write::<Stream, _>(&args[2], |stream, _| stream.remove_group(&args[3]))?;
     let destroyed = destroyed.ok_or(NO_KEY)?;
     if destroyed {
         ctx.keys.group_gone(&args[2]);
@@ -210,7 +210,7 @@ pub(crate) fn xackdel(
     }
     let ids = victims.ids()?;
     reply.array(ids.len());
-    let counts = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
+    let counts = ctx.keys.write::<Stream, _>(key, |stream, _| {
         let (mut acknowledged, mut deleted) = (0, 0);
         for id in ids {
             let acked = stream.edit_group(name, |_, group| group.acknowledge(id));
@@ -287,7 +287,7 @@ fn edit_group<R>(
 ) -> Result<R, Error> {
     let result = ctx
         .keys
-        .update::<Stream, _>(key, false, |stream, _| stream.edit_group(name, edit))?;
+        .write::<Stream, _>(key, |stream, _| stream.edit_group(name, edit))?;
     result.flatten().ok_or_else(|| no_group(key, name))
 }
 
@@ -295,7 +295,7 @@ fn edit_group<R>(
 fn report_consumer(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], consumer: &[u8]) {
     report(ctx, "xgroup-createconsumer", key);
     ctx.keys
-        .propagate(&[b"XGROUP", b"CREATECONSUMER", key, group, consumer]);
+        .propagate(&[&b"XGROUP"[..], b"CREATECONSUMER", key, group, consumer]);
 }
 
 /// Entries that have come to be pending with a consumer, and where their group stands: for the journal, since what made
@@ -402,7 +402,7 @@ fn propagate_gone(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], ids: &[StreamId])
     let ids: Vec<String> = ids.iter().map(StreamId::to_string).collect();
     let call = [&b"XACK"[..], key, group].into_iter();
     let call = call.chain(ids.iter().map(String::as_bytes));
-    ctx.keys.propagate_words(call.map(Word::Bytes));
+    ctx.keys.propagate(call.map(Word::Bytes));
 }
 
 /// Reports a change of a group: an event, and one change.

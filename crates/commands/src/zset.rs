@@ -133,33 +133,35 @@ pub(crate) fn add_all<'a>(
     flags: AddFlags,
 ) -> Result<Tally, Error> {
     let mut failed = None;
-    let tally = ctx.keys.update::<Zset, _>(key, !flags.xx, |zset, limits| {
-        let mut tally = Tally::default();
-        if zset.expect(pairs, limits).is_err() {
-            failed = Some(full());
-            return tally;
-        }
-        for index in 0..pairs {
-            let (score, member) = pair(index);
-            match zset.add(member, score, flags, limits) {
-                Ok(Added::New(score)) => {
-                    tally.new += 1;
-                    tally.score = Some(score);
-                }
-                Ok(Added::Changed(score)) => {
-                    tally.changed += 1;
-                    tally.score = Some(score);
-                }
-                Ok(Added::Same(score)) => tally.score = Some(score),
-                Ok(Added::Refused) => {}
-                Err(error) => {
-                    failed = Some(add_error(error));
-                    break;
+    let tally = ctx
+        .keys
+        .write_or_new_if::<Zset, _>(key, !flags.xx, |zset, limits| {
+            let mut tally = Tally::default();
+            if zset.expect(pairs, limits).is_err() {
+                failed = Some(full());
+                return tally;
+            }
+            for index in 0..pairs {
+                let (score, member) = pair(index);
+                match zset.add(member, score, flags, limits) {
+                    Ok(Added::New(score)) => {
+                        tally.new += 1;
+                        tally.score = Some(score);
+                    }
+                    Ok(Added::Changed(score)) => {
+                        tally.changed += 1;
+                        tally.score = Some(score);
+                    }
+                    Ok(Added::Same(score)) => tally.score = Some(score),
+                    Ok(Added::Refused) => {}
+                    Err(error) => {
+                        failed = Some(add_error(error));
+                        break;
+                    }
                 }
             }
-        }
-        tally
-    })?;
+            tally
+        })?;
     let tally = tally.unwrap_or_default();
     if tally.new + tally.changed > 0 {
         let event = if flags.incr { "zincr" } else { "zadd" };
@@ -187,7 +189,7 @@ pub(crate) fn zrem(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let members = args.from(2);
-    let removed = ctx.keys.update::<Zset, _>(&args[1], false, |zset, _| {
+    let removed = ctx.keys.write::<Zset, _>(&args[1], |zset, _| {
         members
             .iter()
             .filter(|member| zset.remove(member).is_some())
@@ -444,9 +446,9 @@ pub(crate) fn store(
 ) {
     let members = result.len();
     if members > 0 {
-        ctx.keys.set_collection(destination, result, Expiry::Clear);
+        ctx.keys.insert(destination, result, Expiry::Clear);
         ctx.keys.changed(Classes::ZSET, event, destination);
-    } else if ctx.keys.delete_for_nothing(destination) {
+    } else if ctx.keys.remove_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(members as i64);

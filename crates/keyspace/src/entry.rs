@@ -666,7 +666,27 @@ pub enum Owned {
     },
 }
 
+impl From<Blob> for Owned {
+    fn from(blob: Blob) -> Owned {
+        Owned::Blob(blob)
+    }
+}
+
+impl From<Value> for Owned {
+    fn from(value: Value) -> Owned {
+        Owned::Object(value)
+    }
+}
+
 impl Owned {
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Owned::Bytes { .. } | Owned::Blob(_) => "string",
+            Owned::Object(value) => value.kind().name(),
+            Owned::Packed { form, .. } => form.kind().name(),
+        }
+    }
+
     /// A copy of a packed collection.
     pub(crate) fn of_packed(packed: PackedRef<'_>) -> Owned {
         Owned::Packed {

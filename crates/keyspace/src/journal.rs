@@ -61,6 +61,18 @@ pub enum Word<'a> {
     Blob(&'a Blob),
 }
 
+impl<'a> From<&'a [u8]> for Word<'a> {
+    fn from(bytes: &'a [u8]) -> Word<'a> {
+        Word::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&&'a [u8]> for Word<'a> {
+    fn from(bytes: &&'a [u8]) -> Word<'a> {
+        Word::Bytes(bytes)
+    }
+}
+
 /// A unit's effect: commands, each with its database.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {

@@ -16,6 +16,7 @@ use crate::{
     space::{Keyspace, Local, Place},
     view::{Busy, View},
     wait::Waiter,
+    watch::WatchFlag,
 };
 
 /// Stripes of a keyspace, held from the unit's making until it is dropped.
@@ -184,9 +185,25 @@ impl<'k> Unit<'k> {
         self.space.widen(self.held(), key, set);
     }
 
+    /// Begins to watch a key of database `db` (WATCH). `is_stale`: it has expired and has not been taken out yet; that it
+    /// will be is no change for this watcher. `false`: this flag's owner watches it already.
+    pub fn watch(&mut self, db: u32, key: &[u8], flag: &Arc<WatchFlag>, is_stale: bool) -> bool {
+        let stripe = self.held_stripe(key);
+        self.space.watch(stripe, db, key, flag, is_stale)
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&mut self, db: u32, key: &[u8], flag: &Arc<WatchFlag>) {
+        let stripe = self.held_stripe(key);
+        self.space.unwatch(stripe, db, key, flag);
+    }
+
     fn held_stripe(&self, key: &[u8]) -> u16 {
         let stripe = self.space.place(key).stripe();
-        assert!(self.covers(stripe), "queues belong to their stripes");
+        assert!(
+            self.covers(stripe),
+            "a unit touched a key whose stripe it does not hold"
+        );
         stripe
     }
 
@@ -313,7 +330,7 @@ mod tests {
             .expect("no stripe is in use");
         let mut unit = Unit::try_one(&space, space.place(b"key").stripe()).expect("free");
         let mut view = unit.view(&mut local, 0, 0);
-        view.propagate(&[b"SET", b"key", b"value"]);
+        view.propagate(&[&b"SET"[..], b"key", b"value"]);
         assert_eq!(space.journal().last(), from);
         assert_eq!(unit.commit(&mut local), Some(from + 1));
         space.journal().detach(reader);

@@ -454,7 +454,7 @@ impl Keyspace {
             None => false,
             Some(expiry) => expiry.is_some() || !policy.is_volatile(),
         };
-        if eligible && view.delete(key) {
+        if eligible && view.remove(key) {
             view.touch_watchers(key);
             view.propagate_gone(key);
             view.notify(Classes::EVICTED, "evicted", key);
@@ -584,7 +584,7 @@ mod tests {
         let make = |local: &mut Local, key: &[u8], fields: usize, stays: bool| {
             let mut unit = take(&space, key).expect("nobody else is here");
             let mut view = unit.view(local, 0, START_MS);
-            view.update::<Hash, _>(key, true, |hash, limits| {
+            view.write_or_new::<Hash, _>(key, |hash, limits| {
                 for n in 0..fields {
                     hash.set(&field(n), b"v", limits);
                     hash.set_expire_at_ms(&field(n), Some(START_MS + 1 + n as i64 % 50));

@@ -9,8 +9,8 @@
 //!   not there; it is removed when the unit ends. A small collection is copied out of its entry for them and stays
 //!   open until the unit ends: who only asks for its type or length need not have it opened, and who looks at very
 //!   many keys one after the other uses [`Found::with`]. Each look-up names its [`Trace`].
-//! - Writers take `&mut self`. [`View::update`] hands out a collection, creates it if asked to, keeps
-//!   the memory account, and removes the key when nothing is left in it.
+//! - Writers take `&mut self`. [`View::write`] and [`View::write_or_new`] hand out a collection, keep the memory
+//!   account, and remove the key when nothing is left in it.
 //! - Whoever changed a key calls [`View::changed`] once per change, with the event's name: it raises
 //!   watch flags, counts the change, queues the keyspace event, and after an update that emptied the
 //!   key, the `del` event. [`View::announced`] does the same and counts nothing. A handler that changes nothing calls
@@ -44,7 +44,7 @@ use redline_types::{
 use crate::{
     ahead::Ahead,
     entry::{
-        Blob, Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, blob_bytes,
+        Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, blob_bytes,
         blob_to_edit,
     },
     journal::Word,
@@ -52,7 +52,6 @@ use crate::{
     notify::{Classes, EXPIRED, Event},
     space::{Keyspace, Local, Place, stripe_of},
     unit::Unit,
-    watch::WatchFlag,
 };
 
 /// The key holds a value of another type: Redis's WRONGTYPE.
@@ -80,7 +79,7 @@ pub enum Expiry {
     AtMs(i64),
 }
 
-/// A collection type that [`View::update`] can hand out.
+/// A collection type that [`View::write`] can hand out.
 pub trait Collection: DataType + Into<Value> {
     /// Its type.
     const KIND: Kind;
@@ -94,6 +93,9 @@ pub trait Collection: DataType + Into<Value> {
 
 macro_rules! collections {
     ($($name:ident),*) => {$(
+        impl From<$name> for Owned {
+            fn from(value: $name) -> Owned { Owned::Object(value.into()) }
+        }
         impl Collection for $name {
             const KIND: Kind = Kind::$name;
             fn empty(_limits: &Limits) -> Self { $name::default() }
@@ -241,9 +243,9 @@ impl<'a> View<'a> {
         self.db
     }
 
-    /// Number of databases.
-    pub fn databases(&self) -> u32 {
-        self.space.databases()
+    /// Returns the keyspace.
+    pub fn space(&self) -> &'a Keyspace {
+        self.space
     }
 
     /// Works on another database for a moment (MOVE, COPY … DB).
@@ -257,11 +259,6 @@ impl<'a> View<'a> {
     /// Thresholds of the compact encodings.
     pub fn limits(&self) -> &Limits {
         &self.local.limits
-    }
-
-    /// A random word for commands that draw by lot.
-    pub fn random(&mut self) -> u64 {
-        self.local.rng.u64(..)
     }
 
     /// Changes that the unit has reported so far.
@@ -304,28 +301,6 @@ impl<'a> View<'a> {
             self.announce_replaced(key, old, "string");
         }
         self.store_string(key, hash, old, value, false, expiry);
-    }
-
-    /// The same for a string that has just been made: OBJECT ENCODING calls it `raw`, as after
-    /// [`View::edit_string`], and a large one is not copied.
-    pub fn set_raw_string(&mut self, key: &[u8], value: Vec<u8>, expiry: Expiry) {
-        let (hash, old) = self.find_mut(key);
-        self.announce_replaced(key, old, "string");
-        if value.len() > INLINE_BYTES_MAX {
-            self.replace(key, hash, old, Stored::Blob(Arc::new(value)), expiry);
-        } else {
-            self.store_string(key, hash, old, &value, true, expiry);
-        }
-    }
-
-    /// Makes the key a large string that is already reference-counted.
-    pub fn set_blob(&mut self, key: &[u8], value: Blob, expiry: Expiry) {
-        if value.len() <= INLINE_BYTES_MAX {
-            return self.set_string(key, &value, expiry);
-        }
-        let (hash, old) = self.find_mut(key);
-        self.announce_replaced(key, old, "string");
-        self.replace(key, hash, old, Stored::Blob(value), expiry);
     }
 
     /// Replaces a string by what `map` makes of it, with one lookup; its expiry stays. `map` gets the
@@ -429,11 +404,28 @@ impl<'a> View<'a> {
 
     // ---- collections --------------------------------------------------------------------------
 
-    /// Hands a collection to `edit`. Without the key: `Ok(None)`, or with `create` a fresh one, which
-    /// stays only if the edit puts something into it (a stream stays in any case). A collection that
-    /// the edit leaves empty goes with its key. The account is kept; report changes with
-    /// [`View::changed`].
-    pub fn update<T: Collection, R>(
+    /// Hands a collection to `edit`; `Ok(None)` without the key. A collection that the edit leaves empty goes with its key
+    /// (but a stream stays). The account is kept; report changes with [`View::changed`].
+    pub fn write<T: Collection, R>(
+        &mut self,
+        key: &[u8],
+        edit: impl FnOnce(&mut T, &Limits) -> R,
+    ) -> Result<Option<R>, WrongType> {
+        self.write_or_new_if(key, false, edit)
+    }
+
+    /// The same for a key that is made if it is missing: it stays if the edit puts something into it.
+    pub fn write_or_new<T: Collection, R>(
+        &mut self,
+        key: &[u8],
+        edit: impl FnOnce(&mut T, &Limits) -> R,
+    ) -> Result<R, WrongType> {
+        let result = self.write_or_new_if(key, true, edit)?;
+        Ok(result.expect("there is a collection to edit"))
+    }
+
+    /// One or the other, as `create` says.
+    pub fn write_or_new_if<T: Collection, R>(
         &mut self,
         key: &[u8],
         create: bool,
@@ -507,26 +499,40 @@ impl<'a> View<'a> {
         Ok(Some(result))
     }
 
-    /// Makes the key this collection, whatever it was. An empty one is not stored (but a stream is):
-    /// the key goes. Says whether the key exists now.
-    pub fn set_collection(&mut self, key: &[u8], value: impl Into<Value>, expiry: Expiry) -> bool {
-        let value = value.into();
-        if value.is_empty() && value.kind() != Kind::Stream {
-            self.delete(key);
-            return false;
-        }
+    // ---- keys ---------------------------------------------------------------------------------
+
+    /// Makes the key this value, whatever it was; see [`View::set_string`] for a string that is copied. An empty collection
+    /// is not stored (but a stream is): the key goes. Says whether the key exists now.
+    pub fn insert(&mut self, key: &[u8], value: impl Into<Owned>, expiry: Expiry) -> bool {
+        let value = match value.into() {
+            Owned::Object(value) if value.is_empty() && value.kind() != Kind::Stream => {
+                self.remove(key);
+                return false;
+            }
+            // A large string that is not shared yet need not be copied.
+            Owned::Bytes { bytes, .. } if bytes.len() > INLINE_BYTES_MAX => {
+                Owned::Blob(Arc::new(bytes))
+            }
+            Owned::Blob(blob) if blob.len() <= INLINE_BYTES_MAX => {
+                self.set_string(key, &blob, expiry);
+                return true;
+            }
+            value => value,
+        };
         let (hash, old) = self.find_mut(key);
-        self.announce_replaced(key, old, value.kind().name());
-        self.store_edited(value, |view, stored| {
-            view.replace(key, hash, old, stored, expiry);
-        });
+        self.announce_replaced(key, old, value.type_name());
+        match value {
+            Owned::Bytes { bytes, raw } => self.store_string(key, hash, old, &bytes, raw, expiry),
+            Owned::Object(value) => self.store_edited(value, |view, stored| {
+                view.replace(key, hash, old, stored, expiry);
+            }),
+            value => value.with_stored(|stored| self.replace(key, hash, old, stored, expiry)),
+        }
         true
     }
 
-    // ---- keys ---------------------------------------------------------------------------------
-
     /// Removes a key; says whether it was there. Reports nothing: see [`View::changed`].
-    pub fn delete(&mut self, key: &[u8]) -> bool {
+    pub fn remove(&mut self, key: &[u8]) -> bool {
         let (hash, found) = self.find_mut(key);
         if let Some(entry) = found {
             self.unlink(self.db, hash, entry);
@@ -536,12 +542,12 @@ impl<'a> View<'a> {
 
     /// The same for a command whose result is nothing to store: a key that has expired, and that nobody has met yet, is
     /// deleted like any other one.
-    pub fn delete_for_nothing(&mut self, key: &[u8]) -> bool {
+    pub fn remove_for_nothing(&mut self, key: &[u8]) -> bool {
         let (hash, found) = self.look(key);
         let met = self.local.met_expired.get_mut();
         // Told of already, so it only has to go.
         if !met.is_empty() && met.contains(&(self.db, key.into())) {
-            return self.delete(key);
+            return self.remove(key);
         }
         if let Some(entry) = found {
             self.unlink(self.db, hash, entry);
@@ -569,7 +575,7 @@ impl<'a> View<'a> {
 
     /// Sets or clears a key's expiry; says whether the key exists. A time in the past is stored as it
     /// is: the handler decides to delete instead.
-    pub fn set_expire_at_ms(&mut self, key: &[u8], at: Option<i64>) -> bool {
+    pub fn set_expiry(&mut self, key: &[u8], at: Option<i64>) -> bool {
         let (hash, Some(entry)) = self.find_mut(key) else {
             return false;
         };
@@ -619,15 +625,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Takes the note that the last [`View::update`] emptied its key, for commands that update a second key before
-    /// they report the first; [`View::set_emptied`] puts it back.
-    pub fn take_emptied(&mut self) -> bool {
-        std::mem::take(&mut self.emptied)
-    }
-
-    /// See [`View::take_emptied`].
-    pub fn set_emptied(&mut self, emptied: bool) {
-        self.emptied = emptied;
+    /// Exchanges the note that the last [`View::write`] emptied its key, for commands that write a second key before they
+    /// report the first.
+    pub fn swap_emptied(&mut self, emptied: bool) -> bool {
+        std::mem::replace(&mut self.emptied, emptied)
     }
 
     /// Adds to the number of changes without an event (a command that counts elements).
@@ -697,15 +698,11 @@ impl<'a> View<'a> {
 
     /// Says what the command did, where its own words would not: they name a chance, or a span of time, or less than a
     /// simpler command does. Reported in the order of doing; no call stands for "as it was called".
-    pub fn propagate(&mut self, words: &[&[u8]]) {
-        self.propagate_words(words.iter().map(|word| Word::Bytes(word)));
-    }
-
-    /// [`View::propagate`] for words that may be large: those of the call itself need no copy.
-    pub fn propagate_words<'w>(&mut self, words: impl IntoIterator<Item = Word<'w>>) {
+    pub fn propagate<'w>(&mut self, words: impl IntoIterator<Item: Into<Word<'w>>>) {
         self.propagated = true;
         if self.is_journaled() {
             self.note_unrecorded();
+            let words = words.into_iter().map(Into::into);
             self.local.effects.get_mut().push(self.db, words);
         }
     }
@@ -742,25 +739,11 @@ impl<'a> View<'a> {
 
     // ---- watching -----------------------------------------------------------------------------
 
-    /// Begins to watch a key (WATCH). `false`: this flag's owner watches it already.
-    pub fn watch(&self, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
-        // That a key which has expired already will be removed is no change for this watcher.
-        let saw_stale = self.is_stale(key);
-        let stripe = self.stripe(key);
-        self.space.watch(stripe, self.db, key, flag, saw_stale)
-    }
-
     /// Has the key expired without having been taken out? Leaves no trace: it stays (WATCH, EXEC).
     pub fn is_stale(&self, key: &[u8]) -> bool {
         let entry = self.look(key).1;
         // SAFETY: the stripe is held.
         entry.is_some_and(|entry| unsafe { is_expired(entry, self.now_ms) })
-    }
-
-    /// Ends it.
-    pub fn unwatch(&self, key: &[u8], flag: &Arc<WatchFlag>) {
-        let stripe = self.stripe(key);
-        self.space.unwatch(stripe, self.db, key, flag);
     }
 
     /// Ends the unit, once: adds its changes to the worker's, and removes the expired keys that its readers met. To be

@@ -303,7 +303,8 @@ fn large_values_and_slow_readers_over_tls_on_both_sides() {
         secure.exchange(b"PING\r\n", b"+PONG\r\n");
     }
     let peak = proxying::peak_bytes(&proxy);
-    assert!(peak < 80 * MIB, "{peak} bytes");
+    // It went through six times, and never lay there whole. How much of it is under way depends on who gets the CPU.
+    assert!(peak < value.len(), "{peak} bytes");
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl<'a> ReadGroup<'a> {
     ) -> Result<bool, Error> {
         let now_ms = ctx.keys.now_ms();
         let journaled = ctx.keys.is_journaled();
-        let read = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
+        let read = ctx.keys.write::<Stream, _>(key, |stream, _| {
             stream.edit_group(self.group, |log, group| {
                 let (consumer, made) = group.meet_consumer(self.consumer, now_ms);
                 let (replied, moved) = match start {

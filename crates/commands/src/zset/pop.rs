@@ -89,7 +89,7 @@ fn take(
     nested: bool,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    ctx.keys.update::<Zset, _>(key, false, |zset, _| {
+    ctx.keys.write::<Zset, _>(key, |zset, _| {
         let ranks = match side {
             Side::Min => 0..count,
             Side::Max => zset.len() - count..zset.len(),
@@ -270,7 +270,7 @@ fn remove_range(
     ranks: impl FnOnce(&Zset) -> Range<usize>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let removed = ctx.keys.update::<Zset, _>(key, false, |zset, _| {
+    let removed = ctx.keys.write::<Zset, _>(key, |zset, _| {
         let ranks = ranks(zset);
         zset.remove_range(ranks)
     })?;

@@ -179,17 +179,17 @@ mod tests {
         is_found(|view| view.set_string(b"key", b"other", Expiry::Clear));
         is_found(|view| view.set_string(b"key", &[b'x'; 20_000], Expiry::Clear));
         is_found(|view| view.set_string(b"new", b"value", Expiry::Clear));
-        is_found(|view| assert!(view.delete(b"key")));
-        is_found(|view| assert!(view.set_expire_at_ms(b"key", Some(7))));
+        is_found(|view| assert!(view.remove(b"key")));
+        is_found(|view| assert!(view.set_expiry(b"key", Some(7))));
         is_found(|view| {
             let edited = view.edit_bytes(b"key", |bytes| bytes[0] = b'V');
             assert_eq!(edited, Ok(Some(())));
         });
         is_found(|view| {
-            let made = view.update::<Hash, _>(b"hash", true, |hash, limits| {
+            let made = view.write_or_new::<Hash, _>(b"hash", |hash, limits| {
                 hash.set(b"field", b"value", limits);
             });
-            assert_eq!(made, Ok(Some(())));
+            assert_eq!(made, Ok(()));
         });
         is_found(|view| drop(view.take(b"key")));
         is_found(|view| view.in_db(1, |view| view.set_string(b"key", b"v", Expiry::Clear)));
@@ -205,9 +205,9 @@ mod tests {
             view.set_string(b"key", b"other", Expiry::Clear);
             view.unreported(b"key");
         });
-        run(|view| assert!(!view.delete(b"no key")));
+        run(|view| assert!(!view.remove(b"no key")));
         run(|view| {
-            assert!(!view.set_expire_at_ms(b"no key", Some(7)));
+            assert!(!view.set_expiry(b"no key", Some(7)));
             assert!(view.string(b"key").is_ok());
         });
     }

@@ -66,7 +66,7 @@ impl View<'_> {
         let frozen = std::mem::replace(&mut self.local.clock.frozen, true);
         let journaled = self.is_journaled();
         let mut gone: Vec<Box<[u8]>> = Vec::new();
-        let removed = self.update::<Hash, _>(key, false, |hash, _| {
+        let removed = self.write::<Hash, _>(key, |hash, _| {
             remove(hash, &mut |field| {
                 if journaled {
                     gone.push(field.into());
@@ -82,7 +82,7 @@ impl View<'_> {
         self.touch_watchers(key);
         self.propagate_fields_gone(key, &gone);
         self.notify(Classes::HASH, "hexpired", key);
-        if self.take_emptied() {
+        if self.swap_emptied(false) {
             self.notify(Classes::GENERIC, "del", key);
         }
         removed

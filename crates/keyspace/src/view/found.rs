@@ -318,7 +318,7 @@ mod tests {
     }
 
     fn push(view: &mut View<'_>, key: &[u8], count: usize) {
-        view.update(key, true, |list: &mut List, limits| {
+        view.write_or_new(key, |list: &mut List, limits| {
             (0..count).for_each(|_| list.push_back(b"an element", limits));
         })
         .expect("no other type");
@@ -501,7 +501,7 @@ mod tests {
                 assert_eq!(what(key), what(&[key, b"'"].concat()));
                 assert!(view.contains(key));
             }
-            assert!(view.delete(b"large") && view.delete(b"blob"));
+            assert!(view.remove(b"large") && view.remove(b"blob"));
         });
         unit(&mut alone, 0, |view| {
             assert_eq!(view.read::<List>(b"large'").unwrap().unwrap().len(), 3000);

@@ -118,16 +118,6 @@ impl View<'_> {
         Ahead::fetch(&mut ahead[..count]);
     }
 
-    #[inline]
-    pub(super) fn stripe(&self, key: &[u8]) -> u16 {
-        let stripe = stripe_of(self.hash(key));
-        assert!(
-            self.held.covers(stripe),
-            "a unit touched a key whose stripe it does not hold"
-        );
-        stripe
-    }
-
     pub(super) fn in_table(&self, db: u32, key: &[u8]) -> bool {
         let hash = self.space.place(key).hash();
         self.space

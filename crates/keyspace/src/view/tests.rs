@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redline_types::pack::End;
 
 use super::*;
+use crate::WatchFlag;
 use crate::{StringRef, ValueRef, lock::NobodyWaits, lock::STRIPES, notify::Classes, space::SLOTS};
 
 /// A keyspace, and a worker that is alone with it.
@@ -36,6 +37,16 @@ impl Alone {
         let result = run(&mut view);
         view.finish_unreported();
         result
+    }
+
+    fn watch(&mut self, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
+        let mut unit = Unit::exclusive(&mut self.space);
+        let is_stale = unit.view(&mut self.local, 0, self.now_ms).is_stale(key);
+        unit.watch(0, key, flag, is_stale)
+    }
+
+    fn unwatch(&mut self, key: &[u8], flag: &Arc<WatchFlag>) {
+        Unit::exclusive(&mut self.space).unwatch(0, key, flag);
     }
 
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
@@ -78,7 +89,7 @@ fn expiry_of(view: &View<'_>, key: &[u8]) -> Option<Option<i64>> {
 }
 
 fn push(view: &mut View<'_>, key: &str, count: usize) {
-    view.update(key.as_bytes(), true, |list: &mut List, limits| {
+    view.write_or_new(key.as_bytes(), |list: &mut List, limits| {
         (0..count).for_each(|_| list.push_back(b"some element", limits));
     })
     .expect("no other type");
@@ -156,7 +167,7 @@ fn an_edited_string_grows_across_the_border_to_a_blob() {
     let is_blob = alone.unit(|view| matches!(view.string(b"key"), Ok(Some(StringRef::Blob(_)))));
     assert!(is_blob, "24,000 bytes are above the border");
     assert_eq!(alone.unit(|view| find(view, b"key").encoding()), "raw");
-    alone.unit(|view| view.delete(b"key"));
+    alone.unit(|view| view.remove(b"key"));
     assert_eq!(alone.used_bytes(), 0);
 }
 
@@ -235,22 +246,18 @@ fn the_ttl_index_follows_every_way_an_expiry_comes_and_goes() {
         ),
         (
             "expire",
-            |view| assert!(view.set_expire_at_ms(b"key", Some(2_000_000))),
+            |view| assert!(view.set_expiry(b"key", Some(2_000_000))),
             1,
         ),
         (
             "expire again",
-            |view| assert!(view.set_expire_at_ms(b"key", Some(3_000_000))),
+            |view| assert!(view.set_expiry(b"key", Some(3_000_000))),
             1,
         ),
-        (
-            "persist",
-            |view| assert!(view.set_expire_at_ms(b"key", None)),
-            0,
-        ),
+        ("persist", |view| assert!(view.set_expiry(b"key", None)), 0),
         (
             "persist again",
-            |view| assert!(view.set_expire_at_ms(b"key", None)),
+            |view| assert!(view.set_expiry(b"key", None)),
             0,
         ),
         (
@@ -258,7 +265,7 @@ fn the_ttl_index_follows_every_way_an_expiry_comes_and_goes() {
             |view| {
                 let mut list = List::default();
                 list.push_back(b"1", &Limits::default());
-                view.set_collection(b"key", list, Expiry::AtMs(2_000_000));
+                view.insert(b"key", list, Expiry::AtMs(2_000_000));
             },
             1,
         ),
@@ -280,7 +287,7 @@ fn the_ttl_index_follows_every_way_an_expiry_comes_and_goes() {
         ),
         (
             "delete",
-            |view| assert!(view.delete(b"key") && view.delete(b"other")),
+            |view| assert!(view.remove(b"key") && view.remove(b"other")),
             0,
         ),
     ];
@@ -336,7 +343,7 @@ fn an_expired_key_is_reported_once_whoever_meets_it() {
     assert_eq!(alone.get("key").unwrap(), b"w", "written after it expired");
 
     expire(&mut alone);
-    assert!(!alone.unit(|view| view.delete(b"key")));
+    assert!(!alone.unit(|view| view.remove(b"key")));
     assert_eq!(alone.events(), ["expired key"]);
     assert_eq!(alone.local.expired.get(), 3);
 }
@@ -350,9 +357,9 @@ fn a_replaced_value_has_its_events_and_an_edited_one_none() {
     alone.unit(|view| {
         let mut list = List::default();
         list.push_back(b"1", &Limits::default());
-        view.set_collection(b"key", list, Expiry::Clear);
+        view.insert(b"key", list, Expiry::Clear);
     });
-    alone.unit(|view| view.set_blob(b"key", Arc::new(vec![1; 20_000]), Expiry::Clear));
+    alone.unit(|view| view.insert(b"key", Arc::new(vec![1; 20_000]), Expiry::Clear));
     assert_eq!(
         alone.events(),
         [
@@ -372,7 +379,7 @@ fn an_emptied_collection_goes_with_its_key() {
     alone.unit(|view| push(view, "list", 1000));
     assert!(alone.used_bytes() > 8_000);
     alone.unit(|view| {
-        let popped = view.update(b"list", false, |list: &mut List, limits| {
+        let popped = view.write(b"list", |list: &mut List, limits| {
             list.pop(End::Front, usize::MAX, limits, |_| ())
         });
         assert_eq!(popped, Ok(Some(1000)));
@@ -380,10 +387,10 @@ fn an_emptied_collection_goes_with_its_key() {
     });
     assert_eq!(alone.events(), ["new list", "lpop list", "del list"]);
     assert_eq!((alone.space.key_count(0), alone.used_bytes()), (0, 0));
-    let none = alone.unit(|view| view.update(b"list", false, |_: &mut List, _| ()));
+    let none = alone.unit(|view| view.write(b"list", |_: &mut List, _| ()));
     assert_eq!(none, Ok(None));
-    let unused = alone.unit(|view| view.update(b"list", true, |_: &mut List, _| ()));
-    assert_eq!(unused, Ok(Some(())));
+    let unused = alone.unit(|view| view.write_or_new(b"list", |_: &mut List, _| ()));
+    assert_eq!(unused, Ok(()));
     assert!(
         !alone.unit(|view| view.contains(b"list")),
         "nothing was put into it"
@@ -407,7 +414,7 @@ fn the_account_returns_to_zero() {
                 0 => alone.unit(|view| push_or_replace(view, &key)),
                 1 => alone.set(&key, &vec![1; rng.usize(16_000..40_000)], expiry),
                 2 => alone.unit(|view| {
-                    view.set_expire_at_ms(key.as_bytes(), None);
+                    view.set_expiry(key.as_bytes(), None);
                 }),
                 _ => alone.set(&key, &vec![1; rng.usize(..200)], expiry),
             }
@@ -416,7 +423,7 @@ fn the_account_returns_to_zero() {
     }
     assert!(alone.expiring() > 0);
     for number in 0..keys {
-        alone.unit(|view| view.delete(format!("key:{number}").as_bytes()));
+        alone.unit(|view| view.remove(format!("key:{number}").as_bytes()));
     }
     assert_eq!(alone.used_bytes(), 0);
     assert_eq!((alone.space.key_count(0), alone.expiring()), (0, 0));
@@ -424,7 +431,7 @@ fn the_account_returns_to_zero() {
     fn push_or_replace(view: &mut View<'_>, key: &str) {
         let found = view.find(key.as_bytes(), Trace::Quiet);
         if found.and_then(Found::kind).is_none() {
-            view.delete(key.as_bytes());
+            view.remove(key.as_bytes());
         }
         push(view, key, 20);
     }
@@ -452,7 +459,7 @@ fn a_flushed_database_is_empty_at_once_and_freed_later() {
         flushed.free(&alone.space, &mut alone.local.heap);
     }
     assert_eq!(alone.get("7").unwrap(), b"new");
-    alone.unit(|view| view.delete(b"7"));
+    alone.unit(|view| view.remove(b"7"));
     let left = alone.used_bytes();
     assert!(
         left > other && left < other + 1000,
@@ -482,9 +489,9 @@ fn watchers_hear_of_changes_only() {
     let mut alone = Alone::new();
     let raised = |alone: &mut Alone, change: fn(&mut View<'_>)| {
         let flag = Arc::new(WatchFlag::default());
-        alone.unit(|view| view.watch(b"key", &flag));
+        alone.watch(b"key", &flag);
         alone.unit(change);
-        alone.unit(|view| view.unwatch(b"key", &flag));
+        alone.unwatch(b"key", &flag);
         flag.is_raised()
     };
     assert!(!raised(&mut alone, |view| assert!(
@@ -532,18 +539,18 @@ fn a_watched_key_that_had_expired_already_stays_and_may_go() {
         alone.now_ms += 11;
         alone.events();
         let flag = Arc::new(WatchFlag::default());
-        alone.unit(|view| view.watch(b"key", &flag));
+        alone.watch(b"key", &flag);
         assert_eq!(alone.space.key_count(0), 1);
         assert!(alone.events().is_empty(), "who watches takes nothing out");
         alone.unit(change);
-        alone.unit(|view| view.unwatch(b"key", &flag));
+        alone.unwatch(b"key", &flag);
         flag.is_raised()
     };
     let goes: [fn(&mut View<'_>); 5] = [
         |view| assert!(!view.contains(b"key")),
-        |view| assert!(!view.delete(b"key")),
+        |view| assert!(!view.remove(b"key")),
         |view| {
-            view.delete_for_nothing(b"key");
+            view.remove_for_nothing(b"key");
             view.changed(Classes::GENERIC, "del", b"key");
         },
         |view| {
@@ -576,7 +583,7 @@ fn swapping_in_a_key_that_has_expired_changes_nothing_for_watchers_of_a_missing_
     alone.unit_in(1, |view| view.set_string(b"key", b"v", stale));
     alone.now_ms += 11;
     let flag = Arc::new(WatchFlag::default());
-    alone.unit(|view| view.watch(b"key", &flag));
+    alone.watch(b"key", &flag);
     alone.unit(|view| view.swap(0, 1));
     assert!(!flag.is_raised());
     alone.unit_in(1, |view| view.set_string(b"key", b"v", Expiry::Clear));
@@ -659,7 +666,7 @@ fn a_scan_meets_every_key_that_stays_while_tables_grow_and_shrink() {
                 if step > 0 {
                     alone.set(&format!("other:{others}"), b"v", Expiry::Clear);
                 } else if others > 0 {
-                    alone.unit(|view| view.delete(format!("other:{}", others - 1).as_bytes()));
+                    alone.unit(|view| view.remove(format!("other:{}", others - 1).as_bytes()));
                 }
                 others += step;
             }
@@ -671,7 +678,7 @@ fn a_scan_meets_every_key_that_stays_while_tables_grow_and_shrink() {
         alone.unit(|view| {
             let mut left = Vec::new();
             view.for_each(|key, _| left.extend(key.starts_with(b"other").then(|| key.to_vec())));
-            left.iter().for_each(|key| assert!(view.delete(key)));
+            left.iter().for_each(|key| assert!(view.remove(key)));
         });
     }
 }

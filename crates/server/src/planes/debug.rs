@@ -299,7 +299,7 @@ fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
 /// Writes all values in their serialised form and, once all of that could be read, stores what was read. Values do not
 /// change by it, so nothing is reported; who watches a key is told all the same, since it is another value's place.
 fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
-    for db in 0..view.databases() {
+    for db in 0..view.space().databases() {
         view.in_db(db, |view| {
             let (mut payloads, compresses) = (Vec::new(), view.limits().payload_compressed);
             view.for_each(|key, value| {

@@ -116,7 +116,7 @@ pub(crate) fn exec(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> 
         .expect("the queue leaves the unit in place");
     worker.end_compound_effects(&mut compound.unit);
     if !caller.watched.is_empty() {
-        unwatch_held(worker, caller, &mut compound.unit);
+        unwatch_held(caller, &mut compound.unit);
     }
     Ok(())
 }
@@ -256,10 +256,11 @@ pub(crate) fn watch(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
     } else {
         worker.take_set(caller, &stripes)?
     };
-    let view = unit.view(&mut worker.local, caller.db, worker.now_ms);
     for key in args.iter().skip(1) {
-        if view.watch(key, &caller.watch_flag) {
-            let existed = !view.is_stale(key) && view.contains(key);
+        let view = unit.view(&mut worker.local, caller.db, worker.now_ms);
+        let is_stale = view.is_stale(key);
+        let existed = !is_stale && view.contains(key);
+        if unit.watch(caller.db, key, &caller.watch_flag, is_stale) {
             caller.watched.push(Watched {
                 db: caller.db,
                 key: key.into(),
@@ -301,11 +302,10 @@ pub(crate) fn unwatch(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> 
 }
 
 /// Takes the watches off while the unit holds their stripes.
-fn unwatch_held(worker: &mut Worker, caller: &mut Caller, unit: &mut Unit<'_>) {
+fn unwatch_held(caller: &mut Caller, unit: &mut Unit<'_>) {
     for watched in std::mem::take(&mut caller.watched) {
         caller.note_unregistered(&watched.key);
-        unit.view(&mut worker.local, watched.db, worker.now_ms)
-            .unwatch(&watched.key, &caller.watch_flag);
+        unit.unwatch(watched.db, &watched.key, &caller.watch_flag);
     }
     forget_watches(caller);
 }
@@ -359,8 +359,7 @@ impl Worker<'_> {
                 self.unwatching.push(ended);
                 continue;
             };
-            unit.view(&mut self.local, ended.db, self.now_ms)
-                .unwatch(&ended.key, &ended.flag);
+            unit.unwatch(ended.db, &ended.key, &ended.flag);
         }
     }
 }

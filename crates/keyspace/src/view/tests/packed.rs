@@ -146,12 +146,12 @@ fn change_both<T: Collection + Default>(
         change(&mut value, &mut fastrand::Rng::with_seed(seed), &limits);
         std::mem::swap(T::of_mut(&mut value).expect("its type"), collection);
     };
-    view.update(key, true, |collection: &mut T, _| run(collection))
+    view.write_or_new(key, |collection: &mut T, _| run(collection))
         .expect("its type");
     let mut own = model.take().unwrap_or_else(|| T::default().into());
     run(T::of_mut(&mut own).expect("its type"));
     *model = Some(own).filter(|value| !value.is_empty());
-    assert!(!view.take_emptied() || model.is_none());
+    assert!(!view.swap_emptied(false) || model.is_none());
 }
 
 /// Is the key's collection inside its entry?
@@ -177,11 +177,11 @@ fn collections_are_the_same_inside_and_outside_their_entries() {
         match rng.u8(..40) {
             0 => {
                 let at_ms = rng.bool().then_some(2_000_000 + step);
-                alone.unit_in(db, |view| view.set_expire_at_ms(key.as_bytes(), at_ms));
+                alone.unit_in(db, |view| view.set_expiry(key.as_bytes(), at_ms));
                 expiry = at_ms.filter(|_| model.is_some());
             }
             1 => {
-                let there = alone.unit_in(db, |view| view.delete(key.as_bytes()));
+                let there = alone.unit_in(db, |view| view.remove(key.as_bytes()));
                 assert_eq!(there, model.is_some());
                 (model, expiry) = (None, None);
             }
@@ -209,7 +209,7 @@ fn collections_are_the_same_inside_and_outside_their_entries() {
                 // RESTORE, SINTERSTORE and the like: a value that comes from elsewhere.
                 if let Some(value) = &model {
                     alone.unit_in(db, |view| {
-                        assert!(view.set_collection(key.as_bytes(), value.clone(), Expiry::Keep));
+                        assert!(view.insert(key.as_bytes(), value.clone(), Expiry::Keep));
                     });
                 }
             }
@@ -271,7 +271,7 @@ fn collections_are_the_same_inside_and_outside_their_entries() {
     let counted = alone.space.expiring_key_count(0) + alone.space.expiring_key_count(1);
     assert_eq!(counted as usize, expiring.count());
     for (db, key) in models.keys() {
-        alone.unit_in(*db, |view| view.delete(key.as_bytes()));
+        alone.unit_in(*db, |view| view.remove(key.as_bytes()));
     }
     assert_eq!(alone.used_bytes(), 0);
     assert!(alone.local.garbage.is_empty() || !cfg!(miri));
@@ -283,7 +283,7 @@ fn readers_of_one_unit_see_several_collections_side_by_side() {
     let limits = Limits::default();
     let key = |n: usize| format!("set:{n}").into_bytes();
     let add = |view: &mut View<'_>, n: usize, member: &str| {
-        view.update(&key(n), true, |set: &mut Set, limits| {
+        view.write_or_new(&key(n), |set: &mut Set, limits| {
             set.add(member.as_bytes(), limits)
         })
     };
@@ -335,7 +335,7 @@ fn a_collection_at_the_border_does_not_move_at_every_step() {
         let mut before = None;
         for _ in 0..count {
             alone.unit(|view| {
-                view.update(b"list", true, |list: &mut List, limits| match pushes {
+                view.write_or_new(b"list", |list: &mut List, limits| match pushes {
                     true => list.push(end, std::iter::once(&b"element"[..]), limits),
                     false => drop(list.pop(end, 1, limits, |_| ())),
                 })
@@ -362,7 +362,7 @@ fn a_collection_at_the_border_does_not_move_at_every_step() {
 fn a_small_collection_is_one_object_to_free_and_to_account_for() {
     let mut alone = Alone::new();
     alone.unit(|view| {
-        view.update(b"key", true, |hash: &mut Hash, limits| {
+        view.write_or_new(b"key", |hash: &mut Hash, limits| {
             (0..100).for_each(|n| {
                 hash.set(&[n], b"v", limits);
             });
@@ -375,7 +375,7 @@ fn a_small_collection_is_one_object_to_free_and_to_account_for() {
         let bytes = packed.expect("it is small").bytes.len();
         assert_eq!((own, value), ((8 + 3 + 2 + bytes).next_multiple_of(8), 0));
         assert!(find(view, b"key").memory_bytes() < own + 20);
-        assert!(view.delete(b"key"));
+        assert!(view.remove(b"key"));
     });
     assert!(alone.local.garbage.is_empty());
     assert_eq!(alone.used_bytes(), 0);
@@ -401,7 +401,7 @@ fn a_wrong_type_is_met_without_opening_anything() {
             assert_eq!(len::<Set>(view, key, Trace::Read), Err(WrongType));
             assert_eq!(len::<Zset>(view, key, Trace::Write), Err(WrongType));
             assert!(view.read::<Hash>(key).is_err());
-            assert!(view.update(key, true, |_: &mut Set, _| ()).is_err());
+            assert!(view.write_or_new(key, |_: &mut Set, _| ()).is_err());
         }
         assert!(view.string(b"list").is_err());
         let edited = view.edit_string(b"list", 1, |_| Ok::<_, WrongType>(()));
@@ -422,7 +422,7 @@ fn an_expired_collection_is_gone_for_readers_and_writers() {
         alone.unit(|view| {
             push(view, "list", 3);
             let at_ms = view.now_ms() + 10;
-            assert!(view.set_expire_at_ms(b"list", Some(at_ms)));
+            assert!(view.set_expiry(b"list", Some(at_ms)));
             push(view, "list", 5);
             assert_eq!(find(view, b"list").expire_at_ms(), Some(at_ms));
         });
@@ -432,7 +432,7 @@ fn an_expired_collection_is_gone_for_readers_and_writers() {
             false => {
                 push(view, "list", 1);
                 assert_eq!(len::<List>(view, b"list", Trace::Read), Ok(Some(1)));
-                assert!(view.delete(b"list"));
+                assert!(view.remove(b"list"));
             }
         });
         assert_eq!((alone.space.key_count(0), alone.expiring()), (0, 0));
@@ -470,7 +470,7 @@ fn a_compaction_moves_small_collections_whole() {
     let keys: u32 = if cfg!(miri) { 200 } else { 80_000 };
     let fill = |view: &mut View<'_>, n: u32| {
         let key = format!("hash:{n}");
-        view.update(key.as_bytes(), true, |hash: &mut Hash, limits| {
+        view.write_or_new(key.as_bytes(), |hash: &mut Hash, limits| {
             for field in 0..12 {
                 let value = format!("value {n}");
                 hash.set(
@@ -482,11 +482,11 @@ fn a_compaction_moves_small_collections_whole() {
         })
         .expect("a hash");
         let at_ms = n.is_multiple_of(20).then_some(9_000_000);
-        assert!(view.set_expire_at_ms(key.as_bytes(), at_ms));
+        assert!(view.set_expiry(key.as_bytes(), at_ms));
     };
     (0..keys).for_each(|n| alone.unit(|view| fill(view, n)));
     for n in (0..keys).filter(|n| !n.is_multiple_of(10)) {
-        assert!(alone.unit(|view| view.delete(format!("hash:{n}").as_bytes())));
+        assert!(alone.unit(|view| view.remove(format!("hash:{n}").as_bytes())));
     }
     alone.local.heap.flush();
     let used = alone.used_bytes();

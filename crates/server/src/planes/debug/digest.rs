@@ -47,7 +47,7 @@ impl Digest {
 /// DEBUG DIGEST: of all databases.
 pub fn of_everything(view: &mut View<'_>) -> Digest {
     let mut digest = Digest::default();
-    for db in 0..view.databases() {
+    for db in 0..view.space().databases() {
         view.in_db(db, |view| {
             if view.key_count() == 0 {
                 return;
