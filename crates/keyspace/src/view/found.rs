@@ -313,7 +313,7 @@ mod tests {
         let mut unit = Unit::exclusive(space);
         let mut view = unit.view(local, 0, now_ms);
         let result = run(&mut view);
-        view.finish();
+        view.finish_unreported();
         result
     }
 
