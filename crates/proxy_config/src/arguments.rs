@@ -29,82 +29,84 @@ use super::*;
     redline proxy --predixy predixy.conf --print-config > proxy.toml"
 )]
 pub struct Arguments {
-    /// Configuration as TOML
+    /// Configuration file (TOML)
     pub file: Option<PathBuf>,
-    /// Configuration as predixy has it
+    /// Configuration file of predixy
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub predixy: Option<PathBuf>,
-    /// Where clients come in: the port [7617 where nothing else says it]
+    /// Listening port [default: 7617, if the configuration names none]
     #[arg(long)]
     pub port: Option<u16>,
-    /// On this address [127.0.0.1]; may be given several times
+    /// Listening address [default: 127.0.0.1]; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Vec<String>,
-    /// Where clients come in with TLS; without --port, nobody comes in without
+    /// TLS listening port. Without --port, plain connections are off
     #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
     pub tls_port: Option<u16>,
-    /// Our certificate, and those behind it
+    /// Certificate chain for clients
     #[arg(long, value_name = "FILE", requires = "tls_port")]
     pub tls_cert_file: Option<String>,
-    /// Its key
+    /// Private key of --tls-cert-file
     #[arg(long, value_name = "FILE", requires = "tls_port")]
     pub tls_key_file: Option<String>,
-    /// Clients' certificates are signed by these authorities: a file, or a folder
+    /// Authorities that sign client certificates: a file, or a directory
     #[arg(long, value_name = "PATH", requires = "tls_port")]
     pub tls_ca_cert_file: Option<String>,
-    /// Whether clients must have a certificate: yes, no, optional [yes, if there are authorities]
+    /// Client certificates: yes (required), no, optional [default: yes with --tls-ca-cert-file]
     #[arg(long, value_name = "WORD", requires = "tls_port", value_parser = asked_of_clients)]
     pub tls_auth_clients: Option<ClientCertificates>,
-    /// Workers [as many as there are CPUs that the process may use]
+    /// Worker threads [default: one for every CPU that the process may use]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// A server: [[user:]password@]host:port, or the path of a unix socket; several share the keys, or are nodes or Sentinels
+    /// Upstream server: [[user:]password@]host:port, or the path of a unix socket. Several are shards, cluster nodes or
+    /// Sentinels
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["file", "predixy"])]
     pub upstream: Vec<Secret>,
-    /// The servers are nodes of a Redis Cluster
+    /// The upstream servers are nodes of a Redis Cluster
     #[arg(long, requires = "upstream", conflicts_with = "sentinel")]
     pub cluster: bool,
-    /// The servers are Sentinels, which watch a primary under this name; several primaries share the keys
+    /// The upstream servers are Sentinels, which monitor a primary of this name; several primaries are shards
     #[arg(long, value_name = "NAME", requires = "upstream")]
     pub sentinel: Vec<String>,
-    /// Whom to be on servers
+    /// User for upstream servers
     #[arg(long, value_name = "NAME", requires = "upstream_password")]
     pub upstream_user: Option<String>,
-    /// With this password
+    /// Password for upstream servers
     #[arg(long, value_name = "PASSWORD", requires = "upstream")]
     pub upstream_password: Option<Secret>,
-    /// TLS to servers (and Sentinels), whose certificates the system's authorities have signed, or those named here
+    /// Use TLS to upstream servers and Sentinels. Certificates are verified against the system's authorities, or
+    /// --upstream-tls-ca-cert-file
     #[arg(long, conflicts_with = "file")]
     pub upstream_tls: bool,
-    /// Their authorities: a file, or a folder
+    /// Authorities that sign upstream certificates: a file, or a directory
     #[arg(long, value_name = "PATH", requires = "upstream_tls")]
     pub upstream_tls_ca_cert_file: Option<String>,
-    /// Our certificate for servers, and those behind it
+    /// Client certificate chain for upstream servers
     #[arg(long, value_name = "FILE", requires_all = ["upstream_tls", "upstream_tls_key_file"])]
     pub upstream_tls_cert_file: Option<String>,
-    /// Its key
+    /// Private key of --upstream-tls-cert-file
     #[arg(long, value_name = "FILE", requires = "upstream_tls_cert_file")]
     pub upstream_tls_key_file: Option<String>,
-    /// The name to ask servers for, which their certificates must have
+    /// Server name (SNI), which upstream certificates must have
     #[arg(long, value_name = "NAME", requires = "upstream_tls")]
     pub upstream_tls_sni: Option<String>,
-    /// Any certificate will do
+    /// Do not verify upstream certificates (insecure)
     #[arg(long, requires = "upstream_tls")]
     pub upstream_tls_insecure: bool,
-    /// What keys are turned into [murmur unless said]: atol, crc16, crc16-twemproxy, crc32, crc32a, fnv1-64, fnv1a-64, fnv1-32,
+    /// Hash function [default: murmur]: atol, crc16, crc16-twemproxy, crc32, crc32a, fnv1-64, fnv1a-64, fnv1-32,
     /// fnv1a-32, hsieh, jenkins, md5, murmur, one-at-a-time
     #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
     pub hash: Option<HashKind>,
-    /// Which server a hash means [ketama unless said]: ketama, modula, rendezvous, random
+    /// Key distribution [default: ketama]: ketama, modula, rendezvous, random
     #[arg(long, value_parser = named::<DistributionKind>, requires = "upstream")]
     pub distribution: Option<DistributionKind>,
-    /// Two characters: only what stands between them is hashed [{}]
+    /// Hash tag, two characters: only the part of a key between them is hashed [default: {}]
     #[arg(long, value_name = "TAG", requires = "upstream")]
     pub hash_tag: Option<String>,
-    /// Print the configuration as TOML, and end
+    /// Print the configuration as TOML and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Say what is wrong with the configuration, or that it is valid, and end
+    /// Check the configuration and exit
     #[arg(long)]
     pub check: bool,
     /// Print version
@@ -203,7 +205,7 @@ impl Arguments {
         })
     }
 
-    /// What flags say beats what the file says.
+    /// Applies the flags, which take precedence over the file.
     fn override_file(&self, config: &mut Config) -> Result<(), String> {
         let replaces = self.port.is_some() || !self.bind.is_empty() || self.place.is_some();
         let mut listeners = config.listeners.iter();

@@ -5,7 +5,7 @@ use redline_resp::Value;
 
 use super::map::Map;
 
-/// Who says where the data is.
+/// The source of the topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The nodes of a Redis Cluster.
@@ -35,7 +35,7 @@ impl Source {
         }
     }
 
-    /// What is said to a Sentinel before the question: the arguments of AUTH, or none. `None` if it is no Sentinel.
+    /// Returns the authentication of a Sentinel: the arguments of AUTH, or none. `None` if it is no Sentinel.
     pub fn sentinel_auth(&self, address: &Address) -> Option<&[Vec<u8>]> {
         let Source::Sentinels { at, auth, .. } = self else {
             return None;

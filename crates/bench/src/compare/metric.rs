@@ -51,7 +51,7 @@ impl Metric {
         (figure > 0.0).then_some(figure)
     }
 
-    /// Whether B is worse by so many percent of A, as the sentence counts them.
+    /// Returns whether B is worse by so many percent of A, as the sentence counts them.
     pub fn is_worse(self, ratio: f64, percent: f64) -> bool {
         match self {
             Metric::Rps => ratio <= 1.0 - percent / 100.0,
@@ -59,7 +59,7 @@ impl Metric {
         }
     }
 
-    /// Whether it comes out of a histogram.
+    /// Returns whether it comes out of a histogram.
     pub fn is_rounded(self) -> bool {
         matches!(self, Metric::P50 | Metric::P99 | Metric::P999)
     }
@@ -90,19 +90,19 @@ impl Metric {
     }
 }
 
-/// What a comparison keeps of a run.
+/// The figures of a run that a comparison keeps.
 #[derive(Clone, Debug)]
 pub struct Sample {
     figures: [Option<f64>; Metric::ALL.len()],
-    /// What was the limit.
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
-    /// Whether so many reads found nothing that it is worth a note.
+    /// True if so many reads found nothing that it is worth a note.
     pub misses_many: bool,
     /// Why it ended before its time, if it did; a slice that does is none.
     pub ended_early: Option<String>,
-    /// Whether it was an open loop.
+    /// True for an open loop.
     pub is_paced: bool,
-    /// What was sent and how, in words; of a result that was saved.
+    /// The load in words; of a result that was saved.
     pub load: Option<String>,
 }
 

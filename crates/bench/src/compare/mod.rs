@@ -35,7 +35,7 @@ use sides::{Course, Limit, PAIRS_MAX, Sides};
 /// Exit code of a comparison that `--fail-if` calls a failure.
 pub const FAILED_COMPARISON: u8 = 3;
 
-/// Says whether one server, or one set of options, is faster than another, and how sure that is
+/// Compares two servers, or two sets of options, with confidence intervals
 #[derive(Debug, Parser)]
 #[command(name = "redline bench compare", disable_help_subcommand = true, after_help = FORM,
           override_usage = "redline bench compare [OPTIONS] -- A -- B [-- BOTH]")]
@@ -75,7 +75,7 @@ struct CompareArguments {
     /// How sure all is that is said, in percent
     #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
     confidence: f64,
-    /// What alone is judged [default: rps, in an open loop p99; and server-cpu where it is known]
+    /// Figures that are judged [default: rps, in an open loop p99; and server-cpu where it is known]
     #[arg(long, value_name = "FIGURE")]
     metric: Option<Metric>,
     /// Ends with exit code 3 if B is shown to be worse than A by at least so much: slower=5% of the figure that is judged,
@@ -90,7 +90,7 @@ struct CompareArguments {
     html: Option<PathBuf>,
 }
 
-/// What `--fail-if` calls a failure.
+/// A condition of `--fail-if`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gate {
     /// The figure that is judged is worse by so many percent.
@@ -99,7 +99,7 @@ enum Gate {
     Dearer(f64),
 }
 
-/// What a comparison came to: the schema of its JSON file.
+/// The result of a comparison: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Changes when a field changes its meaning or goes away.
@@ -108,7 +108,7 @@ pub struct Comparison {
     pub metric: Metric,
     /// How sure it is, in percent, that all intervals of figures that are judged hold the truth.
     pub confidence_percent: f64,
-    /// Whether a difference of a figure that is judged is shown: its interval excludes 1.
+    /// True if a difference of a figure that is judged is shown: its interval excludes 1.
     pub difference_shown: bool,
     /// The finding, for people: a sentence for each figure that is judged.
     pub text: String,
@@ -117,7 +117,7 @@ pub struct Comparison {
     /// By how much B's server has to use more CPU, likewise.
     #[serde(default)]
     pub fail_if_dearer_percent: Option<f64>,
-    /// Whether it is.
+    /// True if it is.
     pub failed: bool,
     /// Each figure; those first that are judged.
     pub figures: Vec<Figure>,
@@ -130,7 +130,7 @@ pub struct Comparison {
 pub struct Figure {
     /// Which.
     pub metric: Metric,
-    /// Whether it is judged.
+    /// True if it is judged.
     #[serde(default)]
     pub is_judged: bool,
     /// Of A, run by run.
@@ -149,7 +149,7 @@ pub struct Figure {
 pub const FORMAT: u32 = 2;
 /// An interval whose ends are this far apart leaves room for differences that matter to everybody.
 const WIDE: f64 = 1.25;
-/// What a run takes if nobody says how long, and there is time for many: of rates, and of percentiles, whose rare events
+/// Duration of a run if none is given, and there is time for many: of rates, and of percentiles, whose rare events
 /// have to fit in.
 const SLICE: Duration = Duration::from_millis(250);
 const SLICE_OF_PERCENTILES: Duration = Duration::from_secs(2);
@@ -264,7 +264,7 @@ impl CompareArguments {
         }
     }
 
-    /// What pairs say about each of the figures that are judged. All of them share the error equally, and `share` of it
+    /// Returns the estimates of the figures that are judged, by the pairs. All of them share the error equally, and `share` of it
     /// is that of this look.
     fn judge(
         &self,
@@ -286,7 +286,7 @@ impl CompareArguments {
         self.time_max.unwrap_or(TIME_MAX_DEFAULT)
     }
 
-    /// What is saved is as much as it is, and of what it was run with.
+    /// Checks that no option of the runs is given where the results come from files.
     fn check_for_files(&self, both: &[String]) -> Result<(), Failure> {
         let named = [
             (self.pairs.is_some(), "--pairs"),
@@ -311,7 +311,7 @@ impl CompareArguments {
         1.0 - self.confidence / 100.0
     }
 
-    /// Whether more pairs would not change what is said: of what B may fail by, or else of the first figure. The CPU's is
+    /// Returns whether more pairs would not change the verdict: of what B may fail by, or else of the first figure. The CPU's is
     /// soon known, and does not end the wait for the other.
     fn is_decided(&self, judged: &[(Metric, Ratio)]) -> bool {
         let mut judged = judged.iter().enumerate();
@@ -340,9 +340,9 @@ struct Measured {
     pairs: Vec<(Sample, Sample)>,
     /// The share of the error that the last look has.
     share: f64,
-    /// Whether it had been looked at before, or could have been.
+    /// True if it had been looked at before, or could have been.
     looks: bool,
-    /// What ended it early.
+    /// The cause of an early end.
     failure: Option<Failure>,
 }
 

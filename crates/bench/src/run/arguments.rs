@@ -22,7 +22,7 @@ use crate::workload::template::Protocol;
     disable_help_subcommand = true
 )]
 pub struct Arguments {
-    /// What to do.
+    /// The sub-command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -32,23 +32,24 @@ pub struct Arguments {
 pub enum Command {
     /// Loads a server with a mix of commands, in a closed or an open loop
     Run(Box<RunArguments>),
-    /// Says whether one server, or one set of options, is faster than another, and how sure that is
+    /// Compares two servers, or two sets of options, with confidence intervals
     #[command(disable_help_flag = true)]
     Compare {
-        /// What `compare` takes apart itself.
+        /// The options of `compare`, which parses them itself.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<String>,
     },
-    /// Writes numbered values while a command of yours makes a primary fail, and says what was lost and for how long
+    /// Measures a failover: writes numbered values while a command of yours makes a primary fail, and reports lost writes and
+    /// downtime
     Failover(Box<FailoverArguments>),
-    /// Makes a page with charts of what --json has left: of a run, of several side by side, of a comparison, a suite, a staircase, a failover
+    /// Makes an HTML page with charts of --json results: runs, a comparison, a suite, a staircase, a failover
     Report(ReportArguments),
 }
 
 /// The options of `report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArguments {
-    /// What --json has left: one of a comparison, a suite or a staircase, or any number of runs and failovers
+    /// Results of --json: one of a comparison, a suite or a staircase, or any number of runs and failovers
     #[arg(required = true, value_name = "FILE")]
     pub results: Vec<PathBuf>,
     /// The page, one HTML file that needs no other (- for standard output)
@@ -60,7 +61,7 @@ pub struct ReportArguments {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = FAILOVER_EXAMPLES)]
 pub struct FailoverArguments {
-    /// Whom to load.
+    /// The server.
     #[command(flatten)]
     pub server: TargetArguments,
     /// A shell command that makes something fail; it is run once
@@ -125,16 +126,16 @@ pub struct RunArguments {
     /// Where a suite's target is: NAME=HOST:PORT; may be given several times
     #[arg(long, value_name = "PLACE", requires = "suite")]
     pub target: Vec<String>,
-    /// Whom to load.
+    /// The server.
     #[command(flatten)]
     pub server: TargetArguments,
-    /// What to send.
+    /// The requests.
     #[command(flatten)]
     pub workload: WorkloadArguments,
-    /// How to send it.
+    /// The load.
     #[command(flatten)]
     pub manner: MannerArguments,
-    /// What to leave.
+    /// The output.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -159,7 +160,7 @@ Examples:
 
 docs/bench.md explains every option, and has a table from memtier_benchmark's to these.";
 
-/// Whom to load.
+/// Options of the server that is loaded.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Target")]
 pub struct TargetArguments {
@@ -172,7 +173,7 @@ pub struct TargetArguments {
     /// Unix socket, instead of host and port
     #[arg(short = 'S', long, value_name = "PATH", conflicts_with_all = ["server", "port"])]
     pub unix_socket: Option<PathBuf>,
-    /// All at once: redis://user:password@host:port/db, or rediss:// for TLS
+    /// URI: redis://user:password@host:port/db, or rediss:// for TLS
     #[arg(short, long, conflicts_with_all = ["server", "port", "unix_socket"])]
     pub uri: Option<String>,
     /// One of several servers: HOST:PORT, the path of a unix socket, or a URI; connections are dealt out among them in turn
@@ -194,7 +195,7 @@ pub struct TargetArguments {
         requires = "sentinel"
     )]
     pub primary_name: String,
-    /// With --cluster: where commands go that only read
+    /// With --cluster: nodes that read-only commands go to
     #[arg(
         long,
         value_name = "NODES",
@@ -211,7 +212,7 @@ pub struct TargetArguments {
     /// Name of an ACL user, with --password
     #[arg(long, requires = "password")]
     pub user: Option<String>,
-    /// What is spoken; with memcache_text a command is one of memcached's: GET key, SET key {value} [TTL]
+    /// Protocol. With memcache_text, commands are memcached's: GET key, SET key {value} [TTL]
     #[arg(long, default_value = "resp", value_name = "PROTOCOL")]
     pub protocol: Protocol,
     /// Database [default: 0]
@@ -223,31 +224,31 @@ pub struct TargetArguments {
     /// Speaks TLS
     #[arg(long)]
     pub tls: bool,
-    /// Certificates of trusted authorities
+    /// File with certificates of trusted authorities
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<String>,
-    /// Our certificate
+    /// Client certificate
     #[arg(long, value_name = "FILE", requires = "key")]
     pub cert: Option<String>,
-    /// Its key
+    /// Private key of --cert
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<String>,
-    /// Name to ask the server for
+    /// Server name (SNI)
     #[arg(long, value_name = "HOST")]
     pub sni: Option<String>,
-    /// Trusts any certificate
+    /// Do not verify the server's certificate (insecure)
     #[arg(long, conflicts_with = "cacert")]
     pub insecure: bool,
 }
 
-/// What to send.
+/// Options of the requests.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArguments {
     /// A command with placeholders (see below); may be given several times
     #[arg(long, value_name = "TEMPLATE", required_unless_present = "suite")]
     pub command: Vec<String>,
-    /// How often each command comes beside the others, in their order: 9 --ratio 1, or 9:1
+    /// Weight of each command, in their order: --ratio 9 --ratio 1, or --ratio 9:1
     #[arg(long, value_name = "WEIGHT", value_delimiter = ':')]
     pub ratio: Vec<u32>,
     /// Sent once for each number of its range, before the run: fills the server
@@ -256,7 +257,7 @@ pub struct WorkloadArguments {
     /// Sizes of {value}: SIZE[:WEIGHT],... in bytes, a size may be FROM-TO [default: 32]
     #[arg(short = 'd', long, value_name = "SIZES")]
     pub value_size: Option<String>,
-    /// What is in values [default: random]
+    /// Content of values [default: random]
     #[arg(long, value_name = "KIND")]
     pub value_content: Option<ContentKind>,
     /// With --value-content compressible: the share of a value that is one repeated letter, 0 to 1 [default: 0.5]
@@ -267,7 +268,7 @@ pub struct WorkloadArguments {
     pub seed: Option<u64>,
 }
 
-/// What is in values.
+/// Content of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ContentKind {
     /// Random bytes, no two values the same
@@ -278,7 +279,7 @@ pub enum ContentKind {
     Fixed,
 }
 
-/// How to send it.
+/// Options of the load.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub struct MannerArguments {
@@ -288,7 +289,7 @@ pub struct MannerArguments {
     /// Threads of the generator
     #[arg(short = 't', long, default_value_t = 1, value_name = "N")]
     pub threads: usize,
-    /// Requests under way on a connection
+    /// Requests in flight on a connection
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     pub pipeline: usize,
     /// Each reply makes room for the next request; otherwise a whole pipeline is sent, then awaited
@@ -301,22 +302,22 @@ pub struct MannerArguments {
     #[arg(long, value_name = "RATE[:FACTOR]", value_parser = Climb::parse, requires = "objective",
           conflicts_with_all = ["rps", "csv", "hdr", "requests"])]
     pub stairs: Option<Climb>,
-    /// What --stairs looks for the limit of: p99=2ms, p99.9=500us, mean, p50, p90, max
+    /// Latency objective of --stairs: p99=2ms, p99.9=500us, mean, p50, p90, max
     #[arg(long, value_name = "FIGURE=TIME", value_parser = Objective::parse, requires = "stairs")]
     pub objective: Option<Objective>,
     /// Seconds that are measured [default: 10, unless --requests is given]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<Duration>,
-    /// Seconds before them that are not
+    /// Seconds of warm-up, which are not measured
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub warmup: Duration,
     /// Ends after so many requests
     #[arg(short = 'n', long, value_name = "N")]
     pub requests: Option<u64>,
-    /// What an error reply does
+    /// Effect of an error reply
     #[arg(long, default_value = "stop", value_name = "WHAT")]
     pub on_error: OnError,
-    /// Opens connections again that are lost, with growing pauses; requests under way there are counted
+    /// Opens connections again that are lost, with growing pauses; requests in flight there are counted
     #[arg(long)]
     pub reconnect: bool,
     /// Gives up a request that was not answered in so many seconds, and its connection; implies --reconnect
@@ -333,7 +334,7 @@ pub struct MannerArguments {
     pub hit_rate_min: Option<f64>,
 }
 
-/// What an error reply does.
+/// Effect of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnError {
     /// Ends the run
@@ -342,7 +343,7 @@ pub enum OnError {
     Count,
 }
 
-/// What to leave.
+/// Options of the output.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArguments {
@@ -370,13 +371,13 @@ pub struct OutputArguments {
     /// The process of a proxy; the server behind it is then named with --server-pid
     #[arg(long, value_name = "PID")]
     pub proxy_pid: Option<u32>,
-    /// What the network carries in one direction, in Mbit/s
+    /// Bandwidth of the network in one direction, in Mbit/s
     #[arg(long, value_name = "MBIT")]
     pub link_mbit: Option<f64>,
 }
 
 impl OutputArguments {
-    /// Whether something else than the text goes to standard output.
+    /// Returns whether something else than the text goes to standard output.
     pub fn takes_stdout(&self) -> bool {
         [&self.json, &self.csv, &self.html]
             .into_iter()
@@ -384,7 +385,7 @@ impl OutputArguments {
             .any(|path| path.as_os_str() == "-")
     }
 
-    /// Whether the result of the run goes to any file.
+    /// Returns whether the result of the run goes to any file.
     pub fn names_file(&self) -> bool {
         [&self.json, &self.csv, &self.hdr, &self.html]
             .into_iter()

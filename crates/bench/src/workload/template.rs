@@ -28,7 +28,7 @@ pub struct Template {
     pub text: String,
     /// The commands' words.
     commands: Vec<Vec<Word>>,
-    /// What is drawn for one rendering, in this order.
+    /// The draws of one rendering, in order.
     numbers: Vec<Distribution>,
     /// The kinds of values that occur.
     sizes: Vec<Sizes>,
@@ -111,7 +111,7 @@ impl Template {
             .collect()
     }
 
-    /// Whether there is a value in it, or one `of_usual_size`, that does not say its own sizes.
+    /// Returns whether there is a value in it, or one `of_usual_size`, that does not say its own sizes.
     pub fn has_value(&self, of_usual_size: bool) -> bool {
         let is_one =
             |part: &Part| matches!(part, Part::Value(kind) if !of_usual_size || *kind == 0);
@@ -140,7 +140,7 @@ impl Template {
         self.commands.iter().flatten().flatten().map(part).sum()
     }
 
-    /// Whether memcached's text protocol can say it; the error says what it cannot.
+    /// Checks that memcached's text protocol can express it; the error names what it cannot.
     pub fn check_for(&self, protocol: Protocol) -> Result<(), String> {
         if protocol == Protocol::Resp {
             return Ok(());
@@ -172,7 +172,7 @@ impl Template {
         Ok(())
     }
 
-    /// What renders it on one of `threads` threads.
+    /// Returns the renderer for one of `threads` threads.
     pub fn renderer(
         &self,
         protocol: Protocol,
@@ -419,7 +419,7 @@ fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
 struct Parser {
     sizes: Vec<Sizes>,
     numbers: Vec<Distribution>,
-    /// What was drawn under a name, and the width it was first written with.
+    /// A number that was drawn under a name, and the width it was first written with.
     names: HashMap<String, (usize, usize)>,
 }
 
