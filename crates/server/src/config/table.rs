@@ -269,7 +269,7 @@ pub static ROWS: &[Parameter] = &[
             Ok(())
         },
     ),
-    row("protected-mode", Live, SWITCH, "yes", "Turn clients from other machines away while there is no password.")
+    row("protected-mode", Live, SWITCH, "yes", "Refuse clients from other hosts while no password is set.")
         .kept_in(
             |s| Value::Switch(s.protected_mode),
             |s, v| {
@@ -277,10 +277,10 @@ pub static ROWS: &[Parameter] = &[
                 Ok(())
             },
         ),
-    number!(row("tcp-backlog", Start, SECONDS, "511", "Connections that may wait to be accepted."), tcp_backlog),
-    number!(row("tcp-keepalive", Live, SECONDS, "300", "Seconds between probes of silent connections, for connections accepted from now on; 0: none."), tcp_keepalive_s),
-    number!(row("timeout", Live, SECONDS, "0", "Seconds after which a silent client is closed; 0: never."), timeout_s),
-    number!(row("maxclients", Live, unsigned(1, u32::MAX as i64), "10000", "Most clients at a time."), maxclients),
+    number!(row("tcp-backlog", Start, SECONDS, "511", "Listen backlog: connections that may wait to be accepted."), tcp_backlog),
+    number!(row("tcp-keepalive", Live, SECONDS, "300", "Seconds between TCP keepalive probes, for connections accepted from now on; 0: off."), tcp_keepalive_s),
+    number!(row("timeout", Live, SECONDS, "0", "Seconds after which an idle client is closed; 0: never."), timeout_s),
+    number!(row("maxclients", Live, unsigned(1, u32::MAX as i64), "10000", "Maximum number of connected clients."), maxclients),
     path!(row("unixsocket", Start, TEXT, "", "Path of a unix socket to listen on."), unixsocket),
     number!(row("unixsocketperm", Start, Syntax::Integer { min: 0, max: 0o777, unit: Unit::Octal, unsigned: false }, "0", "Permission bits of the unix socket, in octal; 0: what the umask leaves."), unixsocketperm),
     path!(row("unixsocketgroup", Start, TEXT, "", "Group that the unix socket belongs to; empty: the process's."), unixsocketgroup),
@@ -297,9 +297,9 @@ pub static ROWS: &[Parameter] = &[
     row("mptcp", InertFixed, SWITCH, "no", "Listen by Multipath TCP.").unbuilt("Multipath TCP", no),
     row("rdma-port", Inert, PORT, "0", "Port for RDMA; 0: none.").unbuilt("RDMA", zero),
     row("rdma-bind", Inert, TEXT, "", "Addresses for RDMA.").unbuilt("RDMA", empty),
-    row("rdma-rx-size", InertFixed, int(64 << 10, 16 << 20), "1048576", "Bytes that a client may send at once by RDMA."),
+    row("rdma-rx-size", InertFixed, int(64 << 10, 16 << 20), "1048576", "Receive buffer of an RDMA connection in bytes."),
     row("rdma-completion-vector", InertFixed, int(-1, 1024), "-1", "Completion vector of RDMA; -1: a random one."),
-    row("availability-zone", Live, Syntax::Bytes, "", "Name of the place where the server runs, for clients: in INFO and HELLO, unless empty.").kept_in(
+    row("availability-zone", Live, Syntax::Bytes, "", "Availability zone of the server, shown in INFO and HELLO unless empty.").kept_in(
         |s| Value::Text(s.availability_zone.clone().into_bytes()),
         |s, v| {
             s.availability_zone = utf8(v.bytes())?;
@@ -309,15 +309,15 @@ pub static ROWS: &[Parameter] = &[
     switch!(row("extended-redis-compatibility", Live, SWITCH, "yes", "Be Redis to clients in HELLO and in INFO's redis_mode; no: HELLO names this program and its version, and the mode is server_mode, as Valkey does."), extended_redis_compatibility),
     // ---- threads ----
     number!(row("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use."), threads),
-    number!(row("event-coalescing-us", Live, int(0, 1000), "50", "How long a busy worker with many clients lets their requests gather when it has none left, in microseconds, twice as long beside other workers, and up to three times where waking up costs much CPU time, as on many virtual machines, or 300 if it is busy most of the time; 0: the next one wakes it."), event_coalescing_us),
-    switch!(row("balance-clients", Live, SWITCH, "yes", "Clients change their worker: while one can do the work of two, it serves the clients of both, and one with too much to do gives some away."), balance_clients),
+    number!(row("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker with many clients sleeps before it polls its sockets again, so that their requests arrive together; twice as long beside other workers, up to three times (or 300, if it is busy most of the time) where waking up costs much CPU time, as on many virtual machines; 0: off."), event_coalescing_us),
+    switch!(row("balance-clients", Live, SWITCH, "yes", "Move clients between workers: one worker serves all while it can, and an overloaded worker gives some away."), balance_clients),
     path!(row("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist"), server_cpulist),
     row("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads."),
     row("prefetch-batch-max-size", Inert, int(0, 128), "16", "Commands whose keys are fetched ahead together: here each group of clients decides."),
     row("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads.").alias("bio_cpulist"),
     row("aof-rewrite-cpulist", InertFixed, TEXT, "", "CPUs of the process that rewrites the append-only file.").alias("aof_rewrite_cpulist"),
     row("bgsave-cpulist", InertFixed, TEXT, "", "CPUs of the process that saves.").alias("bgsave_cpulist"),
-    row("hz", Live, int(0, INT_MAX), "10", "Turns a second of each worker's background work: 1 to 500.")
+    row("hz", Live, int(0, INT_MAX), "10", "Frequency of background work of each worker, in runs a second: 1 to 500.")
         .kept_in(
             |s| Value::Integer(s.hz.into()),
             |s, v| {
@@ -328,8 +328,8 @@ pub static ROWS: &[Parameter] = &[
     row("dynamic-hz", Inert, SWITCH, "yes", "Raise hz with the number of clients: here background work does not depend on it."),
     // ---- general ----
     number!(row("databases", Start, int(1, DATABASES_MAX), "16", "Number of databases."), databases),
-    switch!(row("daemonize", Start, SWITCH, "no", "Run in the background, unless somebody supervises."), service.daemonize),
-    row("supervised", Start, Syntax::Choice(&["upstart", "systemd", "auto", "no"]), "no", "Tell a supervisor when the server is ready; auto: whom the environment speaks of.").kept_in(
+    switch!(row("daemonize", Start, SWITCH, "no", "Run in the background, unless supervised."), service.daemonize),
+    row("supervised", Start, Syntax::Choice(&["upstart", "systemd", "auto", "no"]), "no", "Notify a supervisor when the server is ready: no, upstart, systemd, or auto (by the environment).").kept_in(
         |s| Value::Integer(s.service.supervised as i64),
         |s, v| {
             s.service.supervised = match v.integer() {
@@ -342,7 +342,7 @@ pub static ROWS: &[Parameter] = &[
         },
     ),
     path!(row("pidfile", Start, TEXT, "", "File to which the process id is written; in the background /var/run/redis.pid unless named."), pidfile),
-    row("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Least weight of a line that is logged.")
+    row("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Log level: debug, verbose, notice, warning or nothing.")
         .kept_in(
             |s| Value::Integer(s.log_level.into()),
             |s, v| {
@@ -350,8 +350,8 @@ pub static ROWS: &[Parameter] = &[
                 Ok(())
             },
         ),
-    path!(row("logfile", Start, TEXT, "", "File to which the log goes; empty: standard output."), logfile),
-    row("log-format", Live, Syntax::Choice(&["text", "json", "logfmt", "legacy"]), "text", "How lines of the log are written: as Redis does (Valkey's name for that is legacy), as JSON objects, or as key=value.").kept_in(
+    path!(row("logfile", Start, TEXT, "", "Log file; empty: standard output."), logfile),
+    row("log-format", Live, Syntax::Choice(&["text", "json", "logfmt", "legacy"]), "text", "Format of log lines: as Redis does (Valkey's name for that is legacy), as JSON objects, or as key=value.").kept_in(
         |s| Value::Integer(s.service.log_format as i64),
         |s, v| {
             s.service.log_format = match v.integer() {
@@ -362,7 +362,7 @@ pub static ROWS: &[Parameter] = &[
             Ok(())
         },
     ),
-    row("log-timestamp-format", Live, Syntax::Choice(&["legacy", "iso8601", "milliseconds"]), "legacy", "How lines of the log name the time: as their format has it (in text as Redis does, in the others by ISO 8601), by ISO 8601, or in milliseconds since 1970.").kept_in(
+    row("log-timestamp-format", Live, Syntax::Choice(&["legacy", "iso8601", "milliseconds"]), "legacy", "Format of times in the log: as their format has it (in text as Redis does, in the others by ISO 8601), by ISO 8601, or in milliseconds since 1970.").kept_in(
         |s| Value::Integer(s.service.log_timestamp as i64),
         |s, v| {
             s.service.log_timestamp = match v.integer() {
@@ -378,10 +378,10 @@ pub static ROWS: &[Parameter] = &[
     number!(row("syslog-facility", Start, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog."), service.syslog_facility),
     row("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes."),
     row("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash."),
-    switch!(row("always-show-logo", Start, SWITCH, "no", "Name mode, port and process id in the log at the start, as Redis's logo does."), logo),
+    switch!(row("always-show-logo", Start, SWITCH, "no", "Log mode, port and process id at the start, as Redis's logo does."), logo),
     row("hide-user-data-from-log", Inert, SWITCH, "no", "Keep keys and values out of the log: they never go there."),
-    switch!(row("set-proc-title", Start, SWITCH, "yes", "Show what is served in the list of processes, as far as the command line had room."), service.title),
-    row("proc-title-template", Live, TEXT, "{title} {listen-addr} {server-mode}", "What that says; also {port}, {tls-port}, {unixsocket} and {config-file}.").kept_in(
+    switch!(row("set-proc-title", Start, SWITCH, "yes", "Set the process title, as far as the command line had room."), service.title),
+    row("proc-title-template", Live, TEXT, "{title} {listen-addr} {server-mode}", "Template of the process title; also {port}, {tls-port}, {unixsocket} and {config-file}.").kept_in(
         |s| Value::Text(s.service.title_template.clone().into_bytes()),
         |s, v| {
             let template = utf8(v.bytes())?;
@@ -395,7 +395,7 @@ pub static ROWS: &[Parameter] = &[
     row("locale-collate", Inert, Syntax::Checked(locale), "", "Locale in which strings are compared."),
     row("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start."),
     row("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose."),
-    row("oom-score-adj", Live, Syntax::Choice(&["no", "yes", "relative", "absolute"]), "no", "Tell the kernel how willingly to end the process when memory runs out; relative (or yes): beside what it was given at the start.").kept_in(
+    row("oom-score-adj", Live, Syntax::Choice(&["no", "yes", "relative", "absolute"]), "no", "Set the score by which the kernel's OOM killer chooses processes; relative (or yes): added to the score at the start.").kept_in(
         |s| Value::Integer(s.service.oom_score as i64),
         |s, v| {
             s.service.oom_score = match v.integer() {
@@ -407,7 +407,7 @@ pub static ROWS: &[Parameter] = &[
             Ok(())
         },
     ),
-    row("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "The scores for that, of a primary, a replica and a process in the background: the first counts.").kept_in(
+    row("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "OOM scores of a primary, a replica and a background process; the first is used.").kept_in(
         |s| Value::Words(s.service.oom_scores.map(|n| n.to_string().into_bytes()).into()),
         |s, v| {
             for (score, word) in s.service.oom_scores.iter_mut().zip(v.words()) {
