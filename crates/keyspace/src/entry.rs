@@ -678,6 +678,15 @@ impl From<Value> for Owned {
     }
 }
 
+macro_rules! owned {
+    ($($(#[$doc:meta])* $name:ident,)*) => {$(
+        impl From<redline_types::$name> for Owned {
+            fn from(value: redline_types::$name) -> Owned { Owned::Object(value.into()) }
+        }
+    )*};
+}
+redline_types::data_types!(owned);
+
 impl Owned {
     pub(crate) fn type_name(&self) -> &'static str {
         match self {

@@ -37,9 +37,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use redline_types::{
-    DataType, Hash, Kind, Limits, List, PackedRef, Set, Stream, Value, VectorSet, Zset,
-};
+use redline_types::{Collection, Kind, Limits, PackedRef};
 
 use crate::{
     ahead::Ahead,
@@ -78,37 +76,6 @@ pub enum Expiry {
     /// The key expires at this Unix time in milliseconds.
     AtMs(i64),
 }
-
-/// A collection type that [`View::write`] can hand out.
-pub trait Collection: DataType + Into<Value> {
-    /// Its type.
-    const KIND: Kind;
-    /// A fresh one, as small as its encodings allow.
-    fn empty(limits: &Limits) -> Self;
-    /// The collection in a value, if it is of this type.
-    fn of(value: &Value) -> Option<&Self>;
-    /// The collection in a value, to be changed, if it is of this type.
-    fn of_mut(value: &mut Value) -> Option<&mut Self>;
-}
-
-macro_rules! collections {
-    ($($name:ident),*) => {$(
-        impl From<$name> for Owned {
-            fn from(value: $name) -> Owned { Owned::Object(value.into()) }
-        }
-        impl Collection for $name {
-            const KIND: Kind = Kind::$name;
-            fn empty(_limits: &Limits) -> Self { $name::default() }
-            fn of(value: &Value) -> Option<&Self> {
-                match value { Value::$name(found) => Some(found), _ => None }
-            }
-            fn of_mut(value: &mut Value) -> Option<&mut Self> {
-                match value { Value::$name(found) => Some(found), _ => None }
-            }
-        }
-    )*};
-}
-collections!(List, Hash, Set, Zset, Stream, VectorSet);
 
 /// A key of a request and its hash. It is told from other keys by its place in memory, so that place must keep the key as
 /// long as the unit runs.
@@ -438,7 +405,7 @@ impl<'a> View<'a> {
             None if !create => return Ok(None),
             None => Some(match PackedRef::empty(T::KIND) {
                 Some(empty) => self.local.opened.take(empty),
-                None => T::empty(&self.local.limits).into(),
+                None => T::default().into(),
             }),
             Some(entry) => {
                 if !self

@@ -33,6 +33,6 @@ pub use pack::{Element, Pack};
 pub use packed::{PackedForm, PackedRef};
 pub use set::Set;
 pub use stream::Stream;
-pub use value::{DataType, Kind, Value};
+pub use value::{Collection, DataType, Kind, Value};
 pub use vector::VectorSet;
 pub use zset::Zset;

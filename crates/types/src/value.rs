@@ -1,12 +1,34 @@
-//! Types of values besides strings: one registry row per type, everything else derived from it. A new type is
-//! one file that implements [`DataType`] and one line in the table at the end of this file. Must not know keys,
-//! expiry or how a type is written to a file.
+//! Types of values besides strings: one list of them, [`data_types!`](crate::data_types), from which everything else is
+//! derived, here and in the rooms above. A new type is one file that implements [`DataType`] and one line in the list.
+//! Must not know keys, expiry or how a type is written to a file.
 
 use crate::packed::PackedRef;
 use crate::{Hash, List, Set, Stream, VectorSet, Zset};
 
+/// The list of types. `data_types!(table)` calls the macro `table` with its rows, each of which is a type's
+/// documentation, its name and a comma: a table that is made of them has every type.
+#[macro_export]
+macro_rules! data_types {
+    ($table:ident) => {
+        $table! {
+            /// A sequence of byte strings, quick at both ends.
+            List,
+            /// Fields, each with a value.
+            Hash,
+            /// Members without order.
+            Set,
+            /// Members ordered by score, then by bytes.
+            Zset,
+            /// An append-only log of entries under growing ids.
+            Stream,
+            /// Members with vectors, found by nearness.
+            VectorSet,
+        }
+    };
+}
+
 /// The properties and operations that every type of value provides.
-pub trait DataType: Clone {
+pub trait DataType: Clone + Default {
     /// The name that `TYPE` answers.
     const NAME: &'static str;
 
@@ -54,7 +76,19 @@ pub trait DataType: Clone {
     }
 }
 
-macro_rules! registry {
+/// One of the types, as the list knows it.
+pub trait Collection: DataType + Into<Value> {
+    /// Its type.
+    const KIND: Kind;
+
+    /// The collection in a value, if it is of this type.
+    fn of(value: &Value) -> Option<&Self>;
+
+    /// The collection in a value, to be changed, if it is of this type.
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+}
+
+macro_rules! value {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The types, without a value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +99,7 @@ macro_rules! registry {
         pub enum Value { $($(#[$doc])* $name(Box<$name>),)* }
 
         impl Kind {
-            /// Every type, in the order of the registry.
+            /// Every type, in the order of the list.
             pub const ALL: &[Kind] = &[$(Kind::$name,)*];
 
             /// The name that `TYPE` answers.
@@ -144,24 +178,25 @@ macro_rules! registry {
 
         $(impl From<$name> for Value {
             fn from(value: $name) -> Value { Value::$name(Box::new(value)) }
+        }
+
+        impl Collection for $name {
+            const KIND: Kind = Kind::$name;
+
+            #[inline]
+            fn of(value: &Value) -> Option<&Self> {
+                match value { Value::$name(found) => Some(found), _ => None }
+            }
+
+            #[inline]
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                match value { Value::$name(found) => Some(found), _ => None }
+            }
         })*
     };
 }
 
-registry! {
-    /// A sequence of byte strings, quick at both ends.
-    List,
-    /// Fields, each with a value.
-    Hash,
-    /// Members without order.
-    Set,
-    /// Members ordered by score, then by bytes.
-    Zset,
-    /// An append-only log of entries under growing ids.
-    Stream,
-    /// Members with vectors, found by nearness.
-    VectorSet,
-}
+data_types!(value);
 
 #[cfg(test)]
 mod tests {

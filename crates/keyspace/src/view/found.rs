@@ -6,9 +6,9 @@
 //!
 //! Must not know: commands.
 
-use redline_types::{DataType, Kind};
+use redline_types::{Collection, DataType, Kind};
 
-use super::{Collection, View, WrongType, store::is_expired};
+use super::{View, WrongType, store::is_expired};
 use crate::{
     entry::{Content, Entry, Owned, StringRef, ValueRef},
     space::Local,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use redline_types::pack::End;
+use redline_types::{DataType, Hash, List, Set, Value, Zset, pack::End};
 
 use super::*;
 use crate::WatchFlag;

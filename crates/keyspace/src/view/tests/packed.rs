@@ -134,7 +134,7 @@ fn number_of(text: &[u8]) -> bool {
 }
 
 /// Makes the same change to the key and to the model.
-fn change_both<T: Collection + Default>(
+fn change_both<T: Collection>(
     view: &mut View<'_>,
     key: &[u8],
     model: &mut Option<Value>,
