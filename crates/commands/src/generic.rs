@@ -38,7 +38,7 @@ pub(crate) fn copy(
         return Ok(());
     };
     let new_type = found.type_name();
-    let can_copy = found.kind() != Some(Kind::VectorSet);
+    let can_copy = found.kind().is_none_or(Kind::can_copy);
     let old_type = ctx.keys.in_db(db, |keys| {
         let found = keys.find(destination, Trace::Quiet);
         found.map(Found::type_name)

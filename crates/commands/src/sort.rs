@@ -6,7 +6,7 @@ use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
 use redline_keyspace::{Classes, Expiry, StringRef, Trace, ValueRef, View};
 use redline_resp::{Args, Reply};
-use redline_types::{DataType, Element, IntBuf, Kind, List, Value, Zset, number};
+use redline_types::{DataType, Element, IntBuf, Kind, List, Set, Value, Zset, number};
 
 use crate::{
     Ctx, Error, Failure,
@@ -197,26 +197,26 @@ impl<'a> Sort<'a> {
         let keys = &ctx.keys;
         let source = match keys.find(self.key, Trace::Quiet).map(|found| found.value()) {
             None => None,
-            Some(ValueRef::Object(value @ (Value::List(_) | Value::Set(_) | Value::Zset(_)))) => {
-                Some(value)
-            }
-            Some(_) => {
-                keys.find(self.key, Trace::Read);
-                return Err(Error::WrongType.into());
-            }
+            Some(value) => match Source::of(value) {
+                None => {
+                    keys.find(self.key, Trace::Read);
+                    return Err(Error::WrongType.into());
+                }
+                source => source,
+            },
         };
         // A set has no order of its own: where that would be seen in a file or a replica, it gets one.
         let force_order =
-            matches!(source, Some(Value::Set(_))) && (self.store.is_some() || ctx.in_script);
+            matches!(source, Some(Source::Set(_))) && (self.store.is_some() || ctx.in_script);
         let keep_order = self.keep_order && !force_order;
         let by = if self.keep_order { None } else { self.by };
         let alpha = self.alpha || (self.keep_order && force_order);
 
-        let range = self.range(source.map_or(0, Value::len));
+        let range = self.range(source.map_or(0, Source::len));
         let mut items: Vec<Item<'v>> = match source {
             None => Vec::new(),
             Some(source) if keep_order => self.in_order(source, range.clone()),
-            Some(source) => elements(source, Item::of),
+            Some(source) => source.items(),
         };
         let range = if keep_order { 0..items.len() } else { range };
         if !keep_order && by.is_none() {
@@ -259,30 +259,29 @@ impl<'a> Sort<'a> {
     }
 
     /// A range of the elements in the order that they have; DESC turns lists and sorted sets round.
-    fn in_order<'v>(&self, source: &'v Value, range: Range<usize>) -> Vec<Item<'v>> {
+    fn in_order<'v>(&self, source: Source<'v>, range: Range<usize>) -> Vec<Item<'v>> {
         let len = range.len();
         match source {
-            Value::List(list) if self.descending => {
+            Source::List(list) if self.descending => {
                 let to = list.len() - range.start;
                 list.iter_to(to).rev().take(len).map(Item::of).collect()
             }
-            Value::List(list) => list
+            Source::List(list) => list
                 .iter_from(range.start)
                 .take(len)
                 .map(Item::of)
                 .collect(),
-            Value::Zset(zset) if self.descending => {
+            Source::Zset(zset) if self.descending => {
                 let ranks = zset.len() - range.end..zset.len() - range.start;
                 zset.range(ranks).rev().map(|(e, _)| Item::of(e)).collect()
             }
-            Value::Zset(zset) => zset.range(range).map(|(e, _)| Item::of(e)).collect(),
-            Value::Set(set) => set
+            Source::Zset(zset) => zset.range(range).map(|(e, _)| Item::of(e)).collect(),
+            Source::Set(set) => set
                 .iter()
                 .skip(range.start)
                 .take(len)
                 .map(Item::of)
                 .collect(),
-            _ => Vec::new(),
         }
     }
 
@@ -309,12 +308,38 @@ impl<'a> Sort<'a> {
     }
 }
 
-fn elements<'v, R>(source: &'v Value, map: impl Fn(Element<'v>) -> R) -> Vec<R> {
-    match source {
-        Value::List(list) => list.iter().map(map).collect(),
-        Value::Set(set) => set.iter().map(map).collect(),
-        Value::Zset(zset) => zset.iter().map(|(element, _)| map(element)).collect(),
-        Value::Hash(_) | Value::Stream(_) | Value::VectorSet(_) => Vec::new(),
+/// A value that can be sorted.
+#[derive(Clone, Copy)]
+enum Source<'v> {
+    List(&'v List),
+    Set(&'v Set),
+    Zset(&'v Zset),
+}
+
+impl<'v> Source<'v> {
+    fn of(value: ValueRef<'v>) -> Option<Source<'v>> {
+        match value {
+            ValueRef::Object(Value::List(list)) => Some(Source::List(list)),
+            ValueRef::Object(Value::Set(set)) => Some(Source::Set(set)),
+            ValueRef::Object(Value::Zset(zset)) => Some(Source::Zset(zset)),
+            _ => None,
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Source::List(list) => list.len(),
+            Source::Set(set) => set.len(),
+            Source::Zset(zset) => zset.len(),
+        }
+    }
+
+    fn items(self) -> Vec<Item<'v>> {
+        match self {
+            Source::List(list) => list.iter().map(Item::of).collect(),
+            Source::Set(set) => set.iter().map(Item::of).collect(),
+            Source::Zset(zset) => zset.iter().map(|(element, _)| Item::of(element)).collect(),
+        }
     }
 }
 

@@ -445,7 +445,7 @@ impl<'a> View<'a> {
         let (after, earliest_ms, empty) = (
             edited.heap_bytes(),
             edited.earliest_expiry_ms(),
-            edited.is_empty() && T::KIND != Kind::Stream,
+            edited.leaves_no_key(),
         );
         let differs = edited.len() != len_before;
         let packs = edited
@@ -472,7 +472,7 @@ impl<'a> View<'a> {
     /// is not stored (but a stream is): the key goes. Says whether the key exists now.
     pub fn insert(&mut self, key: &[u8], value: impl Into<Owned>, expiry: Expiry) -> bool {
         let value = match value.into() {
-            Owned::Object(value) if value.is_empty() && value.kind() != Kind::Stream => {
+            Owned::Object(value) if value.leaves_no_key() => {
                 self.remove(key);
                 return false;
             }

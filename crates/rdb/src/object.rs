@@ -253,10 +253,7 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
         form::MODULE => vector_set::read(reader)?.into(),
         _ => return Err(Corrupt("an unknown type")),
     };
-    ensure(
-        !value.is_empty() || matches!(value, Value::Stream(_)),
-        "an empty collection",
-    )?;
+    ensure(!value.leaves_no_key(), "an empty collection")?;
     Ok(Object::Value(value))
 }
 

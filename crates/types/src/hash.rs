@@ -15,6 +15,7 @@ pub use live::Live;
 
 use self::timed::{Time, TimedPack, TimedTable};
 use crate::Limits;
+use crate::digest::Digest;
 use crate::number::IntBuf;
 use crate::pack::{self, Element, Pack};
 use crate::packed::{PackedForm, PackedRef};
@@ -44,6 +45,8 @@ impl Default for Hash {
 
 impl DataType for Hash {
     const NAME: &'static str = "hash";
+    const OBJECT_TYPE: u32 = 4;
+    const EMPTY_FORM: Option<PackedForm> = Some(PackedForm::Hash);
 
     fn encoding(&self) -> &'static str {
         match self.repr {
@@ -102,6 +105,18 @@ impl DataType for Hash {
             Repr::Packed(_) | Repr::Table(_) => None,
             Repr::TimedPacked(pack) => pack.earliest(),
             Repr::TimedTable(table) => table.earliest(),
+        }
+    }
+
+    fn digest<D: Digest>(&self, digest: &mut D) {
+        for (field, value, time) in self.iter_timed() {
+            let mut part = D::default();
+            part.mix_element(field);
+            part.mix_element(value);
+            if time.is_some() {
+                part.combine(b"!!hexpire!!");
+            }
+            digest.combine_part(&part);
         }
     }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
+pub mod digest;
 pub mod geo;
 pub mod glob;
 pub mod hash;
@@ -25,6 +26,7 @@ pub mod value;
 pub mod vector;
 pub mod zset;
 
+pub use digest::Digest;
 pub use hash::{Hash, Live};
 pub use limits::Limits;
 pub use list::List;

@@ -10,6 +10,7 @@ pub use quicklist::Iter;
 use quicklist::{NodeLimits, Quicklist};
 
 use crate::Limits;
+use crate::digest::Digest;
 use crate::pack::{Element, End, Pack};
 use crate::packed::{PackedForm, PackedRef};
 use crate::value::DataType;
@@ -61,6 +62,8 @@ impl Default for List {
 
 impl DataType for List {
     const NAME: &'static str = "list";
+    const OBJECT_TYPE: u32 = 1;
+    const EMPTY_FORM: Option<PackedForm> = Some(PackedForm::List);
 
     fn encoding(&self) -> &'static str {
         match self.repr {
@@ -89,6 +92,10 @@ impl DataType for List {
             Repr::Packed(_) => 1,
             Repr::Nodes(nodes) => nodes.node_count(),
         }
+    }
+
+    fn digest<D: Digest>(&self, digest: &mut D) {
+        self.iter().for_each(|element| digest.mix_element(element));
     }
 
     #[inline]

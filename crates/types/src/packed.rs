@@ -6,7 +6,7 @@
 //! makes a value of it again, by a copy into the memory that the value has already. The bytes are for this process only:
 //! they are taken as they were given, without a check, and integers are in the machine's order.
 
-use crate::Kind;
+use crate::{Kind, Pack};
 
 /// The form of the bytes of a packed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,22 +88,26 @@ impl PackedRef<'static> {
     /// An empty value of a type; `None` for a type that is never packed.
     #[inline]
     pub const fn empty(kind: Kind) -> Option<PackedRef<'static>> {
-        let form = match kind {
-            Kind::List => PackedForm::List,
-            Kind::Hash => PackedForm::Hash,
-            Kind::Set => PackedForm::Ints16,
-            Kind::Zset => PackedForm::Zset,
-            Kind::Stream | Kind::VectorSet => return None,
-        };
-        Some(PackedRef {
-            form,
-            count: 0,
-            bytes: &[],
-        })
+        match kind.empty_form() {
+            Some(form) => Some(PackedRef {
+                form,
+                count: 0,
+                bytes: &[],
+            }),
+            None => None,
+        }
     }
 }
 
 impl PackedRef<'_> {
+    /// The elements as a pack of its own; `None` if the bytes are integers of one width.
+    pub fn pack(self) -> Option<Pack> {
+        match self.form.int_bytes() {
+            Some(_) => None,
+            None => Some(Pack::of_packed(self)),
+        }
+    }
+
     /// Elements, pairs or members of the value, as [`DataType::len`](crate::DataType::len) counts them.
     #[inline]
     pub const fn len(self) -> usize {
@@ -173,7 +177,7 @@ mod tests {
                     [member.to_vec(), score.to_bits().to_le_bytes().to_vec()]
                 })
                 .collect(),
-            Value::Stream(_) | Value::VectorSet(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod algebra;
 mod ints;
 
 use crate::Limits;
+use crate::digest::Digest;
 use crate::hash::scan_steps;
 use crate::number::{IntBuf, parse_i64};
 use crate::pack::{Element, Pack};
@@ -44,6 +45,8 @@ impl Default for Set {
 
 impl DataType for Set {
     const NAME: &'static str = "set";
+    const OBJECT_TYPE: u32 = 2;
+    const EMPTY_FORM: Option<PackedForm> = Some(PackedForm::Ints16);
 
     fn encoding(&self) -> &'static str {
         match self.repr {
@@ -87,6 +90,11 @@ impl DataType for Set {
         if let Repr::Table(table) = &self.repr {
             table.look_ahead(elements);
         }
+    }
+
+    fn digest<D: Digest>(&self, digest: &mut D) {
+        self.iter()
+            .for_each(|member| digest.combine_element(member));
     }
 
     #[inline]

@@ -16,6 +16,7 @@ pub use id::{IdBound, InvalidId, NewId, StreamId};
 pub use log::{AddError, Entries, Log, NodeView, Trim, TrimTo};
 pub use node::{Contents, Entry, EntryFields, Names};
 
+use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::value::DataType;
 use log::Verdict;
@@ -298,6 +299,8 @@ fn map_bytes<K, V>(items: usize) -> usize {
 
 impl DataType for Stream {
     const NAME: &'static str = "stream";
+    const OBJECT_TYPE: u32 = 6;
+    const STAYS_EMPTY: bool = true;
 
     fn encoding(&self) -> &'static str {
         "stream"
@@ -318,6 +321,16 @@ impl DataType for Stream {
         // Groups are much alike, and asking one takes constant time.
         let group = self.groups.values().next().map_or(0, Group::free_effort);
         1 + self.log.node_count() + self.groups.len() * group
+    }
+
+    fn digest<D: Digest>(&self, digest: &mut D) {
+        for entry in self.range(StreamId::MIN, StreamId::MAX) {
+            digest.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
+            for (name, value) in entry.fields() {
+                digest.mix(name);
+                digest.mix(value);
+            }
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! derived, here and in the rooms above. A new type is one file that implements [`DataType`] and one line in the list.
 //! Must not know keys, expiry or how a type is written to a file.
 
-use crate::packed::PackedRef;
-use crate::{Hash, List, Set, Stream, VectorSet, Zset};
+use crate::Digest;
+use crate::packed::{PackedForm, PackedRef};
 
 /// The list of types. `data_types!(table)` calls the macro `table` with its rows, each of which is a type's
 /// documentation, its name and a comma: a table that is made of them has every type.
@@ -32,15 +32,33 @@ pub trait DataType: Clone + Default {
     /// The name that `TYPE` answers.
     const NAME: &'static str;
 
+    /// The number that Redis has for the type in memory.
+    const OBJECT_TYPE: u32;
+
+    /// A key may hold an empty value; otherwise it goes with the last element.
+    const STAYS_EMPTY: bool = false;
+
+    /// COPY copies it.
+    const CAN_COPY: bool = true;
+
+    /// The form of the bytes of an empty value; `None` for a type that is never packed.
+    const EMPTY_FORM: Option<PackedForm> = None;
+
     /// The name that `OBJECT ENCODING` answers.
     fn encoding(&self) -> &'static str;
 
     /// Elements, pairs, members or entries.
     fn len(&self) -> usize;
 
-    /// Returns true if nothing is left; a key never holds an empty collection, except a stream.
+    /// Returns true if nothing is left.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns true if a key cannot hold the value, since nothing is left in it.
+    #[inline]
+    fn leaves_no_key(&self) -> bool {
+        self.is_empty() && !Self::STAYS_EMPTY
     }
 
     /// Bytes on the heap, the structure itself included. Takes constant time.
@@ -60,6 +78,9 @@ pub trait DataType: Clone + Default {
     fn earliest_expiry_ms(&self) -> Option<i64> {
         None
     }
+
+    /// Tells a digest the contents, behind the number of the type.
+    fn digest<D: Digest>(&self, digest: &mut D);
 
     /// The whole value as a run of bytes, if its present form is one. Takes constant time.
     fn packed(&self) -> Option<PackedRef<'_>> {
@@ -96,7 +117,7 @@ macro_rules! value {
 
         /// A value of one of the types. Two words; `clone` is a deep copy.
         #[derive(Clone)]
-        pub enum Value { $($(#[$doc])* $name(Box<$name>),)* }
+        pub enum Value { $($(#[$doc])* $name(Box<crate::$name>),)* }
 
         impl Kind {
             /// Every type, in the order of the list.
@@ -104,7 +125,23 @@ macro_rules! value {
 
             /// The name that `TYPE` answers.
             pub const fn name(self) -> &'static str {
-                match self { $(Kind::$name => <$name as DataType>::NAME,)* }
+                match self { $(Kind::$name => <crate::$name as DataType>::NAME,)* }
+            }
+
+            /// The number that Redis has for the type in memory.
+            pub const fn object_type(self) -> u32 {
+                match self { $(Kind::$name => <crate::$name as DataType>::OBJECT_TYPE,)* }
+            }
+
+            /// Returns true if COPY copies values of the type.
+            pub const fn can_copy(self) -> bool {
+                match self { $(Kind::$name => <crate::$name as DataType>::CAN_COPY,)* }
+            }
+
+            /// The form of the bytes of an empty value; `None` for a type that is never packed.
+            #[inline]
+            pub const fn empty_form(self) -> Option<PackedForm> {
+                match self { $(Kind::$name => <crate::$name as DataType>::EMPTY_FORM,)* }
             }
         }
 
@@ -127,6 +164,11 @@ macro_rules! value {
             /// Returns true if nothing is left in the value.
             pub fn is_empty(&self) -> bool {
                 match self { $(Value::$name(value) => value.is_empty(),)* }
+            }
+
+            /// Returns true if a key cannot hold the value, since nothing is left in it.
+            pub fn leaves_no_key(&self) -> bool {
+                match self { $(Value::$name(value) => value.leaves_no_key(),)* }
             }
 
             /// Bytes on the heap. Takes constant time.
@@ -154,6 +196,11 @@ macro_rules! value {
                 match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
             }
 
+            /// Tells a digest the contents, behind the number of the type.
+            pub fn digest<D: Digest>(&self, digest: &mut D) {
+                match self { $(Value::$name(value) => value.digest(digest),)* }
+            }
+
             /// The whole value as a run of bytes, if its present form is one. Takes constant time.
             #[inline]
             pub fn packed(&self) -> Option<PackedRef<'_>> {
@@ -176,11 +223,11 @@ macro_rules! value {
             }
         }
 
-        $(impl From<$name> for Value {
-            fn from(value: $name) -> Value { Value::$name(Box::new(value)) }
+        $(impl From<crate::$name> for Value {
+            fn from(value: crate::$name) -> Value { Value::$name(Box::new(value)) }
         }
 
-        impl Collection for $name {
+        impl Collection for crate::$name {
             const KIND: Kind = Kind::$name;
 
             #[inline]
@@ -202,6 +249,13 @@ data_types!(value);
 mod tests {
     use super::*;
 
+    macro_rules! empty {
+        ($($(#[$doc:meta])* $name:ident,)*) => {
+            const EMPTY: &[fn() -> Value] = &[$(|| crate::$name::default().into(),)*];
+        };
+    }
+    data_types!(empty);
+
     #[test]
     fn names_are_those_of_the_type_command() {
         let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
@@ -209,6 +263,20 @@ mod tests {
             names,
             ["list", "hash", "set", "zset", "stream", "vectorset"]
         );
+    }
+
+    #[test]
+    fn types_have_numbers_of_their_own() {
+        let mut numbers: Vec<u32> = Kind::ALL.iter().map(|kind| kind.object_type()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn only_an_empty_stream_stays() {
+        let stays: Vec<_> = EMPTY.iter().filter(|make| !make().leaves_no_key()).collect();
+        let stays: Vec<_> = stays.iter().map(|make| make().kind()).collect();
+        assert_eq!(stays, [Kind::Stream]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
 
 use redline_table::Dict;
 
-use crate::{DataType, sample};
+use crate::{DataType, Digest, sample};
 use filter::Filter;
 use graph::{Accept, Graph};
 use project::Projection;
@@ -160,6 +160,8 @@ impl Clone for VectorSet {
 
 impl DataType for VectorSet {
     const NAME: &'static str = "vectorset";
+    const OBJECT_TYPE: u32 = 5; // a value of a module
+    const CAN_COPY: bool = false;
 
     fn encoding(&self) -> &'static str {
         "raw"
@@ -190,6 +192,26 @@ impl DataType for VectorSet {
 
     fn compact(&mut self) {
         self.nodes.compact();
+    }
+
+    fn digest<D: Digest>(&self, digest: &mut D) {
+        let (mut all, mut part) = (D::default(), D::default());
+        part.mix(self.len().to_string().as_bytes());
+        part.mix(self.shape.dimensions.to_string().as_bytes());
+        all.combine_part(&part);
+        let mut bytes = Vec::new();
+        for element in self.iter() {
+            let mut part = D::default();
+            bytes.clear();
+            element.stored().write_bytes(&mut bytes);
+            part.mix(&bytes);
+            part.mix(element.name());
+            element
+                .attributes()
+                .inspect(|attributes| part.mix(attributes));
+            all.combine_part(&part);
+        }
+        digest.combine_part(&all);
     }
 }
 

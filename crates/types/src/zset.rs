@@ -15,6 +15,7 @@ mod range;
 pub use members::Full;
 pub use range::{InvalidBound, LexBound, LexRange, ScoreBound, ScoreRange, index_range};
 
+use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::number::IntBuf;
 use crate::pack::{Element, Pack};
@@ -399,6 +400,8 @@ fn decide(present: f64, score: f64, flags: AddFlags) -> Result<Added, AddError> 
 
 impl DataType for Zset {
     const NAME: &'static str = "zset";
+    const OBJECT_TYPE: u32 = 3;
+    const EMPTY_FORM: Option<PackedForm> = Some(PackedForm::Zset);
 
     fn encoding(&self) -> &'static str {
         match &self.form {
@@ -426,6 +429,15 @@ impl DataType for Zset {
         match &self.form {
             Form::Packed(_) => 1,
             Form::Ordered(ordered) => ordered.allocation_count(),
+        }
+    }
+
+    fn digest<D: Digest>(&self, digest: &mut D) {
+        for (member, score) in self.iter() {
+            let mut part = D::default();
+            part.mix_element(member);
+            part.mix_f64(score);
+            digest.combine_part(&part);
         }
     }
 

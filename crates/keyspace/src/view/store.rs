@@ -6,7 +6,7 @@
 use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
-use redline_types::{Kind, PackedRef, Value};
+use redline_types::{PackedRef, Value};
 
 use super::{Expiry, HINTS_AHEAD, View, door::Change};
 use crate::{
@@ -333,7 +333,7 @@ impl View<'_> {
     ) {
         match old {
             Some(entry) => self.exchange_edited(change, key, hash, entry, value),
-            None if value.is_empty() && value.kind() != Kind::Stream => {
+            None if value.leaves_no_key() => {
                 self.local.opened.give_back(value);
             }
             None => self.store_edited(value, |view, stored| {

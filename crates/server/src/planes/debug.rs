@@ -11,7 +11,7 @@ use redline_commands::{Error, object_of};
 use redline_keyspace::{Expiry, Found, Owned, StringRef, Trace, ValueRef, View, lock::StripeSet};
 use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
-use redline_types::{Value, list::NodeRef, number};
+use redline_types::{PackedRef, Value, list::NodeRef, number};
 
 use crate::{
     config::value::parse_memory,
@@ -392,26 +392,12 @@ fn describe_string(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
 
 fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
-    let ValueRef::Object(value) = found.value() else {
-        return Err(Error::line("ERR Not a listpack encoded object."));
+    let pack = match found.value() {
+        ValueRef::Object(value) => value.packed().and_then(PackedRef::pack),
+        ValueRef::String(_) => None,
     };
-    if value.encoding() != "listpack" {
-        return Err(Error::line("ERR Not a listpack encoded object."));
-    }
-    Ok(match value {
-        Value::List(list) => list.iter().map(|e| e.to_vec()).collect(),
-        Value::Set(set) => set.iter().map(|e| e.to_vec()).collect(),
-        Value::Hash(hash) => hash
-            .iter()
-            .flat_map(|(field, value)| [field.to_vec(), value.to_vec()])
-            .collect(),
-        Value::Zset(zset) => zset
-            .pack()
-            .into_iter()
-            .flat_map(|pack| pack.iter().map(|e| e.to_vec()))
-            .collect(),
-        Value::Stream(_) | Value::VectorSet(_) => Vec::new(),
-    })
+    let pack = pack.ok_or(Error::line("ERR Not a listpack encoded object."))?;
+    Ok(pack.iter().map(|element| element.to_vec()).collect())
 }
 
 /// Parameters of the keys that DEBUG POPULATE makes.

@@ -6,8 +6,11 @@
 use std::fmt;
 
 use redline_keyspace::{Trace, ValueRef, View};
-use redline_types::{DataType, Element, IntBuf, Value, stream::StreamId};
+use redline_types::Digest as _;
 use sha1_smol::Sha1;
+
+/// The number that Redis has for strings in memory.
+const STRING_TYPE: u32 = 0;
 
 /// Twenty bytes, shown as forty digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -19,28 +22,25 @@ impl fmt::Display for Digest {
     }
 }
 
-impl Digest {
-    /// In any order.
+impl redline_types::Digest for Digest {
     fn combine(&mut self, bytes: &[u8]) {
         let hash = Sha1::from(bytes).digest().bytes();
         self.0.iter_mut().zip(hash).for_each(|(a, b)| *a ^= b);
     }
 
-    /// In this order.
     fn mix(&mut self, bytes: &[u8]) {
         self.combine(bytes);
         self.0 = Sha1::from(self.0).digest().bytes();
     }
 
-    fn mix_element(&mut self, element: Element<'_>) {
-        self.mix(element.bytes(&mut IntBuf::new()));
+    fn mix_f64(&mut self, number: f64) {
+        let mut text = Vec::new();
+        redline_resp::format_digits(number, &mut text);
+        self.mix(&text);
     }
 
-    /// Mixes these by turns into a digest of their own, which is combined.
-    fn combine_mixed(&mut self, parts: &[&[u8]]) {
-        let mut own = Digest::default();
-        parts.iter().for_each(|part| own.mix(part));
-        self.combine(&own.0);
+    fn combine_part(&mut self, part: &Digest) {
+        self.combine(&part.0);
     }
 }
 
@@ -75,67 +75,14 @@ pub fn of_value(view: &View<'_>, key: &[u8]) -> Digest {
 }
 
 fn add_value(digest: &mut Digest, value: ValueRef<'_>, expires: bool) {
-    let type_number: u32 = match value {
-        ValueRef::String(_) => 0,
-        ValueRef::Object(Value::List(_)) => 1,
-        ValueRef::Object(Value::Set(_)) => 2,
-        ValueRef::Object(Value::Zset(_)) => 3,
-        ValueRef::Object(Value::Hash(_)) => 4,
-        ValueRef::Object(Value::VectorSet(_)) => 5,
-        ValueRef::Object(Value::Stream(_)) => 6,
+    let type_number = match value {
+        ValueRef::String(_) => STRING_TYPE,
+        ValueRef::Object(value) => value.kind().object_type(),
     };
     digest.mix(&type_number.to_be_bytes());
-    let (mut a, mut b, mut text) = (IntBuf::new(), IntBuf::new(), Vec::new());
     match value {
         ValueRef::String(string) => digest.mix(string.as_bytes()),
-        ValueRef::Object(Value::List(list)) => list.iter().for_each(|e| digest.mix_element(e)),
-        ValueRef::Object(Value::Set(set)) => set
-            .iter()
-            .for_each(|member| digest.combine(member.bytes(&mut a))),
-        ValueRef::Object(Value::Zset(zset)) => zset.iter().for_each(|(member, score)| {
-            text.clear();
-            redline_resp::format_digits(score, &mut text);
-            digest.combine_mixed(&[member.bytes(&mut a), &text]);
-        }),
-        ValueRef::Object(Value::Hash(hash)) => {
-            hash.iter_timed().for_each(|(field, value, time)| {
-                let mut own = Digest::default();
-                own.mix(field.bytes(&mut a));
-                own.mix(value.bytes(&mut b));
-                if time.is_some() {
-                    own.combine(b"!!hexpire!!");
-                }
-                digest.combine(&own.0);
-            })
-        }
-        ValueRef::Object(Value::VectorSet(set)) => {
-            let mut all = Digest::default();
-            let mut own = Digest::default();
-            own.mix(set.len().to_string().as_bytes());
-            own.mix(set.shape().dimensions.to_string().as_bytes());
-            all.combine(&own.0);
-            for element in set.iter() {
-                let mut own = Digest::default();
-                text.clear();
-                element.stored().write_bytes(&mut text);
-                own.mix(&text);
-                own.mix(element.name());
-                element
-                    .attributes()
-                    .inspect(|attributes| own.mix(attributes));
-                all.combine(&own.0);
-            }
-            digest.combine(&all.0);
-        }
-        ValueRef::Object(Value::Stream(stream)) => {
-            for entry in stream.range(StreamId::MIN, StreamId::MAX) {
-                digest.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
-                for (name, value) in entry.fields() {
-                    digest.mix(name);
-                    digest.mix(value);
-                }
-            }
-        }
+        ValueRef::Object(value) => value.digest(digest),
     }
     if expires {
         digest.combine(b"!!expire!!");
