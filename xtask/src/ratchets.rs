@@ -49,7 +49,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "files of more than 150 lines without tests of their own",
-        ceiling: 142,
+        ceiling: 141,
         measure: untested_files,
     },
 ];

@@ -8,16 +8,21 @@
 use std::collections::BTreeMap;
 
 use redline_types::{
-    DataType, Element, Pack, Stream, pack,
+    DataType, Element, Limits, Pack, Stream, pack,
     stream::{Claim, Contents, Group, NodeView, StreamId},
 };
 
 use crate::{
     Corrupt, ensure,
+    object::Codec,
     primitive::{Reader, Writer, write_len, write_string},
 };
 
 const WRONG: Corrupt = Corrupt("a node of a stream");
+
+const FIRST: u8 = 15;
+const SECOND: u8 = 19;
+const THIRD: u8 = 21;
 
 /// Stands for a number of entries read that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -27,7 +32,7 @@ const SAME_NAMES: i64 = 2;
 
 /// Which of the three forms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Form {
+enum Form {
     /// Without counters.
     First,
     /// With the first id, the highest deleted id and the number of entries ever added.
@@ -36,26 +41,71 @@ pub(crate) enum Form {
     Third,
 }
 
-/// Appends a stream in the third form.
-pub(crate) fn write(out: &mut Writer, stream: &Stream) {
-    write_len(out, stream.log().node_count() as u64);
-    for node in stream.log().nodes() {
-        let (first, pack) = (node.first, node_pack(&node));
-        let key = [first.ms.to_be_bytes(), first.seq.to_be_bytes()].concat();
-        write_string(out, &key);
-        let mut blob = Vec::with_capacity(pack.listpack_bytes());
-        pack.write_listpack(&mut blob);
-        write_string(out, &blob);
+impl Codec for Stream {
+    const RDB_TYPES: &'static [u8] = &[FIRST, SECOND, THIRD];
+
+    fn rdb_type(&self) -> u8 {
+        THIRD
     }
-    write_len(out, stream.len() as u64);
-    write_id(out, stream.last_id());
-    write_id(out, stream.first_entry().map_or(StreamId::MIN, |e| e.id));
-    write_id(out, stream.log().max_deleted_id());
-    write_len(out, stream.log().entries_added());
-    write_len(out, stream.groups().len() as u64);
-    for (name, group) in stream.groups() {
-        write_string(out, name);
-        write_group(out, group);
+
+    fn encode(&self, out: &mut Writer) {
+        write_len(out, self.log().node_count() as u64);
+        for node in self.log().nodes() {
+            let (first, pack) = (node.first, node_pack(&node));
+            let key = [first.ms.to_be_bytes(), first.seq.to_be_bytes()].concat();
+            write_string(out, &key);
+            let mut blob = Vec::with_capacity(pack.listpack_bytes());
+            pack.write_listpack(&mut blob);
+            write_string(out, &blob);
+        }
+        write_len(out, self.len() as u64);
+        write_id(out, self.last_id());
+        write_id(out, self.first_entry().map_or(StreamId::MIN, |e| e.id));
+        write_id(out, self.log().max_deleted_id());
+        write_len(out, self.log().entries_added());
+        write_len(out, self.groups().len() as u64);
+        for (name, group) in self.groups() {
+            write_string(out, name);
+            write_group(out, group);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>, rdb_type: u8, _limits: &Limits) -> Result<Stream, Corrupt> {
+        let form = match rdb_type {
+            FIRST => Form::First,
+            SECOND => Form::Second,
+            _ => Form::Third,
+        };
+        let mut stream = Stream::new();
+        for _ in 0..reader.count()? {
+            let key = reader.string()?;
+            let (ms, seq) = key
+                .split_first_chunk::<8>()
+                .ok_or(Corrupt("the key of a node"))?;
+            let seq = <[u8; 8]>::try_from(seq).map_err(|_| Corrupt("the key of a node"))?;
+            let first = StreamId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq));
+            let pack = Pack::from_listpack(&reader.string()?).ok_or(Corrupt("a listpack"))?;
+            read_node(&mut stream, first, &pack)?;
+        }
+        ensure(
+            reader.number()? == stream.len() as u64,
+            "the number of entries",
+        )?;
+        let last = read_id(reader)?;
+        ensure(last >= stream.last_id(), "the last id")?;
+        let (mut max_deleted, mut added) = (StreamId::MIN, stream.len() as u64);
+        if form >= Form::Second {
+            let _first = read_id(reader)?; // follows from the entries
+            max_deleted = read_id(reader)?;
+            added = reader.number()?;
+            ensure(added >= stream.len() as u64, "the number of entries added")?;
+            ensure(max_deleted <= last, "the highest deleted id")?;
+        }
+        stream.set_counters(last, Some(added), Some(max_deleted));
+        for _ in 0..reader.count()? {
+            read_group(reader, form, &mut stream)?;
+        }
+        Ok(stream)
     }
 }
 
@@ -119,40 +169,6 @@ fn node_pack(node: &NodeView<'_>) -> Pack {
         int(&mut pack, if same { count + 3 } else { 2 * count + 4 });
     }
     pack
-}
-
-/// Reads a stream.
-pub(crate) fn read(reader: &mut Reader<'_>, form: Form) -> Result<Stream, Corrupt> {
-    let mut stream = Stream::new();
-    for _ in 0..reader.count()? {
-        let key = reader.string()?;
-        let (ms, seq) = key
-            .split_first_chunk::<8>()
-            .ok_or(Corrupt("the key of a node"))?;
-        let seq = <[u8; 8]>::try_from(seq).map_err(|_| Corrupt("the key of a node"))?;
-        let first = StreamId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq));
-        let pack = Pack::from_listpack(&reader.string()?).ok_or(Corrupt("a listpack"))?;
-        read_node(&mut stream, first, &pack)?;
-    }
-    ensure(
-        reader.number()? == stream.len() as u64,
-        "the number of entries",
-    )?;
-    let last = read_id(reader)?;
-    ensure(last >= stream.last_id(), "the last id")?;
-    let (mut max_deleted, mut added) = (StreamId::MIN, stream.len() as u64);
-    if form >= Form::Second {
-        let _first = read_id(reader)?; // follows from the entries
-        max_deleted = read_id(reader)?;
-        added = reader.number()?;
-        ensure(added >= stream.len() as u64, "the number of entries added")?;
-        ensure(max_deleted <= last, "the highest deleted id")?;
-    }
-    stream.set_counters(last, Some(added), Some(max_deleted));
-    for _ in 0..reader.count()? {
-        read_group(reader, form, &mut stream)?;
-    }
-    Ok(stream)
 }
 
 fn read_group(reader: &mut Reader<'_>, form: Form, stream: &mut Stream) -> Result<(), Corrupt> {

@@ -5,7 +5,7 @@
 //! by the numbers that these have in the set.
 
 use redline_types::{
-    DataType, VectorSet,
+    DataType, Limits, VectorSet,
     vector::{
         DIMENSIONS_MAX, Element, LINKS_DEFAULT, LINKS_MAX, LINKS_MIN, Restored, Shape,
         project::Projection,
@@ -15,9 +15,12 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
+    object::Codec,
     primitive::{Reader, Writer, write_len, write_string},
 };
 
+/// A value of a module.
+const MODULE: u8 = 7;
 /// `vectorset` in 6 bits a letter, and version 0 in 10 bits.
 const NAME: u64 = 0xbde7_2da2_bb1e_b400;
 
@@ -38,43 +41,100 @@ const FORM: u64 = 1;
 const FORM_SHIFT: u32 = 24;
 const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
 
-/// Appends a set.
-pub(crate) fn write(out: &mut Writer, set: &VectorSet) {
-    let shape = set.shape();
-    let quantization = QUANTIZATIONS.iter().position(|q| *q == shape.quantization);
-    let quantization = quantization.expect("every quantization has a number") as u64;
-    let has_attributes = set.attributed() > 0;
-    let mut flags = 0;
-    if shape.projection.is_some() {
-        flags |= HAS_MATRIX;
+impl Codec for VectorSet {
+    const RDB_TYPES: &'static [u8] = &[MODULE];
+
+    fn rdb_type(&self) -> u8 {
+        MODULE
     }
-    if has_attributes {
-        flags |= HAS_ATTRIBUTES;
-    }
-    write_len(out, NAME);
-    number(out, shape.dimensions as u64);
-    number(out, set.len() as u64);
-    number(out, quantization | (shape.links as u64) << 8);
-    number(out, flags);
-    let mut bytes = Vec::new();
-    if let Some(projection) = &shape.projection {
-        number(out, projection.inputs() as u64);
-        bytes.extend(projection.matrix().flat_map(f32::to_le_bytes));
-        string(out, &bytes);
-    }
-    for element in set.iter() {
-        string(out, element.name());
-        if has_attributes {
-            string(out, element.attributes().unwrap_or_default());
+
+    fn encode(&self, out: &mut Writer) {
+        let shape = self.shape();
+        let quantization = QUANTIZATIONS.iter().position(|q| *q == shape.quantization);
+        let quantization = quantization.expect("every quantization has a number") as u64;
+        let has_attributes = self.attributed() > 0;
+        let mut flags = 0;
+        if shape.projection.is_some() {
+            flags |= HAS_MATRIX;
         }
-        bytes.clear();
-        element.stored().write_bytes(&mut bytes);
-        string(out, &bytes);
-        let words = words_of(element);
-        number(out, words.len() as u64);
-        words.into_iter().for_each(|word| number(out, word));
+        if has_attributes {
+            flags |= HAS_ATTRIBUTES;
+        }
+        write_len(out, NAME);
+        number(out, shape.dimensions as u64);
+        number(out, self.len() as u64);
+        number(out, quantization | (shape.links as u64) << 8);
+        number(out, flags);
+        let mut bytes = Vec::new();
+        if let Some(projection) = &shape.projection {
+            number(out, projection.inputs() as u64);
+            bytes.extend(projection.matrix().flat_map(f32::to_le_bytes));
+            string(out, &bytes);
+        }
+        for element in self.iter() {
+            string(out, element.name());
+            if has_attributes {
+                string(out, element.attributes().unwrap_or_default());
+            }
+            bytes.clear();
+            element.stored().write_bytes(&mut bytes);
+            string(out, &bytes);
+            let words = words_of(element);
+            number(out, words.len() as u64);
+            words.into_iter().for_each(|word| number(out, word));
+        }
+        write_len(out, part::END);
     }
-    write_len(out, part::END);
+
+    fn decode(
+        reader: &mut Reader<'_>,
+        _rdb_type: u8,
+        _limits: &Limits,
+    ) -> Result<VectorSet, Corrupt> {
+        ensure(reader.number()? == NAME, "a value of an unknown module")?;
+        let mut parts = Parts { reader };
+        let dimensions = parts.number_in(1, DIMENSIONS_MAX)?;
+        let count = parts.number()?;
+        let form = parts.number()?;
+        let quantization = *QUANTIZATIONS
+            .get((form & 0xff) as usize)
+            .ok_or(Corrupt("a quantization"))?;
+        let links = match (form >> 8 & 0xffff) as usize {
+            0 => LINKS_DEFAULT,
+            links => links,
+        };
+        ensure(
+            (LINKS_MIN..=LINKS_MAX).contains(&links),
+            "the links of a vector set",
+        )?;
+        let flags = parts.number()?;
+        let mut projection = None;
+        if flags & HAS_MATRIX != 0 {
+            let inputs = parts.number_in(1, DIMENSIONS_MAX)?;
+            let matrix = floats(&parts.string()?).collect();
+            let read = Projection::of_matrix(inputs, dimensions, matrix);
+            projection = Some(read.ok_or(Corrupt("a matrix"))?);
+        }
+        let shape = Shape {
+            dimensions,
+            quantization,
+            links,
+            projection,
+        };
+        let mut elements = Vec::new();
+        for _ in 0..count {
+            elements.push(read_element(
+                &mut parts,
+                &shape,
+                flags & HAS_ATTRIBUTES != 0,
+            )?);
+        }
+        ensure(
+            parts.reader.number()? == part::END,
+            "parts behind a vector set",
+        )?;
+        VectorSet::restore(shape, elements).ok_or(Corrupt("the links of a vector set"))
+    }
 }
 
 /// Returns the numbers that describe an element's graph node: its number, its layers, and for each layer its links and
@@ -108,53 +168,6 @@ fn number(out: &mut Vec<u8>, number: u64) {
 fn string(out: &mut Writer, text: &[u8]) {
     write_len(out, part::STRING);
     write_string(out, text);
-}
-
-/// Reads a set.
-pub(crate) fn read(reader: &mut Reader<'_>) -> Result<VectorSet, Corrupt> {
-    ensure(reader.number()? == NAME, "a value of an unknown module")?;
-    let mut parts = Parts { reader };
-    let dimensions = parts.number_in(1, DIMENSIONS_MAX)?;
-    let count = parts.number()?;
-    let form = parts.number()?;
-    let quantization = *QUANTIZATIONS
-        .get((form & 0xff) as usize)
-        .ok_or(Corrupt("a quantization"))?;
-    let links = match (form >> 8 & 0xffff) as usize {
-        0 => LINKS_DEFAULT,
-        links => links,
-    };
-    ensure(
-        (LINKS_MIN..=LINKS_MAX).contains(&links),
-        "the links of a vector set",
-    )?;
-    let flags = parts.number()?;
-    let mut projection = None;
-    if flags & HAS_MATRIX != 0 {
-        let inputs = parts.number_in(1, DIMENSIONS_MAX)?;
-        let matrix = floats(&parts.string()?).collect();
-        let read = Projection::of_matrix(inputs, dimensions, matrix);
-        projection = Some(read.ok_or(Corrupt("a matrix"))?);
-    }
-    let shape = Shape {
-        dimensions,
-        quantization,
-        links,
-        projection,
-    };
-    let mut elements = Vec::new();
-    for _ in 0..count {
-        elements.push(read_element(
-            &mut parts,
-            &shape,
-            flags & HAS_ATTRIBUTES != 0,
-        )?);
-    }
-    ensure(
-        parts.reader.number()? == part::END,
-        "parts behind a vector set",
-    )?;
-    VectorSet::restore(shape, elements).ok_or(Corrupt("the links of a vector set"))
 }
 
 fn read_element(
@@ -233,5 +246,30 @@ impl Parts<'_, '_> {
             "a part that is no string",
         )?;
         Ok(self.reader.string()?.into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_types::Value;
+
+    use super::*;
+    use crate::{Object, ObjectRef, dump, restore};
+
+    /// As DUMP of Redis 8.2.3 gave it, after `VADD k VALUES 2 1 2 a`, the same with `2 2 a`, `VADD k VALUES 2 1 2 b SETATTR {}`
+    /// and `VREM k a`.
+    const VECTOR_SET_OF_REDIS: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x02\x02\x01\x02P\x01\x02\x02\x05\x01b\x05\x02{}\x05\x02?\x7f\x02\t\x02\x03\x02\x80\x01\x00\x00\x01\x02\x00\x02 \x02\x00\x02\x00\x02\x10\x02\x00\x02\x81?d\xf9.@\x0f\x1b\xbd\x00\x0c\x00R\xc9\xf8\xde\xef\xa4\xa6J";
+
+    #[test]
+    fn a_vector_set_has_the_bytes_of_redis() {
+        let object = restore(VECTOR_SET_OF_REDIS, &Limits::default()).expect("a payload");
+        let Object::Value(value @ Value::VectorSet(set)) = &object else {
+            panic!("not a vector set");
+        };
+        let element = set.get(b"b").expect("an element");
+        assert_eq!(element.attributes(), Some(&b"{}"[..]));
+        assert_eq!(element.vector(), [0.992_125_9, 2.0]);
+        assert_eq!((element.level(), set.last_member()), (1, 3));
+        assert_eq!(dump(ObjectRef::Value(value), true), VECTOR_SET_OF_REDIS);
     }
 }

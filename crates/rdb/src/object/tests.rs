@@ -3,9 +3,11 @@
 use super::*;
 use crate::{RestoreError, crc64, restore};
 use redline_types::{
-    VectorSet,
+    Element, Hash, List, Pack, Set, VectorSet, Zset,
+    list::NewNode,
     stream::{Claim, NewId, References, StreamId},
     vector::{Shape, project::Projection, quantize::Quantization},
+    zset::AddFlags,
 };
 
 fn dump(object: ObjectRef<'_>) -> Vec<u8> {
@@ -91,6 +93,15 @@ fn object_ref(object: &Object) -> ObjectRef<'_> {
         Object::String(text) => ObjectRef::String(text),
         Object::Value(value) => ObjectRef::Value(value),
     }
+}
+
+#[test]
+fn each_form_is_of_one_type() {
+    let mut all: Vec<u8> = RDB_TYPES.concat();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
 }
 
 #[test]
@@ -263,10 +274,6 @@ fn vector_set(mut set: VectorSet, size: usize, random: &mut fastrand::Rng) -> Ve
     set
 }
 
-/// As DUMP of Redis 8.2.3 gave it, after `VADD k VALUES 2 1 2 a`, the same with `2 2 a`, `VADD k VALUES 2 1 2 b SETATTR {}`
-/// and `VREM k a`.
-const VECTOR_SET_OF_REDIS: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x02\x02\x01\x02P\x01\x02\x02\x05\x01b\x05\x02{}\x05\x02?\x7f\x02\t\x02\x03\x02\x80\x01\x00\x00\x01\x02\x00\x02 \x02\x00\x02\x00\x02\x10\x02\x00\x02\x81?d\xf9.@\x0f\x1b\xbd\x00\x0c\x00R\xc9\xf8\xde\xef\xa4\xa6J";
-
 /// How a value of ours is held once it is restored under these limits.
 fn encoding_restored(payload: &[u8], limits: &Limits) -> &'static str {
     match restore(payload, limits) {
@@ -307,30 +314,6 @@ fn integers_were_packed_where_an_intset_takes_none() {
         };
         assert_eq!(encoding_restored(&payload, &limits), expected);
     }
-}
-
-/// Of 8.2.3, after `HSET h a 1 b 2`, `HPEXPIREAT h 9999999999999 FIELDS 1 a` and `HDEL h a`.
-const HASH_THAT_LOST_ITS_EXPIRING_FIELD: &[u8] =
-    b"\x19\0\0\0\0\0\0\0\0\x0e\x0e\0\0\0\x03\0\x81b\x02\x02\x01\0\x01\xff\x0c\0\x15\xc1a\x07\xd7Rt\x19";
-
-#[test]
-fn a_hash_whose_expiring_fields_had_gone_was_dumped_with_a_time_of_its_own() {
-    let object = restore(HASH_THAT_LOST_ITS_EXPIRING_FIELD, &limits()).expect("a payload");
-    assert_eq!(contents(&object).len(), 1);
-    assert_eq!(dump(object_ref(&object)), HASH_THAT_LOST_ITS_EXPIRING_FIELD);
-}
-
-#[test]
-fn a_vector_set_has_the_bytes_of_redis() {
-    let object = restore(VECTOR_SET_OF_REDIS, &limits()).expect("a payload");
-    let Object::Value(Value::VectorSet(set)) = &object else {
-        panic!("not a vector set");
-    };
-    let element = set.get(b"b").expect("an element");
-    assert_eq!(element.attributes(), Some(&b"{}"[..]));
-    assert_eq!(element.vector(), [0.992_125_9, 2.0]);
-    assert_eq!((element.level(), set.last_member()), (1, 3));
-    assert_eq!(dump(object_ref(&object)), VECTOR_SET_OF_REDIS);
 }
 
 #[test]

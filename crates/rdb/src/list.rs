@@ -1,0 +1,85 @@
+//! Lists, node by node. Must not know other types.
+
+use redline_types::{
+    DataType, Limits, List, Pack,
+    list::{NewNode, NodeRef},
+};
+
+use crate::{
+    Corrupt, ensure,
+    listpack::{pack_of, write_pack},
+    object::Codec,
+    packed,
+    primitive::{Reader, Writer, write_len, write_string},
+};
+
+/// Element by element.
+const LOOSE: u8 = 1;
+const ZIPLIST: u8 = 10;
+const OF_ZIPLISTS: u8 = 14;
+const OF_NODES: u8 = 18;
+
+/// The kinds of nodes.
+mod node {
+    pub const ELEMENT: u64 = 1;
+    pub const LISTPACK: u64 = 2;
+}
+
+impl Codec for List {
+    const RDB_TYPES: &'static [u8] = &[LOOSE, ZIPLIST, OF_ZIPLISTS, OF_NODES];
+
+    fn rdb_type(&self) -> u8 {
+        OF_NODES
+    }
+
+    fn encode(&self, out: &mut Writer) {
+        write_len(out, self.nodes().count() as u64);
+        for node in self.nodes() {
+            match node {
+                NodeRef::Packed(pack) => {
+                    write_len(out, node::LISTPACK);
+                    write_pack(out, pack);
+                }
+                NodeRef::Plain(element) => {
+                    write_len(out, node::ELEMENT);
+                    write_string(out, element);
+                }
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<List, Corrupt> {
+        if rdb_type == ZIPLIST {
+            return Ok(List::from_pack(ziplist_pack(&reader.string()?)?, limits));
+        }
+        let mut list = List::of_nodes(limits);
+        for _ in 0..reader.count()? {
+            let what = match rdb_type {
+                OF_NODES => reader.number()?,
+                _ => 0,
+            };
+            let blob = reader.string()?;
+            let before = list.len();
+            match what {
+                node::ELEMENT => list.append_node(NewNode::Plain(&blob)),
+                node::LISTPACK => {
+                    let pack = Pack::from_listpack(&blob).ok_or(Corrupt("a listpack"))?;
+                    list.append_node(NewNode::Packed(pack));
+                }
+                0 if rdb_type == LOOSE => list.push_back(&blob, limits),
+                0 if rdb_type == OF_ZIPLISTS => {
+                    list.append_node(NewNode::Packed(ziplist_pack(&blob)?));
+                }
+                _ => return Err(Corrupt("an unknown kind of node")),
+            }
+            ensure(list.len() > before, "an empty node")?;
+        }
+        list.convert_by_size(limits);
+        Ok(list)
+    }
+}
+
+fn ziplist_pack(blob: &[u8]) -> Result<Pack, Corrupt> {
+    ensure(blob.len() <= Pack::SAFE_BYTES_MAX, "a ziplist")?;
+    Ok(pack_of(packed::ziplist(blob)?.into_iter()))
+}
