@@ -8,7 +8,7 @@ use redline_types::{DataType, Limits, Value};
 
 use crate::{
     Corrupt, ensure,
-    primitive::{Reader, Writer, write_string},
+    primitive::{Reader, Writer, write_len, write_string},
 };
 
 /// A value to be written.
@@ -31,13 +31,16 @@ pub enum Object {
 
 /// The forms of a type.
 pub(crate) trait Codec: DataType {
-    /// The bytes that name the forms that are read; no other type has one of them.
+    /// The bytes that name the forms that are read; no other type has one of them, but for [`MODULE`].
     const RDB_TYPES: &'static [u8];
+
+    /// Of a type that Redis has from a module: its name and version, which stand behind [`MODULE`].
+    const MODULE_TYPE: Option<u64> = None;
 
     /// Which of them the value is written in.
     fn rdb_type(&self) -> u8;
 
-    /// Appends the value, in the form that [`Codec::rdb_type`] names.
+    /// Appends the value, in the form that [`Codec::rdb_type`] names, without what names it.
     fn encode(&self, out: &mut Writer);
 
     /// Reads a value of one of the forms. It may be empty.
@@ -46,26 +49,50 @@ pub(crate) trait Codec: DataType {
 
 /// The byte that names the form of strings.
 const STRING: u8 = 0;
+/// The byte in front of every value of a module.
+pub(crate) const MODULE: u8 = 7;
 
 macro_rules! codecs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The bytes that name the forms, of each type.
+        /// The names of the forms of each type, and of those of modules the type's own name.
         #[cfg(test)]
-        const RDB_TYPES: &[&[u8]] = &[&[STRING], $(<redline_types::$name as Codec>::RDB_TYPES,)*];
+        const FORMS: &[(&[u8], Option<u64>)] = &[
+            (&[STRING], None),
+            $((
+                <redline_types::$name as Codec>::RDB_TYPES,
+                <redline_types::$name as Codec>::MODULE_TYPE,
+            ),)*
+        ];
 
         fn rdb_type(value: &Value) -> u8 {
             match value { $(Value::$name(value) => value.rdb_type(),)* }
         }
 
         fn encode(out: &mut Writer, value: &Value) {
-            match value { $(Value::$name(value) => value.encode(out),)* }
+            match value {
+                $(Value::$name(value) => {
+                    if let Some(name) = <redline_types::$name as Codec>::MODULE_TYPE {
+                        write_len(out, name);
+                    }
+                    value.encode(out);
+                })*
+            }
         }
 
         fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Value, Corrupt> {
-            $(if <redline_types::$name as Codec>::RDB_TYPES.contains(&rdb_type) {
+            let module_type = match rdb_type {
+                MODULE => Some(reader.number()?),
+                _ => None,
+            };
+            $(if <redline_types::$name as Codec>::RDB_TYPES.contains(&rdb_type)
+                && <redline_types::$name as Codec>::MODULE_TYPE == module_type
+            {
                 return Ok(redline_types::$name::decode(reader, rdb_type, limits)?.into());
             })*
-            Err(Corrupt("an unknown type"))
+            Err(Corrupt(match module_type {
+                Some(_) => "a value of an unknown module",
+                None => "an unknown type",
+            }))
         }
     };
 }

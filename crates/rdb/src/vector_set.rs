@@ -1,5 +1,5 @@
-//! A vector set as bytes. Redis brings the type in a module, so it stands in the form of modules' values: the type's name
-//! in 64 bits, then parts, each behind a number that says what it is. Must not know other types.
+//! A vector set as bytes. Redis brings the type in a module, so it stands in the form of modules' values: behind the
+//! type's name, parts, each behind a number that says what it is. Must not know other types.
 //!
 //! The parts are the shape, then each element with its vector as it is stored and its links, which name other elements
 //! by the numbers that these have in the set.
@@ -15,12 +15,10 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    object::Codec,
+    object::{Codec, MODULE},
     primitive::{Reader, Writer, write_len, write_string},
 };
 
-/// A value of a module.
-const MODULE: u8 = 7;
 /// `vectorset` in 6 bits a letter, and version 0 in 10 bits.
 const NAME: u64 = 0xbde7_2da2_bb1e_b400;
 
@@ -43,6 +41,7 @@ const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
 
 impl Codec for VectorSet {
     const RDB_TYPES: &'static [u8] = &[MODULE];
+    const MODULE_TYPE: Option<u64> = Some(NAME);
 
     fn rdb_type(&self) -> u8 {
         MODULE
@@ -60,7 +59,6 @@ impl Codec for VectorSet {
         if has_attributes {
             flags |= HAS_ATTRIBUTES;
         }
-        write_len(out, NAME);
         number(out, shape.dimensions as u64);
         number(out, self.len() as u64);
         number(out, quantization | (shape.links as u64) << 8);
@@ -91,7 +89,6 @@ impl Codec for VectorSet {
         _rdb_type: u8,
         _limits: &Limits,
     ) -> Result<VectorSet, Corrupt> {
-        ensure(reader.number()? == NAME, "a value of an unknown module")?;
         let mut parts = Parts { reader };
         let dimensions = parts.number_in(1, DIMENSIONS_MAX)?;
         let count = parts.number()?;

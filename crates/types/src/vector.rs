@@ -160,7 +160,6 @@ impl Clone for VectorSet {
 
 impl DataType for VectorSet {
     const NAME: &'static str = "vectorset";
-    const OBJECT_TYPE: u32 = 5; // a value of a module
     const CAN_COPY: bool = false;
 
     fn encoding(&self) -> &'static str {

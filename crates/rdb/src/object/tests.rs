@@ -97,11 +97,13 @@ fn object_ref(object: &Object) -> ObjectRef<'_> {
 
 #[test]
 fn each_form_is_of_one_type() {
-    let mut all: Vec<u8> = RDB_TYPES.concat();
-    let count = all.len();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), count);
+    let mut seen = std::collections::HashSet::new();
+    for (rdb_types, module_type) in FORMS {
+        for rdb_type in *rdb_types {
+            assert!(seen.insert((rdb_type, module_type)), "{rdb_type} twice");
+            assert_eq!(*rdb_type == MODULE, module_type.is_some());
+        }
+    }
 }
 
 #[test]
