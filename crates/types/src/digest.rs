@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::{DataType, Hash, Limits, List, Set, Value, Zset};
 
-    /// What was told, in order, and what has none, sorted.
+    /// The parts that were told: those in order, and those without an order, sorted.
     #[derive(Debug, Default, PartialEq)]
     struct Told(Vec<String>, Vec<String>);
 
@@ -125,6 +125,9 @@ mod tests {
             assert_eq!(zset.len(), 2);
             told(zset)
         };
-        assert_ne!(zset([("a", 1.0), ("b", 2.0)]), zset([("a", 2.0), ("b", 1.0)]));
+        assert_ne!(
+            zset([("a", 1.0), ("b", 2.0)]),
+            zset([("a", 2.0), ("b", 1.0)])
+        );
     }
 }

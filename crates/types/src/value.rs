@@ -275,7 +275,10 @@ mod tests {
 
     #[test]
     fn only_an_empty_stream_stays() {
-        let stays: Vec<_> = EMPTY.iter().filter(|make| !make().leaves_no_key()).collect();
+        let stays: Vec<_> = EMPTY
+            .iter()
+            .filter(|make| !make().leaves_no_key())
+            .collect();
         let stays: Vec<_> = stays.iter().map(|make| make().kind()).collect();
         assert_eq!(stays, [Kind::Stream]);
     }

@@ -1,4 +1,4 @@
-//! Who says where the data is, and what that says. Opens no socket.
+//! The source of the topology, and how it is asked. Opens no socket.
 
 use redline_net::Address;
 use redline_resp::Value;

@@ -1,4 +1,4 @@
-//! What a command looks like: words with placeholders, read once, rendered for every request.
+//! A template of a command: words with placeholders, parsed once, rendered for every request.
 //!
 //! Knows no socket and no reply.
 //!
