@@ -22,7 +22,7 @@ pub enum Trace {
     /// An access, and a hit or a miss with its `keymiss` event.
     Read,
     /// An access, but as in Redis neither a hit nor a miss: the handler is about to change the value. A following
-    /// [`View::update`] counts no second access.
+    /// [`View::write`] counts no second access.
     Write,
     /// A hit or a miss with its `keymiss` event, but no access (EXISTS, TTL, TYPE).
     Probe,

@@ -205,7 +205,7 @@ impl View<'_> {
         }
     }
 
-    /// An access by a handler that may go on to change the value: one use, so [`View::update`] counts none of its own.
+    /// An access by a handler that may go on to change the value: one use, so [`View::write`] counts none of its own.
     #[inline]
     pub(super) fn access_ahead(&self, entry: Entry) {
         self.access(entry);
