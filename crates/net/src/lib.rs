@@ -21,6 +21,7 @@ pub mod clock;
 pub mod console;
 pub mod cpu;
 mod gathering;
+pub mod http;
 pub mod limits;
 mod listener;
 mod mailbox;

@@ -1,6 +1,4 @@
-//! Prometheus's text format (version 0.0.4), and [`http`], which hands it out. Must not know what is measured.
-
-pub mod http;
+//! Prometheus's text format (version 0.0.4). Must not know what is measured.
 
 use std::fmt::{Display, Write};
 

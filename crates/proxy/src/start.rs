@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use redline_net::http::Responder;
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits, thread};
-use redline_observe::metrics::http::Responder;
 
 use crate::access::Identities;
 use crate::admit::Traffic;

@@ -17,7 +17,7 @@ use redline_net::{
 };
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION, Server, Settings,
+    Server, Settings,
     config::{
         Class,
         file::{Loader, shown},
@@ -27,6 +27,7 @@ use crate::{
     service::Service,
     start::{Origin, check_parts},
 };
+use redline_engine::{REDIS_VERSION, REDLINE_VERSION};
 
 /// Default path of the file that the background's process id is written to, unless something is named.
 const PIDFILE: &str = "/var/run/redis.pid";

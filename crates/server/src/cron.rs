@@ -4,15 +4,12 @@
 
 use std::{mem, sync::atomic::Ordering};
 
-use redline_keyspace::{lock::STRIPES, upkeep::Evicted};
+use redline_keyspace::lock::STRIPES;
 use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
-use crate::{
-    block::after_upkeep,
-    session::{Session, flag},
-    worker::Worker,
-};
+use crate::{session::Session, worker::Worker};
+use redline_engine::{caller::flag, executor::block::after_upkeep, tracking};
 
 /// Active expiry works in slices of this length: microseconds. No command waits longer for it.
 const EXPIRY_SLICE_US: u64 = 500;
@@ -25,16 +22,11 @@ const COMPACTION_SLICE_US: u64 = 1_000;
 const COMPACTION_REST_US: u64 = 4_000;
 /// Segments of memory that one tick may turn into huge pages.
 const SEGMENTS_PER_TICK: usize = 1;
-/// Most keys that are evicted before one command.
-const EVICTIONS_MAX: usize = 64;
-/// Longest time that a timer, or CONFIG SET, evicts at a stretch.
-const EVICTION_US_MAX: u64 = 20_000;
-
 /// One tick; sets when the next is due.
 pub fn tick(worker: &mut Worker) {
-    let period_ms = 1000 / u64::from(worker.settings.hz.clamp(1, 500));
-    worker.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
-    worker.ticks += 1;
+    let period_ms = 1000 / u64::from(worker.outlet.settings.hz.clamp(1, 500));
+    worker.outlet.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
+    worker.outlet.ticks += 1;
     worker.refresh_if_changed();
     let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
     worker.set_gathering(now_us, used_us);
@@ -43,13 +35,14 @@ pub fn tick(worker: &mut Worker) {
         return;
     }
     expire(worker);
-    make_room_for_long(worker);
+    worker.make_room_for_long();
     forget_tracked(worker);
     worker.evict_clients();
     look_after_memory(worker);
     let every_second = worker
+        .outlet
         .ticks
-        .is_multiple_of(u64::from(worker.settings.hz.max(1)));
+        .is_multiple_of(u64::from(worker.outlet.settings.hz.max(1)));
     if every_second {
         worker.trim();
         redline_alloc::collect(false);
@@ -62,10 +55,10 @@ pub fn tick(worker: &mut Worker) {
         worker.count_movable();
         close_idle(worker);
     }
-    if mem::take(&mut worker.soft_limits_run) {
+    if mem::take(&mut worker.outlet.soft_limits_run) {
         worker.for_each_session(|worker, session| {
             if session.soft_limit_since_s.is_some() {
-                worker.soft_limits_run = true;
+                worker.outlet.soft_limits_run = true;
                 worker.enforce_output_limit(session);
                 worker.look_again(session);
             }
@@ -74,25 +67,25 @@ pub fn tick(worker: &mut Worker) {
     if let Some(host) = &mut worker.host {
         host.collect_some();
     }
-    copy_counts(worker);
+    worker.copy_counts();
     note_memory(worker);
     if worker.number == 0 {
         worker.shared.rates.sample(worker.shared);
         worker.shared.note_limit();
         look_at_certificates(worker);
     }
-    worker.local.flush_account(&worker.shared.keyspace);
+    worker.flush_account();
     worker.sweep();
 }
 
 /// Has certificates read again if their files have changed, as often as `tls-auto-reload-interval` says.
 fn look_at_certificates(worker: &mut Worker) {
-    let interval_ms = worker.settings.tls.auto_reload_interval_s * 1000;
+    let interval_ms = worker.outlet.settings.tls.auto_reload_interval_s * 1000;
     let now_ms = clock::monotonic_coarse_ms();
-    if interval_ms == 0 || now_ms - worker.certificates_seen_ms < interval_ms {
+    if interval_ms == 0 || now_ms - worker.outlet.certificates_seen_ms < interval_ms {
         return;
     }
-    worker.certificates_seen_ms = now_ms;
+    worker.outlet.certificates_seen_ms = now_ms;
     worker.shared.reload_changed_tls();
 }
 
@@ -106,19 +99,22 @@ fn expiry_rest_us(effort: u32) -> u64 {
 /// Removes what has expired, for a slice of time; if that did not suffice, has itself called again soon (see
 /// [`go_on`]). Many keys that are due at one moment are gone fast that way, and no command waits longer than a slice.
 fn expire(worker: &mut Worker) {
-    worker.expiry_due_us = None;
+    worker.executor.outlet.expiry_due_us = None;
     // CLIENT PAUSE keeps the data as it is.
     let rests = worker.shared.timers_rest.load(Ordering::Relaxed);
     if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }
-    let (shared, now_ms) = (worker.shared, worker.now_ms);
+    let (shared, now_ms) = (worker.shared, worker.executor.now_ms);
     let began_us = clock::monotonic_us();
     let deadline_us = began_us + EXPIRY_SLICE_US;
-    for cursor in [&mut worker.expiry, &mut worker.element_expiry] {
+    for cursor in [
+        &mut worker.executor.outlet.expiry,
+        &mut worker.executor.outlet.element_expiry,
+    ] {
         loop {
             let step = shared.keyspace.expire_step(
-                &mut worker.local,
+                &mut worker.executor.local,
                 now_ms,
                 cursor,
                 &mut |unit, local| after_upkeep(shared, unit, local),
@@ -129,19 +125,24 @@ fn expire(worker: &mut Worker) {
             if step.checked > 0 && clock::monotonic_us() > deadline_us {
                 // Sleep comes in whole milliseconds: two slices with a look at the sockets between them, then the rest of
                 // both.
-                let rest_us = 2 * expiry_rest_us(worker.settings.active_expire_effort);
-                let rest_us = if worker.expiry_rests { rest_us } else { 0 };
-                worker.expiry_rests = !worker.expiry_rests;
-                worker.expiry_due_us = Some(clock::monotonic_us() + rest_us);
-                worker.stats.expiry_cut_short.add(1);
+                let rest_us =
+                    2 * expiry_rest_us(worker.executor.outlet.settings.active_expire_effort);
+                let rest_us = if worker.executor.outlet.expiry_rests {
+                    rest_us
+                } else {
+                    0
+                };
+                worker.executor.outlet.expiry_rests = !worker.executor.outlet.expiry_rests;
+                worker.executor.outlet.expiry_due_us = Some(clock::monotonic_us() + rest_us);
+                worker.executor.stats.expiry_cut_short.add(1);
                 break;
             }
         }
     }
     let took_us = clock::monotonic_us() - began_us;
-    worker.stats.expiry_us.add(took_us);
+    worker.executor.stats.expiry_us.add(took_us);
     worker.note_latency("expire-cycle", took_us * 1000);
-    if worker.expiry_due_us.is_none() {
+    if worker.executor.outlet.expiry_due_us.is_none() {
         expire_in_time(worker, took_us);
     }
 }
@@ -151,40 +152,42 @@ fn expire(worker: &mut Worker) {
 /// time. Where rounds take long (many keys expire in a stripe, and all of them are looked at) the ticks have to do.
 fn expire_in_time(worker: &mut Worker, took_us: u64) {
     let soonest_ms = worker
+        .outlet
         .expiry
         .take_soonest_ms()
-        .min(worker.element_expiry.take_soonest_ms());
+        .min(worker.outlet.element_expiry.take_soonest_ms());
     // What is due at a millisecond has expired with the next.
     let due_in_ms = soonest_ms.saturating_sub(worker.now_ms).max(0) as u64 + 1;
     let pause_us = (EXPIRY_PAUSES * took_us).max(EXPIRY_PAUSE_US_MIN);
     let in_us = due_in_ms.saturating_mul(1000).max(pause_us);
     let tick_in_ms = worker
+        .outlet
         .next_tick_ms
         .saturating_sub(clock::monotonic_coarse_ms());
     if in_us < tick_in_ms * 1000 {
-        worker.expiry_due_us = Some(clock::monotonic_us() + in_us);
+        worker.outlet.expiry_due_us = Some(clock::monotonic_us() + in_us);
     }
 }
 
 /// Keeps `tracking-table-max-keys`, should it have been lowered.
 pub fn forget_tracked(worker: &mut Worker) {
-    let (shared, rng) = (worker.shared, &mut worker.local.rng);
-    let keys_max = worker.settings.tracking_keys_max;
+    let (shared, rng) = (worker.shared, &mut worker.executor.local.rng);
+    let keys_max = worker.executor.outlet.settings.tracking_keys_max;
     shared
         .tracking
-        .evict(shared.workers(), keys_max, || rng.usize(..));
-    crate::tracking::settle(shared);
+        .evict(shared.executors(), keys_max, || rng.usize(..));
+    tracking::settle(shared);
 }
 
 /// Goes on with what a slice did not finish, once it has rested.
 pub fn go_on(worker: &mut Worker) {
     let now_us = clock::monotonic_us();
     let is_due = |due_us: Option<u64>| due_us.is_some_and(|due_us| now_us >= due_us);
-    if is_due(worker.expiry_due_us) {
+    if is_due(worker.outlet.expiry_due_us) {
         expire(worker);
         worker.sweep();
     }
-    if is_due(worker.compaction_due_us) {
+    if is_due(worker.outlet.compaction_due_us) {
         compact(worker);
     }
 }
@@ -195,16 +198,16 @@ fn look_after_memory(worker: &mut Worker) {
         return;
     }
     heap::maintain(SEGMENTS_PER_TICK);
-    if worker.compaction.is_none() {
-        worker.compaction = Compaction::begin().map(|compaction| (compaction, 0));
+    if worker.outlet.compaction.is_none() {
+        worker.outlet.compaction = Compaction::begin().map(|compaction| (compaction, 0));
         compact(worker);
     }
 }
 
 /// Moves entries together, for a slice of time.
 fn compact(worker: &mut Worker) {
-    worker.compaction_due_us = None;
-    let Some((compaction, mut stripe)) = worker.compaction.take() else {
+    worker.outlet.compaction_due_us = None;
+    let Some((compaction, mut stripe)) = worker.outlet.compaction.take() else {
         return;
     };
     let deadline_us = clock::monotonic_us() + COMPACTION_SLICE_US;
@@ -219,58 +222,13 @@ fn compact(worker: &mut Worker) {
         }
     }
     if stripe < STRIPES && compaction.segments_left() > 0 {
-        worker.compaction = Some((compaction, stripe));
-        worker.compaction_due_us = Some(clock::monotonic_us() + COMPACTION_REST_US);
+        worker.outlet.compaction = Some((compaction, stripe));
+        worker.outlet.compaction_due_us = Some(clock::monotonic_us() + COMPACTION_REST_US);
     }
-}
-
-/// Evicts until the limit is kept. `false`: it is not, and nothing more can go now.
-pub fn make_room(worker: &mut Worker) -> bool {
-    let shared = worker.shared;
-    worker.local.flush_account(&shared.keyspace);
-    if worker.pause.is_some() {
-        return true;
-    }
-    for _ in 0..EVICTIONS_MAX {
-        if !shared.keyspace.over_limit() {
-            return true;
-        }
-        let evicted =
-            shared
-                .keyspace
-                .evict_one(&mut worker.local, worker.now_ms, &mut |unit, local| {
-                    after_upkeep(shared, unit, local);
-                });
-        match evicted {
-            Evicted::One => {}
-            // Its turn comes with the next command.
-            Evicted::Later => return true,
-            Evicted::Nothing => return false,
-        }
-        worker.local.flush_account(&shared.keyspace);
-    }
-    // The rest goes before the next commands.
-    true
-}
-
-/// Evicts until the limit is kept, or for as long as a timer may take: after the limit was lowered, and in quiet times.
-pub fn make_room_for_long(worker: &mut Worker) {
-    let began_us = clock::monotonic_us();
-    let deadline_us = began_us + EVICTION_US_MAX;
-    let shared = worker.shared;
-    while worker.pause.is_none()
-        && shared.keyspace.over_limit()
-        && clock::monotonic_us() < deadline_us
-    {
-        if !make_room(worker) {
-            break;
-        }
-    }
-    worker.note_latency("eviction-cycle", (clock::monotonic_us() - began_us) * 1000);
 }
 
 fn close_idle(worker: &mut Worker) {
-    let timeout_s = worker.settings.timeout_s;
+    let timeout_s = worker.outlet.settings.timeout_s;
     if timeout_s == 0 {
         return;
     }
@@ -322,21 +280,6 @@ pub fn note_memory(worker: &Worker) {
         let now_s = worker.now_ms as u64 / 1000;
         shared.peak_at_s.store(now_s, Ordering::Relaxed);
     }
-}
-
-/// Makes the keyspace's counts visible to others.
-pub fn copy_counts(worker: &Worker) {
-    worker.stats.turns.set(worker.timing.turns);
-    worker.stats.turn_ms.set(worker.timing.turn_ms);
-    worker.stats.hits.set(worker.local.hits.get());
-    worker.stats.misses.set(worker.local.misses.get());
-    worker.stats.expired.set(worker.local.expired.get());
-    worker
-        .stats
-        .expired_elements
-        .set(worker.local.expired_elements);
-    worker.stats.evicted.set(worker.local.evicted);
-    worker.stats.changes.set(worker.local.changes);
 }
 
 #[cfg(test)]

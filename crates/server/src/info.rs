@@ -15,12 +15,15 @@ use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION, SERVER_NAME, VECTOR_SETS, config, cron,
+    config,
     memory::{Memory, ratio},
-    pubsub,
-    session::flag,
-    stats::{ERROR_CODES_MAX, Totals},
     worker::Worker,
+};
+use redline_engine::{
+    REDIS_VERSION, REDLINE_VERSION, SERVER_NAME, VECTOR_SETS,
+    caller::flag,
+    pubsub,
+    stats::{ERROR_CODES_MAX, Totals},
 };
 
 type Render = fn(&Worker, &Totals, &mut Out<'_>) -> fmt::Result;
@@ -46,7 +49,7 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
 
 /// The sections that were asked for; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
 pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
-    cron::copy_counts(worker);
+    worker.copy_counts();
     let asked = |name: &str| {
         wanted
             .iter()
@@ -114,7 +117,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("redis_git_sha1", "00000000")?;
     out.field("redis_git_dirty", 0)?;
     out.field("redis_build_id", 0)?;
-    let mode = match worker.settings.extended_redis_compatibility {
+    let mode = match worker.outlet.settings.extended_redis_compatibility {
         true => "redis_mode",
         false => "server_mode",
     };
@@ -140,14 +143,14 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("server_time_usec", now_us)?;
     out.field("uptime_in_seconds", uptime_s)?;
     out.field("uptime_in_days", uptime_s / 86_400)?;
-    out.field("hz", worker.settings.hz)?;
-    out.field("configured_hz", worker.settings.hz)?;
+    out.field("hz", worker.outlet.settings.hz)?;
+    out.field("configured_hz", worker.outlet.settings.hz)?;
     out.field("lru_clock", worker.local.clock.now_s & 0xff_ffff)?;
     out.field("executable", path(std::env::current_exe().ok()))?;
     out.field("config_file", path(shared.origin.config_file.clone()))?;
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
-    let zone = &worker.settings.availability_zone;
+    let zone = &worker.outlet.settings.availability_zone;
     if !zone.is_empty() {
         out.field("availability_zone", zone)?;
     }
@@ -156,7 +159,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
 
 /// Each kind of listener has a number of its own, as in Redis.
 fn listeners(worker: &Worker, out: &mut Out<'_>) -> fmt::Result {
-    let (shared, settings) = (&worker.shared, &worker.settings);
+    let (shared, settings) = (&worker.shared, &worker.outlet.settings);
     let binds: String = settings.bind.iter().map(|a| format!(",bind={a}")).collect();
     let port = |place: &std::sync::atomic::AtomicUsize| place.load(Ordering::Relaxed);
     if settings.port.is_some() {
@@ -181,13 +184,13 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
             .filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0)
             .count()
     };
-    let largest = |bytes: fn(&crate::session::Card) -> u64| {
+    let largest = |bytes: fn(&redline_engine::caller::Card) -> u64| {
         cards.iter().map(|card| bytes(card)).max().unwrap_or(0)
     };
     let watched = || cards.iter().map(|card| card.watched().0);
     out.field("connected_clients", cards.len())?;
     out.field("cluster_connections", 0)?;
-    out.field("maxclients", worker.settings.maxclients)?;
+    out.field("maxclients", worker.outlet.settings.maxclients)?;
     let input = largest(|card| card.query_capacity.load(Ordering::Relaxed));
     let output = largest(|card| card.output_bytes.load(Ordering::Relaxed));
     out.field("client_recent_max_input_buffer", input)?;
@@ -246,8 +249,11 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("used_memory_functions", memory.function_bytes)?;
     let scripts = memory.script_bytes + memory.function_bytes;
     out.bytes("used_memory_scripts", scripts)?;
-    out.bytes("maxmemory", worker.settings.maxmemory_bytes)?;
-    out.field("maxmemory_policy", worker.settings.maxmemory_policy.name())?;
+    out.bytes("maxmemory", worker.outlet.settings.maxmemory_bytes)?;
+    out.field(
+        "maxmemory_policy",
+        worker.outlet.settings.maxmemory_policy.name(),
+    )?;
     let two = |value: f64| format!("{value:.2}");
     out.field("allocator_frag_ratio", two(ratio(mapped, live)))?;
     out.field("allocator_frag_bytes", mapped.saturating_sub(live))?;
@@ -268,7 +274,7 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"])?;
     out.field("mem_allocator", "redline")?;
     out.field("mem_overhead_db_hashtable_rehashing", 0)?;
-    let defrag = u8::from(worker.compaction.is_some());
+    let defrag = u8::from(worker.outlet.compaction.is_some());
     out.field("active_defrag_running", defrag)?;
     let pending = shared.backlog.objects.load(Ordering::Relaxed);
     out.field("lazyfree_pending_objects", pending)?;
@@ -427,7 +433,7 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("repl_backlog_active", 0)?;
     // As configured, also in Redis while there is no backlog: `repl_backlog_active` tells.
     let backlog = config::find(b"repl-backlog-size").expect("there is such a row");
-    let bytes = backlog.text(&worker.settings);
+    let bytes = backlog.text(&worker.outlet.settings);
     out.field("repl_backlog_size", String::from_utf8_lossy(&bytes))?;
     out.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"])
 }
@@ -467,6 +473,7 @@ fn commandstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
 fn latencystats(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let distributions = worker.shared.distributions();
     let percentiles: Vec<(&str, f64)> = worker
+        .outlet
         .settings
         .latency_percentiles
         .iter()

@@ -17,18 +17,20 @@ use redline_spec::{self as spec, CommandId};
 use redline_table::heap;
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION,
-    commandlog::Kind as Log,
-    pubsub::Kind,
-    session::flag,
     settings::Settings,
     shared::{Shared, WorkerHandle},
+};
+use redline_engine::{
+    REDIS_VERSION, REDLINE_VERSION,
+    caller::flag,
+    commandlog::Kind as Log,
+    pubsub::Kind,
     stats::{self, CommandTotals, Totals},
 };
 
 /// The whole page.
 pub(crate) fn page(shared: &Shared) -> String {
-    let (settings, totals) = (shared.settings.current(), Totals::of(shared.workers()));
+    let (settings, totals) = (shared.settings.current(), Totals::of(shared.executors()));
     let mut page = Page::default();
     instance(&mut page, shared, &settings);
     clients(&mut page, shared, &settings);
@@ -374,7 +376,7 @@ fn latencies(page: &mut Page, shared: &Shared, totals: &Totals) {
         Sort::Histogram,
         "Times that a command took, in microseconds, while latency-tracking is on.",
     );
-    let all = stats::distributions(shared.workers());
+    let all = stats::distributions(shared.executors());
     let timed = all.iter().zip(&totals.commands);
     for (id, (distribution, command)) in CommandId::ALL.iter().zip(timed) {
         if distribution.count() > 0 {

@@ -4,21 +4,17 @@
 //! before its next command. Must not know: how a parameter is written (that is the configuration table).
 
 use std::{
+    ops::{Deref, DerefMut},
     path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use redline_acl::{Dialect, Users};
-use redline_keyspace::{Classes, Policy};
+use redline_engine::{Engine, Names};
 use redline_net::tls::{ClientAuth, ServerTlsOptions, SessionCache, TlsOptions};
 use redline_resp::limits;
-use redline_types::Limits;
 
-use crate::{commandlog::Threshold, config::Kept, names::Names, service::ServiceSettings};
+use crate::{config::Kept, service::ServiceSettings};
 
 /// Limits on what a client may leave unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +30,8 @@ pub struct OutputLimit {
 /// Every parameter that has an effect. Defaults are those of Redis 8.2.3.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Those that commands go by.
+    pub engine: redline_engine::Settings,
     /// TCP port; `None`: no TCP listener, 0: one that the system chooses.
     pub port: Option<u16>,
     /// Addresses to listen on, in the form of the `bind` directive.
@@ -44,10 +42,6 @@ pub struct Settings {
     pub unixsocketperm: u32,
     /// Group of its file; `None`: the process's.
     pub unixsocketgroup: Option<String>,
-    /// Availability zone that clients are told; empty: none.
-    pub availability_zone: String,
-    /// HELLO and INFO say Redis; otherwise they name this program.
-    pub extended_redis_compatibility: bool,
     /// Port of the metrics; `None`: no listener, 0: one that the system chooses.
     pub metrics_port: Option<u16>,
     /// Addresses that the metrics listen on, as in `bind`.
@@ -72,50 +66,26 @@ pub struct Settings {
     pub protected_mode: bool,
     /// The default user's password.
     pub requirepass: Option<Vec<u8>>,
-    /// The users, with the default user's password. Made at the start of what the next two say.
-    pub acl: Arc<Users>,
     /// Users that the configuration defines.
     pub acl_user_lines: Vec<UserLine>,
     /// File that defines the users instead.
     pub aclfile: Option<String>,
     /// A fresh user may use every channel.
     pub acl_open_channels: bool,
-    /// Entries that the log of refusals holds.
-    pub acl_log_entries_max: usize,
     /// Names of commands.
     pub names: Names,
-    /// Longest argument.
-    pub bulk_bytes_max: u64,
-    /// Most keys that are remembered for clients that track them; 0: any number.
-    pub tracking_keys_max: usize,
     /// Most bytes of the buffers of all clients; 0: any number; negative: so many percent of `maxmemory_bytes`.
     pub client_memory_max: i64,
     /// Most bytes of a client's query buffer.
     pub query_buffer_bytes_max: u64,
     /// Output limits of clients, replicas and subscribers.
     pub output_limits: [OutputLimit; 3],
-    /// Memory limit; 0: none.
-    pub maxmemory_bytes: u64,
-    /// Policy by which keys are evicted when it is reached.
-    pub maxmemory_policy: Policy,
     /// Keys looked at for one victim.
     pub maxmemory_samples: u32,
-    /// LFU: how slowly the counter grows.
-    pub lfu_log_factor: u32,
-    /// LFU: minutes until the counter is lowered.
-    pub lfu_decay_minutes: u32,
     /// Timer ticks a second.
     pub hz: u32,
     /// How much of the CPU active expiry may take: 1 to 10.
     pub active_expire_effort: u32,
-    /// Milliseconds after which a script is called busy; 0: never.
-    pub busy_reply_threshold_ms: u64,
-    /// Scope of the commands that are refused then.
-    pub busy_reply_scope: BusyScope,
-    /// Which keyspace events are published.
-    pub notify: Classes,
-    /// Thresholds of the compact encodings.
-    pub limits: Limits,
     /// DEBUG may be called: `yes`, `local`, `no`.
     pub enable_debug_command: Permission,
     /// CONFIG SET may change `dir` and the like.
@@ -136,12 +106,6 @@ pub struct Settings {
     pub dir: Option<PathBuf>,
     /// TLS.
     pub tls: TlsSettings,
-    /// When a call gets into which log of commands, by the log's kind (`commandlog.rs`).
-    pub command_logs: [Threshold; 3],
-    /// Milliseconds from which the latency monitor keeps an event; 0: it is off.
-    pub latency_monitor_threshold_ms: u64,
-    /// Distributions of the commands' times are kept.
-    pub latency_tracking: bool,
     /// Percentiles that INFO latencystats shows, as they were written.
     pub latency_percentiles: Vec<String>,
     /// Parameters without effect that were set.
@@ -237,16 +201,13 @@ pub enum Permission {
     Local,
 }
 
-/// Scope of the commands that are refused while a script is over its threshold: `busy-reply-scope`, its words' indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BusyScope {
-    /// Commands that need something that the script holds.
-    Keys,
-    /// All that Redis refuses: every command whose row does not allow it.
-    All,
-}
-
 impl Settings {
+    /// Returns these settings with some changed.
+    pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Settings {
+        change(&mut self);
+        self
+    }
+
     /// Returns the limit on the memory of all clients together: bytes; `None`: any amount.
     pub fn client_memory_limit(&self) -> Option<u64> {
         let limit = match u64::try_from(self.client_memory_max) {
@@ -260,17 +221,31 @@ impl Settings {
     }
 }
 
+impl Deref for Settings {
+    type Target = redline_engine::Settings;
+
+    #[inline]
+    fn deref(&self) -> &redline_engine::Settings {
+        &self.engine
+    }
+}
+
+impl DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut redline_engine::Settings {
+        &mut self.engine
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         const MIB: u64 = 1024 * 1024;
         Settings {
+            engine: redline_engine::Settings::default(),
             port: Some(6379),
             bind: vec!["*".into(), "-::*".into()],
             unixsocket: None,
             unixsocketperm: 0,
             unixsocketgroup: None,
-            availability_zone: String::new(),
-            extended_redis_compatibility: true,
             metrics_port: None,
             metrics_bind: vec!["127.0.0.1".into(), "-::1".into()],
             tcp_backlog: 511,
@@ -283,17 +258,10 @@ impl Default for Settings {
             maxclients: 10_000,
             protected_mode: true,
             requirepass: None,
-            acl: Arc::new(Users::new(&Dialect {
-                open_channels: false,
-                split: redline_resp::split_words,
-            })),
             acl_user_lines: Vec::new(),
             aclfile: None,
             acl_open_channels: false,
-            acl_log_entries_max: 128,
             names: Names::default(),
-            bulk_bytes_max: limits::BULK_BYTES_MAX,
-            tracking_keys_max: 1_000_000,
             client_memory_max: 0,
             query_buffer_bytes_max: limits::QUERY_BUFFER_BYTES_MAX,
             output_limits: [
@@ -313,17 +281,9 @@ impl Default for Settings {
                     soft_seconds: 60,
                 },
             ],
-            maxmemory_bytes: 0,
-            maxmemory_policy: Policy::NoEviction,
             maxmemory_samples: 5,
-            lfu_log_factor: 10,
-            lfu_decay_minutes: 1,
             hz: 10,
             active_expire_effort: 1,
-            busy_reply_threshold_ms: 5000,
-            busy_reply_scope: BusyScope::Keys,
-            notify: Classes::NONE,
-            limits: Limits::default(),
             enable_debug_command: Permission::No,
             enable_protected_configs: Permission::No,
             log_level: crate::log::NOTICE,
@@ -353,61 +313,40 @@ impl Default for Settings {
                 session_cache_timeout_s: 300,
                 auto_reload_interval_s: 0,
             },
-            command_logs: [10_000, 1024 * 1024, 1024 * 1024].map(|from| Threshold {
-                from,
-                entries_max: 128,
-            }),
-            latency_monitor_threshold_ms: 0,
-            latency_tracking: true,
             latency_percentiles: ["50", "99", "99.9"].map(String::from).into(),
             kept: Kept::new(),
         }
     }
 }
 
-/// The published settings and the epoch that says when they changed.
-pub struct Published {
-    current: Mutex<Arc<Settings>>,
-    epoch: AtomicU64,
-}
+/// The published settings.
+pub struct Published(Mutex<Arc<Settings>>);
 
 impl Published {
-    /// The first settings, at epoch 1.
+    /// The first settings.
     pub fn new(settings: Settings) -> Published {
-        Published {
-            current: Mutex::new(Arc::new(settings)),
-            epoch: AtomicU64::new(1),
-        }
-    }
-
-    /// Moves with every change. Checked before every command: one load of a line that is shared by
-    /// all workers and seldom written.
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        Published(Mutex::new(Arc::new(settings)))
     }
 
     /// The settings now.
     pub fn current(&self) -> Arc<Settings> {
-        self.current
-            .lock()
-            .expect("no panic under the settings")
-            .clone()
+        self.0.lock().expect("no panic under the settings").clone()
     }
 
-    /// Has every worker look again before its next command: something else that goes by the epoch has changed.
-    pub fn move_epoch(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Publishes what `change` makes of a copy; on its error nothing changes. When this returns, every
-    /// command that begins later on any worker sees the new settings.
-    pub fn update<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
-        let mut current = self.current.lock().expect("no panic under the settings");
+    /// Publishes what `change` makes of a copy, to the engine as well, by whose epoch workers notice; on its error nothing
+    /// changes.
+    pub(crate) fn update<E>(
+        &self,
+        engine: &Engine,
+        change: impl FnOnce(&mut Settings) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut current = self.0.lock().expect("no panic under the settings");
         let mut settings = Settings::clone(&current);
         change(&mut settings)?;
+        let of_engine = settings.engine.clone();
         *current = Arc::new(settings);
-        self.move_epoch();
+        // Behind the rest: who sees the epoch move takes both.
+        engine.settings.publish(of_engine);
         Ok(())
     }
 }

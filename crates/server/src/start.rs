@@ -13,21 +13,23 @@ use redline_keyspace::{
     Keyspace,
     journal::{Reader, WakeReader},
 };
+use redline_net::http::{DESCRIPTORS, Responder};
 use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker, clock, cpu,
     limits, thread,
     tls::{ServerTls, TlsError},
 };
-use redline_observe::metrics::http::{DESCRIPTORS, Responder};
 use redline_table::{Heap, heap};
 
 use crate::{
-    access, log, metrics,
+    log, metrics,
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
-    shared::{Bell, Chore, Message, Shared, TcpPort, WorkerHandle},
+    shared::{Message, Shared, TcpPort, WorkerHandle},
+    users,
     worker::{Start, Worker},
 };
+use redline_engine::{Engine, ExecutorHandle, chores::Chore, engine::Bell};
 
 /// Descriptors that the server needs beside its clients: as many as Redis for up to four workers.
 pub(crate) fn reserved_descriptors(settings: &Settings, workers: usize) -> u64 {
@@ -138,7 +140,7 @@ impl Server {
         keep_within_addresses(&mut settings)?;
         // Said in the log if not; it is no reason not to start.
         let _ = apply_oom_score(&settings.service);
-        let users = access::users_at_start(&settings).map_err(StartError::Users)?;
+        let users = users::users_at_start(&settings).map_err(StartError::Users)?;
         settings.acl = Arc::new(users);
         let tls = settings
             .tls
@@ -159,9 +161,13 @@ impl Server {
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let unixsocket = settings.unixsocket.as_ref().map(absolute);
         let shared = Arc::new(Shared::new(
-            keyspace,
+            Engine::new(
+                keyspace,
+                settings.engine.clone(),
+                settings.names.clone(),
+                chores,
+            ),
             Published::new(settings),
-            chores,
             random_id(),
             clock::wall_us(),
             origin,
@@ -300,7 +306,6 @@ fn prepare_workers(
             mailbox: mailbox.sender(),
             stats: Arc::default(),
             connections: 0.into(),
-            transit: Arc::default(),
             load: 0.into(),
             rests: false.into(),
         });
@@ -312,12 +317,21 @@ fn prepare_workers(
             signals: signals.take(),
         });
     }
-    bell.set(
-        handles
-            .iter()
-            .map(|handle| handle.mailbox.clone())
-            .collect(),
-    );
+    let mailboxes: Vec<redline_engine::Mailbox> = handles
+        .iter()
+        .map(|handle| {
+            let mailbox = handle.mailbox.clone();
+            redline_engine::Mailbox::new(move |message| mailbox.send(Message::Engine(message)))
+        })
+        .collect();
+    bell.set(mailboxes.clone());
+    let executors = handles.iter().zip(mailboxes);
+    let executors = executors.map(|(handle, mailbox)| ExecutorHandle {
+        mailbox,
+        stats: handle.stats.clone(),
+        transit: Arc::default(),
+    });
+    shared.set_executors(executors.collect());
     shared.set_workers(handles.into_boxed_slice());
     Ok(starts)
 }
@@ -331,7 +345,7 @@ fn spawn_workers(
         let (shared, cpus) = (shared.clone(), cpus.clone());
         spawn(&format!("worker-{}", start.number), move || {
             pin(cpus.as_deref());
-            Worker::new(&shared, start).run();
+            crate::worker::run(&shared, start);
         })
     });
     threads.collect()
@@ -339,7 +353,7 @@ fn spawn_workers(
 
 /// Tries those parts of a start that open nothing: users, certificates, CPUs.
 pub(crate) fn check_parts(settings: &Settings) -> Result<(), String> {
-    access::users_at_start(settings)?;
+    users::users_at_start(settings)?;
     if settings.tls.port.is_some() {
         ServerTls::new(&settings.tls.options())
             .map_err(|error| StartError::Tls(error).to_string())?;
@@ -565,8 +579,7 @@ pub(crate) fn random_id() -> String {
 
 /// Has the first worker attach a reader, at once or as soon as no stripe is in use.
 fn attach_on_worker(shared: &Shared, wake: WakeReader, tell: mpsc::Sender<(Reader, u64)>) {
-    let attach = move |worker: &mut Worker<'_>| match worker.shared.keyspace.try_attach_reader(wake)
-    {
+    let attach = move |worker: &mut Worker| match worker.shared.keyspace.try_attach_reader(wake) {
         // Nobody waits for it any more: the reader goes with its number.
         Ok(attached) => drop(tell.send(attached)),
         Err(wake) => attach_on_worker(worker.shared, wake, tell),

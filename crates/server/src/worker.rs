@@ -4,41 +4,43 @@
 //! ready (`worker/serve.rs`), look after the timers.
 //!
 //! A session that is being served is taken out of the slab. While a script turns the loop from inside
-//! (see `planes/scripting.rs`), what arrives for such a session waits in its place.
+//! (see `engine/src/session/scripting.rs`), what arrives for such a session waits in its place.
 //!
 //! Must not know: what any command does.
 
 mod handover;
 mod mail;
+mod outlet;
 mod serve;
 
-use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::VecDeque,
+    mem,
+    ops::{Deref, DerefMut},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use redline_acl::User;
-use redline_keyspace::{
-    Hint, Local, WaitSlot, Waiter,
-    upkeep::{Expiring, ExpiryCursor},
+use redline_engine::{
+    Caller, Executor, Message as Mail,
+    caller::{Card, Origin, Token},
+    executor::Batch,
+    monitor, subscriptions, tracking,
 };
+use redline_keyspace::upkeep::{Expiring, ExpiryCursor};
 use redline_net::{
     BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
-    Stretch, Timers, clock,
+    Stretch, clock,
 };
-use redline_resp::{Blob, Proto, ReplyBuffer, RequestLimits};
-use redline_scripting::Host;
+use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
 
 use crate::{
-    cron,
-    exec::{Batch, Compound},
-    log, monitor,
-    session::{
-        Aside, Caller, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, flag,
-    },
-    settings::{BusyScope, Settings},
-    shared::{Message, Pause, Shared, TcpPort},
-    stats::WorkerStats,
-    timing::Timing,
-    tracking::{self, Changes},
+    cron, log,
+    session::Session,
+    settings::Settings,
+    shared::{Message, Shared, TcpPort},
 };
 use handover::HandOver;
 
@@ -66,54 +68,16 @@ pub struct Start {
     pub signals: Option<Arc<Signals>>,
 }
 
-/// See the module's text.
-pub struct Worker<'s> {
+/// A worker's part of the server: what is not its executor's.
+pub struct Shell<'s> {
     /// State that all workers share.
-    pub shared: &'s Shared,
-    /// Its number.
-    pub number: usize,
-    /// The settings, as of `epoch`.
+    shared: &'s Shared,
+    /// The settings, as of the executor's epoch.
     pub settings: Arc<Settings>,
-    /// The epoch of `settings`.
-    pub epoch: u64,
-    /// The version of the users in `settings`, as the sessions have it.
-    pub rules: u64,
-    /// Its share of the keyspace's memory, randomness and counters.
-    pub local: Local,
-    /// Changes that the running unit has made under prefixes that clients track.
-    pub(crate) changes: Changes,
-    /// Its counters.
-    pub stats: Arc<WorkerStats>,
-    /// Wall clock of this turn: Unix time in milliseconds.
-    pub now_ms: i64,
-    /// Its Lua interpreter; taken out while a script runs.
-    pub host: Option<Host>,
-    /// The unit of the EXEC or script that is running.
-    pub(crate) compound: Option<Box<Compound<'s>>>,
-    /// That of the last script, which holds nothing any more, for reuse.
-    pub(crate) spare_compound: Option<Box<Compound<'s>>>,
-    /// Depth of turns inside a script's hook.
-    pub depth: u32,
-    /// Replies of a session beyond this are looked at before its next request: the least hard limit of output.
-    pub(crate) output_watched_bytes: usize,
     /// A session may exceed its soft limit of output.
     pub(crate) soft_limits_run: bool,
     /// Limits on requests, for sessions that are authenticated.
     pub request_limits: RequestLimits,
-    /// Watches whose stripe was in use when they ended.
-    pub unwatching: Vec<EndedWatch>,
-    /// Ended waits that still stand in queues whose stripe was in use.
-    pub(crate) leaving: Vec<Arc<Waiter>>,
-    /// When waits for keys end.
-    pub(crate) waits: Timers<Arc<Waiter>>,
-    /// The calls that CLIENT PAUSE holds back.
-    pub(crate) pause: Option<Pause>,
-    /// Somebody is shown every command.
-    pub(crate) monitored: bool,
-    /// A script is over its threshold, and all commands are to be refused, as of `epoch`; see [`Worker::refuses_all`].
-    busy_to_all: bool,
-    /// No command may take the straight path: something may hold it back, or has to see it.
-    pub(crate) detour: bool,
     /// Active expiry.
     pub expiry: ExpiryCursor,
     /// Active expiry of elements of collections.
@@ -130,10 +94,6 @@ pub struct Worker<'s> {
     pub(crate) expiry_rests: bool,
     /// When a compaction goes on: the same.
     pub(crate) compaction_due_us: Option<u64>,
-    /// How it takes the time of calls.
-    pub(crate) timing: Timing,
-    /// As of which CONFIG RESETSTAT it takes times; see `Shared::stats_epoch`.
-    pub(crate) stats_epoch: u64,
     /// Ticks so far.
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
@@ -156,13 +116,36 @@ pub struct Worker<'s> {
     replies: Vec<Vec<u8>>,
     /// Out while a group is served.
     batch: Option<Box<Batch>>,
-    /// The keys of a request of many keys.
-    pub(crate) hints: Vec<Hint>,
     group: Vec<Member>,
     /// Connections wait that could not be accepted; they raise no event of their own.
     accept: Accept,
     /// Connections that began with a handshake, and when it must be over, in order.
     handshakes: VecDeque<(Token, u64)>,
+}
+
+/// See the module's text. It is the executor with its surroundings, and is made anew wherever the executor is given back to
+/// the server.
+pub struct Worker<'w, 'e, 's> {
+    /// State that all workers share.
+    pub shared: &'s Shared,
+    /// The executor, where several of its parts are used at once.
+    pub(crate) executor: &'w mut Executor<'e, Shell<'s>>,
+}
+
+impl<'e, 's> Deref for Worker<'_, 'e, 's> {
+    type Target = Executor<'e, Shell<'s>>;
+
+    #[inline]
+    fn deref(&self) -> &Executor<'e, Shell<'s>> {
+        self.executor
+    }
+}
+
+impl<'e, 's> DerefMut for Worker<'_, 'e, 's> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Executor<'e, Shell<'s>> {
+        self.executor
+    }
 }
 
 /// Connections that one listener's turn takes; what is left waits for the next.
@@ -199,7 +182,7 @@ struct Place {
     /// The peer has sent bytes out of band: a short read need not have emptied the socket.
     urgent: bool,
     /// Messages for a session that was being served, or has yet to arrive.
-    mail: Vec<Message>,
+    mail: Vec<Mail>,
     /// Another worker has the session now, there.
     moved_to: Option<Token>,
 }
@@ -216,9 +199,8 @@ pub struct Member {
     pub blobs: Vec<Blob>,
 }
 
-impl<'s> Worker<'s> {
-    /// A worker that has not begun.
-    pub fn new(shared: &'s Shared, start: Start) -> Worker<'s> {
+impl<'s> Shell<'s> {
+    fn new(shared: &'s Shared, start: Start) -> Shell<'s> {
         let Start {
             number,
             poller,
@@ -226,30 +208,11 @@ impl<'s> Worker<'s> {
             listeners,
             signals,
         } = start;
-        let settings = shared.settings.current();
-        let stats = shared.workers()[number].stats.clone();
         let workers = shared.workers().len();
-        let mut worker = Worker {
-            local: Local::new(fastrand::Rng::new(), settings.limits.clone()),
-            changes: Changes::default(),
-            epoch: 0,
-            rules: u64::MAX,
-            stats,
-            now_ms: clock::wall_ms() as i64,
-            host: None,
-            compound: None,
-            spare_compound: None,
-            depth: 0,
-            output_watched_bytes: usize::MAX,
+        Shell {
+            settings: shared.settings.current(),
             soft_limits_run: false,
             request_limits: RequestLimits::default(),
-            unwatching: Vec::new(),
-            leaving: Vec::new(),
-            waits: Timers::new(),
-            pause: None,
-            monitored: false,
-            busy_to_all: false,
-            detour: false,
             expiry: ExpiryCursor::new(Expiring::Keys, number, workers),
             element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
             compaction: None,
@@ -258,8 +221,6 @@ impl<'s> Worker<'s> {
             expiry_due_us: None,
             expiry_rests: false,
             compaction_due_us: None,
-            timing: Timing::default(),
-            stats_epoch: u64::MAX,
             ticks: 0,
             stop: false,
             handover: HandOver::default(),
@@ -271,65 +232,78 @@ impl<'s> Worker<'s> {
             buffers: BufferPool::default(),
             replies: Vec::new(),
             batch: None,
-            hints: Vec::new(),
             group: Vec::new(),
             accept: Accept::OnEvents,
             handshakes: VecDeque::new(),
             shared,
-            number,
-            settings,
             poller,
             gathering: Gathering::new(Stretch::ByCost),
             mailbox,
             listeners,
             signals,
-        };
-        worker.refresh();
-        worker
+        }
+    }
+}
+
+/// Runs a worker until it is told to stop.
+pub fn run(shared: &Shared, start: Start) {
+    let (number, seed) = (start.number, fastrand::u64(..));
+    let shell = Shell::new(shared, start);
+    let mut executor = Executor::new(&shared.engine, number, seed, shell);
+    Worker::of(&mut executor).run();
+}
+
+impl<'w, 'e, 's> Worker<'w, 'e, 's> {
+    /// The worker of an executor.
+    pub fn of(executor: &'w mut Executor<'e, Shell<'s>>) -> Worker<'w, 'e, 's> {
+        Worker {
+            shared: executor.outlet.shared,
+            executor,
+        }
     }
 
-    /// Runs until told to stop.
-    pub fn run(mut self) {
+    fn run(mut self) {
         self.watch_listeners();
-        if let Some(signals) = &self.signals {
-            self.poller
+        if let Some(signals) = &self.outlet.signals {
+            self.outlet
+                .poller
                 .register(&**signals, SIGNALS, Interest::Read)
                 .expect("signals can be watched");
         }
-        while !self.stop {
+        while !self.outlet.stop {
             self.turn(true);
         }
         self.close_all();
-        self.local.flush_account(&self.shared.keyspace);
+        self.flush_account();
     }
 
     /// One turn of the loop. `wait`: sleep until something happens; otherwise only look.
     pub fn turn(&mut self, wait: bool) {
-        let sleep = self.mailbox.prepare_to_sleep()
+        let sleep = self.outlet.mailbox.prepare_to_sleep()
             && wait
-            && self.ready.is_empty()
-            && self.early.is_empty()
-            && self.accept != Accept::NextTurn;
+            && self.outlet.ready.is_empty()
+            && self.outlet.early.is_empty()
+            && self.outlet.accept != Accept::NextTurn;
         let timeout = if sleep {
             self.time_to_sleep()
         } else {
             Duration::ZERO
         };
-        if let Err(error) = self.poller.poll(Some(timeout)) {
+        if let Err(error) = self.outlet.poller.poll(Some(timeout)) {
             panic!("the poller failed, nothing can be served any more: {error}");
         }
         self.read_clock();
         let began_ms = clock::monotonic_coarse_ms();
-        self.timing.begin_turn(began_ms);
+        self.begin_turn(began_ms);
         // What is read and decoded goes by limits, too.
         self.refresh_if_changed();
-        if self.accept == Accept::NextTurn {
-            self.accept = Accept::AtOnce;
+        if self.outlet.accept == Accept::NextTurn {
+            self.outlet.accept = Accept::AtOnce;
         }
-        let events = self.poller.event_count();
+        let events = self.outlet.poller.event_count();
         let (mut clients, mut were_silent) = (0, 0);
         for index in 0..events {
-            let event = self.poller.event(index);
+            let event = self.outlet.poller.event(index);
             match event.token {
                 WAKER => {}
                 SIGNALS => self.on_signal(),
@@ -340,40 +314,38 @@ impl<'s> Worker<'s> {
                 }
             }
         }
-        self.gathering.note(clients, were_silent);
-        if self.poller.has_gathered() {
+        self.outlet.gathering.note(clients, were_silent);
+        if self.outlet.poller.has_gathered() {
             self.stats.gathered.add(1);
-            if !self.gathering.go_on(events) {
-                self.poller.set_gathering(Duration::ZERO);
+            if !self.outlet.gathering.go_on(events) {
+                self.outlet.poller.set_gathering(Duration::ZERO);
             }
         }
         self.fetch_messages();
         self.expire_waits();
         self.end_pause();
         self.serve_ready();
-        for token in self.shared.workers()[self.number].transit.released() {
-            let publisher = &self.shared.workers()[token.worker()];
-            publisher.mailbox.send(Message::Wake(token));
-        }
-        if !self.leaving.is_empty() {
-            self.leave_queues();
+        for token in self.shared.executors()[self.number].transit.released() {
+            self.shared.send(token, Mail::Wake(token));
         }
         let ended_ms = clock::monotonic_coarse_ms();
-        self.timing.note_turn(began_ms, ended_ms);
-        self.handover.note_turn(ended_ms.saturating_sub(began_ms));
-        if self.handover.is_under_way() && self.depth == 0 {
+        self.end_turn(began_ms, ended_ms);
+        self.outlet
+            .handover
+            .note_turn(ended_ms.saturating_sub(began_ms));
+        if self.outlet.handover.is_under_way() && self.depth == 0 {
             self.hand_over();
         }
-        if ended_ms >= self.next_tick_ms {
+        if ended_ms >= self.outlet.next_tick_ms {
             cron::tick(self);
-            if self.accept == Accept::AtTick {
-                self.accept = Accept::AtOnce;
+            if self.outlet.accept == Accept::AtTick {
+                self.outlet.accept = Accept::AtOnce;
             }
         }
-        if self.expiry_due_us.is_some() || self.compaction_due_us.is_some() {
+        if self.outlet.expiry_due_us.is_some() || self.outlet.compaction_due_us.is_some() {
             cron::go_on(self);
         }
-        if self.accept == Accept::AtOnce {
+        if self.outlet.accept == Accept::AtOnce {
             self.accept_again();
         }
         self.local.heap.tick();
@@ -384,132 +356,75 @@ impl<'s> Worker<'s> {
         let pause_ms = self.pause.map(|pause| pause.end_ms);
         let due_ms = self.waits.next_deadline_ms().into_iter().chain(pause_ms);
         let mut span_ms = self
+            .outlet
             .next_tick_ms
             .saturating_sub(clock::monotonic_coarse_ms());
         // A wait ends to the millisecond, a tick need not.
         if let Some(due_ms) = due_ms.min() {
             span_ms = span_ms.min(due_ms.saturating_sub(clock::monotonic_ms()));
         }
-        let slices = [self.expiry_due_us, self.compaction_due_us];
+        let slices = [self.outlet.expiry_due_us, self.outlet.compaction_due_us];
         if let Some(due_us) = slices.into_iter().flatten().min() {
             span_ms = span_ms.min(due_us.saturating_sub(clock::monotonic_us()).div_ceil(1000));
         }
         Duration::from_millis(span_ms)
     }
 
-    /// Lets the commands go on that CLIENT PAUSE has held back, if its time is over or it was called off.
-    pub(crate) fn end_pause(&mut self) {
-        let Some(pause) = self.pause else { return };
-        if clock::monotonic_ms() >= pause.end_ms {
-            self.pause = None;
-            self.local.keeps_expired = false;
-            self.set_detour();
-            self.resume();
-        }
-    }
-
-    /// Wakes all sessions that CLIENT PAUSE has put aside; if it still holds, they are put aside again.
-    pub(crate) fn resume(&mut self) {
-        self.for_each_session(|worker, session| {
-            if session.aside == Some(Aside::Pause) {
-                session.aside = None;
-                session.card.set_flag(flag::BLOCKED, false);
-                worker.look_again(session);
-            }
-        });
-    }
-
-    /// Reads the wall clock. It is read once per turn, and after whatever took long.
-    pub fn read_clock(&mut self) {
-        self.now_ms = clock::wall_ms() as i64;
-        self.local.clock.now_s = (self.now_ms / 1000) as u32;
-    }
-
-    /// Takes over settings if they were published since; before whatever goes by them.
-    #[inline]
-    pub fn refresh_if_changed(&mut self) {
-        if self.shared.settings.epoch() != self.epoch {
-            self.refresh();
-        }
-    }
-
-    fn set_detour(&mut self) {
-        self.detour = self.monitored || self.pause.is_some() || self.busy_to_all;
-    }
-
-    /// Is every command refused, but for those that are for such times? A script is over its threshold then.
-    pub(crate) fn refuses_all(&self) -> bool {
-        self.busy_to_all && self.shared.running_script.busy.load(Ordering::Acquire)
-    }
-
     /// Listens on these instead of the listeners that a port had before.
     pub fn replace_tcp_listeners(&mut self, which: TcpPort, fresh: Vec<Arc<Listener>>) {
         // Who has been let in by the kernel is not turned away for it.
-        (0..self.listeners.len()).for_each(|index| self.accept(index));
-        let (old, kept) = mem::take(&mut self.listeners)
+        (0..self.outlet.listeners.len()).for_each(|index| self.accept(index));
+        let (old, kept) = mem::take(&mut self.outlet.listeners)
             .into_iter()
             .partition::<Vec<_>, _>(|listener: &Arc<Listener>| {
                 listener.port().is_some() && which.is_like(listener)
             });
         for listener in old.iter().chain(&kept) {
             // What cannot be taken off goes when its descriptor closes.
-            let _ = self.poller.deregister(&**listener);
+            let _ = self.outlet.poller.deregister(&**listener);
         }
-        self.listeners = kept.into_iter().chain(fresh).collect();
+        self.outlet.listeners = kept.into_iter().chain(fresh).collect();
         self.watch_listeners();
     }
 
     fn watch_listeners(&self) {
-        for (index, listener) in self.listeners.iter().enumerate() {
-            self.poller
+        for (index, listener) in self.outlet.listeners.iter().enumerate() {
+            self.outlet
+                .poller
                 .register(&**listener, FIRST_LISTENER + index, Interest::Read)
                 .expect("a fresh listener can be watched");
         }
     }
 
-    /// Takes over settings that were published since.
-    pub fn refresh(&mut self) {
-        self.epoch = self.shared.settings.epoch();
-        self.settings = self.shared.settings.current();
-        self.pause = *self.shared.pause.lock().expect("no panic under the pause");
-        self.local.keeps_expired = self.pause.is_some();
-        self.monitored = self.shared.monitors.some();
-        self.busy_to_all = self.settings.busy_reply_scope == BusyScope::All
-            && self.shared.running_script.busy.load(Ordering::Acquire);
-        self.set_detour();
-        let settings = &self.settings;
-        self.timing.adopt(settings, false);
-        let stats_epoch = self.shared.stats_epoch.load(Ordering::Acquire);
-        if self.stats_epoch != stats_epoch {
-            self.stats_epoch = stats_epoch;
-            self.timing.begin_anew();
-        }
-        self.local.limits = settings.limits.clone();
-        self.local.notify = settings.notify;
-        self.local.clock.lfu = settings.maxmemory_policy.is_lfu();
-        self.local.clock.log_factor = settings.lfu_log_factor;
-        self.local.clock.decay_minutes = settings.lfu_decay_minutes;
-        self.request_limits.bulk_bytes_max = settings.bulk_bytes_max;
+    /// Takes over settings that the executor has taken over.
+    pub(super) fn adopt_settings(&mut self) {
+        self.outlet.settings = self.shared.settings.current();
+        let settings = self.outlet.settings.clone();
+        self.outlet.request_limits.bulk_bytes_max = settings.bulk_bytes_max;
         let hard = settings.output_limits.iter().map(|limit| limit.hard_bytes);
         let least = hard.filter(|bytes| *bytes != 0).min();
         self.output_watched_bytes = least.map_or(usize::MAX, |bytes| {
             usize::try_from(bytes.saturating_add(OUTPUT_BYTES_FREE)).unwrap_or(usize::MAX)
         });
-        self.local.clock.now_s = (self.now_ms / 1000) as u32;
-        self.adopt_users();
     }
 
     // ---- sessions -----------------------------------------------------------------------------
 
     /// Says whether it is the first from that client since the last tick.
     fn on_event(&mut self, index: usize, event: &redline_net::Event) -> bool {
-        let Some(place) = self.places.get_mut(index).filter(|place| place.used) else {
+        let Some(place) = self
+            .executor
+            .outlet
+            .places
+            .get_mut(index)
+            .filter(|place| place.used)
+        else {
             return false;
         };
         place.readable |= event.readable || event.error || event.closed || event.urgent;
         place.closed |= event.closed || event.error;
         place.urgent |= event.urgent;
-        let tick = self.ticks as u32;
+        let tick = self.executor.outlet.ticks as u32;
         let first = mem::replace(&mut place.heard_at_tick, tick) != tick;
         self.enqueue(index);
         first
@@ -521,68 +436,72 @@ impl<'s> Worker<'s> {
         let workers = self.shared.workers().iter();
         let serve = workers.filter(|worker| !worker.rests.load(Ordering::Relaxed));
         let several = 1 + u64::from(serve.count() > 1);
-        let allowed = Duration::from_micros(self.settings.event_coalescing_us * several);
-        let cost = self.poller.rest_cost();
+        let allowed = Duration::from_micros(self.outlet.settings.event_coalescing_us * several);
+        let cost = self.outlet.poller.rest_cost();
         let served = Some(self.stats.calls());
-        let span = self.gathering.tick(now_us, used_us, served, allowed, cost);
-        self.poller.set_gathering(span);
+        let span = self
+            .outlet
+            .gathering
+            .tick(now_us, used_us, served, allowed, cost);
+        self.outlet.poller.set_gathering(span);
     }
 
     fn enqueue(&mut self, index: usize) {
-        let place = &mut self.places[index];
+        let place = &mut self.outlet.places[index];
         if place.used && !place.queued {
             place.queued = true;
-            self.ready.push_back(index);
+            self.outlet.ready.push_back(index);
         }
     }
 
     /// A place that nobody has, and its name.
     fn free_place(&mut self) -> (usize, Token) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            self.places.len() - 1
+        let index = self.outlet.free.pop().unwrap_or_else(|| {
+            self.outlet.places.push(Place::default());
+            self.outlet.places.len() - 1
         });
-        let generation = self.places[index].generation;
+        let generation = self.outlet.places[index].generation;
         (index, Token::new(self.number, index, generation))
     }
 
     /// Nobody has this place any more, and its name means nothing.
     fn vacate(&mut self, index: usize) {
-        let place = &mut self.places[index];
+        let place = &mut self.outlet.places[index];
         *place = Place {
             generation: place.generation.wrapping_add(1),
             ..Place::default()
         };
-        self.free.push(index);
+        self.outlet.free.push(index);
     }
 
     fn open(&mut self, stream: Stream, peer: PeerAddr) {
         self.refresh_if_changed();
         let (index, token) = self.free_place();
         if self
+            .outlet
             .poller
             .register(&stream, FIRST_SESSION + index, Interest::Read)
             .is_err()
         {
             // The descriptor is of no use: the peer sees its connection closed.
-            self.free.push(index);
+            self.outlet.free.push(index);
             self.shared.workers()[self.number]
                 .connections
                 .fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let user = self.settings.acl.default_user().clone();
+        let user = self.outlet.settings.acl.default_user().clone();
         let session = Session::open(self.shared, token, stream, peer, user, self.now_ms);
         let mut session = Box::new(session);
-        session.become_default(&self.settings.acl);
+        session.become_default(&self.outlet.settings.acl);
         if session.stream.is_handshaking() {
             let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
-            self.handshakes.push_back((token, deadline_ms));
+            self.outlet.handshakes.push_back((token, deadline_ms));
         }
         self.update_card(&mut session);
         let card = session.card.clone();
         self.shared.clients().insert(card.id, card);
-        let place = &mut self.places[index];
+        let place = &mut self.outlet.places[index];
         place.used = true;
         place.session = Some(session);
     }
@@ -592,8 +511,8 @@ impl<'s> Worker<'s> {
         let index = session.card.token().index();
         // The socket closes with the session; a failure to deregister is of no consequence then.
         session.stream.close_notify();
-        let _ = self.poller.deregister(&session.stream);
-        crate::subscribe::forget(self, &mut session);
+        let _ = self.outlet.poller.deregister(&session.stream);
+        subscriptions::forget(self, &mut session);
         tracking::end(self.shared, &mut session);
         monitor::end(self.shared, &mut session);
         let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
@@ -607,14 +526,14 @@ impl<'s> Worker<'s> {
             .fetch_sub(1, Ordering::Relaxed);
         self.keep_query(mem::take(&mut session.query));
         self.vacate(index);
-        if self.accept == Accept::AtTick {
-            self.accept = Accept::AtOnce;
+        if self.outlet.accept == Accept::AtTick {
+            self.outlet.accept = Accept::AtOnce;
         }
     }
 
     fn close_all(&mut self) {
-        for index in 0..self.places.len() {
-            if let Some(mut session) = self.places[index].session.take() {
+        for index in 0..self.outlet.places.len() {
+            if let Some(mut session) = self.outlet.places[index].session.take() {
                 if session.gate.is_none() {
                     self.write_out(&mut session);
                 }
@@ -625,10 +544,10 @@ impl<'s> Worker<'s> {
 
     /// Visits every session that is not being served.
     pub fn for_each_session(&mut self, mut visit: impl FnMut(&mut Worker, &mut Session)) {
-        for index in 0..self.places.len() {
-            if let Some(mut session) = self.places[index].session.take() {
+        for index in 0..self.outlet.places.len() {
+            if let Some(mut session) = self.outlet.places[index].session.take() {
                 visit(self, &mut session);
-                self.places[index].session = Some(session);
+                self.outlet.places[index].session = Some(session);
             }
         }
     }
@@ -641,12 +560,15 @@ impl<'s> Worker<'s> {
     /// Closes connections that have not become sessions in time.
     pub fn close_stalled_handshakes(&mut self) {
         let now_ms = clock::monotonic_coarse_ms();
-        while let Some(&(token, deadline_ms)) = self.handshakes.front()
+        while let Some(&(token, deadline_ms)) = self.outlet.handshakes.front()
             && deadline_ms <= now_ms
         {
-            self.handshakes.pop_front();
+            self.outlet.handshakes.pop_front();
             // Being served, it is through with its handshake.
-            let nothing = || Message::Run(Box::new(|_| ()));
+            if self.is_out(token) {
+                continue;
+            }
+            let nothing = || unreachable!("its session is in its place");
             self.with_session(token, nothing, |worker, session| {
                 if session.stream.is_handshaking() {
                     session.end_at_once();
@@ -658,8 +580,11 @@ impl<'s> Worker<'s> {
 
     /// Gives memory back that a peak left behind; once a second.
     pub fn trim(&mut self) {
-        self.buffers.trim();
-        self.replies.truncate(self.replies.len() / 2 + 1);
+        self.executor.outlet.buffers.trim();
+        self.executor
+            .outlet
+            .replies
+            .truncate(self.executor.outlet.replies.len() / 2 + 1);
     }
 
     // ---- listeners and signals ----------------------------------------------------------------
@@ -672,7 +597,7 @@ impl<'s> Worker<'s> {
         self.refresh_if_changed();
         for _ in 0..ACCEPTED_PER_TURN_MAX {
             // The listeners may have been replaced since the event.
-            let Some(listener) = self.listeners.get(index) else {
+            let Some(listener) = self.outlet.listeners.get(index) else {
                 return;
             };
             match listener.accept() {
@@ -682,30 +607,30 @@ impl<'s> Worker<'s> {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    if self.accept == Accept::OnEvents {
+                    if self.outlet.accept == Accept::OnEvents {
                         log::warning(&format!("Accepting client connection: {error}"));
                     }
-                    self.accept = Accept::AtTick;
+                    self.outlet.accept = Accept::AtTick;
                     return;
                 }
             }
         }
-        self.accept = Accept::NextTurn;
+        self.outlet.accept = Accept::NextTurn;
     }
 
     /// Accepts what could not be accepted before.
     fn accept_again(&mut self) {
         let mut after = Accept::OnEvents;
-        for index in 0..self.listeners.len() {
-            self.accept = Accept::AtOnce; // a further failure is no news for the log
+        for index in 0..self.outlet.listeners.len() {
+            self.outlet.accept = Accept::AtOnce; // a further failure is no news for the log
             self.accept(index);
-            after = match (after, self.accept) {
+            after = match (after, self.outlet.accept) {
                 (Accept::AtTick, _) | (_, Accept::AtTick) => Accept::AtTick,
                 (Accept::NextTurn, _) | (_, Accept::NextTurn) => Accept::NextTurn,
                 _ => Accept::OnEvents,
             };
         }
-        self.accept = after;
+        self.outlet.accept = after;
     }
 
     /// Lets a connection in or turns it away with a reason.
@@ -719,10 +644,10 @@ impl<'s> Worker<'s> {
             .iter()
             .map(|worker| worker.connections.load(Ordering::Relaxed))
             .sum();
-        let refusal = if open >= self.settings.maxclients {
+        let refusal = if open >= self.outlet.settings.maxclients {
             Some("-ERR max number of clients reached\r\n")
-        } else if self.settings.protected_mode
-            && self.settings.acl.default_user().takes_any_password()
+        } else if self.outlet.settings.protected_mode
+            && self.outlet.settings.acl.default_user().takes_any_password()
             && !peer.is_local()
         {
             Some(PROTECTED)
@@ -742,8 +667,8 @@ impl<'s> Worker<'s> {
         if !stream.is_unix() {
             // A socket that refuses these options works all the same.
             let _ = stream.set_nodelay(true);
-            if self.settings.tcp_keepalive_s > 0 {
-                let _ = stream.set_keepalive(self.settings.tcp_keepalive_s);
+            if self.outlet.settings.tcp_keepalive_s > 0 {
+                let _ = stream.set_keepalive(self.outlet.settings.tcp_keepalive_s);
             }
         }
         if tls {
@@ -759,7 +684,12 @@ impl<'s> Worker<'s> {
     }
 
     fn on_signal(&mut self) {
-        while let Some(signal) = self.signals.as_ref().and_then(|signals| signals.next()) {
+        while let Some(signal) = self
+            .outlet
+            .signals
+            .as_ref()
+            .and_then(|signals| signals.next())
+        {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
                     log::notice(&format!(
@@ -796,48 +726,19 @@ impl Session {
         user: Arc<User>,
         now_ms: i64,
     ) -> Session {
-        let unix = stream.is_unix();
         let laddr = stream
             .local_address()
             .map_or_else(|_| String::new(), |a| a.to_string());
-        let card = Arc::new(Card {
+        let origin = Origin {
             id: shared.next_client_id(),
-            place: token.0.into(),
             addr: peer.to_string(),
             laddr,
             is_local: peer.is_local(),
+            is_unix: stream.is_unix(),
             fd: stream.fd(),
             created_ms: now_ms as u64,
-            names: std::sync::Mutex::new(Names {
-                user: user.name().to_vec(),
-                ..Names::default()
-            }),
-            active_s: ((now_ms / 1000) as u32).into(),
-            db: 0.into(),
-            command: NO_COMMAND.into(),
-            resp: 2.into(),
-            flags: if unix { flag::UNIX } else { 0 }.into(),
-            redirect: (-1).into(),
-            channels: 0.into(),
-            patterns: 0.into(),
-            shard_channels: 0.into(),
-            watch: Default::default(),
-            multi: 0.into(),
-            query_bytes: 0.into(),
-            query_capacity: 0.into(),
-            argument_bytes: 0.into(),
-            multi_bytes: 0.into(),
-            output_bytes: 0.into(),
-            output_pieces: 0.into(),
-            output_capacity: 0.into(),
-            output_peak: 0.into(),
-            memory_bytes: 0.into(),
-            net_in: 0.into(),
-            net_out: 0.into(),
-            commands: 0.into(),
-            killed: false.into(),
-            wait: WaitSlot::default(),
-        });
+        };
+        let card = Arc::new(Card::new(origin, token, &user));
         Session {
             stream,
             query: Vec::new(),
@@ -847,30 +748,7 @@ impl Session {
             eof_seen: false,
             deferred: None,
             gate: None,
-            caller: Caller {
-                card,
-                out: ReplyBuffer::new(),
-                state: 0,
-                db: 0,
-                proto: Proto::Resp2,
-                reply_mode: ReplyMode::On,
-                closing: false,
-                shown_empty: false,
-                in_line: false,
-                rounds: 0,
-                rules: 0,
-                aside: None,
-                multi: Default::default(),
-                user,
-                watched: Vec::new(),
-                watch_flag: Arc::default(),
-                subscriptions: None,
-                tracking: None,
-                registered_bytes: 0,
-                wait: None,
-                again: None,
-                ticket: None,
-            },
+            caller: Caller::new(card, user),
             soft_limit_since_s: None,
             peer,
             sent_before: 0,

@@ -493,7 +493,7 @@ roll! {
         Info => server::info,
         Lastsave => server::lastsave,
         Lolwut => server::lolwut,
-        ModuleList => connection::module_list,
+        ModuleList => server::module_list,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
         Replicaof => replication::replicaof,

@@ -7,9 +7,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use redline_net::http::Responder;
 use redline_net::{Listener, UnixAccess, clock, process};
 use redline_observe::histogram::Distribution;
-use redline_observe::metrics::http::Responder;
 use redline_observe::metrics::{Page, Sort};
 use redline_proxy_config::Place;
 

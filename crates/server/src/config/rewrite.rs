@@ -215,10 +215,10 @@ mod tests {
         let settings = Settings {
             hz: 50,
             port: Some(7),
-            maxmemory_bytes: 100,
             dir: Some("/d".into()),
             ..Settings::default()
-        };
+        }
+        .with(|settings| settings.maxmemory_bytes = 100);
         let new = String::from_utf8(rewritten(old, &settings, false)).unwrap();
         assert_eq!(
             new,

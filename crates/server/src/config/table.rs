@@ -11,10 +11,11 @@ use super::{
     Field, Parameter, Unbuilt,
     value::{Refusal, Syntax, Unit, Value, Words, c_string, parse_memory},
 };
-use crate::commandlog::Kind;
 use crate::log::{LogFormat, LogTimestamp};
 use crate::service::{OomScore, Supervision, is_title_template};
-use crate::settings::{BusyScope, OutputLimit, Permission, Settings};
+use crate::settings::{OutputLimit, Permission, Settings};
+use redline_engine::commandlog::Kind;
+use redline_engine::settings::BusyScope;
 
 const fn row(
     name: &'static str,

@@ -18,9 +18,10 @@ use redline_net::{Interest, clock, process};
 use super::{FIRST_SESSION, Worker};
 use crate::{
     balance::{Balance, Load, Order, STALL_MS},
-    session::{Session, Token, state},
+    session::Session,
     shared::{Message, WorkerHandle},
 };
+use redline_engine::caller::{Token, state};
 
 /// Clients that leave at a time: nobody waits long for the moves of others.
 const CLIENTS_MAX: usize = 256;
@@ -96,11 +97,11 @@ impl Session {
     }
 }
 
-impl Worker<'_> {
+impl Worker<'_, '_, '_> {
     /// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
     pub fn note_load(&mut self, now_us: u64, used_us: u64) {
         self.end_forwarding();
-        let elapsed_us = now_us.saturating_sub(self.handover.taken_us);
+        let elapsed_us = now_us.saturating_sub(self.outlet.handover.taken_us);
         if !self.is_balanced() {
             return self.forget_loads();
         }
@@ -108,23 +109,23 @@ impl Worker<'_> {
             return;
         }
         let permille = |span_us: u64| (span_us * 1000 / elapsed_us) as u32;
-        let used = permille(used_us.saturating_sub(self.handover.used_us));
+        let used = permille(used_us.saturating_sub(self.outlet.handover.used_us));
         let mut load = Load {
             used,
             waited: 0,
-            clients: self.handover.movable,
-            stalled: self.handover.longest_turn_ms >= STALL_MS,
+            clients: self.outlet.handover.movable,
+            stalled: self.outlet.handover.longest_turn_ms >= STALL_MS,
         };
         if used >= WAITED_FROM {
             // Where the kernel does not say, all went to the worker.
             let waited = process::waited_thread().unwrap_or_default();
             let waited_us = waited.as_micros() as u64;
-            load.waited = permille(waited_us.saturating_sub(self.handover.waited_us));
-            self.handover.waited_us = waited_us;
+            load.waited = permille(waited_us.saturating_sub(self.outlet.handover.waited_us));
+            self.outlet.handover.waited_us = waited_us;
         }
-        self.handover.taken_us = now_us;
-        self.handover.used_us = used_us;
-        self.handover.longest_turn_ms = 0;
+        self.outlet.handover.taken_us = now_us;
+        self.outlet.handover.used_us = used_us;
+        self.outlet.handover.longest_turn_ms = 0;
         let shared = self.shared;
         shared.workers()[self.number]
             .load
@@ -135,7 +136,7 @@ impl Worker<'_> {
                 .map(|number| Load::unpack(word(number)))
                 .collect();
             let (now_ms, served) = (now_us / 1000, shared.rates.served());
-            if let Some(order) = self.handover.balance.decide(now_ms, &loads, served) {
+            if let Some(order) = self.outlet.handover.balance.decide(now_ms, &loads, served) {
                 shared.workers()[order.to]
                     .rests
                     .store(false, Ordering::Relaxed);
@@ -147,7 +148,7 @@ impl Worker<'_> {
                     .mailbox
                     .send(Message::Run(Box::new(begin)));
             }
-            if !self.handover.balance.keeps_together(now_ms, &loads) {
+            if !self.outlet.handover.balance.keeps_together(now_ms, &loads) {
                 self.end_rests();
             }
         }
@@ -155,11 +156,11 @@ impl Worker<'_> {
 
     /// Clients are not balanced any more: what is known would be out of date when they are again.
     fn forget_loads(&mut self) {
-        if self.handover.taken_us != 0 && self.number == 0 {
-            self.handover.balance = Balance::default();
+        if self.outlet.handover.taken_us != 0 && self.number == 0 {
+            self.outlet.handover.balance = Balance::default();
             self.end_rests();
         }
-        self.handover.taken_us = 0;
+        self.outlet.handover.taken_us = 0;
     }
 
     /// New clients go to any worker.
@@ -181,7 +182,7 @@ impl Worker<'_> {
 
     /// Are there workers to choose from, and is that wanted?
     fn is_balanced(&self) -> bool {
-        self.settings.balance_clients && self.shared.workers().len() > 1
+        self.outlet.settings.balance_clients && self.shared.workers().len() > 1
     }
 
     /// Counts the clients that have asked lately and may be handed over; once a second.
@@ -198,7 +199,7 @@ impl Worker<'_> {
             let stays = stays || session.is(state::MONITOR);
             movable += u32::from(session.work_lately > 0 && !stays);
         });
-        self.handover.movable = movable;
+        self.outlet.handover.movable = movable;
     }
 
     /// Hands clients over that make up the order's share of the work lately. One client at least stays if not all are to go.
@@ -229,7 +230,7 @@ impl Worker<'_> {
         match self.moved_to(client) {
             Some(token) => {
                 let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
-                self.shared.workers()[token.worker()]
+                self.shared.workers()[token.executor()]
                     .mailbox
                     .send(Message::Run(Box::new(begin)));
             }
@@ -238,17 +239,17 @@ impl Worker<'_> {
     }
 
     fn ask_for_places(&mut self, to: usize, going: Vec<Token>) {
-        if going.is_empty() || to == self.number || self.handover.begun {
+        if going.is_empty() || to == self.number || self.outlet.handover.begun {
             return;
         }
-        self.handover.begun = true;
+        self.outlet.handover.begun = true;
         let from = self.number;
         let keep = move |worker: &mut Worker| {
             let place = |client| (client, worker.keep_place());
             let leaving: Vec<_> = going.into_iter().map(place).collect();
             let leave = move |worker: &mut Worker| {
-                worker.handover.leave_until_ms = clock::monotonic_coarse_ms() + PATIENCE_MS;
-                worker.handover.leaving = leaving;
+                worker.outlet.handover.leave_until_ms = clock::monotonic_coarse_ms() + PATIENCE_MS;
+                worker.outlet.handover.leaving = leaving;
             };
             worker.shared.workers()[from]
                 .mailbox
@@ -262,18 +263,19 @@ impl Worker<'_> {
     /// A place in which messages wait for a session that is to come.
     fn keep_place(&mut self) -> Token {
         let (index, token) = self.free_place();
-        self.places[index].used = true;
+        self.outlet.places[index].used = true;
         token
     }
 
     /// Lets those go who have nothing to do now; nobody is being served.
     pub(super) fn hand_over(&mut self) {
-        let late = clock::monotonic_coarse_ms() >= self.handover.leave_until_ms;
-        let mut leaving = mem::take(&mut self.handover.leaving);
+        let late = clock::monotonic_coarse_ms() >= self.executor.outlet.handover.leave_until_ms;
+        let mut leaving = mem::take(&mut self.executor.outlet.handover.leaving);
         leaving.retain(|&(client, to)| {
-            let place = self.places.get_mut(client.index());
+            let place = self.executor.outlet.places.get_mut(client.index());
             let place = place.filter(|place| {
-                place.used && Token::new(self.number, client.index(), place.generation) == client
+                place.used
+                    && Token::new(self.executor.number, client.index(), place.generation) == client
             });
             let mut stays = late;
             if let Some(place) = place
@@ -291,28 +293,28 @@ impl Worker<'_> {
             }
             if stays {
                 let vacate = move |worker: &mut Worker| worker.vacate(to.index());
-                self.shared.workers()[to.worker()]
+                self.shared.workers()[to.executor()]
                     .mailbox
                     .send(Message::Run(Box::new(vacate)));
             }
             !stays
         });
-        self.handover.begun = !leaving.is_empty();
-        self.handover.leaving = leaving;
+        self.executor.outlet.handover.begun = !leaving.is_empty();
+        self.executor.outlet.handover.leaving = leaving;
     }
 
     fn send_off(&mut self, session: Box<Session>, to: Token) {
         let index = session.card.token().index();
         // A failure is of no consequence: events of places without a session are passed over.
-        let _ = self.poller.deregister(&session.stream);
-        session.card.place.store(to.0, Ordering::Release);
-        self.places[index].moved_to = Some(to);
+        let _ = self.outlet.poller.deregister(&session.stream);
+        session.card.move_to(to);
+        self.outlet.places[index].moved_to = Some(to);
         let until_ms = clock::monotonic_coarse_ms() + FORWARDING_MS;
-        self.handover.forwarding.push_back((index, until_ms));
+        self.outlet.handover.forwarding.push_back((index, until_ms));
         let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_neg());
         let shared = &self.shared;
-        let [here, there] = [self.number, to.worker()].map(|number| &shared.workers()[number]);
+        let [here, there] = [self.number, to.executor()].map(|number| &shared.workers()[number]);
         here.connections.fetch_sub(1, Ordering::Relaxed);
         there.connections.fetch_add(1, Ordering::Relaxed);
         self.stats.handed_over.add(1);
@@ -327,29 +329,30 @@ impl Worker<'_> {
         let index = session.card.token().index();
         let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
         self.stats.client_bytes.add(bytes);
-        let watched = self
-            .poller
-            .register(&session.stream, FIRST_SESSION + index, Interest::Read);
+        let watched =
+            self.outlet
+                .poller
+                .register(&session.stream, FIRST_SESSION + index, Interest::Read);
         if watched.is_err() {
             return self.close(session);
         }
         if session.rules != self.rules && !self.adopt_rules(&mut session) {
             session.out.clear();
         }
-        let place = &mut self.places[index];
+        let place = &mut self.outlet.places[index];
         // What has been decrypted already raises no event.
         place.readable = true;
         place.session = Some(session);
         let mail = mem::take(&mut place.mail);
         self.enqueue(index);
         for message in mail {
-            self.on_message(message);
+            self.on_engine_message(message);
         }
     }
 
     /// Where the session has gone that had this place.
     pub(super) fn moved_to(&self, token: Token) -> Option<Token> {
-        let place = self.places.get(token.index())?;
+        let place = self.outlet.places.get(token.index())?;
         let own = Token::new(self.number, token.index(), place.generation) == token;
         place.moved_to.filter(|_| own)
     }
@@ -357,10 +360,10 @@ impl Worker<'_> {
     /// Vacates old places that no message can be on its way to any more.
     fn end_forwarding(&mut self) {
         let now_ms = clock::monotonic_coarse_ms();
-        while let Some(&(index, until_ms)) = self.handover.forwarding.front()
+        while let Some(&(index, until_ms)) = self.outlet.handover.forwarding.front()
             && until_ms <= now_ms
         {
-            self.handover.forwarding.pop_front();
+            self.outlet.handover.forwarding.pop_front();
             self.vacate(index);
         }
     }

@@ -2,17 +2,25 @@
 //!
 //! Must not know: sockets, and what any command does.
 
-use std::{mem, thread, time::Duration};
+use std::{mem, sync::Arc, thread, time::Duration};
 
+use redline_keyspace::Waiter;
 use redline_net::clock;
 
 use super::Worker;
 use crate::{
-    log, monitor,
-    planes::client::described,
-    pubsub::Delivery,
-    session::{Caller, Session, Token},
+    log,
+    session::{Deferred, Session},
     shared::Message,
+};
+use redline_engine::{
+    Caller, Message as Mail,
+    caller::Token,
+    executor::block::{Finished, Outcome},
+    monitor,
+    pubsub::Delivery,
+    session::client::described,
+    subscriptions,
     tracking::{self, Invalidation, News, Redirected},
 };
 
@@ -54,28 +62,37 @@ impl Early {
     }
 }
 
-impl Worker<'_> {
+impl Worker<'_, '_, '_> {
     pub(super) fn fetch_messages(&mut self) {
-        let mut messages = mem::take(&mut self.messages);
-        self.early.move_to(&mut messages);
-        self.mailbox.drain(&mut messages);
+        let mut messages = mem::take(&mut self.outlet.messages);
+        self.outlet.early.move_to(&mut messages);
+        self.outlet.mailbox.drain(&mut messages);
         for message in messages.drain(..) {
             self.on_message(message);
         }
         // A nested turn may have left a buffer here; keep the larger one.
-        if self.messages.capacity() < messages.capacity() {
-            self.messages = messages;
+        if self.outlet.messages.capacity() < messages.capacity() {
+            self.outlet.messages = messages;
         }
     }
 
     pub(crate) fn on_message(&mut self, message: Message) {
         match message {
             Message::Connection(stream, peer) => self.open(stream, peer),
-            Message::Wake(token) if token.stripe().is_some() => self.unwatch_left(token.stripe()),
-            Message::Wake(token) => {
+            Message::Engine(message) => self.on_engine_message(message),
+            Message::Run(run) => run(self),
+            Message::Stop => self.outlet.stop = true,
+        }
+    }
+
+    /// Something concerns sessions of this worker.
+    pub(super) fn on_engine_message(&mut self, message: Mail) {
+        match message {
+            Mail::Wake(token) if token.stripe().is_some() => self.unwatch_left(token.stripe()),
+            Mail::Wake(token) => {
                 self.with_session(
                     token,
-                    || Message::Wake(token),
+                    || Mail::Wake(token),
                     |worker, session| {
                         if let Some(number) = session.gate
                             && worker.shared.keyspace.journal().gate.is_reached(number)
@@ -92,34 +109,33 @@ impl Worker<'_> {
                     },
                 );
             }
-            Message::WaitEnded(waiter, outcome) => {
+            Mail::WaitEnded(waiter, outcome) => {
                 // A message that has to wait for its session comes again, with its reply.
                 let token = Token(waiter.token);
                 let mut outcome = Some(outcome);
                 let held_back = self.is_out(token);
                 if held_back {
                     let outcome = outcome.take().unwrap_or_default();
-                    self.places[token.index()]
+                    self.outlet.places[token.index()]
                         .mail
-                        .push(Message::WaitEnded(waiter, outcome));
+                        .push(Mail::WaitEnded(waiter, outcome));
                     return;
                 }
                 self.with_session(
                     token,
                     || unreachable!("its session is in its place"),
                     |worker, session| {
-                        worker.finish_wait(session, &waiter, outcome.take().unwrap_or_default());
+                        worker.end_wait(session, &waiter, outcome.take().unwrap_or_default());
                     },
                 );
             }
-            Message::Kill(token) => {
+            Mail::Kill(token) => {
                 if let Some(to) = self.moved_to(token) {
-                    let mailbox = &self.shared.workers()[to.worker()].mailbox;
-                    return mailbox.send(Message::Kill(to));
+                    return self.shared.send(to, Mail::Kill(to));
                 }
                 self.with_session(
                     token,
-                    || Message::Kill(token),
+                    || Mail::Kill(token),
                     |worker, session| {
                         session.closing = true;
                         session.out.clear();
@@ -127,23 +143,23 @@ impl Worker<'_> {
                     },
                 );
             }
-            Message::Deliver(delivery) => self.deliver(&delivery),
-            Message::Invalidate(invalidation) => self.invalidate(&invalidation),
-            Message::Redirected(redirected) => {
+            Mail::Deliver(delivery) => self.deliver(&delivery),
+            Mail::Invalidate(invalidation) => self.invalidate(&invalidation),
+            Mail::Redirected(redirected) => {
                 let to = redirected.to;
                 if let Some(to) = self.moved_to(to) {
-                    let mailbox = &self.shared.workers()[to.worker()].mailbox;
-                    return mailbox.send(Message::Redirected(Redirected { to, ..redirected }));
+                    let redirected = Redirected { to, ..redirected };
+                    return self.shared.send(to, Mail::Redirected(redirected));
                 }
-                let again = || Message::Redirected(redirected.clone());
+                let again = || Mail::Redirected(redirected.clone());
                 self.with_session(to, again, |worker, session| {
-                    crate::tracking::write(session, &redirected.news, true);
+                    tracking::write(session, &redirected.news, true);
                     worker.enqueue(to.index());
                 });
             }
-            Message::Monitored(line) => {
+            Mail::Monitored(line) => {
                 for token in &line.to {
-                    let one = || Message::Monitored(line.to_one(*token));
+                    let one = || Mail::Monitored(line.to_one(*token));
                     self.with_session(*token, one, |worker, session| {
                         if monitor::write(session, &line) {
                             worker.enqueue(token.index());
@@ -151,15 +167,34 @@ impl Worker<'_> {
                     });
                 }
             }
-            Message::ScriptBusy => self.answer_busy(),
-            Message::Run(run) => run(self),
-            Message::Stop => self.stop = true,
+            Mail::ScriptBusy => self.answer_busy(),
+            Mail::Resume => {
+                self.refresh_if_changed();
+                self.resume();
+            }
+        }
+    }
+
+    /// The wait of a session has ended: it goes on.
+    fn end_wait(&mut self, session: &mut Session, waiter: &Arc<Waiter>, outcome: Outcome) {
+        let came = session.deferred.as_deref().and_then(Deferred::first);
+        let finished = self.finish_wait(&mut session.caller, waiter, outcome, came);
+        if finished == Finished::Stale {
+            return;
+        }
+        // Replies that stay for the journal's sake stay with the one that comes now.
+        session.gate = None;
+        self.look_again(session);
+        if finished == Finished::Answered
+            && let Some(deferred) = &mut session.deferred
+        {
+            deferred.requests.pop_front();
         }
     }
 
     /// Is this session of ours, and being served?
-    fn is_out(&self, token: Token) -> bool {
-        self.places.get(token.index()).is_some_and(|place| {
+    pub(super) fn is_out(&self, token: Token) -> bool {
+        self.outlet.places.get(token.index()).is_some_and(|place| {
             let own = Token::new(self.number, token.index(), place.generation) == token;
             place.used && own && place.session.is_none() && place.moved_to.is_none()
         })
@@ -169,13 +204,14 @@ impl Worker<'_> {
     pub(super) fn with_session(
         &mut self,
         token: Token,
-        message: impl FnOnce() -> Message,
+        message: impl FnOnce() -> Mail,
         act: impl FnOnce(&mut Worker, &mut Session),
     ) {
-        let Some(place) = self.places.get_mut(token.index()) else {
+        let Some(place) = self.executor.outlet.places.get_mut(token.index()) else {
             return;
         };
-        if !place.used || Token::new(self.number, token.index(), place.generation) != token {
+        if !place.used || Token::new(self.executor.number, token.index(), place.generation) != token
+        {
             return;
         }
         // What is not sent on (see `on_message`) concerned what the session was waiting for when it was here.
@@ -186,18 +222,18 @@ impl Worker<'_> {
             None => place.mail.push(message()),
             Some(mut session) => {
                 act(self, &mut session);
-                self.places[token.index()].session = Some(session);
+                self.executor.outlet.places[token.index()].session = Some(session);
             }
         }
     }
 
     fn deliver(&mut self, delivery: &Delivery) {
         for token in &delivery.to {
-            let one = || Message::Deliver(delivery.to_one(*token));
+            let one = || Mail::Deliver(delivery.to_one(*token));
             self.with_session(*token, one, |worker, session| {
                 // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
-                if !session.closing && crate::subscribe::is_subscribed(session, delivery) {
-                    crate::subscribe::write_message(session, delivery);
+                if !session.closing && subscriptions::is_subscribed(session, delivery) {
+                    subscriptions::write_message(session, delivery);
                     // One unit may publish more than a client may have waiting.
                     if session.out.len_bytes() > worker.output_watched_bytes {
                         worker.enforce_output_limit(session);
@@ -211,7 +247,7 @@ impl Worker<'_> {
     fn invalidate(&mut self, invalidation: &Invalidation) {
         for token in &invalidation.to {
             let one = || {
-                Message::Invalidate(Invalidation {
+                Mail::Invalidate(Invalidation {
                     to: vec![*token],
                     news: invalidation.news.clone(),
                 })
@@ -226,79 +262,81 @@ impl Worker<'_> {
 
     /// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
     /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
-    pub(crate) fn read_own_mail(&mut self, caller: &mut Caller) {
-        self.mailbox.drain(&mut self.early.messages);
+    pub(super) fn read_own_mail(&mut self, caller: &mut Caller) {
+        self.executor
+            .outlet
+            .mailbox
+            .drain(&mut self.executor.outlet.early.messages);
         let own = caller.card.token();
-        let mut news = self.early.news_for(own);
-        let mail = &mut self.places[own.index()].mail;
+        let mut news = self.executor.outlet.early.news_for(own);
+        let mail = &mut self.executor.outlet.places[own.index()].mail;
         // What was published comes before what was invalidated, as from Redis.
         for invalidations in [false, true] {
-            for message in mail.iter_mut().chain(news.iter_mut()) {
-                if matches!(message, Message::Invalidate(_)) == invalidations {
+            let news = news.iter_mut().filter_map(Message::mail_mut);
+            for message in mail.iter_mut().chain(news) {
+                if matches!(message, Mail::Invalidate(_)) == invalidations {
                     hear_early(message, own, caller);
                 }
             }
         }
         mail.retain(|message| !is_delivered(message));
-        news.retain(|message| !is_delivered(message));
-        self.early.put_back(own, news);
+        news.retain(is_undelivered);
+        self.executor.outlet.early.put_back(own, news);
     }
 
-    /// Before a script publishes more: hands to this worker's clients what is on its way to them, and gives the other workers
-    /// time to do so. Who reads too slowly is closed at its limit, as ever.
-    #[inline]
-    pub(crate) fn hand_out(&mut self, caller: &mut Caller) {
-        let mut workers = self.shared.workers().iter();
-        if workers.any(|worker| worker.transit.is_full()) {
-            self.hand_out_all(caller);
-        }
-    }
-
+    /// Hands to this worker's clients what is on its way to them, and gives the other workers time to do so. Who reads too
+    /// slowly is closed at its limit, as ever.
     #[cold]
-    fn hand_out_all(&mut self, caller: &mut Caller) {
+    pub(super) fn hand_out(&mut self, caller: &mut Caller) {
         /// One that is busy for longer is not waited for: milliseconds.
         const WAIT_MS_MAX: u64 = 100;
         const LOOK_AGAIN: Duration = Duration::from_micros(50);
         let deadline_ms = clock::monotonic_ms() + WAIT_MS_MAX;
         loop {
-            self.mailbox.drain(&mut self.early.messages);
-            self.early.heard = None;
-            for message in mem::take(&mut self.early.messages) {
+            self.executor
+                .outlet
+                .mailbox
+                .drain(&mut self.executor.outlet.early.messages);
+            self.executor.outlet.early.heard = None;
+            for message in mem::take(&mut self.executor.outlet.early.messages) {
                 match message {
-                    Message::Deliver(delivery) => self.deliver(&delivery),
-                    other => self.early.messages.push(other),
+                    Message::Engine(Mail::Deliver(delivery)) => self.deliver(&delivery),
+                    other => self.executor.outlet.early.messages.push(other),
                 }
             }
             let shared = self.shared;
-            let mut workers = shared.workers().iter().enumerate();
-            let others_wait =
-                workers.any(|(number, worker)| number != self.number && worker.transit.is_full());
+            let mut executors = shared.executors().iter().enumerate();
+            let others_wait = executors
+                .any(|(number, other)| number != self.executor.number && other.transit.is_full());
             if !others_wait || clock::monotonic_ms() >= deadline_ms {
                 break;
             }
             thread::sleep(LOOK_AGAIN);
         }
         // What the script has told its own client waits for it to end.
-        if self.shared.workers()[self.number].transit.is_full() {
+        if self.shared.executors()[self.executor.number]
+            .transit
+            .is_full()
+        {
             self.limit_own_mail(caller);
         }
     }
 
     /// Closes the client of a running script if more is published to it than it may leave unread.
     fn limit_own_mail(&mut self, caller: &mut Caller) {
-        let mail = &mut self.places[caller.card.token().index()].mail;
+        let mail = &mut self.executor.outlet.places[caller.card.token().index()].mail;
         let published = mail.iter().map(|message| match message {
-            Message::Deliver(delivery) => delivery.len_bytes() as u64,
+            Mail::Deliver(delivery) => delivery.len_bytes() as u64,
             _ => 0,
         });
         let published: u64 = published.sum();
-        let limit_bytes = self.settings.output_limits[SUBSCRIBERS].hard_bytes;
+        let limit_bytes = self.executor.outlet.settings.output_limits[SUBSCRIBERS].hard_bytes;
         if limit_bytes != 0 && published > limit_bytes {
-            mail.retain(|message| !matches!(message, Message::Deliver(_)));
-            crate::subscribe::forget(self, caller);
-            self.stats.output_limit_closed.add(1);
+            mail.retain(|message| !matches!(message, Mail::Deliver(_)));
+            subscriptions::forget(self, caller);
+            self.executor.stats.output_limit_closed.add(1);
             caller.closing = true;
-            let client = described(&caller.card, self.now_ms);
+            let client = described(&caller.card, self.executor.now_ms);
             log::warning(&format!(
                 "Client {client} publishes more to itself than it may leave unread, and is closed."
             ));
@@ -306,36 +344,40 @@ impl Worker<'_> {
     }
 
     /// A session that did not track keys begins to: what changed before is no news for it.
-    pub(crate) fn drop_old_invalidations(&mut self, caller: &Caller) {
-        self.mailbox.drain(&mut self.early.messages);
-        self.early.heard = None;
+    pub(super) fn drop_old_invalidations(&mut self, caller: &Caller) {
+        self.executor
+            .outlet
+            .mailbox
+            .drain(&mut self.executor.outlet.early.messages);
+        self.executor.outlet.early.heard = None;
         let own = caller.card.token();
-        let mail = &mut self.places[own.index()].mail;
-        let early = &mut self.early.messages;
-        for message in mail.iter_mut().chain(early.iter_mut()) {
-            if let Message::Invalidate(invalidation) = message {
+        let mail = &mut self.executor.outlet.places[own.index()].mail;
+        let early = &mut self.executor.outlet.early.messages;
+        let news = early.iter_mut().filter_map(Message::mail_mut);
+        for message in mail.iter_mut().chain(news) {
+            if let Mail::Invalidate(invalidation) = message {
                 invalidation.to.retain(|token| *token != own);
             }
         }
         mail.retain(|message| !is_delivered(message));
-        early.retain(|message| !is_delivered(message));
+        early.retain(is_undelivered);
     }
 }
 
 /// Lets a session hear of what is meant for it, and takes it off the list of those who have yet to.
-fn hear_early(message: &mut Message, own: Token, caller: &mut Caller) {
+fn hear_early(message: &mut Mail, own: Token, caller: &mut Caller) {
     match message {
-        Message::Deliver(delivery) => {
+        Mail::Deliver(delivery) => {
             // Somebody may be among the subscribers of a pattern and of the channel: each is a message of its own.
             if let Some(at) = delivery.to.iter().position(|token| *token == own) {
                 delivery.to.remove(at);
-                if crate::subscribe::is_subscribed(caller, delivery) {
-                    crate::subscribe::write_message(caller, delivery);
+                if subscriptions::is_subscribed(caller, delivery) {
+                    subscriptions::write_message(caller, delivery);
                 }
             }
         }
         // What goes to another client, or is gathered, waits until the replies are written.
-        Message::Invalidate(invalidation)
+        Mail::Invalidate(invalidation)
             if matches!(invalidation.news, News::Key(_) | News::All)
                 && caller
                     .tracking
@@ -347,7 +389,7 @@ fn hear_early(message: &mut Message, own: Token, caller: &mut Caller) {
                 tracking::hear(caller, &invalidation.news);
             }
         }
-        Message::Monitored(line) => {
+        Mail::Monitored(line) => {
             if let Some(at) = line.to.iter().position(|token| *token == own) {
                 line.to.remove(at);
                 monitor::write(caller, line);
@@ -357,12 +399,16 @@ fn hear_early(message: &mut Message, own: Token, caller: &mut Caller) {
     }
 }
 
+fn is_undelivered(message: &Message) -> bool {
+    !matches!(message, Message::Engine(mail) if is_delivered(mail))
+}
+
 /// Has everybody it was for got this message?
-fn is_delivered(message: &Message) -> bool {
+fn is_delivered(message: &Mail) -> bool {
     match message {
-        Message::Deliver(delivery) => delivery.to.is_empty(),
-        Message::Invalidate(invalidation) => invalidation.to.is_empty(),
-        Message::Monitored(line) => line.to.is_empty(),
+        Mail::Deliver(delivery) => delivery.to.is_empty(),
+        Mail::Invalidate(invalidation) => invalidation.to.is_empty(),
+        Mail::Monitored(line) => line.to.is_empty(),
         _ => false,
     }
 }

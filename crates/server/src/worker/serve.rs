@@ -1,7 +1,7 @@
 //! How a worker serves the sessions that are ready, and puts requests aside that cannot run yet.
 //!
 //! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the steps
-//! of `exec.rs` have something to overlap also where pipelines are short; then all of it is decoded, the group is
+//! of `engine/src/executor/run.rs` have something to overlap also where pipelines are short; then all of it is decoded, the group is
 //! executed, and each session written to once.
 //!
 //! Must not know: what any command does, where connections come from.
@@ -16,10 +16,9 @@ use redline_resp::limits::{
 };
 
 use super::*;
-use crate::{
-    block::Again,
-    planes::client::described,
-    session::{Deferred, state},
+use crate::session::Deferred;
+use redline_engine::{
+    caller::Aside, caller::state, executor::block::Again, session::client::described,
 };
 
 /// Requests that are prefetched and executed together. What one session has sent is not torn apart below this: its
@@ -41,22 +40,22 @@ const REPLY_BUFFERS_MAX: usize = 256;
 /// Pieces of one vectored write.
 const SLICES_MAX: usize = 64;
 
-impl Worker<'_> {
+impl Worker<'_, '_, '_> {
     pub(super) fn serve_ready(&mut self) {
         for _ in 0..GROUPS_PER_TURN_MAX {
-            if self.ready.is_empty() || (self.depth > 0 && self.stop) {
+            if self.outlet.ready.is_empty() || (self.depth > 0 && self.outlet.stop) {
                 return;
             }
-            let mut group = mem::take(&mut self.group);
-            let mut batch = self.batch.take().unwrap_or_default();
+            let mut group = mem::take(&mut self.outlet.group);
+            let mut batch = self.outlet.batch.take().unwrap_or_default();
             let mut bytes = 0;
             while bytes < GROUP_BYTES_ENOUGH && group.len() < GROUP_SESSIONS_MAX {
-                let Some(&index) = self.ready.front() else {
+                let Some(&index) = self.outlet.ready.front() else {
                     break;
                 };
                 // Deferred requests run as their session joins. One may be a script that turns the loop from
                 // inside, and then nobody else may be out of the slab.
-                let place = &self.places[index];
+                let place = &self.outlet.places[index];
                 let deferred = place
                     .session
                     .as_ref()
@@ -64,9 +63,9 @@ impl Worker<'_> {
                 if deferred && !group.is_empty() {
                     break;
                 }
-                self.ready.pop_front();
-                self.places[index].queued = false;
-                let Some(session) = self.places[index].session.take() else {
+                self.outlet.ready.pop_front();
+                self.outlet.places[index].queued = false;
+                let Some(session) = self.outlet.places[index].session.take() else {
                     continue;
                 };
                 let member = self.join(session);
@@ -82,8 +81,8 @@ impl Worker<'_> {
             for member in group.drain(..) {
                 self.leave(member);
             }
-            self.group = group;
-            self.batch = Some(batch);
+            self.outlet.group = group;
+            self.outlet.batch = Some(batch);
         }
     }
 
@@ -91,7 +90,7 @@ impl Worker<'_> {
     fn join(&mut self, mut session: Box<Session>) -> Member {
         let index = session.card.token().index();
         if !session.out.has_memory()
-            && let Some(memory) = self.replies.pop()
+            && let Some(memory) = self.outlet.replies.pop()
         {
             session.out.lend(memory);
         }
@@ -109,7 +108,7 @@ impl Worker<'_> {
         // What is there already comes first: else a long pipeline would pile up in the buffer.
         if !member.session.is_put_aside()
             && !member.session.closing
-            && self.places[index].readable
+            && self.outlet.places[index].readable
             && !member.session.undecoded
         {
             self.read(&mut member);
@@ -119,37 +118,37 @@ impl Worker<'_> {
 
     fn read(&mut self, member: &mut Member) {
         let session = &mut member.session;
-        let place = &mut self.places[session.card.token().index()];
+        let place = &mut self.executor.outlet.places[session.card.token().index()];
         if member.query.capacity() == 0 {
-            member.query = self.buffers.take();
+            member.query = self.executor.outlet.buffers.take();
         }
         let read = match session.decoder.big_bulk() {
             // A large argument is read straight into the allocation that becomes the value.
             Some(bulk) => session.stream.read_into(bulk.reserved(), usize::MAX),
             None => session.stream.read_into(&mut member.query, READ_BYTES_MAX),
         };
-        self.stats.reads.add(1);
+        self.executor.stats.reads.add(1);
         match read {
             Ok(Read::Data { bytes, drained }) => {
                 place.readable = !drained || place.closed || place.urgent;
-                self.stats.net_in.add(bytes as u64);
+                self.executor.stats.net_in.add(bytes as u64);
                 let card = &session.card;
                 card.net_in.store(
                     card.net_in.load(Ordering::Relaxed) + bytes as u64,
                     Ordering::Relaxed,
                 );
                 card.active_s
-                    .store((self.now_ms / 1000) as u32, Ordering::Relaxed);
+                    .store((self.executor.now_ms / 1000) as u32, Ordering::Relaxed);
                 let unauthenticated = session.is(state::UNAUTHENTICATED);
-                let limit = match self.settings.query_buffer_bytes_max {
+                let limit = match self.executor.outlet.settings.query_buffer_bytes_max {
                     limit if unauthenticated => limit.min(UNAUTHENTICATED_QUERY_BYTES_MAX),
                     limit => limit,
                 };
                 let held = member.query.len() + session.decoder.heap_bytes() + session.multi.bytes;
                 if held as u64 > limit {
-                    self.stats.query_limit_closed.add(1);
+                    self.executor.stats.query_limit_closed.add(1);
                     session.end_at_once();
-                    let client = described(&session.card, self.now_ms);
+                    let client = described(&session.card, self.executor.now_ms);
                     log::warning(&format!(
                         "Closing client that reached max query buffer length: {client} ({held} bytes)"
                     ));
@@ -180,7 +179,7 @@ impl Worker<'_> {
             return;
         }
         let unauthenticated = session.is(state::UNAUTHENTICATED);
-        self.request_limits.unauthenticated = unauthenticated;
+        self.outlet.request_limits.unauthenticated = unauthenticated;
         session.undecoded = false;
         while member.decoded < member.query.len() {
             // The limits may be others once an AUTH has run: until then it is one request at a time.
@@ -192,7 +191,7 @@ impl Worker<'_> {
             match session.decoder.decode_with(
                 &mut batch.heads,
                 bytes,
-                &self.request_limits,
+                &self.outlet.request_limits,
                 &mut batch.spans,
             ) {
                 Ok(Decoded::Request { consumed, args, .. }) => {
@@ -260,10 +259,13 @@ impl Worker<'_> {
             self.enforce_output_limit(&mut session);
         }
         // Nobody is there any more to wait: what comes for it stays where it is.
-        session.closing |= self.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
+        session.closing |=
+            self.outlet.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
         let more = !session.is_put_aside()
             && !session.closing
-            && (session.deferred.is_some() || self.places[index].readable || session.undecoded);
+            && (session.deferred.is_some()
+                || self.outlet.places[index].readable
+                || session.undecoded);
         // A peer that has only ended its own direction still gets every reply.
         let ended = session.closing || (session.eof_seen && !more && !session.is_put_aside());
         let done = ended && session.out.is_empty() && !session.stream.has_unsent();
@@ -275,22 +277,22 @@ impl Worker<'_> {
             if memory.capacity() > REPLY_BYTES_KEPT_MAX {
                 memory.shrink_to(REPLY_BYTES_KEPT_MAX);
             }
-            if memory.capacity() > 0 && self.replies.len() < REPLY_BUFFERS_MAX {
-                self.replies.push(memory);
+            if memory.capacity() > 0 && self.outlet.replies.len() < REPLY_BUFFERS_MAX {
+                self.outlet.replies.push(memory);
             }
         }
         self.update_card(&mut session);
-        let place = &mut self.places[index];
+        let place = &mut self.outlet.places[index];
         place.session = Some(session);
         let mail = mem::take(&mut place.mail);
-        if self.settings.client_memory_max != 0 {
+        if self.outlet.settings.client_memory_max != 0 {
             self.evict_clients();
         }
         if more {
             self.enqueue(index);
         }
         for message in mail {
-            self.on_message(message);
+            self.on_engine_message(message);
         }
     }
 
@@ -323,7 +325,9 @@ impl Worker<'_> {
     pub(super) fn write_replies(&mut self, session: &mut Session) {
         self.write_out(session);
         if session.is(state::TRACKING) {
-            tracking::after_write(self, session);
+            if session.out.is_empty() && !session.stream.has_unsent() {
+                tracking::after_write(self.shared, session);
+            }
             self.write_out(session);
         }
     }
@@ -379,7 +383,7 @@ impl Worker<'_> {
 
     /// Keeps `maxmemory-clients`.
     pub(crate) fn evict_clients(&self) {
-        if let Some(limit_bytes) = self.settings.client_memory_limit() {
+        if let Some(limit_bytes) = self.outlet.settings.client_memory_limit() {
             let evicted = self.shared.evict_clients(limit_bytes);
             self.stats.evicted_clients.add(evicted);
         }
@@ -456,7 +460,10 @@ impl Worker<'_> {
             Interest::Read
         };
         // It worked for reading; should it fail now, the next read or write will tell.
-        let _ = self.poller.reregister(&session.stream, token, interest);
+        let _ = self
+            .outlet
+            .poller
+            .reregister(&session.stream, token, interest);
     }
 
     /// Closes whoever leaves too much unread, or a good deal for too long.
@@ -470,13 +477,13 @@ impl Worker<'_> {
 
     fn enforce_limit_of(&mut self, session: &mut Session, bytes: u64) {
         let class = usize::from(session.is(state::LISTENS)) * 2;
-        let limit = self.settings.output_limits[class];
+        let limit = self.outlet.settings.output_limits[class];
         let now_s = (self.now_ms / 1000) as u64;
         let counted = bytes.saturating_sub(OUTPUT_BYTES_FREE);
         let mut over = limit.hard_bytes != 0 && counted > limit.hard_bytes;
         if limit.soft_bytes != 0 && counted > limit.soft_bytes {
             let since = *session.soft_limit_since_s.get_or_insert(now_s);
-            self.soft_limits_run = true;
+            self.outlet.soft_limits_run = true;
             over |= now_s.saturating_sub(since) > limit.soft_seconds;
         } else {
             session.soft_limit_since_s = None;
@@ -497,7 +504,7 @@ impl Worker<'_> {
 
     pub(super) fn keep_query(&mut self, query: Vec<u8>) {
         if query.capacity() > 0 {
-            self.buffers.give(query);
+            self.outlet.buffers.give(query);
         }
     }
 

@@ -4,7 +4,6 @@ use std::{fs, thread, time::Duration};
 
 use crate::alone;
 use crate::client::{Client, Value, encode, settings, start, until};
-use redline_server::Settings;
 
 /// CPU time of each worker so far: nanoseconds.
 fn cpu_of_workers() -> Vec<u64> {
@@ -26,10 +25,7 @@ fn cpu_of_workers() -> Vec<u64> {
 fn watches_that_end_while_their_stripe_is_held_wait_without_spinning() {
     const WINDOW: Duration = Duration::from_millis(500);
     let _alone = alone();
-    let server = start(Settings {
-        busy_reply_threshold_ms: 2_000,
-        ..settings(2)
-    });
+    let server = start(settings(2).with(|settings| settings.busy_reply_threshold_ms = 2_000));
     let mut observer = Client::connect(&server);
     let mut hears = Client::connect(&server);
     hears.call("SUBSCRIBE begun");

@@ -240,10 +240,7 @@ fn cve_2023_22458_the_smallest_counts_are_refused() {
 #[test]
 fn elements_drawn_with_repetition_have_a_bound() {
     let _alone = alone();
-    let server = start(Settings {
-        bulk_bytes_max: MIB as u64,
-        ..settings(2)
-    });
+    let server = start(settings(2).with(|settings| settings.bulk_bytes_max = MIB as u64));
     let mut client = Client::connect(&server);
     filled(&mut client);
     let before = resident_bytes();
@@ -296,11 +293,10 @@ fn numbers_at_their_ends_harm_nothing() {
         "99999999999999999999999999999999999999999999999999",
     ];
     let _alone = alone();
-    let server = start(Settings {
+    let server = start(settings(2).with(|settings| {
         // So that what may be as large as a string may is not half a GiB each time.
-        bulk_bytes_max: MIB as u64,
-        ..settings(2)
-    });
+        settings.bulk_bytes_max = MIB as u64;
+    }));
     let mut client = Client::connect(&server);
     let mut generator = Generator::new(11);
     let mut rng = Rng::with_seed(11);

@@ -632,11 +632,10 @@ fn subscriptions_are_confirmed_also_while_replies_are_off() {
 
 #[test]
 fn no_touch_leaves_the_access_counter() {
-    let server = start(Settings {
-        maxmemory_policy: redline_keyspace::Policy::AllKeysLfu,
-        lfu_log_factor: 0,
-        ..settings(1)
-    });
+    let server = start(settings(1).with(|settings| {
+        settings.maxmemory_policy = redline_keyspace::Policy::AllKeysLfu;
+        settings.lfu_log_factor = 0;
+    }));
     let mut client = Client::connect(&server);
     client.call("SET k v").ok();
     client.call("CLIENT NO-TOUCH on").ok();

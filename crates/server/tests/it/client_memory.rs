@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::client::{Client, Value, encode, settings, start, until};
-use redline_server::{Server, Settings};
+use redline_server::Server;
 
 const MIB: usize = 1024 * 1024;
 
@@ -59,10 +59,7 @@ fn the_largest_client_goes_unless_it_is_not_to() {
 
 #[test]
 fn a_percentage_is_of_maxmemory() {
-    let server = start(Settings {
-        maxmemory_bytes: 100 * MIB as u64,
-        ..settings(2)
-    });
+    let server = start(settings(2).with(|settings| settings.maxmemory_bytes = 100 * MIB as u64));
     let mut admin = Client::connect(&server);
     admin.call("CONFIG SET maxmemory-clients 2%").ok();
     assert_eq!(hoard(&server, 3 * MIB, false).drain(), 0);

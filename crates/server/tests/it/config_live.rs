@@ -436,10 +436,7 @@ fn proto_max_bulk_len_limits_what_commands_build() {
 
 #[test]
 fn busy_reply_threshold_says_when_others_are_told() {
-    let server = start(Settings {
-        busy_reply_threshold_ms: 600_000,
-        ..settings(2)
-    });
+    let server = start(settings(2).with(|settings| settings.busy_reply_threshold_ms = 600_000));
     let (mut script, mut client) = (Client::connect(&server), Client::connect(&server));
     set(&mut client, "busy-reply-threshold", "50");
     let began = Instant::now();

@@ -477,10 +477,7 @@ fn a_transaction_loads_and_calls() {
 
 #[test]
 fn a_function_that_never_ends_is_named_and_killed() {
-    let server = start(redline_server::Settings {
-        busy_reply_threshold_ms: 50,
-        ..settings(2)
-    });
+    let server = start(settings(2).with(|settings| settings.busy_reply_threshold_ms = 50));
     let (mut caller, mut client) = (Client::connect(&server), Client::connect(&server));
     let code = "#!lua name=lib\nredis.register_function('loop', function() while true do end end)";
     load(&mut client, &[], code);

@@ -419,10 +419,7 @@ fn a_gate_holds_back_what_a_waiter_reads() {
 /// A script past its threshold turns its worker's loop: what others do then is not the script's.
 #[test]
 fn units_in_the_middle_of_a_busy_script_have_records_of_their_own() {
-    let server = start(Settings {
-        busy_reply_threshold_ms: 20,
-        ..settings(1)
-    });
+    let server = start(settings(1).with(|settings| settings.busy_reply_threshold_ms = 20));
     let (mut script, mut client) = (Client::connect(&server), Client::connect(&server));
     let mut hears = Client::connect(&server);
     hears.call("SUBSCRIBE begun");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::client::{Client, Value, encode, settings, start, until};
-use redline_server::{BusyScope, Server, Settings};
+use redline_server::{BusyScope, Server};
 use redline_spec::{self as spec, CommandId, Flags, Plane};
 
 const THRESHOLD: Duration = Duration::from_millis(200);
@@ -18,10 +18,10 @@ const BUSY: &str =
 const ENDLESS: &[u8] = b"redis.call('get', KEYS[1]) while true do end";
 
 fn server(workers: usize) -> Server {
-    start(Settings {
-        busy_reply_threshold_ms: THRESHOLD.as_millis() as u64,
-        ..settings(workers)
-    })
+    start(
+        settings(workers)
+            .with(|settings| settings.busy_reply_threshold_ms = THRESHOLD.as_millis() as u64),
+    )
 }
 
 fn eval(client: &mut Client, script: &[u8]) {
@@ -83,10 +83,10 @@ fn an_endless_script_is_answered_and_killed_in_time_with_two_workers() {
 #[test]
 fn a_script_ends_when_another_worker_has_answered_its_kill() {
     let threshold = Duration::from_secs(10);
-    let server = start(Settings {
-        busy_reply_threshold_ms: threshold.as_millis() as u64,
-        ..settings(2)
-    });
+    let server = start(
+        settings(2)
+            .with(|settings| settings.busy_reply_threshold_ms = threshold.as_millis() as u64),
+    );
     let mut script = Client::connect(&server);
     let own = worker_of(&mut script);
     let mut other = (0..10)
@@ -172,11 +172,10 @@ fn clients_whose_requests_came_with_the_script_are_answered() {
 
 /// A server that refuses as Redis does, and clients of all its workers.
 fn server_that_refuses_all<const N: usize>(workers: usize) -> (Server, [Client; N]) {
-    let server = start(Settings {
-        busy_reply_threshold_ms: 50,
-        busy_reply_scope: BusyScope::All,
-        ..settings(workers)
-    });
+    let server = start(settings(workers).with(|settings| {
+        settings.busy_reply_threshold_ms = 50;
+        settings.busy_reply_scope = BusyScope::All;
+    }));
     let clients = [(); N].map(|()| Client::connect(&server));
     (server, clients)
 }

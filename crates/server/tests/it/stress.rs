@@ -12,7 +12,7 @@ use std::{
 
 use crate::client::{self, Client, Value, encode, request, settings, start};
 use fastrand::Rng;
-use redline_server::{Permission, Server, Settings};
+use redline_server::{Permission, Server};
 
 fn from_environment(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().expect("a number"))
@@ -726,11 +726,10 @@ fn memory_stays_near_its_limit(workers: usize) {
         Policy::AllKeysRandom,
         Policy::VolatileTtl,
     ] {
-        let server = start(Settings {
-            maxmemory_bytes: LIMIT,
-            maxmemory_policy: policy,
-            ..settings(workers)
-        });
+        let server = start(settings(workers).with(|settings| {
+            settings.maxmemory_bytes = LIMIT;
+            settings.maxmemory_policy = policy;
+        }));
         let run = &Run::new(&server);
         let written: u64 = thread::scope(|scope| {
             let threads: Vec<_> = (0..4)

@@ -1,15 +1,11 @@
 //! Sessions that wait for each other, and what must not be left over from it.
 
 use crate::client::{Client, Value, encode, settings, start, until};
-use redline_server::Settings;
 
 /// Scripts stand in line behind one that runs; those that close there are passed over, the others get their turn.
 #[test]
 fn scripts_that_close_in_line_strand_nobody() {
-    let server = start(Settings {
-        busy_reply_threshold_ms: 60_000,
-        ..settings(2)
-    });
+    let server = start(settings(2).with(|settings| settings.busy_reply_threshold_ms = 60_000));
     let mut observer = Client::connect(&server);
     let mut hears = Client::connect(&server);
     hears.call("SUBSCRIBE begun");

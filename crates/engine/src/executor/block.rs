@@ -1,0 +1,686 @@
+//! Clients that wait for keys: who waits, who serves them, and how a wait ends. Those of WAIT and WAITAOF wait for no key;
+//! otherwise their waits are the same.
+//!
+//! # From a handler's word to a waiting client
+//!
+//! A handler of `commands` cannot wait. It says what it would wait for (`Stop::Wait`), while its unit holds the stripes
+//! of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call is
+//! registered with those keys before the stripes are let go of ([`Executor::begin_wait`]), and the session is put aside
+//! with the reason [`Aside::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
+//! waits.
+//!
+//! # Serving
+//!
+//! A unit that makes a key appear which somebody waits for finds the key in its list of ready ones when it has run.
+//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Executor::end_effects`]). The
+//! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
+//! would do had it come now, errors included (also that its user may not make it any more, or that there is no memory for
+//! it), at the time that it is by then; and what it writes may in turn serve others (BLMOVE into a list that
+//! somebody waits for).
+//!
+//! So a writer needs the stripes of everybody whom it may serve: it looks at the queues of its keys when it has its own
+//! stripes, and if those do not suffice it lets go and starts over with more, before it has done anything
+//! (`Keyspace::widen`). A script takes what it needs at its end. Only expiry and eviction take one stripe and no more;
+//! they never serve, but have the call run again by its own worker ([`End::Again`]), since all that can have happened
+//! is that a key is gone. The same is done should a stripe be missing for whatever other reason.
+//!
+//! # Ends
+//!
+//! Whoever ends a wait does so by the waiter's word (`keyspace/src/wait.rs`) and then tells the client's worker
+//! (`Message::WaitEnded`), which is the only one to touch the session.
+//!
+//! Must not know: what any command waits for, or does when it is served.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use redline_acl::User;
+use redline_commands::{Block, Ctx, Error, Failure, Stop};
+use redline_keyspace::{
+    End, Found, Local, Policy, Ready, Trace, Unit, Waiter, Wanted, lock::StripeSet,
+};
+use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
+use redline_spec::{self as spec, CommandId, Flags};
+use redline_types::Kind;
+
+use crate::{
+    caller::{Aside, Caller, Card, REGISTERED_BYTES, Token, flag},
+    engine::{Engine, Message},
+    errors,
+    executor::{Executor, Outlet},
+    executor::{Halt, count_command},
+    session::{self, publish_events},
+    tracking::{self, By, Changes},
+};
+
+/// Error that a client reads after CLIENT UNBLOCK … ERROR.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+/// The call that is run to serve a waiting client: the content of [`Waiter::call`].
+struct Call {
+    id: CommandId,
+    args: ArgsBuf,
+    proto: Proto,
+    /// Its client tracks the keys that it reads.
+    tracked: bool,
+    /// The client that has made the call, and its user with the rules that held then.
+    card: Arc<Card>,
+    user: Arc<User>,
+    /// Set when it was not run, since by now it may not.
+    refused: AtomicBool,
+}
+
+impl Call {
+    fn new(caller: &Caller, id: CommandId, args: ArgsBuf, tracked: bool) -> Call {
+        Call {
+            id,
+            args,
+            proto: caller.proto,
+            tracked,
+            card: caller.card.clone(),
+            user: caller.user.clone(),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    fn of(waiter: &Waiter) -> &Call {
+        waiter.call.downcast_ref().expect("waiters are made here")
+    }
+}
+
+/// A session's wait.
+pub struct Wait {
+    waiter: Arc<Waiter>,
+    /// Milliseconds of the monotonic clock; `None`: it waits for ever.
+    deadline_ms: Option<u64>,
+    timer: Option<WaitTimer>,
+    /// Time that the call took until it began to wait, if it was timed: nanoseconds.
+    took_ns: Option<u64>,
+    /// Of the call.
+    argument_bytes: usize,
+    heap_bytes: usize,
+}
+
+impl Wait {
+    fn new(waiter: Arc<Waiter>, deadline_ms: Option<u64>, timer: Option<WaitTimer>) -> Wait {
+        let call = &Call::of(&waiter).args;
+        let keys = waiter.keys.iter();
+        let keys = keys.map(|key| REGISTERED_BYTES + key.len());
+        Wait {
+            argument_bytes: call.as_args().iter().map(<[u8]>::len).sum(),
+            heap_bytes: call.heap_bytes() + keys.sum::<usize>(),
+            waiter,
+            deadline_ms,
+            timer,
+            took_ns: None,
+        }
+    }
+
+    /// The call has run for so long, and found nothing.
+    pub fn note_time(&mut self, took_ns: u64) {
+        self.took_ns = Some(took_ns);
+    }
+
+    /// Bytes of the arguments of the call that waits.
+    pub fn argument_bytes(&self) -> usize {
+        self.argument_bytes
+    }
+
+    /// Returns the heap bytes of the wait, for the accounting of memory per client: the call, and the keys where they are
+    /// looked up.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+}
+
+/// A call that has waited and is to be run again, with what is left of its time.
+pub struct Again {
+    waiter: Arc<Waiter>,
+    deadline_ms: Option<u64>,
+}
+
+impl Again {
+    /// The call.
+    pub fn args(&self) -> ArgsBuf {
+        Call::of(&self.waiter).args.clone()
+    }
+}
+
+/// Result of a wait that is over, left for its session.
+#[derive(Default)]
+pub struct Outcome {
+    /// Reply for the client, if it was served.
+    reply: ReplyBuffer,
+    /// How long the call took that served it: nanoseconds.
+    took_ns: u64,
+}
+
+/// Outcome of the end of a wait for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// It was no wait of this client's any more.
+    Stale,
+    /// The call is answered: the client's next one runs.
+    Answered,
+    /// The call is not answered: it runs again, or the client is to be closed.
+    RunsAgain,
+}
+
+/// When waits end that do not last for ever.
+#[derive(Default)]
+pub struct Waits {
+    by_deadline: BTreeMap<WaitTimer, Arc<Waiter>>,
+    next: u64,
+}
+
+/// When a wait ends (milliseconds of the monotonic clock), and its number among those of the moment.
+type WaitTimer = (u64, u64);
+
+impl Waits {
+    fn insert(&mut self, deadline_ms: u64, waiter: Arc<Waiter>) -> WaitTimer {
+        let timer = (deadline_ms, self.next);
+        self.next += 1;
+        self.by_deadline.insert(timer, waiter);
+        timer
+    }
+
+    /// When the next one ends: milliseconds of the monotonic clock.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        let ((deadline_ms, _), _) = self.by_deadline.first_key_value()?;
+        Some(*deadline_ms)
+    }
+
+    fn pop_expired(&mut self, now_ms: u64) -> Option<Arc<Waiter>> {
+        let is_over = self.next_deadline_ms()? <= now_ms;
+        is_over
+            .then(|| self.by_deadline.pop_first())
+            .flatten()
+            .map(|(_, waiter)| waiter)
+    }
+}
+
+/// A wait that is over.
+type Served = (Arc<Waiter>, Outcome);
+
+impl<O: Outlet> Executor<'_, O> {
+    /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
+    pub fn begin_wait(
+        &mut self,
+        caller: &mut Caller,
+        id: CommandId,
+        args: Args<'_>,
+        block: &Block,
+        unit: &mut Unit<'_>,
+    ) -> Halt {
+        let named = |positions: &std::ops::Range<usize>| {
+            let args = positions.clone().filter_map(|at| args.get(at));
+            args.map(Box::from).collect()
+        };
+        let (keys, targets) = (named(&block.keys), named(&block.targets));
+        let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
+        let call = Call::new(caller, id, args, tracking::remembers(caller, id));
+        let waiter = Arc::new(Waiter::new(
+            &self.engine.keyspace,
+            Wanted {
+                token: caller.card.token().0,
+                db: caller.db,
+                keys,
+                targets,
+                kind: block.kind,
+                when_gone: block.when_gone,
+                call: Box::new(call),
+            },
+        ));
+        unit.wait(&waiter);
+        self.enter_wait(caller, waiter, block.timeout_ms)
+    }
+
+    /// Puts a session aside whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
+    pub(crate) fn begin_wait_without_keys(
+        &mut self,
+        caller: &mut Caller,
+        id: CommandId,
+        args: Args<'_>,
+        timeout_ms: Option<u64>,
+    ) -> Halt {
+        let call = Call::new(caller, id, ArgsBuf::from(args), false);
+        let waiter = Arc::new(Waiter::new(
+            &self.engine.keyspace,
+            Wanted {
+                token: caller.card.token().0,
+                db: caller.db,
+                keys: Vec::new(),
+                targets: Vec::new(),
+                kind: Kind::List, // of no key
+                when_gone: false,
+                call: Box::new(call),
+            },
+        ));
+        self.enter_wait(caller, waiter, timeout_ms)
+    }
+
+    fn enter_wait(
+        &mut self,
+        caller: &mut Caller,
+        waiter: Arc<Waiter>,
+        timeout_ms: Option<u64>,
+    ) -> Halt {
+        let deadline_ms = match caller.again.take() {
+            Some(again) => again.deadline_ms,
+            None => timeout_ms.map(|span_ms| self.outlet.monotonic_ms().saturating_add(span_ms)),
+        };
+        let timer = deadline_ms.map(|at_ms| {
+            self.engine.timed_waits.fetch_add(1, Ordering::Relaxed);
+            self.waits.insert(at_ms, waiter.clone())
+        });
+        caller.card.wait.enter(&waiter);
+        caller.wait = Some(Wait::new(waiter, deadline_ms, timer));
+        Halt::Aside(Aside::Keys)
+    }
+
+    // ---- serving ------------------------------------------------------------------------------
+
+    /// Ends a unit: see [`Executor::end_effects`].
+    #[inline(always)] // of one stripe, this is a few instructions
+    pub fn commit(&mut self, mut unit: Unit<'_>) {
+        if !self.local.ready.is_empty() {
+            return self.serve_and_commit(unit);
+        }
+        unit.record(&mut self.local);
+        self.tell_changes();
+        unit.release();
+    }
+
+    /// By value, so that the unit of the straight path never has an address and all that is known of it is used.
+    #[cold]
+    fn serve_and_commit(&mut self, mut unit: Unit<'_>) {
+        self.serve(&mut unit);
+    }
+
+    /// Ends what a unit does, its stripes still held: serves those who wait for keys that it has changed, and writes the
+    /// journal's record, theirs included.
+    #[inline]
+    pub fn end_effects(&mut self, unit: &mut Unit<'_>) {
+        if !self.local.ready.is_empty() {
+            return self.serve(unit);
+        }
+        unit.record(&mut self.local);
+        self.tell_changes();
+    }
+
+    /// Tells who has named prefixes of what the unit has changed under them.
+    #[inline]
+    pub(crate) fn tell_changes(&mut self) {
+        if !self.changes.is_empty() {
+            self.changes.tell(self.engine);
+        }
+    }
+
+    /// The same for EXEC and scripts; a script takes the stripes that are missing.
+    pub fn end_compound_effects(&mut self, unit: &mut Unit<'_>) {
+        let mut held = StripeSet::EMPTY;
+        while unit.holds_script() && !unit.holds_all() && !self.local.ready.is_empty() {
+            let mut wider = held.clone();
+            for ready in &self.local.ready {
+                unit.widen(&ready.key, &mut wider);
+            }
+            if wider == held {
+                break;
+            }
+            unit.add_set(&wider);
+            held = wider;
+        }
+        self.end_effects(unit);
+    }
+
+    #[cold]
+    fn serve(&mut self, unit: &mut Unit<'_>) {
+        // The unit itself may have changed users or limits.
+        self.refresh_if_changed();
+        let engine = self.engine;
+        let mut served = Vec::new();
+        while let Some(ready) = self.local.ready.pop_front() {
+            self.serve_key(unit, &ready, &mut served);
+        }
+        // Before anybody hears of it: what a reply may depend on has its number.
+        unit.record(&mut self.local);
+        self.tell_changes();
+        for (waiter, outcome) in served {
+            tell(engine, &waiter, outcome);
+        }
+        // Who was served may hear of what its own call has changed: behind the reply.
+        if !self.local.events.is_empty() {
+            publish_events(engine, &mut self.local, &mut self.changes, By::Nobody);
+            self.tell_changes();
+        }
+    }
+
+    fn serve_key(&mut self, unit: &mut Unit<'_>, ready: &Ready, served: &mut Vec<Served>) {
+        let key = &ready.key;
+        // Who waits again after having been looked at stands behind, and is not looked at twice.
+        let (mut left, when_gone) = unit.begin_serving(ready.db, key);
+        let mut at = 0;
+        while left > 0 {
+            left -= 1;
+            let mut view = unit.view(&mut self.local, ready.db, self.now_ms);
+            let found = view.find(key, Trace::Quiet);
+            let kind = found.and_then(Found::kind);
+            // It may have met a key that has expired since.
+            view.finish();
+            if kind.is_none() && !when_gone {
+                return;
+            }
+            let Some(waiter) = unit.waiter_at(ready.db, key, at) else {
+                return;
+            };
+            let concerned = kind == Some(waiter.kind) || waiter.when_gone;
+            if concerned && self.serve_one(unit, &waiter, served) {
+                self.leave_held(unit, &waiter);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Runs a waiting call. `true`: the wait is over.
+    fn serve_one(
+        &mut self,
+        unit: &mut Unit<'_>,
+        waiter: &Arc<Waiter>,
+        served: &mut Vec<Served>,
+    ) -> bool {
+        if !waiter.stripes.iter().all(|stripe| unit.covers(stripe)) {
+            run_again(self.engine, waiter);
+            return true;
+        }
+        // For the unit time stood still, for this call it does from here on: what has expired meanwhile is not there.
+        self.read_clock();
+        let call = Call::of(waiter);
+        let mut out = ReplyBuffer::new();
+        match self.may_be_served(call) {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(error) => {
+                call.refused.store(true, Ordering::Relaxed);
+                self.stats.commands[call.id as usize].rejected.add(1);
+                let text = error.text();
+                self.stats.note_error(&text);
+                Reply::new(&mut out, call.proto).error_bytes(&text);
+                if waiter.end(End::Served) {
+                    let reply = out;
+                    served.push((waiter.clone(), Outcome { reply, took_ns: 0 }));
+                }
+                return true;
+            }
+        }
+        let handler =
+            redline_commands::handler(call.id).expect("a row of the data plane has a handler");
+        let bulk_bytes_max = self.settings.bulk_bytes_max;
+        let began_ns = self.outlet.monotonic_ns();
+        let mut ctx = Ctx {
+            keys: unit.view(&mut self.local, waiter.db, self.now_ms),
+            bulk_bytes_max,
+            in_script: false,
+            reads_every_key: true,
+            waiter: Some(waiter),
+        };
+        let mut reply = Reply::new(&mut out, call.proto);
+        let result = handler(&mut ctx, call.args.as_args(), &mut reply);
+        ctx.keys.finish();
+        if ctx.keys.is_journaled() {
+            redline_commands::propagate(&mut ctx.keys, call.id, call.args.as_args());
+        }
+        match result {
+            Ok(()) => {}
+            Err(Failure::Stop(Stop::Wait(_))) => return false,
+            Err(Failure::Stop(Stop::Gone)) => return true,
+            Err(failure) => {
+                let error = failure.expect_error();
+                let text = error.text();
+                self.stats.note_error(&text);
+                self.stats.commands[call.id as usize].failed.add(1);
+                out.clear();
+                Reply::new(&mut out, call.proto).error_bytes(&text);
+            }
+        }
+        if call.tracked {
+            self.remember_keys(Token(waiter.token), call.id, call.args.as_args());
+        }
+        // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
+        if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
+            let outcome = Outcome {
+                reply: out,
+                took_ns: self.outlet.monotonic_ns().saturating_sub(began_ns),
+            };
+            served.push((waiter.clone(), outcome));
+        }
+        true
+    }
+
+    /// The checks that a call has passed when it began to wait, made again. `Ok(false)`: its client goes away.
+    fn may_be_served(&mut self, call: &Call) -> Result<bool, Error> {
+        let stays = self.permit_after_wait(&call.card, &call.user, call.id, call.args.as_args())?;
+        // Where keys may be evicted room is made before the next command: here the stripes of keys in use are held.
+        if self.settings.maxmemory_policy == Policy::NoEviction
+            && spec::gate(call.id).flags.has(Flags::DENYOOM)
+        {
+            self.local.flush_account(&self.engine.keyspace);
+            if self.engine.keyspace.over_limit() {
+                return Err(errors::OOM);
+            }
+        }
+        Ok(stays)
+    }
+
+    /// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
+    fn leave_held(&mut self, unit: &mut Unit<'_>, waiter: &Arc<Waiter>) {
+        for key in &waiter.keys {
+            if unit.covers(self.engine.keyspace.place(key).stripe()) {
+                unit.leave_queue(waiter, key);
+            }
+        }
+    }
+
+    // ---- ends ---------------------------------------------------------------------------------
+
+    /// A wait has ended: its client goes on. `came`: the call as it came, if that is still known.
+    pub fn finish_wait(
+        &mut self,
+        caller: &mut Caller,
+        waiter: &Arc<Waiter>,
+        mut outcome: Outcome,
+        came: Option<Args<'_>>,
+    ) -> Finished {
+        let is_its_own = |wait: &Wait| Arc::ptr_eq(&wait.waiter, waiter);
+        if !caller.wait.as_ref().is_some_and(is_its_own) {
+            return Finished::Stale;
+        }
+        caller.card.set_flag(flag::BLOCKED, false);
+        let wait = self.drop_wait(caller).expect("just seen");
+        caller.aside = None;
+        let mark = caller.out.mark();
+        let ended = waiter.ended();
+        let reply_bytes = outcome.reply.len_bytes() as u64;
+        match ended {
+            Some(End::Served) => caller.out.append(&mut outcome.reply),
+            Some(End::TimedOut) => match Call::of(waiter).id {
+                id @ (CommandId::Wait | CommandId::Waitaof) => {
+                    session::replication::write_acknowledged(caller, id);
+                }
+                _ => caller.reply().null_array(),
+            },
+            Some(End::Unblocked) => {
+                self.stats.note_error(UNBLOCKED.as_bytes());
+                self.stats.commands[Call::of(waiter).id as usize]
+                    .failed
+                    .add(1);
+                caller.reply().error(UNBLOCKED);
+            }
+            Some(End::Again) => {
+                caller.again = Some(Again {
+                    waiter: wait.waiter,
+                    deadline_ms: wait.deadline_ms,
+                });
+                return Finished::RunsAgain;
+            }
+            Some(End::Gone) | None => {
+                caller.closing = true;
+                return Finished::RunsAgain;
+            }
+        }
+        let call = Call::of(waiter);
+        if !call.refused.load(Ordering::Relaxed) {
+            let stats = &self.stats.commands[call.id as usize];
+            stats.calls.add(1);
+            let took_ns = match (ended, wait.took_ns) {
+                (Some(End::Served), before) => Some(outcome.took_ns + before.unwrap_or_default()),
+                (_, before) => before,
+            };
+            if let Some(took_ns) = took_ns {
+                stats.note_time(took_ns, 1, self.timing.distributions);
+            }
+            // As it came: a call that waits may name places in a stream more exactly.
+            let args = came.unwrap_or(call.args.as_args());
+            self.log_command(caller, call.id, args, took_ns, reply_bytes);
+            count_command(caller);
+        }
+        caller.settle_reply(mark);
+        Finished::Answered
+    }
+
+    /// Forgets a session's wait, which has ended or ends now.
+    pub fn drop_wait(&mut self, caller: &mut Caller) -> Option<Wait> {
+        let wait = caller.wait.take()?;
+        wait.waiter.end(End::Gone);
+        caller.card.wait.leave();
+        if let Some(timer) = wait.timer {
+            self.waits.by_deadline.remove(&timer);
+            self.engine.timed_waits.fetch_sub(1, Ordering::Relaxed);
+        }
+        if wait.waiter.ended() != Some(End::Served) {
+            self.leaving.push(wait.waiter.clone());
+            self.leave_queues();
+        }
+        Some(wait)
+    }
+
+    /// Takes waiters whose wait is over out of their queues. A stripe that is in use is come back to: what stays behind
+    /// for a moment is passed over.
+    pub fn leave_queues(&mut self) {
+        let space = &self.engine.keyspace;
+        for waiter in std::mem::take(&mut self.leaving) {
+            let mut left = false;
+            for key in &waiter.keys {
+                let stripe = space.place(key).stripe();
+                match Unit::try_one(space, stripe) {
+                    Some(mut unit) => unit.leave_queue(&waiter, key),
+                    None => left = true,
+                }
+            }
+            if left {
+                self.leaving.push(waiter);
+            }
+        }
+    }
+
+    /// Ends the waits whose time is over.
+    pub fn expire_waits(&mut self) {
+        if self.waits.by_deadline.is_empty() {
+            return;
+        }
+        let now_ms = self.outlet.monotonic_ms();
+        while let Some(waiter) = self.waits.pop_expired(now_ms) {
+            if waiter.end(End::TimedOut) {
+                O::wait_ended(self, waiter, Outcome::default());
+            }
+        }
+    }
+}
+
+/// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
+/// again that want to know that their key has gone.
+pub fn after_upkeep(engine: &Engine, unit: &mut Unit<'_>, local: &mut Local) {
+    let mut changes = Changes::default();
+    publish_events(engine, local, &mut changes, By::Nobody);
+    changes.tell(engine);
+    while let Some(Ready { db, key }) = local.ready.pop_front() {
+        let (mut left, mut at) = (unit.begin_serving(db, &key).0, 0);
+        while left > 0 {
+            left -= 1;
+            let Some(waiter) = unit.waiter_at(db, &key, at) else {
+                break;
+            };
+            if waiter.when_gone {
+                // It has ended, so the next look takes it out of the queue.
+                run_again(engine, &waiter);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+fn run_again(engine: &Engine, waiter: &Arc<Waiter>) {
+    if waiter.end(End::Again) {
+        tell(engine, waiter, Outcome::default());
+    }
+}
+
+/// Tells the worker of a waiter that its wait has ended.
+pub fn tell(engine: &Engine, waiter: &Arc<Waiter>, outcome: Outcome) {
+    let message = Message::WaitEnded(waiter.clone(), outcome);
+    engine.send(Token(waiter.token), message);
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_keyspace::{Keyspace, lock::Wake};
+
+    use super::*;
+
+    struct NoBell;
+
+    impl Wake for NoBell {
+        fn wake(&self, _: redline_keyspace::lock::WakeToken) {}
+    }
+
+    #[test]
+    fn waits_end_in_order_and_each_once() {
+        let space = Keyspace::of_one_thread(1, Box::new(NoBell));
+        let waiter = |token| {
+            let wanted = Wanted {
+                token,
+                db: 0,
+                keys: Vec::new(),
+                targets: Vec::new(),
+                kind: Kind::List,
+                when_gone: false,
+                call: Box::new(()),
+            };
+            Arc::new(Waiter::new(&space, wanted))
+        };
+        let mut waits = Waits::default();
+        waits.insert(30, waiter(0));
+        let cancelled = waits.insert(20, waiter(1));
+        waits.insert(20, waiter(2));
+        waits.insert(20, waiter(3));
+        assert!(waits.by_deadline.remove(&cancelled).is_some());
+        assert_eq!(waits.next_deadline_ms(), Some(20));
+        let mut ended = |now_ms| waits.pop_expired(now_ms).map(|waiter| waiter.token);
+        assert_eq!(ended(19), None);
+        assert_eq!(
+            ended(20),
+            Some(2),
+            "equal deadlines end in the order of asking"
+        );
+        assert_eq!(ended(25), Some(3));
+        assert_eq!(ended(25), None);
+        assert_eq!(ended(30), Some(0));
+        assert_eq!(ended(u64::MAX), None);
+    }
+}

@@ -1,0 +1,567 @@
+//! From a decoded request to its reply: the batch, the gate, the locks, the handler.
+//!
+//! # Five steps to a key
+//!
+//! A GET on a large keyspace is four dependent cache misses: the slot, its directory, the bucket, the entry. One
+//! after the other they cost more than everything else together, so a batch takes each step for many keys before the
+//! next: while requests are decoded and hashed, asking for their slots, the directories and then the buckets of those
+//! some requests before are asked for; while they are executed, the entries of those that come next. Both are in
+//! [`redline_keyspace::Walk`]; none but the last step takes a lock, and what they find may be wrong without harm.
+//!
+//! # A unit
+//!
+//! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
+//! go. Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. Who fails to get a stripe
+//! is put aside and runs again from the start when the stripe is free: nothing has happened until then.
+//!
+//! Must not know: what any command does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redline_commands::{Ctx, Error, Failure, Stop};
+use redline_keyspace::{Hint, Unit};
+use redline_resp::{Args, ArgsBuf, Reply};
+use redline_spec::{self as spec, CommandId, Flags, Gate, Plane, Scope};
+
+use super::batch::Known;
+
+use crate::{
+    caller::{Aside, Caller, NO_COMMAND, ReplyMode, Token, flag, state},
+    errors,
+    executor::access,
+    executor::{Executor, Level, Outlet},
+    session,
+    timing::INSIDE_PER_TIMED,
+    tracking,
+};
+
+/// After whatever took longer, the wall clock is read again: nanoseconds.
+const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
+
+/// State that the unit around a command shares with the command's handler, in both directions.
+#[derive(Default)]
+pub(super) struct Inside {
+    pub(super) in_script: bool,
+    /// Changes so far: a script that has made some cannot be killed.
+    pub(super) changes: u64,
+}
+
+/// Why a command did not run to its end.
+pub enum Halt {
+    /// It answers with this error.
+    Error(Error),
+    /// It is put aside and runs again later.
+    Aside(Aside),
+}
+
+impl<E: Into<Error>> From<E> for Halt {
+    fn from(error: E) -> Halt {
+        Halt::Error(error.into())
+    }
+}
+
+impl<O: Outlet> Executor<'_, O> {
+    /// Runs one request. Afterwards either its reply is written, or the session is put aside.
+    pub fn run_request(&mut self, caller: &mut Caller, args: Args<'_>, known: Option<Known<'_>>) {
+        self.refresh_if_changed();
+        if caller.card.killed.load(Ordering::Acquire) {
+            caller.closing = true;
+            return;
+        }
+        if caller.rules != self.rules && !self.adopt_rules(caller) {
+            return;
+        }
+        if let Some(known) = known
+            && caller.state & !state::LISTENS == 0
+            && !self.detour
+            && self.run_plain(caller, args, known)
+        {
+            if caller.is(state::LISTENS) {
+                O::read_own_mail(self, caller);
+            }
+            return;
+        }
+        self.run_any(caller, args);
+        if caller.is(state::LISTENS | state::TRACKING | state::MONITOR) && caller.aside.is_none() {
+            O::read_own_mail(self, caller);
+        }
+    }
+
+    /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
+    #[inline]
+    fn run_plain(&mut self, caller: &mut Caller, args: Args<'_>, known: Known<'_>) -> bool {
+        let Known { id, ahead, bytes } = known;
+        let plain = spec::plain(id);
+        if !plain.allows(args.len())
+            || self.timing.closely
+            || u64::from(bytes) >= self.timing.heavy_bytes
+            || (plain.needs_memory && self.settings.maxmemory_bytes != 0)
+        {
+            return false;
+        }
+        let Some(handler) = redline_commands::handler(id) else {
+            return false;
+        };
+        let key = &args[usize::from(plain.key)];
+        let (engine, place) = (self.engine, ahead.place());
+        let Some(mut unit) = Unit::try_one(&engine.keyspace, place.stripe()) else {
+            return false;
+        };
+        if engine.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
+            return false;
+        }
+        let mark = caller.out.mark();
+        let before_bytes = caller.out.len_bytes();
+        let mut ctx = Ctx {
+            keys: unit.view(&mut self.local, caller.db, self.now_ms),
+            bulk_bytes_max: self.settings.bulk_bytes_max,
+            in_script: false,
+            reads_every_key: true,
+            waiter: None,
+        };
+        ctx.keys.hint(key, ahead);
+        let result = handler(
+            &mut ctx,
+            args,
+            &mut Reply::new(&mut caller.out, caller.proto),
+        );
+        ctx.keys.finish();
+        if ctx.keys.is_journaled() {
+            redline_commands::propagate(&mut ctx.keys, id, args);
+        }
+        if !self.local.events.is_empty() {
+            let by = tracking::By::Client(&caller.card);
+            session::publish_events(engine, &mut self.local, &mut self.changes, by);
+        }
+        self.commit(unit);
+        let stats = &self.stats.commands[id as usize];
+        stats.calls.add(1);
+        note_command(caller, id);
+        let reply_bytes = caller.out.len_bytes().saturating_sub(before_bytes) as u64;
+        if reply_bytes >= self.timing.reply_bytes {
+            self.log_command(caller, id, args, None, reply_bytes);
+        }
+        if let Err(failure) = result {
+            let error = failure.expect_error();
+            stats.failed.add(1);
+            log_damage::<O>(&error);
+            let text = error.text();
+            self.stats.note_error(&text);
+            caller.out.truncate(mark);
+            caller.reply().error_bytes(&text);
+        }
+        true
+    }
+
+    /// Every other path.
+    fn run_any(&mut self, caller: &mut Caller, args: Args<'_>) {
+        if caller.reply_mode == ReplyMode::SkipNext {
+            caller.reply_mode = ReplyMode::Skipping;
+        }
+        let mark = caller.out.mark();
+        let outcome = self.gate_and_run(caller, args);
+        match outcome {
+            Ok(()) => {}
+            Err(Halt::Error(error)) => {
+                log_damage::<O>(&error);
+                let text = error.text();
+                self.stats.note_error(&text);
+                caller.out.truncate(mark);
+                caller.reply().error_bytes(&text);
+            }
+            Err(Halt::Aside(reason)) => {
+                caller.out.truncate(mark);
+                caller.aside = Some(reason);
+                if reason.is_wanted() {
+                    caller.card.set_flag(flag::BLOCKED, true);
+                    caller.rounds = 0;
+                    self.give_way(caller);
+                } else {
+                    self.stats.put_aside.add(1);
+                }
+                return;
+            }
+        }
+        caller.rounds = 0;
+        // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
+        self.give_way(caller);
+        caller.settle_reply(mark);
+        if caller.is(state::TRACKING) {
+            let name = self.engine.names.resolve(&args[0], args.get(1));
+            tracking::after_command(caller, name.ok());
+        }
+    }
+
+    /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
+    fn gate_and_run(&mut self, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+        let id = match self.resolve(caller, args) {
+            Ok(id) => id,
+            Err(_) if redline_resp::is_of_http(&args[0]) => {
+                end_http::<O>(caller, self.outlet.monotonic_ms());
+                return Ok(());
+            }
+            Err(error) => return Err(self.reject(caller, args, &error)),
+        };
+        let gate = spec::gate(id);
+        if let Err(error) = self.check(caller, id, gate, args) {
+            self.stats.commands[id as usize].rejected.add(1);
+            return Err(self.reject(caller, args, &error));
+        }
+        if self.is_held_back(caller, id, gate, args) {
+            return Err(Halt::Aside(Aside::Pause));
+        }
+        if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
+            session::transaction::enqueue(caller, id, args);
+            return Ok(());
+        }
+        self.call(caller, id, args)
+    }
+
+    /// Does CLIENT PAUSE hold this command back?
+    fn is_held_back(&self, caller: &Caller, id: CommandId, gate: Gate, args: Args<'_>) -> bool {
+        let Some(pause) = self.pause.filter(|_| !caller.is(state::MONITOR)) else {
+            return false;
+        };
+        let writes = |id, gate: Gate, args: Args<'_>| {
+            let by_row = gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+            session::scripting::may_write(self.engine, id, args, by_row)
+        };
+        let queue_writes = || {
+            let mut queue = caller.multi.queue.iter();
+            let queued =
+                |(id, args): &(CommandId, ArgsBuf)| writes(*id, spec::gate(*id), args.as_args());
+            id == CommandId::Exec && queue.any(queued)
+        };
+        self.outlet.monotonic_ms() < pause.end_ms
+            && (pause.all || writes(id, gate, args) || queue_writes())
+    }
+
+    /// Returns the error reply for a call that may not run. It spoils a transaction; an EXEC gives it up, even where there
+    /// is none.
+    fn reject(&mut self, caller: &mut Caller, args: Args<'_>, error: &Error) -> Halt {
+        self.break_multi(caller);
+        if !args[0].eq_ignore_ascii_case(b"exec") {
+            return Halt::Error(error.clone());
+        }
+        session::transaction::abandon(self, caller);
+        if self.monitored {
+            // Of all calls that are refused, monitors are shown this one.
+            self.show(caller, CommandId::Exec, args, false);
+        }
+        Halt::Error(errors::exec_aborted(&error.text()))
+    }
+
+    /// Runs a command that may run: times it, counts it.
+    pub fn call(&mut self, caller: &mut Caller, id: CommandId, args: Args<'_>) -> Result<(), Halt> {
+        let gate = spec::gate(id);
+        let inside = self.compound.is_some();
+        let heavy = payload_bytes(args) >= self.timing.heavy_bytes;
+        let apart = self.timing.closely || heavy || !gate.is_brief(args.len());
+        let timed = apart || (inside && self.timing.sample_inside());
+        if timed {
+            self.timing.call_began_ns = self.outlet.monotonic_ns();
+        }
+        let began_ns = self.timing.call_began_ns;
+        let before_bytes = caller.out.len_bytes();
+        let result = match gate.plane {
+            Plane::Data if !gate.arity_allows(args.len()) => {
+                if self.monitored {
+                    let in_script = self.is_in_script();
+                    self.show(caller, id, args, in_script);
+                }
+                Err(errors::wrong_arity(id).into())
+            }
+            Plane::Data => self.run_data(caller, id, gate, args),
+            Plane::Session | Plane::Admin => {
+                let result = match gate.plane {
+                    Plane::Session => session::run(self, caller, id, args),
+                    _ => O::run_admin(self, caller, id, args),
+                };
+                if self.monitored {
+                    self.show_returned(caller, id, args, &result);
+                }
+                result
+            }
+            Plane::Container => unreachable!("a container has no arity that lets a call through"),
+        };
+        if let Err(Halt::Aside(reason)) = result {
+            if let (Aside::Keys, Some(wait), true) = (reason, &mut caller.wait, timed) {
+                wait.note_time(self.outlet.monotonic_ns().saturating_sub(began_ns));
+            }
+            return result;
+        }
+        count_command(caller);
+        let stats = &self.stats.commands[id as usize];
+        stats.calls.add(1);
+        if result.is_err() {
+            stats.failed.add(1);
+        }
+        let took_ns = timed.then(|| self.outlet.monotonic_ns().saturating_sub(began_ns));
+        if let Some(ns) = took_ns {
+            let times = if apart {
+                1
+            } else {
+                u64::from(INSIDE_PER_TIMED)
+            };
+            stats.note_time(ns, times, self.timing.distributions);
+            self.note_time(gate, inside, ns);
+        }
+        let reply_bytes = caller.out.len_bytes().saturating_sub(before_bytes) as u64;
+        if heavy
+            || reply_bytes >= self.timing.reply_bytes
+            || took_ns.is_some_and(|ns| ns >= self.timing.watched_ns)
+        {
+            self.log_command(caller, id, args, took_ns, reply_bytes);
+        }
+        result
+    }
+
+    /// Passes on the time of a call to its other uses: the batch around it, the latency monitor, the wall clock. `inside`:
+    /// it ran inside EXEC or a script, whose own time contains it.
+    fn note_time(&mut self, gate: Gate, inside: bool, ns: u64) {
+        if !inside {
+            self.timing.note_apart(ns);
+        }
+        if ns >= self.timing.watched_ns {
+            // It may have had brief calls inside.
+            self.timing.suspect_if(!gate.is_brief(0), &self.outlet);
+            let event = match gate.flags.has(Flags::FAST) {
+                true => "fast-command",
+                false => "command",
+            };
+            self.note_latency(event, ns);
+        }
+        if ns > CLOCK_STANDS_NS_MAX && !inside {
+            self.read_clock();
+        }
+    }
+
+    /// Which command it is. Whatever becomes of the call, it is what CLIENT LIST shows from now on.
+    fn resolve(&self, caller: &Caller, args: Args<'_>) -> Result<CommandId, Error> {
+        let resolved = self.engine.names.resolve(&args[0], args.get(1));
+        let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
+        caller.card.command.store(number, Ordering::Relaxed);
+        let id = resolved.map_err(|unresolved| match unresolved {
+            spec::Unresolved::Command => errors::unknown_command(args),
+            spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
+        })?;
+        if !spec::gate(id).lets_pass(args.len()) {
+            self.stats.commands[id as usize].rejected.add(1);
+            return Err(errors::wrong_arity(id));
+        }
+        Ok(id)
+    }
+
+    /// The checks between lookup and execution.
+    fn check(
+        &mut self,
+        caller: &Caller,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        // Who came before the password was set, or after it was taken away, needs none.
+        let locked = caller.is(state::UNAUTHENTICATED) && self.settings.acl.login_required();
+        if locked && !gate.flags.has(Flags::NO_AUTH) {
+            return Err(errors::NO_AUTH);
+        }
+        if caller.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
+            return Err(Error::line("ERR Command not allowed inside a transaction"));
+        }
+        self.permit(caller, id, args)?;
+        let refuses_all = self.refuses_all();
+        if !refuses_all {
+            self.check_memory(caller, id, gate, args)?;
+        }
+        if caller.is(state::SUBSCRIBED) && !session::allowed_while_subscribed(id) {
+            return Err(errors::subscribed(id));
+        }
+        // A call that has waited was let pass when it came.
+        if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && caller.again.is_none() {
+            return Err(self.engine.running_script.busy_error());
+        }
+        let keyspace = Flags::WRITE
+            .with(Flags::READONLY)
+            .with(Flags::MAY_REPLICATE);
+        if caller.is(state::MONITOR) && gate.flags.has_any(keyspace) {
+            return Err(errors::MONITOR_TOUCHES_KEYS);
+        }
+        Ok(())
+    }
+
+    /// Makes room where a limit is set; refuses what needs memory when there is none.
+    pub fn check_memory(
+        &mut self,
+        caller: &Caller,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        if self.settings.maxmemory_bytes == 0 || self.compound.is_some() {
+            return Ok(());
+        }
+        if self.make_room() {
+            return Ok(());
+        }
+        let needs = |id: CommandId, gate: Gate, args: Args<'_>| {
+            let by_row = gate.flags.has(Flags::DENYOOM);
+            session::scripting::needs_memory(self.engine, id, args, by_row)
+        };
+        let mut queued = caller.multi.queue.iter();
+        let refused = needs(id, gate, args)
+            || id == CommandId::Exec
+                && queued.any(|(id, args)| needs(*id, spec::gate(*id), args.as_args()));
+        match refused {
+            true => Err(errors::OOM),
+            false => Ok(()),
+        }
+    }
+
+    fn break_multi(&self, caller: &mut Caller) {
+        if caller.is(state::MULTI) {
+            caller.multi.broken = true;
+        }
+    }
+
+    /// Calls the handler; its stripes are held.
+    pub(super) fn handle(
+        &mut self,
+        caller: &mut Caller,
+        id: CommandId,
+        args: Args<'_>,
+        unit: &mut Unit<'_>,
+        hints: &[Hint],
+    ) -> Result<(), Failure> {
+        self.handle_inside(caller, id, args, unit, hints, &mut Inside::default())
+    }
+
+    /// The same inside EXEC or a script.
+    pub(super) fn handle_inside(
+        &mut self,
+        caller: &mut Caller,
+        id: CommandId,
+        args: Args<'_>,
+        unit: &mut Unit<'_>,
+        hints: &[Hint],
+        inside: &mut Inside,
+    ) -> Result<(), Failure> {
+        let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
+        let engine = self.engine;
+        // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
+        self.local.clock.frozen = caller.is(state::NO_TOUCH) && id != CommandId::Touch;
+        let reads_every_key =
+            spec::gate(id).scope != Scope::KeysPlus || access::may_read_every_key(caller, id, args);
+        let mut ctx = Ctx {
+            keys: unit.view(&mut self.local, caller.db, self.now_ms),
+            bulk_bytes_max: self.settings.bulk_bytes_max,
+            in_script: inside.in_script,
+            reads_every_key,
+            waiter: None,
+        };
+        ctx.keys.hints(hints);
+        let result = handler(
+            &mut ctx,
+            args,
+            &mut Reply::new(&mut caller.out, caller.proto),
+        );
+        inside.changes += ctx.keys.changes();
+        ctx.keys.finish();
+        if ctx.keys.is_journaled() {
+            redline_commands::propagate(&mut ctx.keys, id, args);
+        }
+        self.local.clock.frozen = false;
+        let has_run = !matches!(
+            result,
+            Err(Failure::Stop(
+                Stop::Busy(_) | Stop::Widen(_) | Stop::Expired(_)
+            ))
+        );
+        // A call that has waited was shown as it began to.
+        if self.monitored && has_run && caller.again.is_none() {
+            self.show(caller, id, args, inside.in_script);
+        }
+        if !self.local.events.is_empty() {
+            let by = match inside.in_script {
+                true => tracking::By::Script(&caller.card),
+                false => tracking::By::Client(&caller.card),
+            };
+            session::publish_events(engine, &mut self.local, &mut self.changes, by);
+            if inside.in_script {
+                self.hand_out(caller);
+            }
+        }
+        if caller.is(state::TRACKING) && has_run && tracking::remembers(caller, id) {
+            self.remember_keys(caller.card.token(), id, args);
+        }
+        result
+    }
+}
+
+impl<O: Outlet> Executor<'_, O> {
+    /// A client that tracks keys has read those of a call, whose stripes are held.
+    pub fn remember_keys(&mut self, who: Token, id: CommandId, args: Args<'_>) {
+        tracking::remember(self.engine, who, id, args);
+        let keys_max = self.settings.tracking_keys_max;
+        let rng = &mut self.local.rng;
+        let table = &self.engine.tracking;
+        table.evict(self.engine.executors(), keys_max, || rng.usize(..));
+    }
+}
+
+/// Is it one of the commands that run a script?
+#[inline]
+pub fn runs_script(id: CommandId) -> bool {
+    use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+    matches!(id, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
+}
+
+/// The bytes of all arguments.
+#[inline]
+fn payload_bytes(args: Args<'_>) -> u64 {
+    args.iter().map(<[u8]>::len).sum::<usize>() as u64
+}
+
+#[inline]
+fn note_last(caller: &Caller, id: CommandId) {
+    caller.card.command.store(id as u16, Ordering::Relaxed);
+}
+
+/// A browser's form is not taken for calls: nothing more of the connection is, and what has not left yet does not leave.
+fn end_http<O: Outlet>(caller: &mut Caller, now_ms: u64) {
+    /// From one line in the log to the next: whoever attacks may come often.
+    const PAUSE_MS: u64 = 60_000;
+    static NEXT_MS: AtomicU64 = AtomicU64::new(0);
+    caller.closing = true;
+    caller.out.clear();
+    // There is no reply left that CLIENT REPLY could take back.
+    caller.set_state(state::REPLY, false);
+    if now_ms >= NEXT_MS.load(Ordering::Relaxed) {
+        NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
+        let text = format!(
+            "Possible SECURITY ATTACK: {} sends POST or Host:, as a browser would for somebody else. Connection closed.",
+            caller.card.addr
+        );
+        O::log(Level::Warning, &text);
+    }
+}
+
+#[inline]
+fn note_command(caller: &Caller, id: CommandId) {
+    note_last(caller, id);
+    count_command(caller);
+}
+
+/// One more has run for this client. CLIENT LIST does not count itself.
+#[inline]
+pub(crate) fn count_command(caller: &Caller) {
+    let commands = &caller.card.commands;
+    commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// A client is told that its payload is damaged, and the log of what does not hold in it.
+fn log_damage<O: Outlet>(error: &Error) {
+    if let Error::Damaged(what) = error {
+        let text = format!("Payload integrity check failed: {what}");
+        O::log(Level::Warning, &text);
+    }
+}

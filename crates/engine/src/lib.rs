@@ -1,0 +1,57 @@
+//! Runs any command of the data, transaction and script planes for a [`Caller`], who needs no connection.
+//!
+//! Start with [`Executor`] and its [`Outlet`], then `executor/run.rs` (the way of a request).
+//!
+//! | | file | holds |
+//! |---|---|---|
+//! | who runs | `executor` | an executor, its surroundings, its settings and its clock |
+//! | | `engine` | state that all executors share; messages between them |
+//! | | `settings`, `rename_command` | the settings that commands go by; what commands are called here |
+//! | | `caller` | what commands know of a client, and what others may see of it |
+//! | | `errors` | refusals in Redis's words |
+//! | commands | `session` | commands that need the executor or the caller, by group; those on keys are in `redline_commands` |
+//! | | `running_script` | the script that runs, seen from outside |
+//! | told to others | `pubsub`, `subscriptions` | channels; a client's part in them |
+//! | | `subscriber_index` | who is told of one channel, pattern or prefix |
+//! | | `tracking`, `monitor` | invalidation messages; MONITOR |
+//! | figures | `stats`, `timing` | counters, times of commands |
+//! | | `commandlog`, `redaction` | SLOWLOG's entries; what must not be shown |
+//! | | `chores` | what is freed behind the commands |
+//!
+//! Must not know: sockets, files, threads, the configuration's file.
+
+#![forbid(unsafe_code)]
+
+pub mod caller;
+pub mod chores;
+pub mod commandlog;
+pub mod engine;
+pub mod errors;
+pub mod executor;
+pub mod monitor;
+pub mod pubsub;
+pub mod redaction;
+pub mod rename_command;
+pub mod running_script;
+pub mod session;
+pub mod settings;
+pub mod stats;
+mod subscriber_index;
+pub mod subscriptions;
+pub mod timing;
+pub mod tracking;
+
+pub use caller::Caller;
+pub use engine::{Engine, ExecutorHandle, Mailbox, Message};
+pub use executor::{Clock, Executor, Halt, Level, Member, Outlet};
+pub use rename_command::Names;
+pub use settings::Settings;
+
+/// The Redis whose behaviour decides: what INFO and HELLO report as `redis_version`.
+pub const REDIS_VERSION: &str = redline_spec::REFERENCE;
+/// The module in which Redis brings vector sets, as clients are told of it.
+pub const VECTOR_SETS: &str = "vectorset";
+/// Name of this program where a server names itself.
+pub const SERVER_NAME: &str = "redline";
+/// Our own version.
+pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,495 @@
+//! CLIENT: what a connection says of itself, what the server says of all, and ending connections.
+//!
+//! Everything here works on [`Card`]s, which any worker may read: nobody is asked and nobody is waited for.
+//! Must not know: other sessions.
+
+mod filter;
+
+use std::{fmt::Write, sync::atomic::Ordering};
+
+use redline_commands::Error;
+use redline_keyspace::End;
+use redline_resp::Args;
+use redline_spec as spec;
+use redline_types::number;
+
+use crate::{
+    caller::{Caller, Card, ReplyMode, flag, state},
+    engine::{Message, Pause},
+    errors,
+    executor::Halt,
+    executor::block,
+    executor::{Executor, Outlet},
+};
+
+use filter::Filters;
+
+pub(crate) fn client_id<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let id = caller.card.id;
+    caller.reply().integer(id as i64);
+    Ok(())
+}
+
+pub(crate) fn client_getname<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let card = caller.card.clone();
+    let names = card.names();
+    match names.name.as_slice() {
+        b"" => caller.reply().null(),
+        name => caller.reply().bulk(name),
+    }
+    Ok(())
+}
+
+pub(crate) fn client_setname<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    set_name(caller, &args[2])?;
+    caller.reply().ok();
+    Ok(())
+}
+
+/// Returns an error if a client may not have this name.
+pub fn check_name(name: &[u8]) -> Result<(), Error> {
+    const WRONG: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+    is_printable(name).then_some(()).ok_or(Error::line(WRONG))
+}
+
+/// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
+pub fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Error> {
+    check_name(name)?;
+    caller.card.names().name = name.to_vec();
+    Ok(())
+}
+
+pub(crate) fn client_setinfo<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (option, value) = (&args[2], &args[3]);
+    let library = option.eq_ignore_ascii_case(b"lib-name");
+    if !library && !option.eq_ignore_ascii_case(b"lib-ver") {
+        return Err(quoted("ERR Unrecognized option", option).into());
+    }
+    if !is_printable(value) {
+        let why = " cannot contain spaces, newlines or special characters.";
+        return Err(Error::quoting("ERR ", option, why).into());
+    }
+    let mut names = caller.card.names();
+    let place = if library {
+        &mut names.library
+    } else {
+        &mut names.library_version
+    };
+    *place = value.to_vec();
+    drop(names);
+    caller.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_info<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let mut text = String::new();
+    show_request(caller, args);
+    write_line(
+        &mut text,
+        &caller.card,
+        &flag_letters(&caller.card),
+        executor.now_ms,
+    );
+    caller.reply().verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn client_list<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let mut text = String::new();
+    show_request(caller, args);
+    // What shows here may be too much already: whoever has to go for that is gone.
+    O::evict_clients(executor);
+    let all = executor.engine.client_cards();
+    let mut show = |card: &Card| write_line(&mut text, card, &flag_letters(card), executor.now_ms);
+    match args.get(2) {
+        // In the order in which they are asked for, and as often.
+        Some(option) if option.eq_ignore_ascii_case(b"id") && Filters::are_ids(args.from(3)) => {
+            for id in args.iter().skip(3).filter_map(number::parse_i64) {
+                let found = all.binary_search_by_key(&id, |card| card.id as i64);
+                if let Ok(found) = found {
+                    show(&all[found]);
+                }
+            }
+        }
+        _ => {
+            let filters = Filters::of_list(args, executor)?;
+            let own = caller.card.id;
+            let wanted = all
+                .iter()
+                .filter(|card| filters.admit(card, executor.now_ms))
+                .filter(|card| card.id != own || !filters.skip_me);
+            wanted.for_each(|card| show(card));
+        }
+    }
+    caller.reply().verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn client_kill<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let old_form = args.len() == 3;
+    let wanted = if old_form {
+        Filters::of_address(&args[2])
+    } else {
+        Filters::of_kill(args, executor)?
+    };
+    let mut killed = 0;
+    for card in executor.engine.client_cards() {
+        if !wanted.admit(&card, executor.now_ms) {
+            continue;
+        }
+        if card.id == caller.card.id {
+            if wanted.skip_me {
+                continue;
+            }
+            // The reply still goes out.
+            caller.closing = true;
+            card.set_flag(flag::CLOSING, true);
+        } else {
+            executor.engine.kill(&card);
+        }
+        killed += 1;
+        if old_form {
+            break;
+        }
+    }
+    match (old_form, killed) {
+        (true, 0) => return Err(Error::line("ERR No such client").into()),
+        (true, _) => caller.reply().ok(),
+        (false, _) => caller.reply().integer(killed),
+    }
+    Ok(())
+}
+
+/// Handles CLIENT CAPA, by which the client says what it understands. To be sent elsewhere (`redirect`) is the one thing
+/// that anybody knows, and servers that have a primary make use of it; names that are not known are passed over.
+pub(crate) fn client_capa<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let mut named = args.iter().skip(2);
+    if named.any(|name| name.eq_ignore_ascii_case(b"redirect")) {
+        caller.card.set_flag(flag::FOLLOWS_REDIRECTS, true);
+    }
+    caller.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_no_evict<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let on = on_or_off(&args[2])?;
+    caller.card.set_flag(flag::NO_EVICT, on);
+    caller.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_no_touch<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let on = on_or_off(&args[2])?;
+    caller.set_state(state::NO_TOUCH, on);
+    caller.card.set_flag(flag::NO_TOUCH, on);
+    caller.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_reply<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let word = &args[2];
+    if word.eq_ignore_ascii_case(b"on") {
+        caller.reply_mode = ReplyMode::On;
+        caller.set_state(state::REPLY, false);
+        caller.reply().ok();
+    } else if word.eq_ignore_ascii_case(b"off") {
+        caller.reply_mode = ReplyMode::Off;
+        caller.set_state(state::REPLY, true);
+    } else if word.eq_ignore_ascii_case(b"skip") {
+        if caller.reply_mode != ReplyMode::Off {
+            caller.reply_mode = ReplyMode::SkipNext;
+            caller.set_state(state::REPLY, true);
+        }
+    } else {
+        return Err(Error::Syntax.into());
+    }
+    Ok(())
+}
+
+pub(crate) fn client_unblock<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 4 {
+        return Err(errors::wrong_subcommand_arity(spec::CommandId::Client, args).into());
+    }
+    let how = match args.get(3) {
+        None => End::TimedOut,
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => End::TimedOut,
+        Some(word) if word.eq_ignore_ascii_case(b"error") => End::Unblocked,
+        Some(_) => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(Error::line(text).into());
+        }
+    };
+    let id = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
+    let card = {
+        let clients = executor.engine.clients();
+        u64::try_from(id)
+            .ok()
+            .and_then(|id| clients.get(&id).cloned())
+    };
+    let ended = card.and_then(|card| card.wait.end(how));
+    if let Some(waiter) = &ended {
+        block::tell(executor.engine, waiter, block::Outcome::default());
+    }
+    caller.reply().integer(i64::from(ended.is_some()));
+    Ok(())
+}
+
+/// Holds back what begins later on any worker; what is running goes on.
+pub(crate) fn client_pause<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 4 {
+        return Err(errors::wrong_subcommand_arity(spec::CommandId::Client, args).into());
+    }
+    let all = match args.get(3) {
+        None => true,
+        Some(word) if word.eq_ignore_ascii_case(b"all") => true,
+        Some(word) if word.eq_ignore_ascii_case(b"write") => false,
+        Some(_) => return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL").into()),
+    };
+    let span_ms = redline_commands::wait_ms(&args[2], executor.now_ms)?.unwrap_or(0);
+    let now_ms = executor.outlet.monotonic_ms();
+    let wanted = Pause {
+        end_ms: now_ms + span_ms,
+        all,
+    };
+    set_pause(executor, |before| {
+        // A pause that goes on is made longer and stricter, never shorter or laxer.
+        let before = before.filter(|before| before.end_ms > now_ms);
+        Some(before.map_or(wanted, |before| Pause {
+            end_ms: wanted.end_ms.max(before.end_ms),
+            all: wanted.all || before.all,
+        }))
+    });
+    caller.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_unpause<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    set_pause(executor, |_| None);
+    for other in executor.engine.executors() {
+        other.mailbox.send(Message::Resume);
+    }
+    caller.reply().ok();
+    Ok(())
+}
+
+/// Publishes a pause with an epoch of the settings: the one thing that every worker looks at before every command.
+fn set_pause<O: Outlet>(
+    executor: &Executor<'_, O>,
+    change: impl FnOnce(Option<Pause>) -> Option<Pause>,
+) {
+    let mut pause = executor
+        .engine
+        .pause
+        .lock()
+        .expect("no panic under the pause");
+    *pause = change(*pause);
+    drop(pause);
+    executor.engine.settings.move_epoch();
+}
+
+/// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The
+/// buffer is the worker's while a request runs, so the card says nothing of it by itself.
+fn show_request(caller: &mut Caller, args: Args<'_>) {
+    let decimal = |number: usize| number.to_string().len();
+    let framed = |bytes: usize| "$\r\n\r\n".len() + decimal(bytes) + bytes;
+    let words: usize = args.iter().map(|word| framed(word.len())).sum();
+    let bytes = ("*\r\n".len() + decimal(args.len()) + words) as u64;
+    let shown = &caller.card.query_bytes;
+    shown.store(shown.load(Ordering::Relaxed).max(bytes), Ordering::Relaxed);
+    // Until the request is over.
+    caller.shown_empty = false;
+}
+
+/// A client whose call is refused, described on one line, as the log of refusals keeps it. If it has waited, that is over.
+pub fn described(card: &Card, now_ms: i64) -> String {
+    let mut text = String::new();
+    let flags = card.flags.load(Ordering::Relaxed) & !flag::BLOCKED;
+    write_line(&mut text, card, &letters_of(flags), now_ms);
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// One client as CLIENT LIST prints it. Fields of parts that do not exist say so in Redis's words.
+fn write_line(out: &mut String, card: &Card, letters: &str, now_ms: i64) {
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let now_s = (now_ms / 1000) as u64;
+    let flags = card.flags.load(Ordering::Relaxed);
+    let names = card.names();
+    let text = String::from_utf8_lossy;
+    let command = card.command.load(Ordering::Relaxed);
+    let command = spec::CommandId::ALL
+        .get(usize::from(command))
+        .map_or("NULL", |id| spec::row(*id).full_name);
+    let (query, capacity) = (load(&card.query_bytes), load(&card.query_capacity));
+    let output = load(&card.output_bytes);
+    let pieces = card.output_pieces.load(Ordering::Relaxed);
+    let (buffered, listed) = match pieces {
+        0 => (output, 0),
+        _ => (0, load(&card.output_capacity)),
+    };
+    let multi = i64::from(card.multi.load(Ordering::Relaxed)) - 1;
+    // Clients that claim none are those of Redis, which has no such field.
+    let capabilities = match flags & flag::FOLLOWS_REDIRECTS {
+        0 => "",
+        _ => " capa=r",
+    };
+    let events = if output > 0 { "rw" } else { "r" };
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        out,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={}{capabilities} db={} sub={} psub={} ssub={} \
+multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={buffered} oll={pieces} \
+omem={} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
+lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+        card.id,
+        card.addr,
+        card.laddr,
+        card.fd,
+        text(&names.name),
+        now_s.saturating_sub(card.created_ms / 1000),
+        now_s.saturating_sub(u64::from(card.active_s.load(Ordering::Relaxed))),
+        letters,
+        card.db.load(Ordering::Relaxed),
+        card.channels.load(Ordering::Relaxed),
+        card.patterns.load(Ordering::Relaxed),
+        card.shard_channels.load(Ordering::Relaxed),
+        card.watched().0,
+        capacity.saturating_sub(query),
+        load(&card.argument_bytes),
+        load(&card.multi_bytes),
+        load(&card.output_capacity),
+        load(&card.output_peak),
+        listed,
+        load(&card.memory_bytes),
+        text(&names.user),
+        card.redirect.load(Ordering::Relaxed),
+        card.resp.load(Ordering::Relaxed),
+        text(&names.library),
+        text(&names.library_version),
+        card.token().executor(),
+        load(&card.net_in),
+        load(&card.net_out),
+        load(&card.commands),
+    );
+}
+
+/// Among the flags of a card: its wait is over, and its worker has yet to hear of it.
+const UNBLOCKED: u32 = 1 << 30;
+/// Likewise: a key that it watches has changed.
+const DIRTY: u32 = 1 << 29;
+
+fn flag_letters(card: &Card) -> String {
+    // In this order: who goes on takes the flag away first, and then the wait.
+    let is_over = card.wait.is_over();
+    let mut flags = card.flags.load(Ordering::Relaxed);
+    if card.watched().1 {
+        flags |= DIRTY;
+    }
+    letters_of(match is_over {
+        true => flags & !flag::BLOCKED | UNBLOCKED,
+        false => flags,
+    })
+}
+
+fn letters_of(flags: u32) -> String {
+    const LETTERS: [(u32, char); 13] = [
+        (flag::MONITOR, 'O'),
+        (flag::PUBSUB, 'P'),
+        (flag::MULTI, 'x'),
+        (flag::BLOCKED, 'b'),
+        (flag::TRACKING, 't'),
+        (flag::BROKEN_REDIRECT, 'R'),
+        (flag::BROADCAST, 'B'),
+        (DIRTY, 'd'),
+        (flag::CLOSING, 'c'),
+        (UNBLOCKED, 'u'),
+        (flag::UNIX, 'U'),
+        (flag::NO_EVICT, 'e'),
+        (flag::NO_TOUCH, 'T'),
+    ];
+    let set = LETTERS
+        .iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|(_, letter)| *letter);
+    let letters: String = set.collect();
+    if letters.is_empty() {
+        "N".into()
+    } else {
+        letters
+    }
+}
+
+fn on_or_off(word: &[u8]) -> Result<bool, Error> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if word.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(Error::Syntax)
+    }
+}
+
+/// Names go into lines of space-separated fields.
+fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn quoted(text: &str, what: &[u8]) -> Error {
+    Error::quoting(&format!("{text} '"), what, "'")
+}

@@ -1,0 +1,226 @@
+//! AUTH, HELLO, PING, ECHO, SELECT, QUIT, RESET.
+
+use std::sync::atomic::Ordering;
+
+use redline_acl::{HELLO_NEEDS_AUTH, NO_PASSWORD};
+use redline_commands::Error;
+use redline_resp::{Args, Hello, Proto, Reply};
+use redline_types::number;
+
+use crate::{
+    VECTOR_SETS,
+    caller::{Caller, ReplyMode, flag, state},
+    executor::Halt,
+    executor::{Executor, Outlet},
+    monitor,
+    session::transaction,
+    subscriptions, tracking,
+};
+
+pub(crate) fn auth<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 3 {
+        return Err(Error::Syntax.into());
+    }
+    let pair = (args.len() == 2).then(|| pair_of(&args[1])).flatten();
+    if let Some((user, password)) = pair
+        && !executor.settings.acl.is_default_password(&args[1])
+        && executor.try_log_in(caller, user, password)
+    {
+        caller.reply().ok();
+        return Ok(());
+    }
+    if args.len() == 2 && executor.settings.acl.default_user().takes_any_password() {
+        return Err(Error::line(NO_PASSWORD).into());
+    }
+    let (user, password) = if args.len() == 3 {
+        (&args[1], &args[2])
+    } else {
+        (&b"default"[..], &args[1])
+    };
+    executor.log_in(caller, &args[0], user, password)?;
+    caller.reply().ok();
+    Ok(())
+}
+
+/// `user:password` in one argument, as clients of Tair send it.
+fn pair_of(argument: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = argument.iter().position(|byte| *byte == b':')?;
+    Some((&argument[..colon], &argument[colon + 1..]))
+}
+
+pub(crate) fn hello<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    const NO_PROTO: Error = Error::line("NOPROTO unsupported protocol version");
+    let mut proto = caller.proto;
+    if let Some(version) = args.get(1) {
+        proto = match number::parse_i64(version) {
+            None => {
+                return Err(
+                    Error::line("ERR Protocol version is not an integer or out of range").into(),
+                );
+            }
+            Some(2) => Proto::Resp2,
+            Some(3) => Proto::Resp3,
+            Some(_) => return Err(NO_PROTO.into()),
+        };
+    }
+    let mut name = None;
+    let mut credentials = None;
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        if option.eq_ignore_ascii_case(b"auth") && at + 2 < args.len() {
+            credentials = Some((&args[at + 1], &args[at + 2]));
+            at += 3;
+        } else if option.eq_ignore_ascii_case(b"setname") && at + 1 < args.len() {
+            // Before anything is done, and whoever asks.
+            super::client::check_name(&args[at + 1])?;
+            name = Some(&args[at + 1]);
+            at += 2;
+        } else {
+            return Err(Error::quoting("ERR Syntax error in HELLO option '", option, "'").into());
+        }
+    }
+    if let Some((user, password)) = credentials {
+        executor.log_in(caller, &args[0], user, password)?;
+    }
+    if caller.is(state::UNAUTHENTICATED) {
+        return Err(Error::line(HELLO_NEEDS_AUTH).into());
+    }
+    if let Some(name) = name {
+        super::client::set_name(caller, name)?;
+    }
+    set_proto(caller, proto);
+    let id = caller.card.id;
+    let mut reply = caller.reply();
+    let (server, version) = match executor.settings.extended_redis_compatibility {
+        true => ("redis", crate::REDIS_VERSION),
+        false => (crate::SERVER_NAME, crate::REDLINE_VERSION),
+    };
+    let hello = Hello {
+        server,
+        version,
+        proto,
+        id,
+        mode: "standalone",
+        availability_zone: &executor.settings.availability_zone,
+    };
+    hello.write(&mut reply);
+    write_modules(&mut reply);
+    hello.write_rest(&mut reply);
+    Ok(())
+}
+
+/// Writes the modules that clients are told of: that there are vector sets, which Redis brings in one.
+pub fn write_modules(reply: &mut Reply<'_>) {
+    reply.array(1);
+    reply.map(4);
+    reply.bulk(b"name");
+    reply.bulk(VECTOR_SETS.as_bytes());
+    reply.bulk(b"ver");
+    reply.integer(1);
+    reply.bulk(b"path");
+    reply.bulk(b"");
+    reply.bulk(b"args");
+    reply.array(0);
+}
+
+fn set_proto(caller: &mut Caller, proto: Proto) {
+    caller.proto = proto;
+    caller
+        .card
+        .resp
+        .store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
+    let listens = caller.is(state::LISTENS);
+    caller.set_state(state::SUBSCRIBED, listens && proto == Proto::Resp2);
+}
+
+pub(crate) fn ping<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 2 {
+        return Err(crate::errors::wrong_arity(redline_spec::CommandId::Ping).into());
+    }
+    let subscribed = caller.is(state::SUBSCRIBED);
+    let mut reply = caller.reply();
+    if subscribed {
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(args.get(1).unwrap_or_default());
+    } else if let Some(message) = args.get(1) {
+        reply.bulk(message);
+    } else {
+        reply.simple("PONG");
+    }
+    Ok(())
+}
+
+pub(crate) fn echo<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    caller.reply().bulk(&args[1]);
+    Ok(())
+}
+
+pub(crate) fn select<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let db = redline_commands::int(&args[1])?;
+    let databases = executor.engine.keyspace.databases();
+    caller.db = u32::try_from(db)
+        .ok()
+        .filter(|db| *db < databases)
+        .ok_or(Error::line("ERR DB index is out of range"))?;
+    caller.card.db.store(caller.db, Ordering::Relaxed);
+    caller.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn quit<O: Outlet>(
+    _: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    caller.reply().ok();
+    caller.closing = true;
+    // Before the reply leaves: who has seen it knows that nobody is told anything here any more.
+    caller.card.set_flag(flag::CLOSING, true);
+    Ok(())
+}
+
+pub(crate) fn reset<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    transaction::abandon(executor, caller);
+    subscriptions::forget(executor, caller);
+    tracking::end(executor.engine, caller);
+    monitor::end(executor.engine, caller);
+    set_proto(caller, Proto::Resp2);
+    caller.db = 0;
+    caller.card.db.store(0, Ordering::Relaxed);
+    // Behind CLIENT REPLY SKIP this is the call that gets no reply.
+    if caller.reply_mode != ReplyMode::Skipping {
+        caller.reply_mode = ReplyMode::On;
+        caller.set_state(state::REPLY, false);
+    }
+    caller.set_state(state::NO_TOUCH, false);
+    caller.card.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
+    caller.card.names().name.clear();
+    caller.become_default(&executor.settings.acl);
+    caller.reply().simple("RESET");
+    Ok(())
+}

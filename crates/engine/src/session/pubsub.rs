@@ -1,0 +1,221 @@
+//! SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, PUBLISH, SPUBLISH, PUBSUB.
+
+use redline_commands::Error;
+use redline_keyspace::Unit;
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+use crate::{
+    caller::{Aside, Caller},
+    errors,
+    executor::Halt,
+    executor::{Executor, Outlet},
+    pubsub::Kind,
+    subscriptions,
+};
+
+pub(crate) fn subscribe<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    for channel in args.iter().skip(1) {
+        subscriptions::add(executor, caller, Kind::Channel, channel);
+    }
+    Ok(())
+}
+
+pub(crate) fn psubscribe<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    for pattern in args.iter().skip(1) {
+        subscriptions::add(executor, caller, Kind::Pattern, pattern);
+    }
+    Ok(())
+}
+
+pub(crate) fn ssubscribe<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if executor.compound.is_some() {
+        return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client").into());
+    }
+    for channel in args.iter().skip(1) {
+        subscriptions::add(executor, caller, Kind::Shard, channel);
+    }
+    Ok(())
+}
+
+pub(crate) fn unsubscribe<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    subscriptions::remove(executor, caller, Kind::Channel, args.from(1));
+    Ok(())
+}
+
+pub(crate) fn punsubscribe<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    subscriptions::remove(executor, caller, Kind::Pattern, args.from(1));
+    Ok(())
+}
+
+pub(crate) fn sunsubscribe<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    subscriptions::remove(executor, caller, Kind::Shard, args.from(1));
+    Ok(())
+}
+
+pub(crate) fn spublish<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    wait_for_room(executor, caller)?;
+    let (pubsub, executors) = (&executor.engine.pubsub, executor.engine.executors());
+    let receivers = pubsub.publish_to_shard(executors, &args[1], &args[2]);
+    record(executor, caller, args);
+    caller.reply().integer(receivers as i64);
+    Ok(())
+}
+
+pub(crate) fn publish<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    wait_for_room(executor, caller)?;
+    let engine = &executor.engine;
+    let receivers = engine
+        .pubsub
+        .publish(engine.executors(), &args[1], &args[2]);
+    record(executor, caller, args);
+    caller.reply().integer(receivers as i64);
+    Ok(())
+}
+
+/// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
+/// by itself, and a transaction publishes no more than it has brought with it.
+fn wait_for_room<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+) -> Result<(), Halt> {
+    if executor.is_in_script() {
+        executor.hand_out(caller);
+    }
+    if executor.compound.is_some() {
+        return Ok(());
+    }
+    let who = caller.card.token();
+    let mut executors = executor.engine.executors().iter();
+    match executors.any(|executor| executor.transit.keeps_waiting(who)) {
+        true => Err(Halt::Aside(Aside::Transit)),
+        false => Ok(()),
+    }
+}
+
+pub(crate) fn pubsub_channels<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    list_channels(executor, caller, Kind::Channel, args)
+}
+
+pub(crate) fn pubsub_shardchannels<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    list_channels(executor, caller, Kind::Shard, args)
+}
+
+pub(crate) fn pubsub_numpat<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let patterns = executor.engine.pubsub.pattern_count();
+    caller.reply().integer(patterns as i64);
+    Ok(())
+}
+
+pub(crate) fn pubsub_numsub<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    count_subscribers(executor, caller, Kind::Channel, args.from(2));
+    Ok(())
+}
+
+pub(crate) fn pubsub_shardnumsub<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    count_subscribers(executor, caller, Kind::Shard, args.from(2));
+    Ok(())
+}
+
+fn list_channels<O: Outlet>(
+    executor: &Executor<'_, O>,
+    caller: &mut Caller,
+    kind: Kind,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 3 {
+        return Err(errors::wrong_subcommand_arity(CommandId::Pubsub, args).into());
+    }
+    let channels = executor.engine.pubsub.channels(kind, args.get(2));
+    let mut reply = caller.reply();
+    reply.array(channels.len());
+    channels.iter().for_each(|channel| reply.bulk(channel));
+    Ok(())
+}
+
+fn count_subscribers<O: Outlet>(
+    executor: &Executor<'_, O>,
+    caller: &mut Caller,
+    kind: Kind,
+    channels: Args<'_>,
+) {
+    let mut reply = caller.reply();
+    reply.array(channels.len() * 2);
+    for channel in channels.iter() {
+        reply.bulk(channel);
+        let count = executor.engine.pubsub.subscriber_count(kind, channel);
+        reply.integer(count as i64);
+    }
+}
+
+/// A message changes no data, but other nodes have subscribers as well.
+fn record<O: Outlet>(executor: &mut Executor<'_, O>, caller: &Caller, args: Args<'_>) {
+    let space = &executor.engine.keyspace;
+    if !space.journal().is_attached() {
+        return;
+    }
+    let mut propagate = |unit: &mut Unit<'_>| {
+        unit.view(&mut executor.local, caller.db, executor.now_ms)
+            .propagate(&[&args[0], &args[1], &args[2]]);
+    };
+    match &mut executor.compound {
+        Some(compound) => propagate(&mut compound.unit),
+        None => {
+            let mut unit = Unit::none(space);
+            propagate(&mut unit);
+            unit.commit(&mut executor.local);
+        }
+    }
+}

@@ -1,0 +1,696 @@
+//! Client-side caching: which client has read which key, and the invalidation messages that come of it.
+//!
+//! # From a read to an invalidation
+//!
+//! A client that tracks keys is remembered with every key that it reads, while the stripe of the key is still held
+//! ([`remember`]). Whoever changes the key holds that stripe too: the keyspace reports an event
+//! (`Classes::CHANGED`), and before the stripe is let go of the clients are taken out of the table and sent a message
+//! ([`Tracking::changed`]). So no change falls between a read and its registration. In broadcasting mode (BCAST)
+//! nothing is remembered: the key is compared with the prefixes that clients have named, and put down with those that it
+//! begins with ([`Changes`]). At the end of a unit, its stripes still held, each prefix is one message of all its keys.
+//!
+//! # No invalidation overtakes the reply that registered it
+//!
+//! Every message goes to the mailbox of the worker of the client that has *read* the key, also if that client has
+//! another one hear of it (REDIRECT). A worker looks into its mailbox between two groups of requests, and a message for
+//! a session that is being served waits for it; so by then the reply that registered the key is in the reply buffer.
+//! The client itself finds the invalidation behind it. What another one shall hear is sent on only when that buffer has
+//! been written out ([`after_write`]): the kernel has the reply before the other worker has the message.
+//! What a client's own command changes it finds right behind the reply of that command, and not behind those of its
+//! pipeline: the session then reads its worker's mailbox early (`Executor::read_own_mail`).
+//!
+//! # Bounds
+//!
+//! The table is partitioned by the hash of keys; each part has a lock of its own, a leaf under the stripes. It holds
+//! `tracking-table-max-keys` keys at most: beyond that keys taken by lot are forgotten, and invalidated, since nobody
+//! would hear of their changes. A client that goes leaves its token behind in the table, which names nobody else; when
+//! the tokens of a key have doubled, those of clients that have gone are taken out. What waits to be sent on
+//! for a client that does not read its replies is at most `PENDING_MAX` keys: then it becomes one message that
+//! invalidates everything.
+//!
+//! Must not know: what commands do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem,
+    ops::Bound::{Included, Unbounded},
+    sync::{
+        Arc, Mutex, MutexGuard, RwLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use redline_resp::{Args, Proto};
+use redline_spec::{self as spec, CommandId, Flags};
+
+use crate::{
+    caller::{Caller, Card, Token, flag, state},
+    engine::{Engine, ExecutorHandle, Message},
+    subscriber_index::Subscribers,
+};
+
+/// The table is spread over so many locks.
+const SHARDS: usize = 256;
+/// Keys that wait to be sent on for one client.
+const PENDING_MAX: usize = 1024;
+/// Tokens of one key, below which nobody looks for clients that have gone.
+const TOKENS_UNPRUNED_MAX: usize = 16;
+/// Keys that one read, or one tick, forgets because the table is over its limit.
+const EVICTIONS_MAX: usize = 1000;
+/// The channel of invalidation messages in RESP2.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// How a client tracks keys (CLIENT TRACKING).
+#[derive(Debug, Default)]
+pub struct Mode {
+    /// Id of the client that is notified of changes instead of this one.
+    pub redirect: Option<u64>,
+    /// Not what it has read, but all keys with these prefixes.
+    pub broadcast: bool,
+    /// See `broadcast`.
+    pub prefixes: BTreeSet<Arc<[u8]>>,
+    /// Only what it reads right after CLIENT CACHING YES.
+    pub opt_in: bool,
+    /// All but what it reads right after CLIENT CACHING NO.
+    pub opt_out: bool,
+    /// CLIENT CACHING holds for the command that runs, or for the next one.
+    pub caching: bool,
+    /// Not what it changes itself; with BCAST, what scripts change that it calls nevertheless.
+    pub no_loop: bool,
+    /// The client that should have heard of a change has gone.
+    pub broken: bool,
+    /// Notifications that are still to be sent to it, or to `redirect` for it.
+    pub pending: Vec<News>,
+}
+
+/// Origin of a change.
+#[derive(Clone, Copy)]
+pub enum By<'a> {
+    /// Nobody's: time's, or that of a client that waited.
+    Nobody,
+    /// This client's command has made it.
+    Client(&'a Card),
+    /// A script that this client has called has made it.
+    Script(&'a Card),
+}
+
+/// Description of a change: all keys, one key, or keys with a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Everything: a database was emptied.
+    All,
+    /// This key, which the client has read.
+    Key(Arc<[u8]>),
+    /// Keys with this prefix, in order, each once.
+    Prefixed(Arc<[u8]>, Keys),
+}
+
+impl News {
+    fn key_count(&self) -> usize {
+        match self {
+            News::Prefixed(_, keys) => keys.len(),
+            News::All | News::Key(_) => 1,
+        }
+    }
+}
+
+/// The keys that a unit has changed under prefixes that somebody has named, and whose own change each was first:
+/// told when it ends ([`Changes::tell`]).
+#[derive(Debug, Default)]
+pub struct Changes(BTreeMap<Arc<[u8]>, ChangedKeys>);
+
+/// A change on its way to clients of one worker that track keys.
+#[derive(Clone, Debug)]
+pub struct Invalidation {
+    /// The clients that are notified.
+    pub to: Vec<Token>,
+    /// The change.
+    pub news: News,
+}
+
+/// Changes on their way from the client that tracks to the one that hears of it.
+#[derive(Clone, Debug)]
+pub struct Redirected {
+    /// The client that is notified.
+    pub to: Token,
+    /// In order.
+    pub news: Arc<[News]>,
+}
+
+type Shard = HashMap<Box<[u8]>, Vec<Token>>;
+/// Keys of one message.
+type Keys = Arc<[Arc<[u8]>]>;
+/// Keys, and whose own change each was.
+type ChangedKeys = BTreeMap<Arc<[u8]>, Option<Token>>;
+
+/// The registry.
+pub struct Tracking {
+    shards: Box<[Mutex<Shard>]>,
+    keys: AtomicUsize,
+    items: AtomicUsize,
+    clients: AtomicUsize,
+    /// Keys are remembered of clients that have ceased to track: changes are told until there are none. A client that begins
+    /// again hears of what it read before, as from Redis.
+    lingers: AtomicBool,
+    prefixes: RwLock<BTreeMap<Arc<[u8]>, Subscribers>>,
+    prefix_count: AtomicUsize,
+    /// Held by the worker that forgets keys: two that count at once would forget one too many.
+    evicting: Mutex<()>,
+}
+
+impl Default for Tracking {
+    fn default() -> Self {
+        Tracking {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            keys: AtomicUsize::new(0),
+            items: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+            lingers: AtomicBool::new(false),
+            prefixes: RwLock::default(),
+            prefix_count: AtomicUsize::new(0),
+            evicting: Mutex::default(),
+        }
+    }
+}
+
+impl Tracking {
+    /// Clients that track keys.
+    pub fn client_count(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+
+    /// Keys in the table.
+    pub fn key_count(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Clients of all keys in the table.
+    pub fn item_count(&self) -> usize {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// Prefixes that somebody has named.
+    pub fn prefix_count(&self) -> usize {
+        self.prefix_count.load(Ordering::Relaxed)
+    }
+
+    /// A client has read a key, whose stripe is held.
+    fn add(&self, engine: &Engine, key: &[u8], who: Token) {
+        let mut shard = self.shard(key);
+        let Some(tokens) = shard.get_mut(key) else {
+            shard.insert(key.into(), vec![who]);
+            self.keys.fetch_add(1, Ordering::Relaxed);
+            self.items.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if let Err(at) = tokens.binary_search(&who) {
+            if tokens.len() == tokens.capacity() && tokens.len() >= TOKENS_UNPRUNED_MAX {
+                let before = tokens.len();
+                let alive = tracking_clients(engine);
+                tokens.retain(|token| alive.contains(token));
+                self.items
+                    .fetch_sub(before - tokens.len(), Ordering::Relaxed);
+                // Not again before there are twice as many, or every newcomer would pay for it.
+                tokens.reserve(tokens.len().max(TOKENS_UNPRUNED_MAX));
+                let at = tokens.binary_search(&who).unwrap_or_else(|at| at);
+                tokens.insert(at, who);
+            } else {
+                tokens.insert(at, who);
+            }
+            self.items.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A key has changed, and its stripe is held: tells those who have read it, and puts it down under its prefixes.
+    pub fn changed(
+        &self,
+        executors: &[ExecutorHandle],
+        key: &[u8],
+        by: By<'_>,
+        changes: &mut Changes,
+    ) {
+        let silent = |card: &Card| {
+            let is_silent = card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0;
+            is_silent.then(|| card.token())
+        };
+        // Under a prefix the client does not know what its script has changed; of keys that it has read it is told as
+        // little as of its own changes. As in Redis.
+        let (silent, silent_under_prefix) = match by {
+            By::Nobody => (None, None),
+            By::Client(card) => (silent(card), silent(card)),
+            By::Script(card) => (silent(card), None),
+        };
+        if let Some(tokens) = self.take(key) {
+            tell(executors, &tokens, silent, &News::Key(key.into()));
+        }
+        if self.prefix_count() == 0 {
+            return;
+        }
+        let prefixes = self.prefixes.read().expect("no panic under the prefixes");
+        let mut shared_key: Option<Arc<[u8]>> = None;
+        let up_to = |bound: &[u8]| {
+            prefixes
+                .range::<[u8], _>((Unbounded, Included(bound)))
+                .next_back()
+        };
+        for (prefix, _) in beginnings(key, up_to) {
+            let key = shared_key.get_or_insert_with(|| key.into()).clone();
+            let keys = changes.0.entry(prefix.clone()).or_default();
+            keys.entry(key).or_insert(silent_under_prefix);
+        }
+    }
+
+    /// A database was emptied, and all stripes are held: tells everybody who tracks, and forgets all keys.
+    pub fn flushed(&self, engine: &Engine) {
+        for shard in &self.shards {
+            let old = mem::take(&mut *shard.lock().expect("no panic under the table"));
+            self.keys.fetch_sub(old.len(), Ordering::Relaxed);
+            let items = old.values().map(Vec::len).sum();
+            self.items.fetch_sub(items, Ordering::Relaxed);
+        }
+        let tokens: Vec<Token> = tracking_clients(engine).into_iter().collect();
+        tell(engine.executors(), &tokens, None, &News::All);
+    }
+
+    /// Forgets keys until there are no more than `keys_max` (0: any number), and invalidates them. `draw`: a number by lot.
+    pub fn evict(
+        &self,
+        executors: &[ExecutorHandle],
+        keys_max: usize,
+        mut draw: impl FnMut() -> usize,
+    ) {
+        if keys_max == 0 || self.key_count() <= keys_max {
+            return;
+        }
+        let Ok(_alone) = self.evicting.try_lock() else {
+            return;
+        };
+        for _ in 0..EVICTIONS_MAX {
+            if self.key_count() <= keys_max {
+                return;
+            }
+            let first = draw();
+            let victim = (0..SHARDS).find_map(|step| {
+                let shard = self.shards[(first + step) % SHARDS].lock();
+                let shard = shard.expect("no panic under the table");
+                shard.keys().next().cloned()
+            });
+            let Some(key) = victim else { return };
+            // Somebody else may have taken it meanwhile.
+            if let Some(tokens) = self.take(&key) {
+                tell(executors, &tokens, None, &News::Key(key.into()));
+            }
+        }
+    }
+
+    /// A client hears of keys with this prefix.
+    pub fn add_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
+        let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
+        prefixes.entry(prefix.clone()).or_default().add(who);
+        self.prefix_count.store(prefixes.len(), Ordering::SeqCst);
+    }
+
+    fn remove_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
+        let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
+        if let Some(subscribers) = prefixes.get_mut(prefix) {
+            subscribers.remove(who);
+            if subscribers.is_empty() {
+                prefixes.remove(prefix);
+            }
+        }
+        self.prefix_count.store(prefixes.len(), Ordering::SeqCst);
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<Token>> {
+        let mut shard = self.shard(key);
+        let tokens = shard.remove(key)?;
+        if shard.len() < shard.capacity() / 8 {
+            shard.shrink_to_fit();
+        }
+        drop(shard);
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+        self.items.fetch_sub(tokens.len(), Ordering::Relaxed);
+        Some(tokens)
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        self.shards[redline_table::hash(key) as usize % SHARDS]
+            .lock()
+            .expect("no panic under the table")
+    }
+}
+
+impl Changes {
+    /// Has nothing changed that anybody wants to be told of?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The end of a unit whose stripes are still held: tells everybody who has named one of the prefixes.
+    #[cold]
+    pub fn tell(&mut self, engine: &Engine) {
+        let prefixes = engine.tracking.prefixes.read();
+        let prefixes = prefixes.expect("no panic under the prefixes");
+        while let Some((prefix, keys)) = self.0.pop_first() {
+            let Some(tokens) = prefixes.get(&prefix) else {
+                continue;
+            };
+            let silent: BTreeSet<Token> = keys.values().copied().flatten().collect();
+            let but = |own: Option<Token>| -> News {
+                let told = keys.iter().filter(|(_, by)| by.is_none() || **by != own);
+                News::Prefixed(prefix.clone(), told.map(|(key, _)| key.clone()).collect())
+            };
+            let others: Vec<Token> = tokens
+                .iter()
+                .copied()
+                .filter(|token| !silent.contains(token))
+                .collect();
+            tell(engine.executors(), &others, None, &but(None));
+            for own in tokens.iter().filter(|token| silent.contains(token)) {
+                let news = but(Some(*own));
+                if news.key_count() > 0 {
+                    tell(engine.executors(), &[*own], None, &news);
+                }
+            }
+        }
+    }
+}
+
+/// A client begins to track keys, or does so in another way. The mode is the new one; a client that tracks already has
+/// kept its prefixes and what it is still to be told.
+pub fn begin(engine: &Engine, caller: &mut Caller, mode: Mode) {
+    let tracking = &engine.tracking;
+    if caller.tracking.is_none() {
+        tracking.clients.fetch_add(1, Ordering::SeqCst);
+        engine.keyspace.begin_tracking();
+    }
+    let card = caller.card.clone();
+    card.set_flag(
+        flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
+        false,
+    );
+    card.set_flag(flag::TRACKING, true);
+    card.set_flag(flag::BROADCAST, mode.broadcast);
+    card.set_flag(flag::NO_LOOP, mode.no_loop);
+    card.redirect
+        .store(mode.redirect.map_or(0, |id| id as i64), Ordering::Relaxed);
+    caller.set_state(state::TRACKING, true);
+    caller.tracking = Some(Box::new(mode));
+}
+
+/// Ends it.
+pub fn end(engine: &Engine, caller: &mut Caller) {
+    let Some(mode) = caller.tracking.take() else {
+        return;
+    };
+    for prefix in &mode.prefixes {
+        engine.tracking.remove_prefix(prefix, caller.card.token());
+        caller.note_unregistered(prefix);
+    }
+    let tracking = &engine.tracking;
+    tracking.clients.fetch_sub(1, Ordering::SeqCst);
+    if tracking.key_count() == 0 || tracking.lingers.swap(true, Ordering::SeqCst) {
+        engine.keyspace.end_tracking();
+    }
+    caller.set_state(state::TRACKING, false);
+    caller.card.set_flag(
+        flag::TRACKING | flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
+        false,
+    );
+    caller.card.redirect.store(-1, Ordering::Relaxed);
+}
+
+/// From time to time: the keys of clients that have ceased to track may all have changed by now.
+pub fn settle(engine: &Engine) {
+    let tracking = &engine.tracking;
+    if tracking.key_count() == 0
+        && tracking.lingers.load(Ordering::Relaxed)
+        && tracking.lingers.swap(false, Ordering::SeqCst)
+    {
+        engine.keyspace.end_tracking();
+    }
+}
+
+/// Are the keys that this session's command reads to be remembered?
+pub fn remembers(caller: &Caller, id: CommandId) -> bool {
+    let Some(mode) = &caller.tracking else {
+        return false;
+    };
+    let wanted = if mode.opt_in {
+        mode.caching
+    } else {
+        !(mode.opt_out && mode.caching)
+    };
+    wanted && !mode.broadcast && spec::gate(id).flags.has(Flags::READONLY)
+}
+
+/// A client has read the keys of a call, whose stripes are held.
+pub fn remember(engine: &Engine, who: Token, id: CommandId, args: Args<'_>) {
+    let keys = spec::reachable_keys(id, args.len(), |index| args.get(index).unwrap_or_default());
+    for key in keys.filter_map(|key| args.get(key.position)) {
+        engine.tracking.add(engine, key, who);
+    }
+}
+
+/// A command has run: CLIENT CACHING holds for one command, or one transaction.
+pub fn after_command(caller: &mut Caller, id: Option<CommandId>) {
+    let in_multi = caller.is(state::MULTI);
+    if let Some(mode) = &mut caller.tracking
+        && !in_multi
+        && id.is_none_or(|id| spec::row(id).container != Some(CommandId::Client))
+    {
+        mode.caching = false;
+    }
+}
+
+/// Something has changed that concerns this session. `true`: something is left to be done when it is served next.
+pub fn hear(caller: &mut Caller, news: &News) -> bool {
+    let Some(mode) = &mut caller.tracking else {
+        return false;
+    };
+    // It may have changed its mode since.
+    let concerned = match news {
+        News::All => true,
+        News::Key(_) => !mode.broadcast,
+        News::Prefixed(prefix, _) => mode.prefixes.contains(prefix),
+    };
+    if !concerned {
+        return false;
+    }
+    if mode.redirect.is_some() || matches!(news, News::Prefixed(..)) {
+        // What one unit has changed is not torn apart, however much it is.
+        let waiting: usize = mode.pending.iter().map(News::key_count).sum();
+        if waiting < PENDING_MAX {
+            mode.pending.push(news.clone());
+        } else if mode.redirect.is_some() {
+            mode.pending.clear();
+            mode.pending.push(News::All);
+        } else {
+            before_write(caller);
+            hear(caller, news);
+        }
+        return true;
+    }
+    write(caller, std::slice::from_ref(news), false);
+    true
+}
+
+/// Before a session's replies are written: what has changed under its prefixes.
+pub fn before_write(caller: &mut Caller) {
+    if let Some(mode) = &mut caller.tracking
+        && mode.redirect.is_none()
+        && !mode.pending.is_empty()
+    {
+        let news = mem::take(&mut mode.pending);
+        write(caller, &gather(news), false);
+    }
+}
+
+/// When all replies have been written: sends on what another client is to hear.
+pub fn after_write(engine: &Engine, caller: &mut Caller) {
+    let Some(mode) = &mut caller.tracking else {
+        return;
+    };
+    if mode.pending.is_empty() {
+        return;
+    }
+    let Some(redirect) = mode.redirect else {
+        return;
+    };
+    let news = gather(mem::take(&mut mode.pending));
+    let target = {
+        let clients = engine.clients();
+        let stays = |card: &&Arc<Card>| {
+            !card.killed.load(Ordering::Acquire)
+                && card.flags.load(Ordering::Relaxed) & flag::CLOSING == 0
+        };
+        clients
+            .get(&redirect)
+            .filter(stays)
+            .map(|card| card.token())
+    };
+    let Some(to) = target else {
+        mode.broken = true;
+        caller.card.set_flag(flag::BROKEN_REDIRECT, true);
+        if caller.proto == Proto::Resp3 {
+            let mut reply = caller.reply();
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.integer(redirect as i64);
+        }
+        return;
+    };
+    let news = news.into();
+    engine.send(to, Message::Redirected(Redirected { to, news }));
+}
+
+/// Writes invalidation messages to a session, in its protocol. In RESP2 only those hear of them that others have named,
+/// and that have subscribed to something.
+pub fn write(caller: &mut Caller, news: &[News], redirected: bool) {
+    let subscribed = caller.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
+    if caller.proto == Proto::Resp2 && !(redirected && subscribed) {
+        return;
+    }
+    for news in news {
+        let mut reply = caller.reply();
+        if reply.proto() == Proto::Resp3 {
+            reply.push(2);
+            reply.bulk(b"invalidate");
+        } else {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(CHANNEL);
+        }
+        match news {
+            News::All => reply.null(),
+            News::Key(key) => {
+                reply.array(1);
+                reply.bulk(key);
+            }
+            News::Prefixed(_, keys) => {
+                reply.array(keys.len());
+                keys.iter().for_each(|key| reply.bulk(key));
+            }
+        }
+    }
+}
+
+/// Returns the prefixes that `key` begins with, the longest first, of prefixes in order: `up_to` finds the last of them that
+/// is not above a bound. That costs a search for each byte of the key at most, however many prefixes there are.
+///
+/// If the last one up to the bound is no beginning of the key, it leaves the key at some byte, and so does everything
+/// between the key's bytes before that and the bound: the search goes on with these.
+pub fn beginnings<'a, V>(
+    key: &[u8],
+    up_to: impl Fn(&[u8]) -> Option<(&'a Arc<[u8]>, V)>,
+) -> impl Iterator<Item = (&'a Arc<[u8]>, V)> {
+    let mut bound = Some(key);
+    std::iter::from_fn(move || {
+        loop {
+            let (prefix, value) = up_to(bound?)?;
+            let common = prefix.iter().zip(key).take_while(|(a, b)| a == b).count();
+            if common < prefix.len() {
+                bound = Some(&key[..common]);
+                continue;
+            }
+            bound = common.checked_sub(1).map(|last| &key[..last]);
+            return Some((prefix, value));
+        }
+    })
+}
+
+/// Puts what has changed under prefixes behind everything else, each key once: one message for each prefix.
+fn gather(news: Vec<News>) -> Vec<News> {
+    let mut gathered = Vec::new();
+    let mut prefixed: BTreeMap<_, Vec<Keys>> = BTreeMap::new();
+    for news in news {
+        match news {
+            News::Prefixed(prefix, keys) => prefixed.entry(prefix).or_default().push(keys),
+            single => gathered.push(single),
+        }
+    }
+    for (prefix, mut parts) in prefixed {
+        let keys = match &mut parts[..] {
+            [keys] => keys.clone(),
+            parts => {
+                let keys: BTreeSet<_> = parts.iter().flat_map(|keys| keys.iter()).collect();
+                keys.into_iter().cloned().collect()
+            }
+        };
+        gathered.push(News::Prefixed(prefix, keys));
+    }
+    gathered
+}
+
+/// The tokens of all clients that track keys.
+fn tracking_clients(engine: &Engine) -> HashSet<Token> {
+    let clients = engine.clients();
+    clients
+        .values()
+        .filter(|card| card.flags.load(Ordering::Relaxed) & flag::TRACKING != 0)
+        .map(|card| card.token())
+        .collect()
+}
+
+/// One message to each worker that has a client among `tokens`.
+fn tell(executors: &[ExecutorHandle], tokens: &[Token], silent: Option<Token>, news: &News) {
+    for (number, executor) in executors.iter().enumerate() {
+        let to: Vec<Token> = tokens
+            .iter()
+            .copied()
+            .filter(|token| token.executor() == number && Some(*token) != silent)
+            .collect();
+        if !to.is_empty() {
+            let news = news.clone();
+            executor
+                .mailbox
+                .send(Message::Invalidate(Invalidation { to, news }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginnings_of_a_key_are_found_among_any() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        for _ in 0..2_000 {
+            let mut word = || -> Vec<u8> { (0..rng.usize(..6)).map(|_| rng.u8(..3)).collect() };
+            let words: BTreeMap<Arc<[u8]>, ()> = (0..20).map(|_| (word().into(), ())).collect();
+            let key = word();
+            let up_to = |bound: &[u8]| {
+                words
+                    .range::<[u8], _>((Unbounded, Included(bound)))
+                    .next_back()
+            };
+            let found: Vec<_> = beginnings(&key, up_to).map(|(found, ())| found).collect();
+            let all = words.keys().rev().filter(|word| key.starts_with(word));
+            assert_eq!(found, all.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn keys_of_a_prefix_come_once_and_behind_the_rest() {
+        let name = |text: &str| -> Arc<[u8]> { text.as_bytes().into() };
+        let under = |prefix: &str, keys: &[&str]| {
+            News::Prefixed(name(prefix), keys.iter().map(|key| name(key)).collect())
+        };
+        let news = vec![
+            under("b", &["b2"]),
+            News::Key(name("k")),
+            under("a", &["a1"]),
+            under("b", &["b1", "b2", "b3"]),
+            News::All,
+        ];
+        let gathered = [
+            News::Key(name("k")),
+            News::All,
+            under("a", &["a1"]),
+            under("b", &["b1", "b2", "b3"]),
+        ];
+        assert_eq!(gather(news), gathered);
+    }
+}

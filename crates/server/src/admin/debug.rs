@@ -1,0 +1,497 @@
+//! DEBUG: what the test suites of Redis and this project's own ask of a running server.
+//!
+//! Only what is true here is here: a subcommand that would have to make up its answer is unknown. Those that look at keys
+//! hold every stripe.
+
+mod digest;
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use redline_commands::{Error, object_of};
+use redline_keyspace::{Expiry, Found, Owned, StringRef, Trace, ValueRef, View, lock::StripeSet};
+use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
+use redline_resp::{Args, Proto, Reply};
+use redline_types::{PackedRef, Value, list::NodeRef, number};
+
+use crate::{
+    admin::{command::write_help, config},
+    config::value::parse_memory,
+    shared::Message,
+    worker::Worker,
+};
+use redline_engine::{Caller, Halt, tracking::By};
+
+const HELP: &[&str] = &[
+    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CHANGE-REPL-ID",
+    "    Take a new replication id.",
+    "CONFIG-REWRITE-FORCE-ALL",
+    "    CONFIG REWRITE, with the parameters that are as by default.",
+    "DIGEST",
+    "    Answer a digest of everything that the server holds.",
+    "DIGEST-VALUE [<key> ...]",
+    "    Answer a digest of the value of each key.",
+    "ERROR <text>",
+    "    Answer an error of this text.",
+    "LISTPACK <key>",
+    "    Write the elements of a packed value to the log.",
+    "LOG <message>",
+    "    Write a message to the log.",
+    "MOVE-CLIENT <client-id> <worker>",
+    "    Have another worker serve a client as soon as it has nothing to do, as the balance of load does.",
+    "OBJECT <key>",
+    "    Tell how a value is stored.",
+    "PAUSE-CRON <0|1>",
+    "    Stop (1) or resume (0) all that timers do: expiry, eviction, limits of clients, statistics.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Make string keys <prefix>:0, <prefix>:1 and so on, where there are none.",
+    "PROTOCOL <type>",
+    "    Answer an example of a reply: string, integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
+    "    true or false.",
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    From which size an element of a list has a node of its own. 0: when it is larger than a node.",
+    "RELOAD [MERGE] [NOFLUSH]",
+    "    Write every value as a snapshot would have it, and read it back from that. No file is involved.",
+    "SDSLEN <key>",
+    "    Tell how long a key and its string are, and what room they take.",
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Stop (0) or resume (1) looking for expired keys in the background.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>",
+    "    Let scripts call DEBUG and CLIENT LIST (1), or not (0).",
+    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Take payloads whatever their checksum (1), or not (0). What is inside is checked all the same.",
+    "SLEEP <seconds>",
+    "    Stop this client's worker for so long. Decimals are allowed.",
+    "HELP",
+    "    Print this help.",
+];
+const NO_SUCH_KEY: Error = Error::NoSuchKey;
+const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
+const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
+/// Error for a call that would have to load a file, since snapshots are not there yet.
+const NO_FILE: Error =
+    Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
+const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
+const NOT_A_STRING: Error = Error::line("ERR Not an sds encoded string.");
+const NO_THRESHOLD: Error =
+    Error::line("ERR argument must be a memory value bigger than 1 and smaller than 4gb");
+/// The largest size from which an element of a list may have a node of its own.
+const THRESHOLD_MAX: u64 = (4 << 30) - (1 << 20);
+
+/// DEBUG subcommand [argument …]
+pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    if !worker.outlet.settings.enable_debug_command.allows(caller) {
+        return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
+    }
+    let sub = args[1].to_ascii_lowercase();
+    match (sub.as_slice(), args.len()) {
+        (b"help", 2) => write_help(&mut caller.reply(), HELP),
+        (b"change-repl-id", 2) => {
+            *worker
+                .shared
+                .replication_id
+                .lock()
+                .expect("no panic under the id") = crate::start::random_id();
+            caller.reply().ok();
+        }
+        (b"config-rewrite-force-all", 2) => {
+            config::rewrite_file(worker, true)?;
+            caller.reply().ok();
+        }
+        (b"digest", 2) => {
+            let digest = with_keys(worker, caller, digest::of_everything)?;
+            caller.reply().simple(&digest.to_string());
+        }
+        (b"digest-value", _) => {
+            let keys = args.from(2);
+            let digests = with_keys(worker, caller, |view| {
+                keys.iter()
+                    .map(|key| digest::of_value(view, key))
+                    .collect::<Vec<_>>()
+            })?;
+            let mut reply = caller.reply();
+            reply.array(digests.len());
+            digests
+                .iter()
+                .for_each(|digest| reply.simple(&digest.to_string()));
+        }
+        (b"error", 3) => {
+            // Its line ends become spaces, as in every error.
+            caller.reply().error_bytes(&args[2]);
+        }
+        (b"listpack", 3) => {
+            let elements = with_keys(worker, caller, |view| packed_elements(view, &args[2]))?;
+            for (at, element) in elements?.iter().enumerate() {
+                let element = String::from_utf8_lossy(element);
+                crate::log::notice(&format!("DEBUG LISTPACK: {at}: {element:?}"));
+            }
+            caller
+                .reply()
+                .simple("Listpack structure printed on stdout");
+        }
+        (b"log", 3) => {
+            let message = String::from_utf8_lossy(&args[2]);
+            crate::log::warning(&format!("DEBUG LOG: {message}"));
+            caller.reply().ok();
+        }
+        (b"move-client", 4) => {
+            move_client(worker, &args[2], &args[3])?;
+            caller.reply().ok();
+        }
+        (b"object", 3) => {
+            // At the beginning of time nothing has expired: what is in the table is shown.
+            let text = with_keys_at(worker, caller, 0, |view| describe(view, &args[2]))?;
+            caller.reply().simple(&text?);
+        }
+        (b"pause-cron", 3) => {
+            let rest = is_on(&args[2]);
+            worker.shared.timers_rest.store(rest, Ordering::Relaxed);
+            caller.reply().ok();
+        }
+        (b"populate", 3..=5) => {
+            let population = Population::parse(args)?;
+            with_keys(worker, caller, |view| population.settle(view))?;
+            caller.reply().ok();
+        }
+        (b"protocol", 3) => write_example(&mut caller.reply(), &args[2])?,
+        (b"quicklist-packed-threshold", 3) => {
+            let bytes = parse_memory(&args[2]).filter(|bytes| *bytes <= THRESHOLD_MAX);
+            let bytes = bytes.ok_or(NO_THRESHOLD)? as usize;
+            worker.shared.change_settings(|settings| {
+                settings.limits.list_plain_node_bytes = (bytes > 0).then_some(bytes);
+                Ok::<(), Error>(())
+            })?;
+            caller.reply().ok();
+        }
+        (b"reload", _) => {
+            let overwrites = reload_overwrites(args)?;
+            with_keys(worker, caller, |view| reload(view, overwrites))??;
+            caller.reply().ok();
+        }
+        (b"sleep", 3) => {
+            const SECONDS_MAX: f64 = 1e6;
+            let seconds = number::parse_f64(&args[2])
+                .unwrap_or(0.0)
+                .clamp(0.0, SECONDS_MAX);
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            // Inside EXEC and scripts time stands still.
+            if worker.compound.is_none() {
+                worker.read_clock();
+            }
+            caller.reply().ok();
+        }
+        (b"sdslen", 3) => {
+            let text = with_keys_at(worker, caller, 0, |view| describe_string(view, &args[2]))?;
+            caller.reply().simple(&text?);
+        }
+        (b"set-active-expire", 3) => {
+            let on = is_on(&args[2]);
+            worker.shared.active_expire.store(on, Ordering::Relaxed);
+            caller.reply().ok();
+        }
+        (b"set-skip-checksum-validation", 3) => {
+            let skipped = is_on(&args[2]);
+            worker.shared.change_settings(|settings| {
+                settings.limits.payload_checksum_skipped = skipped;
+                Ok::<(), Error>(())
+            })?;
+            worker.refresh_if_changed();
+            caller.reply().ok();
+        }
+        (b"set-disable-deny-scripts", 3) => {
+            let on = is_on(&args[2]);
+            worker.shared.scripts_may_look.store(on, Ordering::Relaxed);
+            caller.reply().ok();
+        }
+        _ => {
+            return Err(Error::wrong_subcommand_arity("DEBUG", &args[1]).into());
+        }
+    }
+    Ok(())
+}
+
+/// A switch, which is off unless it is a number other than 0.
+fn is_on(word: &[u8]) -> bool {
+    number::parse_i64(word).unwrap_or(0) != 0
+}
+
+/// Has another worker serve a client as soon as it has nothing to do.
+fn move_client(worker: &Worker, client: &[u8], to: &[u8]) -> Result<(), Error> {
+    let workers = worker.shared.workers();
+    let to = number::parse_i64(to).and_then(|to| usize::try_from(to).ok());
+    let to = to.filter(|to| *to < workers.len()).ok_or(NO_SUCH_WORKER)?;
+    let id = number::parse_i64(client).and_then(|id| u64::try_from(id).ok());
+    let token = id.and_then(|id| worker.shared.token_of(id));
+    let token = token.ok_or(NO_SUCH_CLIENT)?;
+    let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
+    workers[token.executor()]
+        .mailbox
+        .send(Message::Run(Box::new(begin)));
+    Ok(())
+}
+
+/// Runs something with every key at hand. Inside EXEC the unit holds all stripes already: the row says so. A script takes
+/// what it lacks.
+fn with_keys<R>(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    run: impl FnOnce(&mut View<'_>) -> R,
+) -> Result<R, Halt> {
+    with_keys_at(worker, caller, worker.now_ms, run)
+}
+
+/// [`with_keys`] as of another time: what expires later than that is still there. 0: nothing has expired.
+fn with_keys_at<R>(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    now_ms: i64,
+    run: impl FnOnce(&mut View<'_>) -> R,
+) -> Result<R, Halt> {
+    let all = StripeSet::all();
+    let mut alone = None;
+    let mut compound = worker.compound.take();
+    let unit = match &mut compound {
+        None => alone.insert(worker.take_set(caller, &all)?),
+        Some(compound) => {
+            compound.unit.add_set(&all);
+            &mut compound.unit
+        }
+    };
+    let mut view = unit.view(&mut worker.local, caller.db, now_ms);
+    let result = run(&mut view);
+    view.finish();
+    worker.compound = compound;
+    if !worker.local.events.is_empty() {
+        let by = By::Client(&caller.card);
+        worker.publish_events(by);
+    }
+    if let Some(unit) = alone {
+        // Keys that somebody waits for may have come.
+        worker.commit(unit);
+    }
+    Ok(result)
+}
+
+/// The options of RELOAD: may what is read back take the place of what is there?
+fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
+    let (mut merge, mut flush, mut save) = (false, true, true);
+    for option in args.iter().skip(2) {
+        match option.to_ascii_lowercase().as_slice() {
+            b"merge" => merge = true,
+            b"noflush" => flush = false,
+            b"nosave" => save = false,
+            _ => {
+                return Err(Error::line(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                ));
+            }
+        }
+    }
+    if save {
+        Ok(merge || flush)
+    } else {
+        Err(NO_FILE)
+    }
+}
+
+/// Writes all values in their serialised form and, once all of that could be read, stores what was read. Values do not
+/// change by it, so nothing is reported; who watches a key is told all the same, since it is another value's place.
+fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
+    for db in 0..view.space().databases() {
+        view.in_db(db, |view| {
+            let (mut payloads, compresses) = (Vec::new(), view.limits().payload_compressed);
+            view.for_each(|key, value| {
+                let payload = value.with(|value| payload::dump(object_of(value), compresses));
+                payloads.push((key.to_vec(), payload));
+            });
+            if !overwrites && !payloads.is_empty() {
+                return Err(NOT_RELOADED);
+            }
+            let read = |(key, payload): (Vec<u8>, Vec<u8>)| {
+                let object = payload::restore(&payload, view.limits());
+                object.map(|object| (key, object)).map_err(|error| {
+                    crate::log::warning(&format!("DEBUG RELOAD: {error:?}"));
+                    NOT_RELOADED
+                })
+            };
+            let objects = payloads.into_iter().map(read);
+            for (key, object) in objects.collect::<Result<Vec<_>, Error>>()? {
+                let found = view.find(&key, Trace::Quiet);
+                let expire_at_ms = found.and_then(Found::expire_at_ms);
+                let value = match object {
+                    Object::String(bytes) => Owned::Bytes { bytes, raw: false },
+                    Object::Value(value) => Owned::Object(value),
+                };
+                view.put_owned(&key, value, expire_at_ms);
+                view.touch_watchers(&key);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// DEBUG OBJECT's line.
+fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
+    let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
+    let object = object_of(found.value());
+    let address = match object {
+        ObjectRef::String(bytes) => bytes.as_ptr() as usize,
+        ObjectRef::Value(value) => std::ptr::from_ref(value) as usize,
+    };
+    let mut serialized = Writer::new(view.limits().payload_compressed);
+    object::write(&mut serialized, object);
+    let mut text = format!(
+        "Value at:{address:#x} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",
+        found.encoding(),
+        serialized.len(),
+        found.access_word(),
+        found.idle_s(),
+    );
+    if let ObjectRef::Value(value @ Value::List(list)) = object
+        && value.encoding() == "quicklist"
+    {
+        let nodes = list.nodes().count();
+        let bytes: usize = list
+            .nodes()
+            .map(|node| match node {
+                NodeRef::Packed(pack) => pack.listpack_bytes(),
+                NodeRef::Plain(element) => element.len(),
+            })
+            .sum();
+        text += &format!(
+            " ql_nodes:{nodes} ql_avg_node:{:.2} ql_listpack_max:{} ql_compressed:0 ql_uncompressed_size:{bytes}",
+            value.len() as f64 / nodes as f64,
+            view.limits().list_max_listpack_size,
+        );
+    }
+    Ok(text)
+}
+
+/// DEBUG SDSLEN's line. A short string lies behind its key, in the same piece of memory.
+fn describe_string(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
+    let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
+    let string = found.string().map_err(|_| NOT_A_STRING)?;
+    if found.encoding() == "int" {
+        return Err(NOT_A_STRING);
+    }
+    let (len, room) = match &string {
+        StringRef::Inline { bytes, .. } => (bytes.len(), 0),
+        StringRef::Blob(blob) => (blob.len(), blob.capacity()),
+    };
+    let all = found.memory_bytes();
+    Ok(format!(
+        "key_sds_len:{}, key_sds_avail:0, key_zmalloc: {}, val_sds_len:{len}, val_sds_avail:{}, val_zmalloc: {room}",
+        key.len(),
+        all.saturating_sub(room),
+        room.saturating_sub(len),
+    ))
+}
+
+fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
+    let pack = match found.value() {
+        ValueRef::Object(value) => value.packed().and_then(PackedRef::pack),
+        ValueRef::String(_) => None,
+    };
+    let pack = pack.ok_or(Error::line("ERR Not a listpack encoded object."))?;
+    Ok(pack.iter().map(|element| element.to_vec()).collect())
+}
+
+/// Parameters of the keys that DEBUG POPULATE makes.
+struct Population<'a> {
+    count: u64,
+    prefix: &'a [u8],
+    /// Of each value; 0: as long as its text.
+    size: usize,
+}
+
+impl<'a> Population<'a> {
+    fn parse(args: Args<'a>) -> Result<Population<'a>, Error> {
+        let positive = |at: usize| {
+            let number = args.get(at).map(number::parse_i64);
+            number.map_or(Ok(0), |number| {
+                number
+                    .and_then(|number| u64::try_from(number).ok())
+                    .ok_or(Error::NOT_POSITIVE)
+            })
+        };
+        /// Largest size of one value: bytes.
+        const SIZE_MAX: u64 = 512 << 20;
+        Ok(Population {
+            count: positive(2)?,
+            prefix: args.get(3).unwrap_or(b"key"),
+            size: positive(4)?.min(SIZE_MAX) as usize,
+        })
+    }
+
+    fn settle(&self, view: &mut View<'_>) {
+        for number in 0..self.count {
+            let key = [self.prefix, b":", number.to_string().as_bytes()].concat();
+            if view.contains(&key) {
+                continue;
+            }
+            let mut value = format!("value:{number}").into_bytes();
+            if self.size > 0 {
+                value.resize(self.size, 0);
+            }
+            view.set_string(&key, &value, Expiry::Clear);
+            view.touch_watchers(&key);
+        }
+    }
+}
+
+/// An example of each type of reply.
+fn write_example(reply: &mut Reply<'_>, what: &[u8]) -> Result<(), Error> {
+    match what.to_ascii_lowercase().as_slice() {
+        b"string" => reply.bulk(b"Hello World"),
+        b"integer" => reply.integer(12345),
+        // Written so that it is not taken for a bad pi.
+        b"double" => reply.double(3141.0 / 1000.0),
+        b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
+        b"null" => reply.null(),
+        b"array" => {
+            reply.array(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"set" => {
+            reply.set(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"map" => {
+            reply.map(3);
+            for n in 0..3 {
+                reply.integer(n);
+                reply.bool(n == 1);
+            }
+        }
+        b"attrib" => {
+            if reply.proto() == Proto::Resp3 {
+                reply.attribute(1);
+                reply.bulk(b"key-popularity");
+                reply.array(2);
+                reply.bulk(b"key:123");
+                reply.integer(90);
+            }
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        b"push" => {
+            if reply.proto() != Proto::Resp3 {
+                return Err(Error::line("ERR RESP2 is not supported by this command"));
+            }
+            reply.bulk(b"Some real reply following the push reply");
+            reply.push(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.integer(42);
+        }
+        b"verbatim" => reply.verbatim("txt", b"This is a verbatim\nstring"),
+        b"true" => reply.bool(true),
+        b"false" => reply.bool(false),
+        _ => {
+            return Err(Error::line(
+                "ERR Wrong protocol type name. Please use one of the following: string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
+            ));
+        }
+    }
+    Ok(())
+}

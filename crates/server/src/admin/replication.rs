@@ -1,0 +1,34 @@
+//! ROLE and REPLICAOF: what operators ask of replication, which does not exist.
+//!
+//! Must not know: what a replica would do.
+
+use redline_commands::Error;
+use redline_engine::{Caller, Halt};
+use redline_resp::Args;
+use redline_types::number;
+
+use crate::worker::Worker;
+
+/// A primary without replicas: nothing has an offset.
+pub(crate) fn role(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let mut reply = caller.reply();
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}
+
+/// To be no replica is what the server is; to be one is not built.
+pub(crate) fn replicaof(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    if args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one") {
+        caller.reply().ok();
+        return Ok(());
+    }
+    let port = number::parse_i64(&args[2]).filter(|port| (0..=i64::from(u16::MAX)).contains(port));
+    let text = match port {
+        Some(_) => "ERR replication is not built yet: this server is nobody's replica",
+        None => "ERR Invalid master port",
+    };
+    Err(Error::line(text).into())
+}
