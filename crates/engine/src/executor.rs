@@ -85,12 +85,28 @@ pub enum Level {
     Warning,
 }
 
+/// A fault that a simulation plants, to show that it finds such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// EXEC does not look at what was watched.
+    IgnoresWatches,
+    /// The effects of calls that have waited come before those of the unit that has served them in the journal.
+    ReordersRecords,
+    /// Clients that track keys are not told of what scripts change.
+    LosesInvalidations,
+    /// Of several clients that a unit has served, the last one is not told.
+    LosesWakeUps,
+}
+
 /// The surroundings of an executor: takes what leaves it beside replies, and does what needs a connection.
 ///
 /// Functions that may run other commands are given the whole executor, of which the outlet is a part.
 pub trait Outlet: Clock + Sized {
     /// A client's part of a batch.
     type Member: Member;
+
+    /// The fault that is planted: none but in simulations.
+    const FAULT: Option<Fault> = None;
 
     /// Writes a line to the log.
     fn log(level: Level, text: &str);

@@ -239,10 +239,7 @@ impl Generator {
             calls.push(words.map(|word| word.as_bytes().to_vec()).to_vec());
             return;
         }
-        let mut call = match row.group {
-            Group::Module => vectors::call(&mut self.rng, row),
-            _ => self.call(row),
-        };
+        let mut call = self.call_of(row);
         let spoilt = self.below(100) < 18;
         if spoilt {
             self.spoil(&mut call);
@@ -256,6 +253,14 @@ impl Generator {
         let repair = repair(row, &call);
         calls.push(call);
         calls.extend(repair);
+    }
+
+    /// A call of the command of this row, as its grammar has it.
+    pub fn call_of(&mut self, row: &'static Row) -> Call {
+        match row.group {
+            Group::Module => vectors::call(&mut self.rng, row),
+            _ => self.call(row),
+        }
     }
 
     fn call(&mut self, row: &'static Row) -> Call {

@@ -52,7 +52,7 @@ use crate::{
     caller::{Aside, Caller, Card, REGISTERED_BYTES, Token, flag},
     engine::{Engine, Message},
     errors,
-    executor::{Executor, Outlet},
+    executor::{Executor, Fault, Outlet},
     executor::{Halt, count_command},
     session::{self, publish_events},
     tracking::{self, By, Changes},
@@ -344,12 +344,21 @@ impl<O: Outlet> Executor<'_, O> {
         self.refresh_if_changed();
         let engine = self.engine;
         let mut served = Vec::new();
+        let reorders = O::FAULT == Some(Fault::ReordersRecords);
+        let own = reorders.then(|| self.local.take_effects());
         while let Some(ready) = self.local.ready.pop_front() {
             self.serve_key(unit, &ready, &mut served);
+        }
+        if let Some(own) = own {
+            unit.record(&mut self.local);
+            self.local.restore_effects(own);
         }
         // Before anybody hears of it: what a reply may depend on has its number.
         unit.record(&mut self.local);
         self.tell_changes();
+        if O::FAULT == Some(Fault::LosesWakeUps) && served.len() > 1 {
+            served.pop();
+        }
         for (waiter, outcome) in served {
             tell(engine, &waiter, outcome);
         }

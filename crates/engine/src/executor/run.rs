@@ -29,7 +29,7 @@ use crate::{
     caller::{Aside, Caller, NO_COMMAND, ReplyMode, Token, flag, state},
     errors,
     executor::access,
-    executor::{Executor, Level, Outlet},
+    executor::{Executor, Fault, Level, Outlet},
     session,
     timing::INSIDE_PER_TIMED,
     tracking,
@@ -479,6 +479,9 @@ impl<O: Outlet> Executor<'_, O> {
         // A call that has waited was shown as it began to.
         if self.monitored && has_run && caller.again.is_none() {
             self.show(caller, id, args, inside.in_script);
+        }
+        if O::FAULT == Some(Fault::LosesInvalidations) && inside.in_script {
+            self.local.events.drain(..);
         }
         if !self.local.events.is_empty() {
             let by = match inside.in_script {

@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Scope};
 use crate::{
     caller::{Caller, Multi, Watched, flag, state},
     executor::{Compound, Halt, add_stripes},
-    executor::{Executor, Outlet},
+    executor::{Executor, Fault, Outlet},
 };
 
 /// Commands that are not queued inside MULTI.
@@ -104,7 +104,8 @@ pub(crate) fn exec<O: Outlet>(
         );
     }
     let mut unit = take_unit(executor, caller)?;
-    let aborted = caller.watch_flag.is_raised() || watched_key_expired(executor, caller, &mut unit);
+    let aborted = O::FAULT != Some(Fault::IgnoresWatches)
+        && (caller.watch_flag.is_raised() || watched_key_expired(executor, caller, &mut unit));
     let multi = close_multi(caller);
     executor.compound = Some(Box::new(Compound::new(unit)));
     if aborted {

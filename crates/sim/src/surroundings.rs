@@ -1,0 +1,699 @@
+//! The surroundings of a simulated executor: clients in a slab, messages in a queue, a clock that the simulation moves.
+//!
+//! Must not know: what clients ask for.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    marker::PhantomData,
+    mem,
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fastrand::Rng;
+use redline_commands::Error;
+use redline_engine::{
+    Caller, Clock, Engine, Executor, Halt, Level, Mailbox, Member, Message, Outlet,
+    caller::{Aside, Card, Origin, Token},
+    executor::{
+        Batch, Fault,
+        block::{Finished, Outcome},
+    },
+    monitor, subscriptions,
+    timing::Used,
+    tracking,
+};
+use redline_keyspace::Waiter;
+use redline_resp::{Args, ArgsBuf, Blob, Decoded, RequestDecoder, RequestLimits, encode_request};
+use redline_spec::CommandId;
+
+use crate::{actors::Actor, ledger::Ledger};
+
+/// The reading of a clock takes so long: nanoseconds. So a script that runs for long sees time pass.
+const READ_NS: u64 = 200;
+/// Unix time at which simulations begin: milliseconds.
+const BEGIN_WALL_MS: u64 = 1_700_000_000_000;
+
+/// The fault that is planted in an engine.
+pub trait Plant {
+    /// It.
+    const FAULT: Option<Fault>;
+}
+
+/// None.
+pub struct NoFault;
+
+impl Plant for NoFault {
+    const FAULT: Option<Fault> = None;
+}
+
+/// Time since a simulation began, seen by all its executors: nanoseconds.
+#[derive(Clone, Default)]
+pub struct Time(Rc<Cell<u64>>);
+
+impl Time {
+    /// Lets time pass.
+    pub fn pass(&self, ns: u64) {
+        self.0.set(self.0.get() + ns);
+    }
+
+    /// Now.
+    pub fn now_ns(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Messages on their way to an executor.
+#[derive(Clone, Default)]
+pub struct Queue(Arc<Mutex<VecDeque<Message>>>);
+
+impl Queue {
+    /// The way into it.
+    pub fn mailbox(&self) -> Mailbox {
+        let queue = self.clone();
+        Mailbox::new(move |message| queue.with(|messages| messages.push_back(message)))
+    }
+
+    /// Takes the next one out.
+    pub fn pop(&self) -> Option<Message> {
+        self.with(VecDeque::pop_front)
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut VecDeque<Message>) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A simulated client: its caller, the bytes that it has sent, its replies, and who it is.
+pub struct Client {
+    /// Its caller.
+    pub caller: Caller,
+    /// Requests that were decoded and not run: it was suspended.
+    pub deferred: VecDeque<ArgsBuf>,
+    /// Its role.
+    pub actor: Actor,
+    decoder: RequestDecoder,
+    query: Vec<u8>,
+    decoded: usize,
+}
+
+impl Client {
+    /// A client that has just come.
+    pub fn new(engine: &Engine, token: Token, now_ms: u64, actor: Actor) -> Client {
+        let origin = Origin {
+            id: engine.next_client_id(),
+            addr: format!("127.0.0.1:{}", 1024 + token.index()),
+            laddr: "127.0.0.1:6379".into(),
+            is_local: true,
+            is_unix: false,
+            fd: token.index() as i32,
+            created_ms: now_ms,
+        };
+        let settings = engine.settings.current();
+        let user = settings.acl.default_user().clone();
+        let card = Arc::new(Card::new(origin, token, &user));
+        let mut caller = Caller::new(card, user);
+        caller.become_default(&settings.acl);
+        Client {
+            caller,
+            deferred: VecDeque::new(),
+            actor,
+            decoder: RequestDecoder::new(),
+            query: Vec::new(),
+            decoded: 0,
+        }
+    }
+
+    /// Its actor gets what is in the reply buffer.
+    pub fn hear_all(&mut self, ledger: &mut Ledger) {
+        let out = &mut self.caller.out;
+        if !out.is_empty() {
+            let bytes = out.chunks().flatten().copied().collect::<Vec<u8>>();
+            out.clear();
+            self.actor.hear(&bytes, ledger);
+        }
+    }
+
+    /// May it run anything now?
+    pub fn is_ready(&self) -> bool {
+        self.caller.aside.is_none() && !self.caller.closing
+    }
+
+    /// Has it nothing left to run?
+    pub fn is_idle(&self) -> bool {
+        self.is_ready() && self.deferred.is_empty() && self.query.len() == self.decoded
+    }
+}
+
+/// A place for a client.
+#[derive(Default)]
+pub struct Place {
+    /// `None` while it is being served, and in places that nobody has.
+    pub client: Option<Box<Client>>,
+    /// Messages for a client that was being served.
+    mail: Vec<Message>,
+    generation: u32,
+}
+
+impl Member for Box<Client> {
+    fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    fn parts(&mut self) -> (&mut Caller, &[u8], &[Blob]) {
+        (&mut self.caller, &self.query, self.decoder.blobs())
+    }
+
+    fn requests(&self) -> (&[u8], &[Blob]) {
+        (&self.query, self.decoder.blobs())
+    }
+
+    fn is_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+}
+
+/// See the module's text.
+pub struct Surroundings<P> {
+    /// Its clients.
+    pub places: Vec<Place>,
+    /// The facts that must be true.
+    pub ledger: Rc<RefCell<Ledger>>,
+    /// Decides what happens while a script runs for long.
+    pub rng: Rng,
+    /// Requests that have run.
+    pub requests: u64,
+    number: usize,
+    time: Time,
+    queue: Queue,
+    plant: PhantomData<P>,
+}
+
+/// Surroundings without a fault, for whoever only wants to run commands.
+pub type Bare = Surroundings<NoFault>;
+
+impl<P: Plant> Surroundings<P> {
+    /// The surroundings of the executor of that number, without clients.
+    pub fn new(
+        number: usize,
+        seed: u64,
+        time: Time,
+        queue: Queue,
+        ledger: Rc<RefCell<Ledger>>,
+    ) -> Surroundings<P> {
+        Surroundings {
+            places: Vec::new(),
+            ledger,
+            rng: Rng::with_seed(seed),
+            requests: 0,
+            number,
+            time,
+            queue,
+            plant: PhantomData,
+        }
+    }
+
+    fn token(&self, index: usize) -> Token {
+        Token::new(self.number, index, self.places[index].generation)
+    }
+
+    fn is_own(&self, token: Token) -> bool {
+        token.index() < self.places.len() && self.token(token.index()) == token
+    }
+}
+
+impl<P> Clock for Surroundings<P> {
+    fn monotonic_ns(&self) -> u64 {
+        self.time.pass(READ_NS);
+        self.time.now_ns()
+    }
+
+    fn monotonic_coarse_ms(&self) -> u64 {
+        self.time.now_ns() / 1_000_000
+    }
+
+    fn wall_us(&self) -> u64 {
+        BEGIN_WALL_MS * 1000 + self.time.now_ns() / 1000
+    }
+
+    fn used(&self) -> Used {
+        Used {
+            cpu_ns: self.time.now_ns(),
+            sleeps: 0,
+        }
+    }
+}
+
+impl<P: Plant> Outlet for Surroundings<P> {
+    type Member = Box<Client>;
+
+    const FAULT: Option<Fault> = P::FAULT;
+
+    fn log(_: Level, _: &str) {}
+
+    fn is_secret_parameter(_: &[u8]) -> bool {
+        false
+    }
+
+    fn run_admin(
+        _: &mut Executor<'_, Self>,
+        _: &mut Caller,
+        _: CommandId,
+        _: Args<'_>,
+    ) -> Result<(), Halt> {
+        Err(Error::line("ERR there is nothing to administer").into())
+    }
+
+    fn refresh(_: &mut Executor<'_, Self>) {}
+
+    fn turn(executor: &mut Executor<'_, Self>) {
+        deliver(executor, 8);
+        let others = executor.outlet.places.len();
+        for _ in 0..2 {
+            let index = executor.outlet.rng.usize(..others);
+            serve(executor, &[index]);
+        }
+    }
+
+    fn stops(&self) -> bool {
+        false
+    }
+
+    fn for_each_caller(
+        executor: &mut Executor<'_, Self>,
+        mut visit: impl FnMut(&mut Executor<'_, Self>, &mut Caller),
+    ) {
+        for index in 0..executor.outlet.places.len() {
+            if let Some(mut client) = executor.outlet.places[index].client.take() {
+                visit(executor, &mut client.caller);
+                executor.outlet.places[index].client = Some(client);
+            }
+        }
+    }
+
+    /// Whoever is ready is looked at sooner or later.
+    fn look_again(_: &mut Executor<'_, Self>, _: Token) {}
+
+    fn read_own_mail(executor: &mut Executor<'_, Self>, caller: &mut Caller) {
+        let own = caller.card.token();
+        let queue = executor.outlet.queue.clone();
+        let mail = &mut executor.outlet.places[own.index()].mail;
+        for invalidations in [false, true] {
+            mail.iter_mut()
+                .filter(|message| matches!(message, Message::Invalidate(_)) == invalidations)
+                .for_each(|message| hear_early(message, own, caller));
+            queue.with(|messages| {
+                messages
+                    .iter_mut()
+                    .filter(|message| matches!(message, Message::Invalidate(_)) == invalidations)
+                    .for_each(|message| hear_early(message, own, caller));
+            });
+        }
+    }
+
+    fn drop_old_invalidations(executor: &mut Executor<'_, Self>, caller: &Caller) {
+        let own = caller.card.token();
+        let forget = |message: &mut Message| {
+            if let Message::Invalidate(invalidation) = message {
+                invalidation.to.retain(|token| *token != own);
+            }
+        };
+        let queue = executor.outlet.queue.clone();
+        let mail = &mut executor.outlet.places[own.index()].mail;
+        mail.iter_mut().for_each(forget);
+        queue.with(|messages| messages.iter_mut().for_each(forget));
+    }
+
+    fn hand_out(executor: &mut Executor<'_, Self>, _: &mut Caller) {
+        deliver(executor, usize::MAX);
+    }
+
+    fn wait_ended(executor: &mut Executor<'_, Self>, waiter: Arc<Waiter>, outcome: Outcome) {
+        on_message(executor, Message::WaitEnded(waiter, outcome));
+    }
+
+    fn evict_clients(_: &mut Executor<'_, Self>) {}
+
+    fn defer(
+        _: &mut Executor<'_, Self>,
+        member: &mut Box<Client>,
+        batch: &Batch,
+        first: usize,
+        number: usize,
+    ) {
+        let own = batch.requests[first..]
+            .iter()
+            .filter(|request| request.member() == number && request.protocol_error().is_none());
+        for request in own {
+            let spans = &batch.spans[request.spans()];
+            let bytes = &member.query[request.at()..];
+            let args = Args::with_big(bytes, spans, member.decoder.blobs());
+            member.deferred.push_back(ArgsBuf::from(args));
+        }
+    }
+
+    fn limit_output(_: &mut Executor<'_, Self>, _: &mut Box<Client>) {}
+}
+
+/// Lets a client hear of what is meant for it behind the reply of its own command, and takes it off the list.
+fn hear_early(message: &mut Message, own: Token, caller: &mut Caller) {
+    let take_off = |to: &mut Vec<Token>| {
+        let at = to.iter().position(|token| *token == own);
+        at.map(|at| to.remove(at)).is_some()
+    };
+    let to = match message {
+        Message::Deliver(delivery) => &mut delivery.to,
+        Message::Invalidate(invalidation) => {
+            let mode = caller.tracking.as_ref();
+            let is_own = mode.is_some_and(|mode| mode.redirect.is_none());
+            if !is_own || matches!(invalidation.news, tracking::News::Prefixed(..)) {
+                return;
+            }
+            &mut invalidation.to
+        }
+        Message::Monitored(line) => &mut line.to,
+        _ => return,
+    };
+    if !take_off(to) {
+        return;
+    }
+    match message {
+        Message::Deliver(delivery) if subscriptions::is_subscribed(caller, delivery) => {
+            subscriptions::write_message(caller, delivery);
+        }
+        Message::Invalidate(invalidation) => {
+            tracking::hear(caller, &invalidation.news);
+        }
+        Message::Monitored(line) => {
+            monitor::write(caller, line);
+        }
+        _ => {}
+    }
+}
+
+/// Adds a client.
+pub fn open<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, actor: Actor) {
+    let places = &executor.outlet.places;
+    let free = places.iter().position(|place| place.client.is_none());
+    let index = free.unwrap_or(places.len());
+    if free.is_none() {
+        executor.outlet.places.push(Place::default());
+    }
+    let token = executor.outlet.token(index);
+    let now_ms = executor.now_ms as u64;
+    let client = Box::new(Client::new(executor.engine, token, now_ms, actor));
+    let card = client.caller.card.clone();
+    executor.engine.clients().insert(card.id, card);
+    executor.outlet.places[index].client = Some(client);
+}
+
+/// Ends a client that is not being served, as if its connection had closed.
+pub fn close<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, index: usize) {
+    let Some(mut client) = executor.outlet.places[index].client.take() else {
+        return;
+    };
+    let caller = &mut client.caller;
+    subscriptions::forget(executor, caller);
+    tracking::end(executor.engine, caller);
+    monitor::end(executor.engine, caller);
+    executor.unwatch(caller);
+    executor.drop_wait(caller);
+    executor.give_way(caller);
+    executor.engine.clients().remove(&caller.card.id);
+    let place = &mut executor.outlet.places[index];
+    place.generation += 1;
+    place.mail.clear();
+}
+
+/// Takes in up to `count` of the messages that have come.
+pub fn deliver<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, count: usize) {
+    for _ in 0..count {
+        let Some(message) = executor.outlet.queue.pop() else {
+            return;
+        };
+        on_message(executor, message);
+    }
+}
+
+/// Does something with a client that is not being served. If it is, the message waits; if it has gone, nothing happens.
+fn with_client<P: Plant>(
+    executor: &mut Executor<'_, Surroundings<P>>,
+    token: Token,
+    message: Message,
+    act: impl FnOnce(&mut Executor<'_, Surroundings<P>>, &mut Client, Message),
+) {
+    if !executor.outlet.is_own(token) {
+        return;
+    }
+    let place = &mut executor.outlet.places[token.index()];
+    match place.client.take() {
+        None => place.mail.push(message),
+        Some(mut client) => {
+            act(executor, &mut client, message);
+            hear(executor, &mut client);
+            executor.outlet.places[token.index()].client = Some(client);
+        }
+    }
+}
+
+fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: Message) {
+    match message {
+        Message::Wake(token) if token.stripe().is_some() => executor.unwatch_left(token.stripe()),
+        Message::Wake(token) => with_client(executor, token, message, |_, client, _| {
+            if client
+                .caller
+                .aside
+                .is_some_and(|reason| !reason.is_wanted())
+            {
+                client.caller.aside = None;
+            }
+        }),
+        Message::WaitEnded(ref waiter, _) => {
+            let token = Token(waiter.token);
+            with_client(executor, token, message, |executor, client, message| {
+                let Message::WaitEnded(waiter, outcome) = message else {
+                    unreachable!("given above")
+                };
+                let came = client.deferred.front().cloned();
+                let came = came.as_ref().map(ArgsBuf::as_args);
+                let finished = executor.finish_wait(&mut client.caller, &waiter, outcome, came);
+                if finished == Finished::Answered {
+                    client.deferred.pop_front();
+                }
+            });
+        }
+        Message::Deliver(delivery) => {
+            for token in delivery.to.clone() {
+                let one = Message::Deliver(delivery.to_one(token));
+                with_client(executor, token, one, |_, client, one| {
+                    if let Message::Deliver(delivery) = one
+                        && subscriptions::is_subscribed(&client.caller, &delivery)
+                    {
+                        subscriptions::write_message(&mut client.caller, &delivery);
+                    }
+                });
+            }
+        }
+        Message::Invalidate(invalidation) => {
+            for token in invalidation.to.clone() {
+                let one = Message::Invalidate(tracking::Invalidation {
+                    to: vec![token],
+                    news: invalidation.news.clone(),
+                });
+                with_client(executor, token, one, |_, client, one| {
+                    if let Message::Invalidate(invalidation) = one {
+                        tracking::hear(&mut client.caller, &invalidation.news);
+                    }
+                });
+            }
+        }
+        Message::Redirected(ref redirected) => {
+            let to = redirected.to;
+            with_client(executor, to, message, |_, client, message| {
+                if let Message::Redirected(redirected) = message {
+                    tracking::write(&mut client.caller, &redirected.news, true);
+                }
+            });
+        }
+        Message::Monitored(line) => {
+            for token in line.to.clone() {
+                let one = Message::Monitored(line.to_one(token));
+                with_client(executor, token, one, |_, client, one| {
+                    if let Message::Monitored(line) = one {
+                        monitor::write(&mut client.caller, &line);
+                    }
+                });
+            }
+        }
+        Message::Kill(token) => {
+            if executor.outlet.is_own(token) {
+                close(executor, token.index());
+            }
+        }
+        Message::ScriptBusy => Surroundings::for_each_caller(executor, |_, caller| {
+            if matches!(
+                caller.aside,
+                Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)
+            ) {
+                caller.aside = None;
+            }
+        }),
+        Message::Resume => {
+            executor.refresh_if_changed();
+            executor.resume();
+        }
+    }
+}
+
+/// Serves clients together, those that are ready: what was deferred first, then what they ask next.
+pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[usize]) {
+    let mut group: Vec<Box<Client>> = Vec::new();
+    let mut batch = Batch::default();
+    for index in indexes {
+        let place = &mut executor.outlet.places[*index];
+        if !place
+            .client
+            .as_ref()
+            .is_some_and(|client| client.is_ready())
+        {
+            continue;
+        }
+        // One whose script turns the loop from inside may have nobody else out of the slab.
+        let deferred = place
+            .client
+            .as_ref()
+            .is_some_and(|client| !client.deferred.is_empty());
+        if deferred && !group.is_empty() {
+            continue;
+        }
+        let mut client = place.client.take().expect("just seen");
+        tracking::before_write(&mut client.caller);
+        run_deferred(executor, &mut client);
+        if client.is_idle() {
+            let ledger = executor.outlet.ledger.clone();
+            let Client { actor, query, .. } = &mut *client;
+            let rng = &mut executor.outlet.rng;
+            actor.ask(rng, &mut ledger.borrow_mut(), &mut |words| {
+                encode_request(words.iter().map(Vec::as_slice), query);
+            });
+        }
+        group.push(client);
+    }
+    for (number, client) in group.iter_mut().enumerate() {
+        decode(executor, client, number, &mut batch);
+    }
+    executor.outlet.requests += batch.len() as u64;
+    executor.execute(&mut group, &mut batch);
+    for mut client in group {
+        if client.decoded == client.query.len() {
+            client.query.clear();
+            client.decoded = 0;
+        }
+        client.decoder.release_blobs();
+        if client.caller.rules != executor.rules {
+            executor.adopt_rules(&mut client.caller);
+        }
+        tracking::before_write(&mut client.caller);
+        hear(executor, &mut client);
+        if client.caller.tracking.is_some() {
+            tracking::after_write(executor.engine, &mut client.caller);
+            hear(executor, &mut client);
+        }
+        let index = client.caller.card.token().index();
+        let ended = client.caller.closing;
+        let place = &mut executor.outlet.places[index];
+        place.client = Some(client);
+        let mail = mem::take(&mut place.mail);
+        if ended {
+            close(executor, index);
+        }
+        for message in mail {
+            on_message(executor, message);
+        }
+    }
+}
+
+fn run_deferred<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, client: &mut Client) {
+    while let Some(first) = client.deferred.front().cloned() {
+        if client.caller.closing {
+            return;
+        }
+        let again = client.caller.again.as_ref().map(|again| again.args());
+        let args = again.as_ref().unwrap_or(&first).as_args();
+        executor.run_request(&mut client.caller, args, None);
+        executor.sweep();
+        if client.caller.aside.is_some() {
+            return;
+        }
+        client.caller.again = None;
+        client.deferred.pop_front();
+    }
+}
+
+/// Takes the requests that a client has sent into the batch.
+fn decode<P: Plant>(
+    executor: &mut Executor<'_, Surroundings<P>>,
+    client: &mut Client,
+    number: usize,
+    batch: &mut Batch,
+) {
+    if !client.is_ready() {
+        return;
+    }
+    let limits = RequestLimits {
+        // All stays in the buffer: what this is about comes behind it.
+        big_bulk_bytes_min: usize::MAX,
+        ..RequestLimits::default()
+    };
+    while client.decoded < client.query.len() {
+        let at = client.decoded;
+        let bytes = &mut client.query[at..];
+        let decoded =
+            client
+                .decoder
+                .decode_with(&mut batch.heads, bytes, &limits, &mut batch.spans);
+        match decoded {
+            Ok(Decoded::Request { consumed, args, .. }) => {
+                client.decoded += consumed;
+                let engine = executor.engine;
+                batch.add(
+                    &engine.names,
+                    &engine.keyspace,
+                    number,
+                    client.caller.db,
+                    &client.query[at..],
+                    consumed,
+                    client.decoder.blobs(),
+                    at,
+                    args,
+                );
+            }
+            Ok(Decoded::Empty { consumed }) => client.decoded += consumed,
+            Ok(Decoded::Incomplete { .. } | Decoded::Big { .. }) | Err(_) => {
+                unreachable!("requests are sent whole")
+            }
+        }
+    }
+}
+
+/// Gives a client's actor what is in the reply buffer.
+fn hear<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, client: &mut Client) {
+    client.hear_all(&mut executor.outlet.ledger.borrow_mut());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_passes_with_each_reading_and_for_all() {
+        let (time, ledger) = (Time::default(), Rc::<RefCell<Ledger>>::default());
+        let outlet = |number| Bare::new(number, 0, time.clone(), Queue::default(), ledger.clone());
+        let (one, other) = (outlet(0), outlet(1));
+        let before_us = one.wall_us();
+        assert!(other.monotonic_ns() < one.monotonic_ns());
+        time.pass(5_000_000);
+        assert_eq!(other.wall_us() - before_us, 5_000);
+    }
+}
