@@ -174,7 +174,7 @@ pub(crate) fn hgetex(
         ctx.keys.count_changes(changed - 1);
         match at_ms {
             Some(at) if at <= now_ms => {
-                ctx.keys.count_expired_fields(changed);
+                ctx.keys.local.expired_elements += changed;
                 propagate_deletion(ctx, key, fields.iter());
             }
             _ => propagate_expiry(ctx, key, at_ms, fields.iter()),
@@ -354,7 +354,7 @@ pub(crate) fn hsetex(
             names().filter(|field| hash.remove(field)).count()
         })?;
         ctx.keys.announced(Classes::HASH, "hdel", key);
-        ctx.keys.count_expired_fields(gone.unwrap_or(0) as u64);
+        ctx.keys.local.expired_elements += gone.unwrap_or(0) as u64;
         propagate_deletion(ctx, key, names());
     } else if call.at_ms.is_some() {
         ctx.keys.announced(Classes::HASH, "hexpire", key);
@@ -667,7 +667,7 @@ fn expire_at(
         ctx.keys.changed(Classes::HASH, event, key);
         ctx.keys.count_changes(changes as u64 - 1);
         if past {
-            ctx.keys.count_expired_fields(deleted.len() as u64);
+            ctx.keys.local.expired_elements += deleted.len() as u64;
             propagate_deletion(ctx, key, deleted.into_iter());
         } else {
             propagate_expiry(ctx, key, Some(at_ms), set.into_iter());

@@ -72,7 +72,7 @@ pub(crate) fn delex(
 ) -> Result<(), Failure> {
     let key = &args[1];
     let meets = match args.len() {
-        2 => ctx.keys.contains(key),
+        2 => ctx.keys.find(key, Trace::Quiet).is_some(),
         4 => {
             let only_if = OnlyIf::parse(&args[2], &args[3]).ok_or(Error::Syntax)??;
             let found = ctx.keys.find(key, Trace::Quiet);
@@ -83,7 +83,7 @@ pub(crate) fn delex(
                 .into());
             }
             // A key that is not there meets the conditions that a SET would create it under.
-            only_if.meets(ctx, key)? && ctx.keys.contains(key)
+            only_if.meets(ctx, key)? && ctx.keys.find(key, Trace::Quiet).is_some()
         }
         _ => return Err(Error::wrong_arity("delex").into()),
     };
@@ -701,7 +701,7 @@ impl<'a> OnlyIf<'a> {
     fn meets(self, ctx: &Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
         let (other, as_digest, wanted) = match self {
             OnlyIf::Missing => return Ok(ctx.keys.find(key, Trace::Write).is_none()),
-            OnlyIf::Exists => return Ok(ctx.keys.contains(key)),
+            OnlyIf::Exists => return Ok(ctx.keys.find(key, Trace::Quiet).is_some()),
             OnlyIf::Equal(other) => (other, false, true),
             OnlyIf::NotEqual(other) => (other, false, false),
             OnlyIf::DigestEqual(other) => (other, true, true),
