@@ -1,5 +1,6 @@
 //! Types of values besides strings: one list of them, [`data_types!`](crate::data_types), from which everything else is
-//! derived, here and in the rooms above. A new type is one file that implements [`DataType`] and one line in the list.
+//! derived, here and in the rooms above. A new type is a file that implements [`DataType`], a line in the list, and
+//! the line that makes the file a module.
 //! Must not know keys, expiry or how a type is written to a file.
 
 use crate::Digest;
