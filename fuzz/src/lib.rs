@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use redline_commands::{Ctx, Failure, Stop, handler};
 use redline_keyspace::{
-    Classes, Keyspace, Local, Unit,
+    Classes, Keyspace, Local, Trace, Unit,
     lock::{StripeSet, Wake, WakeToken},
 };
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer, Skipper};
@@ -103,7 +103,7 @@ impl Runner {
                 let stripe = SPACE.place(&key).stripe();
                 let mut unit = Unit::try_one(&SPACE, stripe).expect("nobody else is here");
                 let mut view = unit.view(&mut self.local, db, self.now_ms);
-                assert!(!view.contains(&key), "it has expired");
+                assert!(view.find(&key, Trace::Quiet).is_none(), "it has expired");
                 view.finish();
                 unit.commit(&mut self.local);
                 return self.call(id, args, db, proto);
@@ -156,7 +156,7 @@ impl Runner {
             argv.push(b"DEL");
             let mut unit = take(&StripeSet::all());
             let mut view = unit.view(&mut self.local, db, self.now_ms);
-            view.for_each(|key, _| argv.push(key));
+            view.database().for_each(|key, _| argv.push(key));
             view.finish();
             unit.commit(&mut self.local);
             self.call(del, argv.as_args(), db, Proto::Resp2);

@@ -1,4 +1,5 @@
-//! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost` and `cargo xtask tidy`.
+//! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost`, `cargo xtask tidy` and
+//! `cargo xtask new-type-check`.
 //! Knows the product only from outside.
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod jobs;
 mod many;
 mod memcached;
 mod names;
+mod new_type;
 mod proxy;
 mod proxy_cache;
 mod proxy_face;
@@ -45,7 +47,10 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
 cargo xtask cost [--only NAME,...] [--requests N] [--binary REDLINE]
     What every data command costs beside a real Redis in CPU time, as a table; fails if one costs more than {} of that.
 cargo xtask tidy
-    The rules of the house that a program can check.",
+    The rules of the house that a program can check.
+cargo xtask new-type-check
+    A copy of the workspace with a type of values more: which files that touches, that all compiles, and that its server
+    does with the type what it does with any.",
         compat::usage_of_steps(),
         cost::RATIO_MAX
     )
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
         }
         Some("cost") => cost::Options::parse(&words[1..]).and_then(|options| cost::run(&options)),
         Some("tidy") if words.len() == 1 => tidy::run(),
+        Some("new-type-check") if words.len() == 1 => new_type::run(),
         _ => Err(usage()),
     };
     match done {

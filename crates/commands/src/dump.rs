@@ -21,7 +21,7 @@ pub(crate) fn dump(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let compresses = ctx.keys.limits().payload_compressed;
+    let compresses = ctx.keys.local.limits.payload_compressed;
     match ctx.keys.find(&args[1], Trace::Read) {
         Some(found) => reply.bulk(&redline_rdb::dump(object_of(found.value()), compresses)),
         None => reply.null(),
@@ -46,7 +46,7 @@ pub(crate) fn restore(
         return Err(NEGATIVE_TTL.into());
     }
     let object =
-        redline_rdb::restore(&args[3], ctx.keys.limits()).map_err(|error| match error {
+        redline_rdb::restore(&args[3], &ctx.keys.local.limits).map_err(|error| match error {
             RestoreError::VersionOrChecksum => WRONG_FOOTER,
             RestoreError::Object(damage) => Error::Damaged(damage.0),
         })?;
@@ -74,7 +74,9 @@ pub(crate) fn restore(
         }
     };
     ctx.keys.put_owned(key, value, expire_at_ms);
-    ctx.keys.set_access(key, options.idle_s, options.frequency);
+    if let Some(stored) = ctx.keys.find(key, Trace::Quiet) {
+        stored.set_access(options.idle_s, options.frequency);
+    }
     ctx.keys.changed(Classes::GENERIC, "restore", key);
     if let Some(at_ms) = expire_at_ms.filter(|_| !options.absolute)
         && ctx.keys.is_journaled()

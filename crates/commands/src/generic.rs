@@ -1,6 +1,6 @@
 //! Commands of the group `generic`.
 
-use redline_keyspace::{Classes, Found, Trace};
+use redline_keyspace::{Classes, Found, Trace, View};
 use redline_resp::{Args, Reply};
 use redline_types::{
     Kind,
@@ -132,7 +132,7 @@ pub(crate) fn keys(
     let all = pattern == b"*";
     let mark = reply.mark();
     let mut found = 0;
-    ctx.keys.for_each(|key, _| {
+    ctx.keys.database().for_each(|key, _| {
         if all || glob::matches(pattern, key, Case::Sensitive) {
             reply.bulk(key);
             found += 1;
@@ -153,7 +153,8 @@ pub(crate) fn move_(
     if db == ctx.keys.db() {
         return Err(SAME_OBJECT.into());
     }
-    if !ctx.keys.contains(key) || ctx.keys.in_db(db, |keys| keys.contains(key)) {
+    let exists = |keys: &mut View<'_>| keys.find(key, Trace::Quiet).is_some();
+    if !exists(&mut ctx.keys) || ctx.keys.in_db(db, exists) {
         reply.integer(0);
         return Ok(());
     }
@@ -294,7 +295,7 @@ pub(crate) fn randomkey(
     _args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    match ctx.keys.random_key()? {
+    match ctx.keys.database().random_key()? {
         Some(key) => reply.bulk(&key),
         None => reply.null(),
     }
@@ -333,15 +334,18 @@ pub(crate) fn scan(
     let options = ScanOptions::parse(args.from(2), Scanned::Keys)?;
     scan::framed(reply, |reply| {
         let mut found = 0;
-        let next = ctx.keys.scan(cursor, options.count, |key, value| {
-            let right_type = options
-                .type_name
-                .is_none_or(|name| is(name, value.type_name()));
-            if right_type && options.matches(key) {
-                reply.bulk(key);
-                found += 1;
-            }
-        })?;
+        let next = ctx
+            .keys
+            .database()
+            .scan(cursor, options.count, |key, value| {
+                let right_type = options
+                    .type_name
+                    .is_none_or(|name| is(name, value.type_name()));
+                if right_type && options.matches(key) {
+                    reply.bulk(key);
+                    found += 1;
+                }
+            })?;
         Ok((next, found))
     })
 }
@@ -396,7 +400,7 @@ pub(crate) fn dbsize(
     _args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    reply.integer(ctx.keys.key_count() as i64);
+    reply.integer(ctx.keys.database().key_count() as i64);
     Ok(())
 }
 
@@ -408,7 +412,7 @@ pub(crate) fn flushall(
 ) -> Result<(), Failure> {
     check_flush_mode(args)?;
     for db in 0..ctx.keys.space().databases() {
-        let keys = ctx.keys.flush(db);
+        let keys = ctx.keys.in_db(db, |keys| keys.database().flush());
         ctx.keys.count_changes(keys);
     }
     reply.ok();
@@ -422,7 +426,7 @@ pub(crate) fn flushdb(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     check_flush_mode(args)?;
-    let keys = ctx.keys.flush(ctx.keys.db());
+    let keys = ctx.keys.database().flush();
     ctx.keys.count_changes(keys);
     reply.ok();
     Ok(())
@@ -470,7 +474,7 @@ pub(crate) fn swapdb(
     };
     let (first, second) = (exists(first)?, exists(second)?);
     if first != second {
-        ctx.keys.swap(first, second);
+        ctx.keys.in_db(first, |keys| keys.database().swap(second));
     }
     ctx.keys.count_changes(1);
     reply.ok();

@@ -428,7 +428,12 @@ fn run(
                 let flags = AddFlags::default();
                 let mut text = IntBuf::new();
                 result
-                    .add(member.bytes(&mut text), score, flags, ctx.keys.limits())
+                    .add(
+                        member.bytes(&mut text),
+                        score,
+                        flags,
+                        &ctx.keys.local.limits,
+                    )
                     .map_err(add_error)?;
             }
             let event = match options.form {

@@ -145,7 +145,7 @@ pub(crate) fn pfmerge(
         }
     }
     let key = &args[1];
-    let missing = !ctx.keys.contains(key);
+    let missing = ctx.keys.find(key, Trace::Quiet).is_none();
     edit(ctx, key, missing, |value, sparse_bytes_max| {
         if dense {
             merged.write_dense(value);
@@ -193,7 +193,7 @@ fn edit(
     missing: bool,
     edit: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), Corrupt>,
 ) -> Result<(), Error> {
-    let sparse_bytes_max = ctx.keys.limits().hll_sparse_max_bytes;
+    let sparse_bytes_max = ctx.keys.local.limits.hll_sparse_max_bytes;
     ctx.keys.edit_string(key, 0, |value| {
         if missing {
             *value = hll::empty();

@@ -431,7 +431,7 @@ fn store(
     compute: impl FnOnce(&[Option<&Set>], &Limits) -> Set,
 ) -> Result<(), Error> {
     let destination = &args[1];
-    let result = compute(&operands(ctx, args.from(2))?, ctx.keys.limits());
+    let result = compute(&operands(ctx, args.from(2))?, &ctx.keys.local.limits);
     let members = result.len();
     if members > 0 {
         ctx.keys.insert(destination, result, Expiry::Clear);

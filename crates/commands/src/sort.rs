@@ -90,7 +90,7 @@ fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), F
 
 /// The list that STORE makes, and its length; what GET does not find is an empty string in it.
 fn stored(keys: &View<'_>, sort: &Sort<'_>, picked: &[Item<'_>]) -> (usize, Value) {
-    let limits = keys.limits();
+    let limits = &keys.local.limits;
     // Which elements have a node of their own is decided as they come.
     let mut list = List::of_nodes(limits);
     let mut push = |found: Option<Found<'_>>| {

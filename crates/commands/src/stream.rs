@@ -24,7 +24,7 @@ pub(crate) fn xadd(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = Options::parse(args, true, ctx.keys.limits())?;
+    let options = Options::parse(args, true, &ctx.keys.local.limits)?;
     let fields = args.from(options.end + 1);
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
         return Err(Error::wrong_arity("xadd").into());
@@ -339,7 +339,7 @@ pub(crate) fn xtrim(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = Options::parse(args, false, ctx.keys.limits())?;
+    let options = Options::parse(args, false, &ctx.keys.local.limits)?;
     let trim = options.trim.ok_or(Error::Syntax)?;
     let removed = ctx
         .keys

@@ -26,6 +26,6 @@ pub use policy::{Clock, Policy};
 pub use space::{Flushed, Keyspace, Local, MEMORY_STEP_BYTES, Place, SLOTS, Settings};
 pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
 pub use unit::Unit;
-pub use view::{Busy, Expiry, Found, Hint, Missing, NoDraw, Trace, View, WrongType};
+pub use view::{Busy, Database, Expiry, Found, Hint, Missing, NoDraw, Trace, View, WrongType};
 pub use wait::{End, Ready, WaitSlot, Waiter, Wanted};
 pub use watch::WatchFlag;

@@ -14,7 +14,7 @@ use crate::{
     journal::{Reader, WakeReader},
     lock::{Guard, Held, StripeSet, WakeToken},
     space::{Keyspace, Local, Place},
-    view::{Busy, View},
+    view::{Busy, View, entry_of, is_expired},
     wait::Waiter,
     watch::WatchFlag,
 };
@@ -185,11 +185,27 @@ impl<'k> Unit<'k> {
         self.space.widen(self.held(), key, set);
     }
 
-    /// Begins to watch a key of database `db` (WATCH). `is_stale`: it has expired and has not been taken out yet; that it
-    /// will be is no change for this watcher. `false`: this flag's owner watches it already.
-    pub fn watch(&mut self, db: u32, key: &[u8], flag: &Arc<WatchFlag>, is_stale: bool) -> bool {
+    /// Begins to watch a key of database `db` (WATCH), and says whether the key exists. If it is stale, its removal is no
+    /// change for this watcher. `None`: this flag's owner watches it already.
+    pub fn watch(
+        &mut self,
+        db: u32,
+        key: &[u8],
+        flag: &Arc<WatchFlag>,
+        now_ms: i64,
+    ) -> Option<bool> {
         let stripe = self.held_stripe(key);
-        self.space.watch(stripe, db, key, flag, is_stale)
+        let is_stale = self.is_stale(db, key, now_ms);
+        let is_new = self.space.watch(stripe, db, key, flag, is_stale);
+        is_new.then(|| !is_stale && entry_of(self.space, db, key).is_some())
+    }
+
+    /// Returns true if the key has expired by `now_ms` and has not been taken out. It stays.
+    pub fn is_stale(&self, db: u32, key: &[u8], now_ms: i64) -> bool {
+        self.held_stripe(key);
+        let entry = entry_of(self.space, db, key);
+        // SAFETY: the stripe is held.
+        entry.is_some_and(|entry| unsafe { is_expired(entry, now_ms) })
     }
 
     /// Ends a watch.

@@ -1,4 +1,4 @@
-//! Operations of a unit on keys: lookups, strings, collections, expiry, whole databases.
+//! Operations of a unit on keys: look-ups, strings, collections, expiry; whole databases by [`View::database`].
 //!
 //! A [`View`] is made by the [`Unit`] that holds the stripes. Must not know:
 //! commands, sessions, how the stripes came to be held.
@@ -16,21 +16,21 @@
 //!   key, the `del` event. [`View::announced`] does the same and counts nothing. A handler that changes nothing calls
 //!   nothing.
 
+mod database;
 mod door;
 mod elements;
 mod found;
 mod store;
 mod waiting;
-mod whole;
 
+pub use database::{Database, NoDraw};
 pub(crate) use door::Change;
 #[cfg(debug_assertions)]
 pub(crate) use door::Witness;
 pub use found::{Found, Trace};
-pub use whole::NoDraw;
 
 use door::Seen;
-use store::is_expired;
+pub(crate) use store::{entry_of, is_expired};
 
 use std::{
     cell::Cell,
@@ -221,11 +221,6 @@ impl<'a> View<'a> {
         let result = run(self);
         self.db = selected;
         result
-    }
-
-    /// Thresholds of the compact encodings.
-    pub fn limits(&self) -> &Limits {
-        &self.local.limits
     }
 
     /// Changes that the unit has reported so far.
@@ -551,21 +546,6 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Sets what is recorded of a key's accesses: the seconds since the last one, or under an LFU policy its counter
-    /// (RESTORE). The other one has no effect.
-    pub fn set_access(&mut self, key: &[u8], idle_s: Option<u64>, frequency: Option<u8>) {
-        let clock = self.local.clock;
-        let word = match (clock.lfu, idle_s, frequency) {
-            (true, _, Some(frequency)) => clock.frequency_word(frequency),
-            (false, Some(idle_s), _) => clock.idle_word(idle_s),
-            _ => return,
-        };
-        if let (_, Some(entry)) = self.find_mut(key) {
-            // SAFETY: the stripe is held; the header is only ever accessed by value.
-            unsafe { entry.set_clock(word) };
-        }
-    }
-
     // ---- reports ------------------------------------------------------------------------------
 
     /// Reports one change of a key: see the module's text.
@@ -601,11 +581,6 @@ impl<'a> View<'a> {
     /// Adds to the number of changes without an event (a command that counts elements).
     pub fn count_changes(&mut self, more: u64) {
         self.changes += more;
-    }
-
-    /// Counts fields that were given a time in the past, and so went as if they had expired.
-    pub fn count_expired_fields(&mut self, more: u64) {
-        self.local.expired_elements += more;
     }
 
     /// Raises the flags of a key's watchers, where a change has no event.
@@ -704,14 +679,7 @@ impl<'a> View<'a> {
         self.space.record(self.local);
     }
 
-    // ---- watching -----------------------------------------------------------------------------
-
-    /// Has the key expired without having been taken out? Leaves no trace: it stays (WATCH, EXEC).
-    pub fn is_stale(&self, key: &[u8]) -> bool {
-        let entry = self.look(key).1;
-        // SAFETY: the stripe is held.
-        entry.is_some_and(|entry| unsafe { is_expired(entry, self.now_ms) })
-    }
+    // ---- its end ------------------------------------------------------------------------------
 
     /// Ends the unit, once: adds its changes to the worker's, and removes the expired keys that its readers met. To be
     /// called before the stripes are let go of.

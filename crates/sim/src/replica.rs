@@ -115,7 +115,7 @@ pub fn digest(space: &redline_keyspace::Keyspace, local: &mut Local) -> Option<D
     let mut digest = Digest::default();
     for db in 0..space.databases() {
         view.in_db(db, |view| {
-            view.for_each(|key, found| {
+            view.database().for_each(|key, found| {
                 let mut own = Digest::default();
                 own.mix(&db.to_le_bytes());
                 own.mix(key);

@@ -248,7 +248,7 @@ fn combine_and_store(
 ) -> Result<(), Error> {
     let combination = Combination::parse(ctx, args.from(2), operation, true, name)?;
     let mut result = operation.run(&combination)?;
-    result.pack_if_small(ctx.keys.limits());
+    result.pack_if_small(&ctx.keys.local.limits);
     store(ctx, &args[1], result, name, reply);
     Ok(())
 }

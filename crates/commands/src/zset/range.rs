@@ -300,7 +300,7 @@ pub(crate) fn zrangestore(
         stores: true,
     };
     let query = Query::parse(args.from(3), &form)?;
-    let limits = ctx.keys.limits().clone();
+    let limits = ctx.keys.local.limits.clone();
     let mut result = Zset::new();
     if let Some(zset) = ctx.keys.read::<Zset>(&args[2])? {
         let ranks = query.ranks(zset);

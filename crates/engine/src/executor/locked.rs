@@ -6,7 +6,7 @@ use std::{mem, sync::atomic::Ordering};
 
 use redline_commands::{Failure, Stop};
 use redline_keyspace::{
-    Busy, Hint, Keyspace, Unit,
+    Busy, Hint, Keyspace, Trace, Unit,
     lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
 };
 use redline_resp::Args;
@@ -193,7 +193,7 @@ impl<'s, O: Outlet> Executor<'s, O> {
         let place = self.engine.keyspace.place(key);
         let mut unit = self.take(caller, &Needs::One(place.stripe()))?;
         let mut view = unit.view(&mut self.local, caller.db, self.now_ms);
-        view.contains(key);
+        view.find(key, Trace::Quiet);
         view.finish();
         session::publish_events(self.engine, &mut self.local, &mut self.changes, By::Nobody);
         self.commit(unit);

@@ -190,10 +190,7 @@ fn watched_key_expired<O: Outlet>(
     unit: &mut Unit<'_>,
 ) -> bool {
     let mut existed = caller.watched.iter().filter(|watched| watched.existed);
-    existed.any(|watched| {
-        unit.view(&mut executor.local, watched.db, executor.now_ms)
-            .is_stale(&watched.key)
-    })
+    existed.any(|watched| unit.is_stale(watched.db, &watched.key, executor.now_ms))
 }
 
 /// Runs the queue, all of it: also if one of its commands ends the connection by taking away the user. As in Redis, the
@@ -278,10 +275,8 @@ pub(crate) fn watch<O: Outlet>(
         executor.take_set(caller, &stripes)?
     };
     for key in args.iter().skip(1) {
-        let view = unit.view(&mut executor.local, caller.db, executor.now_ms);
-        let is_stale = view.is_stale(key);
-        let existed = !is_stale && view.contains(key);
-        if unit.watch(caller.db, key, &caller.watch_flag, is_stale) {
+        let found = unit.watch(caller.db, key, &caller.watch_flag, executor.now_ms);
+        if let Some(existed) = found {
             caller.watched.push(Watched {
                 db: caller.db,
                 key: key.into(),

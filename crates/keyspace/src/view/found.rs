@@ -154,6 +154,19 @@ impl<'v> Found<'v> {
         self.local.clock.frequency(self.access_word())
     }
 
+    /// Sets what is recorded of the accesses: the seconds since the last one, or under an LFU policy the counter
+    /// (RESTORE). The other one has no effect.
+    pub fn set_access(self, idle_s: Option<u64>, frequency: Option<u8>) {
+        let clock = self.local.clock;
+        let word = match (clock.lfu, idle_s, frequency) {
+            (true, _, Some(frequency)) => clock.frequency_word(frequency),
+            (false, Some(idle_s), _) => clock.idle_word(idle_s),
+            _ => return,
+        };
+        // SAFETY: by the contract of `new`; the header is only ever accessed by value.
+        unsafe { self.entry.set_clock(word) };
+    }
+
     /// Returns the bytes that the key takes, with its share of the table of a database that is not nearly empty (MEMORY
     /// USAGE).
     pub fn memory_bytes(self) -> usize {
@@ -218,12 +231,6 @@ impl View<'_> {
             Some(Content::String(string)) => Ok(Some(string)),
             Some(Content::Object(_) | Content::Packed(_)) => Err(WrongType),
         }
-    }
-
-    /// Returns true if there is such a key, with the trace of [`Trace::Quiet`].
-    #[inline]
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.find_entry(key).is_some()
     }
 
     /// The handle on an entry of this unit.
@@ -383,7 +390,10 @@ mod tests {
         });
         assert_eq!(traces(&mut alone), (0, 2, vec!["keymiss"; 2]));
         unit(&mut alone, 0, |view| {
-            assert!(view.contains(b"list") && !view.contains(b"none"));
+            assert!(
+                view.find(b"list", Trace::Quiet).is_some()
+                    && view.find(b"none", Trace::Quiet).is_none()
+            );
         });
         assert_eq!(traces(&mut alone), (0, 0, vec![]));
     }
@@ -396,7 +406,8 @@ mod tests {
         for (trace, uses) in [(Trace::Write, 1), (Trace::Read, 2), (Trace::Quiet, 1)] {
             unit(&mut alone, 0, |view| {
                 push(view, b"list", 1);
-                view.set_access(b"list", None, Some(0));
+                let found = view.find(b"list", Trace::Quiet).unwrap();
+                found.set_access(None, Some(0));
             });
             unit(&mut alone, 0, |view| {
                 view.find(b"list", trace);
@@ -499,7 +510,7 @@ mod tests {
             };
             for key in keys {
                 assert_eq!(what(key), what(&[key, b"'"].concat()));
-                assert!(view.contains(key));
+                assert!(view.find(key, Trace::Quiet).is_some());
             }
             assert!(view.remove(b"large") && view.remove(b"blob"));
         });

@@ -13,7 +13,7 @@ use crate::{
     ahead::Ahead,
     entry::{Content, Entry, Garbage, Stored, fit_for_entry},
     notify::{Classes, EXPIRED},
-    space::{Db, slot_of, stripe_of},
+    space::{Db, Keyspace, slot_of, stripe_of},
 };
 
 impl View<'_> {
@@ -119,19 +119,12 @@ impl View<'_> {
     }
 
     pub(super) fn in_table(&self, db: u32, key: &[u8]) -> bool {
-        let hash = self.space.place(key).hash();
-        self.space
-            .db(db)
-            .is_some_and(|db| lookup(&db.slots[slot_of(hash)], hash, key).is_some())
+        entry_of(self.space, db, key).is_some()
     }
 
     /// Is there such a key in that database, and has it not expired?
     pub(super) fn lives(&self, db: u32, key: &[u8]) -> bool {
-        let hash = self.space.place(key).hash();
-        let entry = self
-            .space
-            .db(db)
-            .and_then(|db| lookup(&db.slots[slot_of(hash)], hash, key));
+        let entry = entry_of(self.space, db, key);
         // SAFETY: the unit holds the stripe, as for `in_table`.
         entry.is_some_and(|entry| unsafe { !is_expired(entry, self.now_ms) })
     }
@@ -578,6 +571,12 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
         differ |= word(a) ^ word(b);
     }
     differ == 0
+}
+
+/// The entry of a key, whose stripe the caller holds; it may have expired.
+pub(crate) fn entry_of(space: &Keyspace, db: u32, key: &[u8]) -> Option<Entry> {
+    let hash = space.place(key).hash();
+    lookup(&space.db(db)?.slots[slot_of(hash)], hash, key)
 }
 
 #[inline]

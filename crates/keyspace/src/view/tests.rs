@@ -41,8 +41,7 @@ impl Alone {
 
     fn watch(&mut self, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
         let mut unit = Unit::exclusive(&mut self.space);
-        let is_stale = unit.view(&mut self.local, 0, self.now_ms).is_stale(key);
-        unit.watch(0, key, flag, is_stale)
+        unit.watch(0, key, flag, self.now_ms).is_some()
     }
 
     fn unwatch(&mut self, key: &[u8], flag: &Arc<WatchFlag>) {
@@ -143,7 +142,7 @@ fn a_refused_map_changes_nothing() {
     let refused =
         alone.unit(|view| view.map_string(b"none", |_| Err::<([u8; 1], ()), _>(WrongType)));
     assert_eq!(refused, Err(WrongType));
-    assert!(!alone.unit(|view| view.contains(b"none")));
+    assert!(!alone.unit(|view| view.find(b"none", Trace::Quiet).is_some()));
 }
 
 #[test]
@@ -336,7 +335,7 @@ fn an_expired_key_is_reported_once_whoever_meets_it() {
 
     expire(&mut alone);
     alone.unit(|view| {
-        assert!(!view.contains(b"key"));
+        assert!(view.find(b"key", Trace::Quiet).is_none());
         view.set_string(b"key", b"w", Expiry::Clear);
     });
     assert_eq!(alone.events(), ["expired key", "new key"]);
@@ -392,7 +391,7 @@ fn an_emptied_collection_goes_with_its_key() {
     let unused = alone.unit(|view| view.write_or_new(b"list", |_: &mut List, _| ()));
     assert_eq!(unused, Ok(()));
     assert!(
-        !alone.unit(|view| view.contains(b"list")),
+        !alone.unit(|view| view.find(b"list", Trace::Quiet).is_some()),
         "nothing was put into it"
     );
 }
@@ -445,9 +444,9 @@ fn a_flushed_database_is_empty_at_once_and_freed_later() {
     }
     alone.unit_in(1, |view| view.set_string(b"other", b"v", Expiry::Clear));
     let other = alone.unit_in(1, |view| find(view, b"other").memory_bytes()) as u64;
-    assert_eq!(alone.unit(|view| view.flush(0)), 500);
+    assert_eq!(alone.unit(|view| view.database().flush()), 500);
     assert_eq!(
-        alone.unit(|view| view.flush(2)),
+        alone.unit(|view| view.in_db(2, |view| view.database().flush())),
         0,
         "it never held anything"
     );
@@ -465,7 +464,7 @@ fn a_flushed_database_is_empty_at_once_and_freed_later() {
         left > other && left < other + 1000,
         "one key and its table are left: {left}"
     );
-    assert_eq!(alone.unit_in(1, |view| view.key_count()), 1);
+    assert_eq!(alone.unit_in(1, |view| view.database().key_count()), 1);
 }
 
 #[test]
@@ -473,13 +472,13 @@ fn swapped_databases_trade_their_keys() {
     let mut alone = Alone::new();
     alone.set("a", b"0", Expiry::AtMs(2_000_000));
     alone.unit_in(2, |view| view.set_string(b"b", b"2", Expiry::Clear));
-    alone.unit(|view| view.swap(0, 2));
+    alone.unit(|view| view.database().swap(2));
     assert_eq!(
         (alone.get("a"), alone.get("b").unwrap()),
         (None, b"2".to_vec())
     );
     assert_eq!(alone.space.expiring_key_count(2), 1);
-    alone.unit(|view| view.swap(0, 3));
+    alone.unit(|view| view.database().swap(3));
     assert_eq!(alone.space.key_count(0), 0, "3 never held anything");
     assert_eq!(alone.space.key_count(3), 1);
 }
@@ -511,7 +510,7 @@ fn watchers_hear_of_changes_only() {
         |view| view.in_db(1, |view| view.changed(Classes::STRING, "set", b"key"));
     assert!(!raised(&mut alone, other_db));
     let flush: fn(&mut View<'_>) = |view| {
-        view.flush(0);
+        view.database().flush();
     };
     assert!(
         !raised(&mut alone, flush),
@@ -520,11 +519,11 @@ fn watchers_hear_of_changes_only() {
     alone.set("key", b"v", Expiry::Clear);
     assert!(raised(&mut alone, flush));
     alone.unit_in(1, |view| view.set_string(b"key", b"v", Expiry::Clear));
-    assert!(raised(&mut alone, |view| view.swap(0, 1)));
+    assert!(raised(&mut alone, |view| view.database().swap(1)));
 
     alone.set("key", b"v", Expiry::AtMs(alone.now_ms + 10));
     alone.now_ms += 11;
-    let look: fn(&mut View<'_>) = |view| assert!(!view.contains(b"key"));
+    let look: fn(&mut View<'_>) = |view| assert!(view.find(b"key", Trace::Quiet).is_none());
     assert!(
         !raised(&mut alone, look),
         "it had expired before the watch began"
@@ -547,16 +546,16 @@ fn a_watched_key_that_had_expired_already_stays_and_may_go() {
         flag.is_raised()
     };
     let goes: [fn(&mut View<'_>); 5] = [
-        |view| assert!(!view.contains(b"key")),
+        |view| assert!(view.find(b"key", Trace::Quiet).is_none()),
         |view| assert!(!view.remove(b"key")),
         |view| {
             view.remove_for_nothing(b"key");
             view.changed(Classes::GENERIC, "del", b"key");
         },
         |view| {
-            view.flush(0);
+            view.database().flush();
         },
-        |view| view.swap(0, 1),
+        |view| view.database().swap(1),
     ];
     for (at, goes) in goes.into_iter().enumerate() {
         assert!(!raised(&mut alone, goes), "{at}");
@@ -568,7 +567,7 @@ fn a_watched_key_that_had_expired_already_stays_and_may_go() {
         },
         |view| {
             view.in_db(1, |view| view.set_string(b"key", b"w", Expiry::Clear));
-            view.swap(0, 1);
+            view.database().swap(1);
         },
     ];
     for (at, made_anew) in made_anew.into_iter().enumerate() {
@@ -584,10 +583,10 @@ fn swapping_in_a_key_that_has_expired_changes_nothing_for_watchers_of_a_missing_
     alone.now_ms += 11;
     let flag = Arc::new(WatchFlag::default());
     alone.watch(b"key", &flag);
-    alone.unit(|view| view.swap(0, 1));
+    alone.unit(|view| view.database().swap(1));
     assert!(!flag.is_raised());
     alone.unit_in(1, |view| view.set_string(b"key", b"v", Expiry::Clear));
-    alone.unit(|view| view.swap(0, 1));
+    alone.unit(|view| view.database().swap(1));
     assert!(flag.is_raised());
 }
 
@@ -603,7 +602,7 @@ fn scan_all(
         let mut here = 0;
         cursor = alone
             .unit(|view| {
-                view.scan(cursor, count, |key, _| {
+                view.database().scan(cursor, count, |key, _| {
                     *met.entry(key.to_vec()).or_insert(0) += 1;
                     here += 1;
                 })
@@ -640,12 +639,18 @@ fn a_scan_meets_every_key_once() {
             );
         }
         let mut all = BTreeSet::new();
-        alone.unit(|view| view.for_each(|key, _| assert!(all.insert(key.to_vec()))));
+        alone.unit(|view| {
+            view.database()
+                .for_each(|key, _| assert!(all.insert(key.to_vec())))
+        });
         assert_eq!(all.len(), keys);
     }
     let past_the_end = (SLOTS as u64) << 16;
     for cursor in [past_the_end, u64::MAX] {
-        assert_eq!(alone.unit(|view| view.scan(cursor, 10, |_, _| ())), Ok(0));
+        assert_eq!(
+            alone.unit(|view| view.database().scan(cursor, 10, |_, _| ())),
+            Ok(0)
+        );
     }
 }
 
@@ -677,7 +682,8 @@ fn a_scan_meets_every_key_that_stays_while_tables_grow_and_shrink() {
         }
         alone.unit(|view| {
             let mut left = Vec::new();
-            view.for_each(|key, _| left.extend(key.starts_with(b"other").then(|| key.to_vec())));
+            view.database()
+                .for_each(|key, _| left.extend(key.starts_with(b"other").then(|| key.to_vec())));
             left.iter().for_each(|key| assert!(view.remove(key)));
         });
     }
@@ -695,7 +701,7 @@ fn a_scan_without_locks_of_its_own_yields_to_others() {
     let mut view = scanning.view(&mut alone.local, 0, 0);
     let (mut cursor, mut met) = (0, 0);
     let busy = loop {
-        match view.scan(cursor, 5, |_, _| met += 1) {
+        match view.database().scan(cursor, 5, |_, _| met += 1) {
             Ok(next) => cursor = next,
             Err(busy) => break busy,
         }
@@ -703,7 +709,7 @@ fn a_scan_without_locks_of_its_own_yields_to_others() {
     assert_eq!(busy, Busy(stripe));
     drop(held);
     let mut view = scanning.view(&mut alone.local, 0, 0);
-    while let Ok(next) = view.scan(cursor, 5, |_, _| met += 1)
+    while let Ok(next) = view.database().scan(cursor, 5, |_, _| met += 1)
         && next != 0
     {
         cursor = next;
@@ -716,12 +722,17 @@ fn a_scan_without_locks_of_its_own_yields_to_others() {
 #[test]
 fn random_keys_are_drawn_from_all() {
     let mut alone = Alone::new();
-    assert_eq!(alone.unit(|view| view.random_key()), Ok(None));
+    assert_eq!(alone.unit(|view| view.database().random_key()), Ok(None));
     for number in 0..50 {
         alone.set(&number.to_string(), b"v", Expiry::Clear);
     }
     let drawn: BTreeSet<_> = (0..2_000)
-        .map(|_| alone.unit(|view| view.random_key()).unwrap().unwrap())
+        .map(|_| {
+            alone
+                .unit(|view| view.database().random_key())
+                .unwrap()
+                .unwrap()
+        })
         .collect();
     assert_eq!(drawn.len(), 50);
 }
@@ -737,7 +748,11 @@ fn a_drawn_key_that_has_expired_is_taken_out_or_told_of() {
     alone.now_ms += 11;
     alone.events();
     let mut unit = Unit::none(&alone.space);
-    let mut draw = || unit.view(&mut alone.local, 0, alone.now_ms).random_key();
+    let mut draw = || {
+        unit.view(&mut alone.local, 0, alone.now_ms)
+            .database()
+            .random_key()
+    };
     let told = (0..100).find_map(|_| match draw() {
         Err(NoDraw::Expired(key)) => Some(key),
         _ => None,
@@ -746,7 +761,7 @@ fn a_drawn_key_that_has_expired_is_taken_out_or_told_of() {
     assert!(told.is_some_and(|key| key.starts_with(b"stale")));
     assert_eq!(alone.space.key_count(0), 51, "nothing was held");
     while alone.space.key_count(0) > 1 {
-        let key = alone.unit(|view| view.random_key());
+        let key = alone.unit(|view| view.database().random_key());
         assert_eq!(key, Ok(Some(Box::from(&b"key"[..]))));
     }
     let events = alone.events();
@@ -784,9 +799,9 @@ fn hints_save_hashing_and_are_never_taken_for_other_keys() {
             None
         );
         let copy = key.clone();
-        assert!(view.contains(copy.as_bytes()));
+        assert!(view.find(copy.as_bytes(), Trace::Quiet).is_some());
     }
-    assert_eq!(view.key_count(), 100);
+    assert_eq!(view.database().key_count(), 100);
 }
 
 #[test]
@@ -796,7 +811,7 @@ fn a_unit_touches_only_what_it_holds() {
     let elsewhere = (alone.space.place(b"key").stripe() + 1) % STRIPES as u16;
     let mut unit = Unit::try_one(&alone.space, elsewhere).expect("nobody else is here");
     let view = unit.view(&mut alone.local, 0, 0);
-    view.contains(b"key");
+    view.find(b"key", Trace::Quiet);
 }
 
 mod packed;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{RestoreError, crc64, restore};
 use redline_types::{
-    Element, Hash, List, Pack, Set, VectorSet, Zset,
+    Digest, Element, Hash, List, Pack, Set, VectorSet, Zset,
     list::NewNode,
     stream::{Claim, NewId, References, StreamId},
     vector::{Shape, project::Projection, quantize::Quantization},
@@ -24,23 +24,48 @@ fn limits() -> Limits {
     Limits::default()
 }
 
-/// Returns the contents of a value, in an order that does not depend on its encoding.
+/// A digest that keeps what it is told: what has an order, and sorted what has none.
+#[derive(Default)]
+struct Told {
+    ordered: Vec<String>,
+    unordered: Vec<String>,
+}
+
+impl Told {
+    fn into_lines(mut self) -> Vec<String> {
+        self.unordered.sort_unstable();
+        self.ordered.append(&mut self.unordered);
+        self.ordered
+    }
+}
+
+impl Digest for Told {
+    fn mix(&mut self, bytes: &[u8]) {
+        self.ordered.push(bytes.escape_ascii().to_string());
+    }
+
+    fn combine(&mut self, bytes: &[u8]) {
+        self.unordered.push(bytes.escape_ascii().to_string());
+    }
+
+    fn mix_f64(&mut self, number: f64) {
+        self.ordered.push(format!("{number:?}"));
+    }
+
+    fn combine_part(&mut self, part: &Told) {
+        let part = [&part.ordered[..], &part.unordered].concat();
+        self.unordered.push(part.join(" "));
+    }
+}
+
+/// Returns the contents of a value, in an order that does not depend on its encoding: all of the types that keep something
+/// from a digest, and what a digest is told of the others.
 fn contents(object: &Object) -> Vec<String> {
-    let show = |element: Element<'_>| format!("{:?}", String::from_utf8_lossy(&element.to_vec()));
     let value = match object {
-        Object::String(text) => return vec![format!("{text:?}")],
+        Object::String(text) => return vec![text.escape_ascii().to_string()],
         Object::Value(value) => value,
     };
-    let mut shown: Vec<String> = match value {
-        Value::List(list) => return list.iter().map(show).collect(),
-        Value::Set(set) => set.iter().map(show).collect(),
-        Value::Hash(hash) => hash.iter().map(|(f, v)| show(f) + &show(v)).collect(),
-        Value::Zset(zset) => {
-            return zset
-                .iter()
-                .map(|(m, s)| format!("{} {s:?}", show(m)))
-                .collect();
-        }
+    match value {
         Value::Stream(stream) => {
             let entries = stream.range(StreamId::MIN, StreamId::MAX);
             let entries = entries.map(|e| format!("{} {:?}", e.id, e.fields().collect::<Vec<_>>()));
@@ -66,7 +91,7 @@ fn contents(object: &Object) -> Vec<String> {
                     consumers.collect::<Vec<_>>()
                 )
             });
-            return entries.chain([counters]).chain(groups).collect();
+            entries.chain([counters]).chain(groups).collect()
         }
         Value::VectorSet(set) => {
             let shape = format!("{:?}", set.shape());
@@ -81,11 +106,16 @@ fn contents(object: &Object) -> Vec<String> {
                 let layers: Vec<_> = layers.collect();
                 format!("{name:?} {id} {stored:?} {attributes:?} {layers:?}")
             });
-            elements.chain([shape]).collect()
+            let mut lines: Vec<_> = elements.chain([shape]).collect();
+            lines.sort_unstable();
+            lines
         }
-    };
-    shown.sort_unstable();
-    shown
+        value => {
+            let mut told = Told::default();
+            value.digest(&mut told);
+            told.into_lines()
+        }
+    }
 }
 
 fn object_ref(object: &Object) -> ObjectRef<'_> {
@@ -408,29 +438,23 @@ fn restored(body: &[u8]) -> Vec<String> {
 #[test]
 fn older_forms_are_read() {
     // A list, a set and a hash element by element; a sorted set with scores as text.
-    assert_eq!(restored(b"\x01\x02\x01a\xc0\x05"), ["\"a\"", "\"5\""]);
-    assert_eq!(restored(b"\x02\x02\x01a\xc0\x05"), ["\"5\"", "\"a\""]);
-    assert_eq!(restored(b"\x04\x01\x01f\x01v"), ["\"f\"\"v\""]);
+    assert_eq!(restored(b"\x01\x02\x01a\xc0\x05"), ["a", "5"]);
+    assert_eq!(restored(b"\x02\x02\x01a\xc0\x05"), ["5", "a"]);
+    assert_eq!(restored(b"\x04\x01\x01f\x01v"), ["f v"]);
     assert_eq!(
         restored(b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff"),
-        ["\"c\" -inf", "\"a\" 1.5", "\"b\" inf"]
+        ["a 1.5", "b inf", "c -inf"]
     );
     // Ziplists: alone as list, hash and sorted set, and in the nodes of a list.
     let ziplist = b"\x10\0\0\0\x0d\0\0\0\x02\0\x00\x01f\x03\xf2\xff";
     let with = |head: &[u8]| [head, &[ziplist.len() as u8], ziplist].concat();
-    assert_eq!(restored(&with(b"\x0a")), ["\"f\"", "\"1\""]);
-    assert_eq!(restored(&with(b"\x0d")), ["\"f\"\"1\""]);
-    assert_eq!(restored(&with(b"\x0c")), ["\"f\" 1.0"]);
-    assert_eq!(restored(&with(b"\x0e\x01")), ["\"f\"", "\"1\""]);
-    assert_eq!(
-        restored(b"\x09\x0b\x01\x03foo\x03\x00bar\xff"),
-        ["\"foo\"\"bar\""]
-    );
+    assert_eq!(restored(&with(b"\x0a")), ["f", "1"]);
+    assert_eq!(restored(&with(b"\x0d")), ["f 1"]);
+    assert_eq!(restored(&with(b"\x0c")), ["f 1.0"]);
+    assert_eq!(restored(&with(b"\x0e\x01")), ["f", "1"]);
+    assert_eq!(restored(b"\x09\x0b\x01\x03foo\x03\x00bar\xff"), ["foo bar"]);
     // Hashes in which fields may expire, and none does.
-    assert_eq!(
-        restored(b"\x18\0\0\0\0\0\0\0\0\x01\x00\x01f\x01v"),
-        ["\"f\"\"v\""]
-    );
+    assert_eq!(restored(b"\x18\0\0\0\0\0\0\0\0\x01\x00\x01f\x01v"), ["f v"]);
 }
 
 #[test]

@@ -299,8 +299,8 @@ fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
 fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
     for db in 0..view.space().databases() {
         view.in_db(db, |view| {
-            let (mut payloads, compresses) = (Vec::new(), view.limits().payload_compressed);
-            view.for_each(|key, value| {
+            let (mut payloads, compresses) = (Vec::new(), view.local.limits.payload_compressed);
+            view.database().for_each(|key, value| {
                 let payload = value.with(|value| payload::dump(object_of(value), compresses));
                 payloads.push((key.to_vec(), payload));
             });
@@ -308,7 +308,7 @@ fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
                 return Err(NOT_RELOADED);
             }
             let read = |(key, payload): (Vec<u8>, Vec<u8>)| {
-                let object = payload::restore(&payload, view.limits());
+                let object = payload::restore(&payload, &view.local.limits);
                 object.map(|object| (key, object)).map_err(|error| {
                     crate::log::warning(&format!("DEBUG RELOAD: {error:?}"));
                     NOT_RELOADED
@@ -339,7 +339,7 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
         ObjectRef::String(bytes) => bytes.as_ptr() as usize,
         ObjectRef::Value(value) => std::ptr::from_ref(value) as usize,
     };
-    let mut serialized = Writer::new(view.limits().payload_compressed);
+    let mut serialized = Writer::new(view.local.limits.payload_compressed);
     object::write(&mut serialized, object);
     let mut text = format!(
         "Value at:{address:#x} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",
@@ -362,7 +362,7 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
         text += &format!(
             " ql_nodes:{nodes} ql_avg_node:{:.2} ql_listpack_max:{} ql_compressed:0 ql_uncompressed_size:{bytes}",
             value.len() as f64 / nodes as f64,
-            view.limits().list_max_listpack_size,
+            view.local.limits.list_max_listpack_size,
         );
     }
     Ok(text)
@@ -428,7 +428,7 @@ impl<'a> Population<'a> {
     fn settle(&self, view: &mut View<'_>) {
         for number in 0..self.count {
             let key = [self.prefix, b":", number.to_string().as_bytes()].concat();
-            if view.contains(&key) {
+            if view.find(&key, Trace::Quiet).is_some() {
                 continue;
             }
             let mut value = format!("value:{number}").into_bytes();

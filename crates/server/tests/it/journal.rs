@@ -553,6 +553,7 @@ fn contents(unit: &mut Unit<'_>, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), 
     for db in 0..DATABASES {
         let mut keys = Vec::new();
         unit.view(local, db, 0)
+            .database()
             .for_each(|key, value| keys.push((key.to_vec(), value.type_name())));
         for (key, kind) in keys {
             // Replies, cut into lines; where there is no order, sorted by this many lines.

@@ -58,7 +58,7 @@ fn handlers_are_named_as_their_commands() {
         &redline_spec::for_each_admin_command!(pairs)[..],
     ];
     for (id, handler) in planes.concat() {
-        let name = row(id).full_name.replace(['|', '-'], "_");
+        let name = row(id).full_name.replace(['|', '-', '.'], "_");
         let name = name.to_ascii_lowercase();
         let expected = match id {
             // RESTORE under a second name, which only says that the caller comes from another node.

@@ -140,7 +140,7 @@ fn change_both<T: Collection>(
     model: &mut Option<Value>,
     seed: u64,
 ) {
-    let limits = view.limits().clone();
+    let limits = view.local.limits.clone();
     let run = |collection: &mut T| {
         let mut value: Value = std::mem::take(collection).into();
         change(&mut value, &mut fastrand::Rng::with_seed(seed), &limits);
@@ -231,7 +231,7 @@ fn collections_are_the_same_inside_and_outside_their_entries() {
         alone.unit_in(db, |view| {
             let key = key.as_bytes();
             let Some(model) = &model else {
-                assert!(!view.contains(key));
+                assert!(view.find(key, Trace::Quiet).is_none());
                 return;
             };
             // Without opening, then opened, twice, with what is outside beside it.
@@ -449,7 +449,7 @@ fn walks_see_values_in_passing() {
     });
     let mut lens = BTreeSet::new();
     alone.unit(|view| {
-        view.for_each(|key, value| {
+        view.database().for_each(|key, value| {
             let name = value.type_name();
             let len = value.with(|value| match value {
                 ValueRef::Object(value) => value.len(),

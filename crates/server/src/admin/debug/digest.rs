@@ -49,11 +49,11 @@ pub fn of_everything(view: &mut View<'_>) -> Digest {
     let mut digest = Digest::default();
     for db in 0..view.space().databases() {
         view.in_db(db, |view| {
-            if view.key_count() == 0 {
+            if view.database().key_count() == 0 {
                 return;
             }
             digest.mix(&db.to_be_bytes());
-            view.for_each(|key, found| {
+            view.database().for_each(|key, found| {
                 let mut own = Digest::default();
                 own.mix(key);
                 let expires = found.expire_at_ms().is_some();

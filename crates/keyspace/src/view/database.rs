@@ -1,4 +1,4 @@
-//! Operations of a unit on whole databases: count, walk, draw by lot, empty, swap.
+//! A whole database of a unit: count its keys, walk over them, draw one by lot, empty it, swap it.
 //!
 //! Must not know: commands.
 
@@ -42,10 +42,22 @@ impl Met {
     }
 }
 
+/// The selected database as a whole: see [`View::database`].
+pub struct Database<'v, 'a> {
+    view: &'v mut View<'a>,
+}
+
 impl<'a> View<'a> {
-    /// Keys of the selected database.
+    /// Returns the selected database as a whole.
+    pub fn database(&mut self) -> Database<'_, 'a> {
+        Database { view: self }
+    }
+}
+
+impl<'a> Database<'_, 'a> {
+    /// Returns the number of keys.
     pub fn key_count(&self) -> u64 {
-        self.space.key_count(self.db)
+        self.view.space.key_count(self.view.db)
     }
 
     /// One step of SCAN: visits the keys of at least `count` (if there are as many) under this cursor and
@@ -58,7 +70,7 @@ impl<'a> View<'a> {
         mut visit: impl FnMut(&[u8], Found<'_>),
     ) -> Result<u64, Busy> {
         const H16_BITS: u32 = 16;
-        let Some(db) = self.space.db(self.db) else {
+        let Some(db) = self.view.space.db(self.view.db) else {
             return Ok(0);
         };
         let mut slot = (cursor >> H16_BITS) as usize;
@@ -99,17 +111,17 @@ impl<'a> View<'a> {
 
     /// Takes a stripe for a moment, if the unit does not hold it anyway.
     fn own(&self, stripe: u16) -> Result<Option<Guard<'a>>, Busy> {
-        if self.held.covers(stripe) {
+        if self.view.held.covers(stripe) {
             return Ok(None);
         }
-        let own = self.space.locks().try_one(stripe);
+        let own = self.view.space.locks().try_one(stripe);
         own.map(Some).ok_or(Busy(stripe))
     }
 
     /// Visits every key; the unit holds all stripes (KEYS).
     pub fn for_each(&self, mut visit: impl FnMut(&[u8], Found<'_>)) {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        let Some(db) = self.space.db(self.db) else {
+        assert!(matches!(self.view.held, Held::All), "every stripe is held");
+        let Some(db) = self.view.space.db(self.view.db) else {
             return;
         };
         let mut met = Met::default();
@@ -133,8 +145,8 @@ impl<'a> View<'a> {
             let entry = Entry::from_table(pointer);
             // SAFETY: the stripe is held.
             unsafe {
-                if !is_expired(entry, self.now_ms) {
-                    visit(entry.key(), Found::new(entry, self.local));
+                if !is_expired(entry, self.view.now_ms) {
+                    visit(entry.key(), Found::new(entry, self.view.local));
                 }
             }
         }
@@ -145,74 +157,80 @@ impl<'a> View<'a> {
     pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, NoDraw> {
         /// Draws of keys that stay, though they have expired.
         const STALE_MAX: u32 = 100;
-        let Some(db) = self.space.db(self.db) else {
+        let Some(db) = self.view.space.db(self.view.db) else {
             return Ok(None);
         };
         let mut stale = 0;
         while stale < STALE_MAX {
-            let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else {
+            let Some(stripe) = db.stripe_by_size(&mut self.view.local.rng) else {
                 return Ok(None);
             };
             let own = self.own(stripe).map_err(NoDraw::Busy)?;
-            let drawn = db.random_entry(stripe, &mut self.local.rng).map(|entry| {
-                // SAFETY: the stripe is held.
-                unsafe {
-                    (
-                        Box::<[u8]>::from(entry.key()),
-                        is_expired(entry, self.now_ms),
-                    )
-                }
-            });
+            let drawn = db
+                .random_entry(stripe, &mut self.view.local.rng)
+                .map(|entry| {
+                    // SAFETY: the stripe is held.
+                    unsafe {
+                        (
+                            Box::<[u8]>::from(entry.key()),
+                            is_expired(entry, self.view.now_ms),
+                        )
+                    }
+                });
             let was_taken = own.is_some();
             drop(own);
             match drawn {
                 Some((key, false)) => return Ok(Some(key)),
                 // Counts may have moved.
                 None => stale += 1,
-                Some(_) if self.local.keeps_expired => stale += 1,
+                Some(_) if self.view.local.keeps_expired => stale += 1,
                 Some((key, true)) if was_taken => return Err(NoDraw::Expired(key)),
-                Some((key, true)) => drop(self.find_mut(&key)),
+                Some((key, true)) => drop(self.view.find_mut(&key)),
             }
         }
         Ok(None)
     }
 
-    /// Empties a database (FLUSHDB); the unit holds all stripes. What was in it is freed behind the
+    /// Empties the database (FLUSHDB); the unit holds all stripes. What was in it is freed behind the
     /// command. Returns the number of keys.
-    pub fn flush(&mut self, db: u32) -> u64 {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        self.space
-            .touch_all(db, |key, saw_stale| !saw_stale && self.in_table(db, key));
+    pub fn flush(&mut self) -> u64 {
+        let view = &mut *self.view;
+        assert!(matches!(view.held, Held::All), "every stripe is held");
+        let db = view.db;
+        view.space
+            .touch_all(db, |key, saw_stale| !saw_stale && view.in_table(db, key));
         // Several databases in a row are one news: who tracks keys does not tell databases apart.
-        if self.space.is_tracked() && !self.local.events.ends_with(Classes::FLUSHED) {
-            self.local.events.push(Event {
+        if view.space.is_tracked() && !view.local.events.ends_with(Classes::FLUSHED) {
+            view.local.events.push(Event {
                 class: Classes::FLUSHED,
                 name: "",
                 db,
                 key: Box::default(),
             });
         }
-        let Some(flushed) = self.space.take_db(db) else {
+        let Some(flushed) = view.space.take_db(db) else {
             return 0;
         };
-        self.make_all_ready(db);
+        view.make_all_ready(db);
         let keys = flushed.len();
-        self.local.flushed.push(flushed);
+        view.local.flushed.push(flushed);
         keys
     }
 
-    /// Swaps two databases (SWAPDB); the unit holds all stripes.
-    pub fn swap(&mut self, a: u32, b: u32) {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        for (db, other) in [(a, b), (b, a)] {
+    /// Swaps the database with another one (SWAPDB); the unit holds all stripes.
+    pub fn swap(&mut self, with: u32) {
+        let view = &mut *self.view;
+        assert!(matches!(view.held, Held::All), "every stripe is held");
+        let own = view.db;
+        for (db, other) in [(own, with), (with, own)] {
             // Where there was nothing, a key that has expired already is no change.
-            self.space.touch_all(db, |key, saw_stale| {
-                !saw_stale && self.in_table(db, key) || self.lives(other, key)
+            view.space.touch_all(db, |key, saw_stale| {
+                !saw_stale && view.in_table(db, key) || view.lives(other, key)
             });
         }
-        self.space.swap_dbs(a, b);
-        self.make_all_ready(a);
-        self.make_all_ready(b);
+        view.space.swap_dbs(own, with);
+        view.make_all_ready(own);
+        view.make_all_ready(with);
     }
 }
 
