@@ -22,6 +22,7 @@ use crate::{
 use redline_engine::{
     REDIS_VERSION, REDLINE_VERSION, SERVER_NAME, VECTOR_SETS,
     caller::flag,
+    executor::figures,
     pubsub,
     stats::{ERROR_CODES_MAX, Totals},
 };
@@ -49,7 +50,7 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
 
 /// The sections that were asked for; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
 pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
-    worker.copy_counts();
+    figures::copy_counts(worker.executor);
     let asked = |name: &str| {
         wanted
             .iter()

@@ -17,8 +17,9 @@ use redline_engine::{
     Caller, Clock, Engine, Executor, Halt, Level, Mailbox, Member, Message, Outlet,
     caller::{Aside, Card, Origin, Token},
     executor::{
-        Batch, Fault,
-        block::{Finished, Outcome},
+        Batch, Fault, access,
+        block::{self, Finished, Outcome},
+        units, watch,
     },
     monitor, subscriptions,
     timing::Used,
@@ -417,9 +418,9 @@ pub fn close<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, index: usiz
     subscriptions::forget(executor, caller);
     tracking::end(executor.engine, caller);
     monitor::end(executor.engine, caller);
-    executor.unwatch(caller);
-    executor.drop_wait(caller);
-    executor.give_way(caller);
+    watch::unwatch(executor, caller);
+    block::drop_wait(executor, caller);
+    units::give_way(executor, caller);
     executor.engine.clients().remove(&caller.card.id);
     let place = &mut executor.outlet.places[index];
     place.generation += 1;
@@ -459,7 +460,9 @@ fn with_client<P: Plant>(
 
 fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: Message) {
     match message {
-        Message::Wake(token) if token.stripe().is_some() => executor.unwatch_left(token.stripe()),
+        Message::Wake(token) if token.stripe().is_some() => {
+            watch::unwatch_left(executor, token.stripe())
+        }
         Message::Wake(token) => with_client(executor, token, message, |_, client, _| {
             if client
                 .caller
@@ -477,7 +480,8 @@ fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: M
                 };
                 let came = client.deferred.front().cloned();
                 let came = came.as_ref().map(ArgsBuf::as_args);
-                let finished = executor.finish_wait(&mut client.caller, &waiter, outcome, came);
+                let finished =
+                    block::finish_wait(executor, &mut client.caller, &waiter, outcome, came);
                 if finished == Finished::Answered {
                     client.deferred.pop_front();
                 }
@@ -592,7 +596,7 @@ pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[
         }
         client.decoder.release_blobs();
         if client.caller.rules != executor.rules {
-            executor.adopt_rules(&mut client.caller);
+            access::adopt_rules(executor, &mut client.caller);
         }
         tracking::before_write(&mut client.caller);
         hear(executor, &mut client);

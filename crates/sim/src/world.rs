@@ -14,8 +14,11 @@ use std::{
 
 use fastrand::Rng;
 use redline_engine::{
-    Engine, Executor, ExecutorHandle, Names, Settings, chores::Chore, engine::Bell,
-    executor::block::after_upkeep, tracking,
+    Engine, Executor, ExecutorHandle, Names, Settings,
+    chores::Chore,
+    engine::Bell,
+    executor::block::{self, after_upkeep},
+    tracking,
 };
 use redline_keyspace::{
     Keyspace, Trace, Unit, ValueRef, View,
@@ -325,7 +328,7 @@ impl<'e, P: Plant> World<'e, P> {
         let executor = &mut self.executors[number];
         executor.read_clock();
         executor.refresh_if_changed();
-        executor.expire_waits();
+        block::expire_waits(executor);
         executor.end_pause();
     }
 

@@ -13,7 +13,7 @@ use super::runs_script;
 use crate::{
     caller::Caller,
     chores::Chore,
-    executor::{Executor, Member, Outlet},
+    executor::{Executor, Member, Outlet, figures},
     rename_command::Names,
     timing::Charge,
 };
@@ -259,7 +259,7 @@ impl<O: Outlet> Executor<'_, O> {
             self.sweep();
         }
         self.charge(batch, charge);
-        self.copy_counts();
+        figures::copy_counts(self);
     }
 
     /// Is the next request one for the same collection, and do both name elements of it?

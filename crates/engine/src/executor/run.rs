@@ -28,8 +28,7 @@ use super::batch::Known;
 use crate::{
     caller::{Aside, Caller, NO_COMMAND, ReplyMode, Token, flag, state},
     errors,
-    executor::access,
-    executor::{Executor, Fault, Level, Outlet},
+    executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, units},
     session,
     timing::INSIDE_PER_TIMED,
     tracking,
@@ -68,7 +67,7 @@ impl<O: Outlet> Executor<'_, O> {
             caller.closing = true;
             return;
         }
-        if caller.rules != self.rules && !self.adopt_rules(caller) {
+        if caller.rules != self.rules && !access::adopt_rules(self, caller) {
             return;
         }
         if let Some(known) = known
@@ -133,13 +132,13 @@ impl<O: Outlet> Executor<'_, O> {
             let by = tracking::By::Client(&caller.card);
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
         }
-        self.commit(unit);
+        block::commit(self, unit);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(caller, id);
         let reply_bytes = caller.out.len_bytes().saturating_sub(before_bytes) as u64;
         if reply_bytes >= self.timing.reply_bytes {
-            self.log_command(caller, id, args, None, reply_bytes);
+            figures::log_command(self, caller, id, args, None, reply_bytes);
         }
         if let Err(failure) = result {
             let error = failure.expect_error();
@@ -175,7 +174,7 @@ impl<O: Outlet> Executor<'_, O> {
                 if reason.is_wanted() {
                     caller.card.set_flag(flag::BLOCKED, true);
                     caller.rounds = 0;
-                    self.give_way(caller);
+                    units::give_way(self, caller);
                 } else {
                     self.stats.put_aside.add(1);
                 }
@@ -184,7 +183,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
         caller.rounds = 0;
         // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
-        self.give_way(caller);
+        units::give_way(self, caller);
         caller.settle_reply(mark);
         if caller.is(state::TRACKING) {
             let name = self.engine.names.resolve(&args[0], args.get(1));
@@ -246,7 +245,7 @@ impl<O: Outlet> Executor<'_, O> {
         session::transaction::abandon(self, caller);
         if self.monitored {
             // Of all calls that are refused, monitors are shown this one.
-            self.show(caller, CommandId::Exec, args, false);
+            figures::show(self, caller, CommandId::Exec, args, false);
         }
         Halt::Error(errors::exec_aborted(&error.text()))
     }
@@ -266,19 +265,19 @@ impl<O: Outlet> Executor<'_, O> {
         let result = match gate.plane {
             Plane::Data if !gate.arity_allows(args.len()) => {
                 if self.monitored {
-                    let in_script = self.is_in_script();
-                    self.show(caller, id, args, in_script);
+                    let in_script = units::is_in_script(self);
+                    figures::show(self, caller, id, args, in_script);
                 }
                 Err(errors::wrong_arity(id).into())
             }
-            Plane::Data => self.run_data(caller, id, gate, args),
+            Plane::Data => units::run_data(self, caller, id, gate, args),
             Plane::Session | Plane::Admin => {
                 let result = match gate.plane {
                     Plane::Session => session::run(self, caller, id, args),
                     _ => O::run_admin(self, caller, id, args),
                 };
                 if self.monitored {
-                    self.show_returned(caller, id, args, &result);
+                    figures::show_returned(self, caller, id, args, &result);
                 }
                 result
             }
@@ -311,7 +310,7 @@ impl<O: Outlet> Executor<'_, O> {
             || reply_bytes >= self.timing.reply_bytes
             || took_ns.is_some_and(|ns| ns >= self.timing.watched_ns)
         {
-            self.log_command(caller, id, args, took_ns, reply_bytes);
+            figures::log_command(self, caller, id, args, took_ns, reply_bytes);
         }
         result
     }
@@ -329,7 +328,7 @@ impl<O: Outlet> Executor<'_, O> {
                 true => "fast-command",
                 false => "command",
             };
-            self.note_latency(event, ns);
+            figures::note_latency(self, event, ns);
         }
         if ns > CLOCK_STANDS_NS_MAX && !inside {
             self.read_clock();
@@ -368,7 +367,7 @@ impl<O: Outlet> Executor<'_, O> {
         if caller.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
-        self.permit(caller, id, args)?;
+        access::permit(self, caller, id, args)?;
         let refuses_all = self.refuses_all();
         if !refuses_all {
             self.check_memory(caller, id, gate, args)?;
@@ -400,7 +399,7 @@ impl<O: Outlet> Executor<'_, O> {
         if self.settings.maxmemory_bytes == 0 || self.compound.is_some() {
             return Ok(());
         }
-        if self.make_room() {
+        if eviction::make_room(self) {
             return Ok(());
         }
         let needs = |id: CommandId, gate: Gate, args: Args<'_>| {
@@ -478,7 +477,7 @@ impl<O: Outlet> Executor<'_, O> {
         );
         // A call that has waited was shown as it began to.
         if self.monitored && has_run && caller.again.is_none() {
-            self.show(caller, id, args, inside.in_script);
+            figures::show(self, caller, id, args, inside.in_script);
         }
         if O::FAULT == Some(Fault::LosesInvalidations) && inside.in_script {
             self.local.events.drain(..);

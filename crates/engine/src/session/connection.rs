@@ -10,8 +10,7 @@ use redline_types::number;
 use crate::{
     VECTOR_SETS,
     caller::{Caller, ReplyMode, flag, state},
-    executor::Halt,
-    executor::{Executor, Outlet},
+    executor::{Executor, Halt, Outlet, access},
     monitor,
     session::transaction,
     subscriptions, tracking,
@@ -28,7 +27,7 @@ pub(crate) fn auth<O: Outlet>(
     let pair = (args.len() == 2).then(|| pair_of(&args[1])).flatten();
     if let Some((user, password)) = pair
         && !executor.settings.acl.is_default_password(&args[1])
-        && executor.try_log_in(caller, user, password)
+        && access::try_log_in(executor, caller, user, password)
     {
         caller.reply().ok();
         return Ok(());
@@ -41,7 +40,7 @@ pub(crate) fn auth<O: Outlet>(
     } else {
         (&b"default"[..], &args[1])
     };
-    executor.log_in(caller, &args[0], user, password)?;
+    access::log_in(executor, caller, &args[0], user, password)?;
     caller.reply().ok();
     Ok(())
 }
@@ -88,7 +87,7 @@ pub(crate) fn hello<O: Outlet>(
         }
     }
     if let Some((user, password)) = credentials {
-        executor.log_in(caller, &args[0], user, password)?;
+        access::log_in(executor, caller, &args[0], user, password)?;
     }
     if caller.is(state::UNAUTHENTICATED) {
         return Err(Error::line(HELLO_NEEDS_AUTH).into());

@@ -8,8 +8,7 @@ use redline_spec::CommandId;
 use crate::{
     caller::{Aside, Caller},
     errors,
-    executor::Halt,
-    executor::{Executor, Outlet},
+    executor::{Executor, Halt, Outlet, units},
     pubsub::Kind,
     subscriptions,
 };
@@ -111,7 +110,7 @@ fn wait_for_room<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
 ) -> Result<(), Halt> {
-    if executor.is_in_script() {
+    if units::is_in_script(executor) {
         executor.hand_out(caller);
     }
     if executor.compound.is_some() {
