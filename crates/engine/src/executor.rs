@@ -338,7 +338,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
     pub fn resume(&mut self) {
         O::for_each_caller(self, |executor, caller| {
             if caller.end_pause() {
-                O::look_again(executor, caller.card.token());
+                O::look_again(executor, caller.info.token());
             }
         });
     }

@@ -21,7 +21,7 @@
 //! # Gates
 //!
 //! [`Gate`] is where a reader says how far it has got (written to disk, acknowledged by a replica). A session whose
-//! replies must not leave before some number is reached waits there, and is woken like any session put aside.
+//! replies must not leave before some number is reached waits there, and is woken like any suspended session.
 
 use std::{
     cmp::Reverse,

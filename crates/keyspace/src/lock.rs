@@ -1,7 +1,7 @@
 //! The lock protocol: stripes, the ticket and the script mutex.
 //!
 //! Knows neither keys nor threads: it is told which stripes a unit needs, and it tells a
-//! [`Wake`] which put-aside session may try again.
+//! [`Wake`] which suspended session may try again.
 //!
 //! # The protocol
 //!
@@ -10,9 +10,9 @@
 //!
 //! 1. **Only the holder of the script mutex may wait while it holds a stripe.** Every other unit
 //!    takes all its stripes by trying, in ascending order; if one is in the way it lets go of all
-//!    and is put aside, registered with the stripe that was in the way. So a wait cycle would have
+//!    and is suspended, registered with the stripe that was in the way. So a wait cycle would have
 //!    to consist of script holders only, and there is at most one.
-//! 2. **Who releases, wakes.** A session put aside is on the waiting list of the stripe that
+//! 2. **Who releases, wakes.** A suspended session is on the waiting list of the stripe that
 //!    stopped it and has set `WAITERS` in its word. The releaser clears the word with one atomic
 //!    operation and sees the flag in what it cleared, so no registration is lost.
 //! 3. **A ticket ends starvation.** A unit that has failed [`ROUNDS_BEFORE_TICKET`] times asks for
@@ -68,7 +68,7 @@ pub const STRIPES: usize = 4;
 /// After so many failed rounds a multi-stripe unit asks for the ticket.
 pub const ROUNDS_BEFORE_TICKET: u32 = 3;
 
-/// How often a held stripe is looked at again before the unit is put aside. Units are short (tens of nanoseconds to a
+/// How often a held stripe is looked at again before the unit is suspended. Units are short (tens of nanoseconds to a
 /// few microseconds), so this nearly always suffices. Each look comes after a pause, and each pause is twice the one
 /// before, a few microseconds in all: every look takes the cache line away from the holder, who mostly wants it again at
 /// once (a hot key). Several units of the holder's fit into the first pause, so that the key's lines change hands once for
@@ -81,7 +81,7 @@ const HELD: u32 = 1;
 const WAITERS: u32 = 2;
 const RESERVED: u32 = 4;
 
-/// Names a put-aside session for [`Wake`]; its meaning belongs to the caller. Never `u64::MAX`.
+/// Names a suspended session for [`Wake`]; its meaning belongs to the caller. Never `u64::MAX`.
 pub type WakeToken = u64;
 
 /// Gets the tokens of sessions that may try again.
@@ -90,7 +90,7 @@ pub trait Wake: Send + Sync {
     fn wake(&self, token: WakeToken);
 }
 
-/// For tests in which nobody is put aside.
+/// For tests in which nobody is suspended.
 #[cfg(test)]
 pub(crate) struct NobodyWaits;
 
@@ -358,7 +358,7 @@ impl Line {
 /// Result of asking for a lock with a waiting list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// On the list: put the session aside, it will be woken.
+    /// On the list: suspend the session, it will be woken.
     Registered,
     /// It became free meanwhile: try again at once.
     TryAgain,
@@ -625,7 +625,7 @@ impl Locks {
         }
     }
 
-    /// Registers a put-aside session with the stripe that stopped it.
+    /// Registers a suspended session with the stripe that stopped it.
     pub fn wait_for(&self, stripe: u16, token: WakeToken, ticket: bool) -> Wait {
         let refuse = if ticket { HELD } else { HELD | RESERVED };
         let word = self.words.of(stripe);

@@ -57,7 +57,7 @@ use crate::{
 pub struct WrongType;
 
 /// A stripe was in the way of a unit that takes its stripes as it goes (SCAN, RANDOMKEY): the unit has
-/// changed nothing and may be put aside until this stripe is free.
+/// changed nothing and may be suspended until this stripe is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy(pub u16);
 

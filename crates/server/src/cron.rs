@@ -56,7 +56,7 @@ pub fn tick(worker: &mut Worker) {
         worker.close_stalled_handshakes();
         worker.for_each_session(|worker, session| {
             let unsent = session.out.len_bytes() as u64;
-            session.card.output_peak.store(unsent, Ordering::Relaxed);
+            session.info.output_peak.store(unsent, Ordering::Relaxed);
             note_sending(session, worker.now_ms);
         });
         handover::count_movable(worker);
@@ -241,10 +241,10 @@ fn close_idle(worker: &mut Worker) {
     }
     let now_s = (worker.now_ms / 1000) as u64;
     worker.for_each_session(|worker, session| {
-        let idle_s = now_s.saturating_sub(u64::from(session.card.active_s.load(Ordering::Relaxed)));
-        let flags = session.card.flags.load(Ordering::Relaxed);
+        let idle_s = now_s.saturating_sub(u64::from(session.info.active_s.load(Ordering::Relaxed)));
+        let flags = session.info.flags.load(Ordering::Relaxed);
         let listens = flags & (flag::PUBSUB | flag::MONITOR) != 0;
-        if idle_s > timeout_s && !listens && !session.is_put_aside() {
+        if idle_s > timeout_s && !listens && !session.is_suspended() {
             session.end_at_once();
             worker.look_again(session);
         }
@@ -253,12 +253,12 @@ fn close_idle(worker: &mut Worker) {
 
 /// Marks a client that takes replies as active a second ago, if something was sent to it since the last look.
 fn note_sending(session: &mut Session, now_ms: i64) {
-    let sent = session.card.net_out.load(Ordering::Relaxed);
+    let sent = session.info.net_out.load(Ordering::Relaxed);
     if sent != session.sent_before {
         session.sent_before = sent;
         let a_second_ago = (now_ms / 1000 - 1) as u32;
         session
-            .card
+            .info
             .active_s
             .fetch_max(a_second_ago, Ordering::Relaxed);
     }

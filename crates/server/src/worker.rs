@@ -24,7 +24,7 @@ use std::{
 use redline_acl::User;
 use redline_engine::{
     Caller, Executor, Message as Mail,
-    caller::{Card, Origin, Token},
+    caller::{ClientInfo, Origin, Token},
     executor::{Batch, block, units, watch},
     monitor, subscriptions, tracking,
 };
@@ -498,9 +498,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
             self.outlet.handshakes.push_back((token, deadline_ms));
         }
-        serve::update_card(self, &mut session);
-        let card = session.card.clone();
-        self.shared.clients().insert(card.id, card);
+        serve::update_info(self, &mut session);
+        let info = session.info.clone();
+        self.shared.clients().insert(info.id, info);
         let place = &mut self.outlet.places[index];
         place.used = true;
         place.session = Some(session);
@@ -508,19 +508,19 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     /// Closes a session for good; it is out of the slab.
     fn close(&mut self, mut session: Box<Session>) {
-        let index = session.card.token().index();
+        let index = session.info.token().index();
         // The socket closes with the session; a failure to deregister is of no consequence then.
         session.stream.close_notify();
         let _ = self.outlet.poller.deregister(&session.stream);
         subscriptions::forget(self, &mut session);
         tracking::end(self.shared, &mut session);
         monitor::end(self.shared, &mut session);
-        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+        let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_neg());
         watch::unwatch(self.executor, &mut session);
         block::drop_wait(self.executor, &mut session);
         units::give_way(self.executor, &mut session);
-        self.shared.clients().remove(&session.card.id);
+        self.shared.clients().remove(&session.info.id);
         self.shared.workers()[self.number]
             .connections
             .fetch_sub(1, Ordering::Relaxed);
@@ -554,7 +554,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     /// Has `session`, which waits for its turn, looked at again soon.
     pub fn look_again(&mut self, session: &Session) {
-        self.enqueue(session.card.token().index());
+        self.enqueue(session.info.token().index());
     }
 
     /// Closes connections that have not become sessions in time.
@@ -738,7 +738,7 @@ impl Session {
             fd: stream.fd(),
             created_ms: now_ms as u64,
         };
-        let card = Arc::new(Card::new(origin, token, &user));
+        let info = Arc::new(ClientInfo::new(origin, token, &user));
         Session {
             stream,
             query: Vec::new(),
@@ -748,7 +748,7 @@ impl Session {
             eof_seen: false,
             deferred: None,
             gate: None,
-            caller: Caller::new(card, user),
+            caller: Caller::new(info, user),
             soft_limit_since_s: None,
             peer,
             sent_before: 0,

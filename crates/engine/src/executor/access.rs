@@ -16,7 +16,7 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
 use crate::{
-    caller::{Caller, Card, flag, state},
+    caller::{Caller, ClientInfo, flag, state},
     executor::{Executor, Outlet},
     session::client,
 };
@@ -31,7 +31,7 @@ pub fn adopt_users<O: Outlet>(executor: &mut Executor<'_, O>) {
     O::for_each_caller(executor, |executor, caller| {
         if !adopt_rules(executor, caller) {
             caller.out.clear();
-            O::look_again(executor, caller.card.token());
+            O::look_again(executor, caller.info.token());
         }
     });
 }
@@ -50,7 +50,7 @@ pub fn adopt_rules<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) -
     };
     if !stays {
         caller.closing = true;
-        caller.card.set_flag(flag::CLOSING, true);
+        caller.info.set_flag(flag::CLOSING, true);
     }
     stays
 }
@@ -70,7 +70,7 @@ fn user_of_now<'a, O: Outlet>(executor: &'a Executor<'_, O>, user: &User) -> Opt
 /// so is the client in a moment.
 pub(crate) fn permit_after_wait<O: Outlet>(
     executor: &Executor<'_, O>,
-    card: &Card,
+    info: &ClientInfo,
     user: &User,
     id: CommandId,
     args: Args<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn permit_after_wait<O: Outlet>(
     if user.is_unrestricted() {
         return Ok(true);
     }
-    let checked = check_user(executor, card, user, id, args, Context::TopLevel);
+    let checked = check_user(executor, info, user, id, args, Context::TopLevel);
     checked.map(|()| true).map_err(|denied| {
         let text = refusal_text(user, id, args, denied);
         Error::Line(format!("NOPERM {text}").into())
@@ -99,12 +99,12 @@ pub fn check_access<O: Outlet>(
     if !caller.is(state::RESTRICTED) {
         return Ok(());
     }
-    check_user(executor, &caller.card, &caller.user, id, args, context)
+    check_user(executor, &caller.info, &caller.user, id, args, context)
 }
 
 fn check_user<O: Outlet>(
     executor: &Executor<'_, O>,
-    card: &Card,
+    info: &ClientInfo,
     user: &User,
     id: CommandId,
     args: Args<'_>,
@@ -118,7 +118,7 @@ fn check_user<O: Outlet>(
         Reason::Key | Reason::Channel => &args[denied.position],
         Reason::Command | Reason::Auth => spec::row(id).full_name.as_bytes(),
     };
-    note_denied(executor, card, denied.reason, context, object, user.name());
+    note_denied(executor, info, denied.reason, context, object, user.name());
     Err(denied)
 }
 
@@ -145,7 +145,7 @@ pub fn permit<O: Outlet>(
 /// Counts a refusal, and puts it into the log.
 fn note_denied<O: Outlet>(
     executor: &Executor<'_, O>,
-    card: &Card,
+    info: &ClientInfo,
     reason: Reason,
     context: Context,
     object: &[u8],
@@ -163,7 +163,7 @@ fn note_denied<O: Outlet>(
         context,
         object: object.to_vec(),
         user: user.to_vec(),
-        client: client::described(card, executor.now_ms),
+        client: client::described(info, executor.now_ms),
         at_ms: executor.now_ms as u64,
     };
     executor
@@ -194,7 +194,7 @@ pub fn log_in<O: Outlet>(
         true => Context::Multi,
         false => Context::TopLevel,
     };
-    note_denied(executor, &caller.card, Reason::Auth, context, command, user);
+    note_denied(executor, &caller.info, Reason::Auth, context, command, user);
     Err(Error::line(WRONG_PASSWORD))
 }
 

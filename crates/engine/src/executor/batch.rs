@@ -253,7 +253,7 @@ impl<O: Outlet> Executor<'_, O> {
             if caller.out.len_bytes() > self.output_watched_bytes {
                 O::limit_output(self, member);
             }
-            if member.caller().aside.is_some() {
+            if member.caller().suspended.is_some() {
                 O::defer(self, member, batch, index, number);
             }
             self.sweep();

@@ -5,8 +5,8 @@
 //!
 //! A handler of `commands` cannot wait. It says what it would wait for (`Stop::Wait`), while its unit holds the stripes
 //! of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call is
-//! registered with those keys before the stripes are let go of ([`begin_wait`]), and the session is put aside
-//! with the reason [`Aside::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
+//! registered with those keys before the stripes are let go of ([`begin_wait`]), and the session is suspended
+//! with the reason [`Suspended::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
 //! waits.
 //!
 //! # Serving
@@ -49,7 +49,7 @@ use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::Kind;
 
 use crate::{
-    caller::{Aside, Caller, Card, REGISTERED_BYTES, Token, flag},
+    caller::{Caller, ClientInfo, REGISTERED_BYTES, Suspended, Token, flag},
     engine::{Engine, Message},
     errors,
     executor::{Executor, Fault, Halt, Outlet, access, count_command, figures},
@@ -68,7 +68,7 @@ struct Call {
     /// Its client tracks the keys that it reads.
     tracked: bool,
     /// The client that has made the call, and its user with the rules that held then.
-    card: Arc<Card>,
+    info: Arc<ClientInfo>,
     user: Arc<User>,
     /// Set when it was not run, since by now it may not.
     refused: AtomicBool,
@@ -81,7 +81,7 @@ impl Call {
             args,
             proto: caller.proto,
             tracked,
-            card: caller.card.clone(),
+            info: caller.info.clone(),
             user: caller.user.clone(),
             refused: AtomicBool::new(false),
         }
@@ -206,7 +206,7 @@ impl Waits {
 /// A wait that is over.
 type Served = (Arc<Waiter>, Outcome);
 
-/// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
+/// Registers a call that has found nothing, under the stripes that its unit holds, and suspends its session.
 pub fn begin_wait<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -225,7 +225,7 @@ pub fn begin_wait<O: Outlet>(
     let waiter = Arc::new(Waiter::new(
         &executor.engine.keyspace,
         Wanted {
-            token: caller.card.token().0,
+            token: caller.info.token().0,
             db: caller.db,
             keys,
             targets,
@@ -238,7 +238,7 @@ pub fn begin_wait<O: Outlet>(
     enter_wait(executor, caller, waiter, block.timeout_ms)
 }
 
-/// Puts a session aside whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
+/// Suspends a session whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
 pub(crate) fn begin_wait_without_keys<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -250,7 +250,7 @@ pub(crate) fn begin_wait_without_keys<O: Outlet>(
     let waiter = Arc::new(Waiter::new(
         &executor.engine.keyspace,
         Wanted {
-            token: caller.card.token().0,
+            token: caller.info.token().0,
             db: caller.db,
             keys: Vec::new(),
             targets: Vec::new(),
@@ -276,9 +276,9 @@ fn enter_wait<O: Outlet>(
         executor.engine.timed_waits.fetch_add(1, Ordering::Relaxed);
         executor.waits.insert(at_ms, waiter.clone())
     });
-    caller.card.wait.enter(&waiter);
+    caller.info.wait.enter(&waiter);
     caller.wait = Some(Wait::new(waiter, deadline_ms, timer));
-    Halt::Aside(Aside::Keys)
+    Halt::Suspended(Suspended::Keys)
 }
 
 // ---- serving ------------------------------------------------------------------------------
@@ -483,7 +483,7 @@ fn serve_one<O: Outlet>(
 fn may_be_served<O: Outlet>(executor: &mut Executor<'_, O>, call: &Call) -> Result<bool, Error> {
     let stays = access::permit_after_wait(
         executor,
-        &call.card,
+        &call.info,
         &call.user,
         call.id,
         call.args.as_args(),
@@ -527,9 +527,9 @@ pub fn finish_wait<O: Outlet>(
     if !caller.wait.as_ref().is_some_and(is_its_own) {
         return Finished::Stale;
     }
-    caller.card.set_flag(flag::BLOCKED, false);
+    caller.info.set_flag(flag::BLOCKED, false);
     let wait = drop_wait(executor, caller).expect("just seen");
-    caller.aside = None;
+    caller.suspended = None;
     let mark = caller.out.mark();
     let ended = waiter.ended();
     let reply_bytes = outcome.reply.len_bytes() as u64;
@@ -584,7 +584,7 @@ pub fn finish_wait<O: Outlet>(
 pub fn drop_wait<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) -> Option<Wait> {
     let wait = caller.wait.take()?;
     wait.waiter.end(End::Gone);
-    caller.card.wait.leave();
+    caller.info.wait.leave();
     if let Some(timer) = wait.timer {
         executor.waits.by_deadline.remove(&timer);
         executor.engine.timed_waits.fetch_sub(1, Ordering::Relaxed);

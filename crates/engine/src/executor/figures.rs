@@ -85,8 +85,8 @@ fn entry_of<O: Outlet>(
     let (addr, name) = match from_script {
         true => (String::new(), Vec::new()),
         false => {
-            let names = caller.card.names();
-            (caller.card.addr.clone(), names.name.clone())
+            let names = caller.info.names();
+            (caller.info.addr.clone(), names.name.clone())
         }
     };
     Entry {
@@ -114,15 +114,15 @@ pub fn show<O: Outlet>(
     let now_us = executor.outlet.wall_us();
     let (seconds, us) = (now_us / 1_000_000, now_us % 1_000_000);
     let mut line = format!("{seconds}.{us:06} [{} ", caller.db).into_bytes();
-    let flags = caller.card.flags.load(Ordering::Relaxed);
+    let flags = caller.info.flags.load(Ordering::Relaxed);
     match flags & flag::UNIX != 0 {
         _ if script => line.extend(b"lua"),
         true => {
-            let path = &caller.card.laddr;
+            let path = &caller.info.laddr;
             let path = path.strip_suffix(":0").unwrap_or(path);
             line.extend(format!("unix:{path}").as_bytes());
         }
-        false => line.extend(caller.card.addr.as_bytes()),
+        false => line.extend(caller.info.addr.as_bytes()),
     }
     line.push(b']');
     for index in 0..args.len() {
@@ -143,7 +143,7 @@ pub(crate) fn show_returned<O: Outlet>(
     result: &Result<(), Halt>,
 ) {
     let has_shown_itself = result.is_ok() && (runs_script(id) || id == CommandId::Exec);
-    let runs_again = matches!(result, Err(Halt::Aside(reason)) if !reason.is_wanted());
+    let runs_again = matches!(result, Err(Halt::Suspended(reason)) if !reason.is_wanted());
     if !has_shown_itself && !runs_again {
         let in_script = units::is_in_script(executor);
         show(executor, caller, id, args, in_script);

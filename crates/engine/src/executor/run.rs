@@ -12,7 +12,7 @@
 //!
 //! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
 //! go. Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. Who fails to get a stripe
-//! is put aside and runs again from the start when the stripe is free: nothing has happened until then.
+//! is suspended and runs again from the start when the stripe is free: nothing has happened until then.
 //!
 //! Must not know: what any command does.
 
@@ -26,7 +26,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, Plane, Scope};
 use super::batch::Known;
 
 use crate::{
-    caller::{Aside, Caller, NO_COMMAND, ReplyMode, Token, flag, state},
+    caller::{Caller, NO_COMMAND, ReplyMode, Suspended, Token, flag, state},
     errors,
     executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, units},
     session,
@@ -49,8 +49,8 @@ pub(super) struct Inside {
 pub enum Halt {
     /// It answers with this error.
     Error(Error),
-    /// It is put aside and runs again later.
-    Aside(Aside),
+    /// It is suspended and runs again later.
+    Suspended(Suspended),
 }
 
 impl<E: Into<Error>> From<E> for Halt {
@@ -60,10 +60,10 @@ impl<E: Into<Error>> From<E> for Halt {
 }
 
 impl<O: Outlet> Executor<'_, O> {
-    /// Runs one request. Afterwards either its reply is written, or the session is put aside.
+    /// Runs one request. Afterwards either its reply is written, or the session is suspended.
     pub fn run_request(&mut self, caller: &mut Caller, args: Args<'_>, known: Option<Known<'_>>) {
         self.refresh_if_changed();
-        if caller.card.killed.load(Ordering::Acquire) {
+        if caller.info.killed.load(Ordering::Acquire) {
             caller.closing = true;
             return;
         }
@@ -81,7 +81,9 @@ impl<O: Outlet> Executor<'_, O> {
             return;
         }
         self.run_any(caller, args);
-        if caller.is(state::LISTENS | state::TRACKING | state::MONITOR) && caller.aside.is_none() {
+        if caller.is(state::LISTENS | state::TRACKING | state::MONITOR)
+            && caller.suspended.is_none()
+        {
             O::read_own_mail(self, caller);
         }
     }
@@ -129,7 +131,7 @@ impl<O: Outlet> Executor<'_, O> {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         if !self.local.events.is_empty() {
-            let by = tracking::By::Client(&caller.card);
+            let by = tracking::By::Client(&caller.info);
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
         }
         block::commit(self, unit);
@@ -168,15 +170,15 @@ impl<O: Outlet> Executor<'_, O> {
                 caller.out.truncate(mark);
                 caller.reply().error_bytes(&text);
             }
-            Err(Halt::Aside(reason)) => {
+            Err(Halt::Suspended(reason)) => {
                 caller.out.truncate(mark);
-                caller.aside = Some(reason);
+                caller.suspended = Some(reason);
                 if reason.is_wanted() {
-                    caller.card.set_flag(flag::BLOCKED, true);
+                    caller.info.set_flag(flag::BLOCKED, true);
                     caller.rounds = 0;
                     units::give_way(self, caller);
                 } else {
-                    self.stats.put_aside.add(1);
+                    self.stats.suspended.add(1);
                 }
                 return;
             }
@@ -207,7 +209,7 @@ impl<O: Outlet> Executor<'_, O> {
             return Err(self.reject(caller, args, &error));
         }
         if self.is_held_back(caller, id, gate, args) {
-            return Err(Halt::Aside(Aside::Pause));
+            return Err(Halt::Suspended(Suspended::Pause));
         }
         if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
             session::transaction::enqueue(caller, id, args);
@@ -283,8 +285,8 @@ impl<O: Outlet> Executor<'_, O> {
             }
             Plane::Container => unreachable!("a container has no arity that lets a call through"),
         };
-        if let Err(Halt::Aside(reason)) = result {
-            if let (Aside::Keys, Some(wait), true) = (reason, &mut caller.wait, timed) {
+        if let Err(Halt::Suspended(reason)) = result {
+            if let (Suspended::Keys, Some(wait), true) = (reason, &mut caller.wait, timed) {
                 wait.note_time(self.outlet.monotonic_ns().saturating_sub(began_ns));
             }
             return result;
@@ -339,7 +341,7 @@ impl<O: Outlet> Executor<'_, O> {
     fn resolve(&self, caller: &Caller, args: Args<'_>) -> Result<CommandId, Error> {
         let resolved = self.engine.names.resolve(&args[0], args.get(1));
         let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
-        caller.card.command.store(number, Ordering::Relaxed);
+        caller.info.command.store(number, Ordering::Relaxed);
         let id = resolved.map_err(|unresolved| match unresolved {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
@@ -484,8 +486,8 @@ impl<O: Outlet> Executor<'_, O> {
         }
         if !self.local.events.is_empty() {
             let by = match inside.in_script {
-                true => tracking::By::Script(&caller.card),
-                false => tracking::By::Client(&caller.card),
+                true => tracking::By::Script(&caller.info),
+                false => tracking::By::Client(&caller.info),
             };
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
             if inside.in_script {
@@ -493,7 +495,7 @@ impl<O: Outlet> Executor<'_, O> {
             }
         }
         if caller.is(state::TRACKING) && has_run && tracking::remembers(caller, id) {
-            self.remember_keys(caller.card.token(), id, args);
+            self.remember_keys(caller.info.token(), id, args);
         }
         result
     }
@@ -525,7 +527,7 @@ fn payload_bytes(args: Args<'_>) -> u64 {
 
 #[inline]
 fn note_last(caller: &Caller, id: CommandId) {
-    caller.card.command.store(id as u16, Ordering::Relaxed);
+    caller.info.command.store(id as u16, Ordering::Relaxed);
 }
 
 /// A browser's form is not taken for calls: nothing more of the connection is, and what has not left yet does not leave.
@@ -541,7 +543,7 @@ fn end_http<O: Outlet>(caller: &mut Caller, now_ms: u64) {
         NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
         let text = format!(
             "Possible SECURITY ATTACK: {} sends POST or Host:, as a browser would for somebody else. Connection closed.",
-            caller.card.addr
+            caller.info.addr
         );
         O::log(Level::Warning, &text);
     }
@@ -556,7 +558,7 @@ fn note_command(caller: &Caller, id: CommandId) {
 /// One more has run for this client. CLIENT LIST does not count itself.
 #[inline]
 pub(crate) fn count_command(caller: &Caller) {
-    let commands = &caller.card.commands;
+    let commands = &caller.info.commands;
     commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 

@@ -14,7 +14,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 
 use super::{Halt, run::Inside};
 use crate::{
-    caller::{Aside, Caller},
+    caller::{Caller, Suspended},
     executor::{Executor, Outlet, block},
     session,
     settings::BusyScope,
@@ -226,7 +226,7 @@ pub(crate) fn wider<'a, O: Outlet>(
     (wider != *set).then_some(wider)
 }
 
-/// Takes the stripes that a command needs, or puts the session aside.
+/// Takes the stripes that a command needs, or suspends the session.
 #[inline]
 fn take<'s, O: Outlet>(
     executor: &mut Executor<'s, O>,
@@ -246,7 +246,7 @@ fn take<'s, O: Outlet>(
     }
 }
 
-/// Takes all stripes of a unit, or puts the session aside.
+/// Takes all stripes of a unit, or suspends the session.
 pub fn take_set<'s, O: Outlet>(
     executor: &mut Executor<'s, O>,
     caller: &mut Caller,
@@ -261,24 +261,24 @@ pub fn take_set<'s, O: Outlet>(
         };
         refuse_if_busy(executor)?;
         caller.rounds += 1;
-        let token = caller.card.token().0;
+        let token = caller.info.token().0;
         if !ticket && caller.rounds >= ROUNDS_BEFORE_TICKET {
             caller.in_line = !space.locks().request_ticket(set, token);
             if caller.in_line {
-                return Err(Halt::Aside(Aside::Ticket));
+                return Err(Halt::Suspended(Suspended::Ticket));
             }
             caller.ticket = Some(Box::new(set.clone()));
             continue;
         }
         if space.locks().wait_for(stripe, token, ticket) == Wait::Registered {
-            return Err(Halt::Aside(Aside::Stripe(stripe)));
+            return Err(Halt::Suspended(Suspended::Stripe(stripe)));
         }
     }
 }
 
 /// The session waits for nothing any more: gives back the ticket, and its places in line.
 pub fn give_way<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) {
-    let (locks, token) = (executor.engine.keyspace.locks(), caller.card.token().0);
+    let (locks, token) = (executor.engine.keyspace.locks(), caller.info.token().0);
     if let Some(reserved) = caller.ticket.take() {
         locks.return_ticket(&reserved, token);
     }
@@ -287,21 +287,21 @@ pub fn give_way<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) {
     }
 }
 
-/// Takes the script mutex for a session and no stripe yet, or puts it aside.
+/// Takes the script mutex for a session and no stripe yet, or suspends it.
 pub(crate) fn take_script<'s, O: Outlet>(
     executor: &Executor<'s, O>,
     caller: &mut Caller,
 ) -> Result<Unit<'s>, Halt> {
-    let unit = Unit::try_script(&executor.engine.keyspace, caller.card.token().0);
+    let unit = Unit::try_script(&executor.engine.keyspace, caller.info.token().0);
     caller.in_line = unit.is_none();
     if let Some(unit) = unit {
         return Ok(unit);
     }
     refuse_if_busy(executor)?;
-    Err(Halt::Aside(Aside::Script))
+    Err(Halt::Suspended(Suspended::Script))
 }
 
-/// Registers a session with the stripe that is in its way and puts it aside. `Ok`: the stripe is free by
+/// Registers a session with the stripe that is in its way and suspends it. `Ok`: the stripe is free by
 /// now, try again.
 fn wait_for_stripe<O: Outlet>(
     executor: &Executor<'_, O>,
@@ -313,9 +313,9 @@ fn wait_for_stripe<O: Outlet>(
         .engine
         .keyspace
         .locks()
-        .wait_for(stripe, caller.card.token().0, false)
+        .wait_for(stripe, caller.info.token().0, false)
     {
-        Wait::Registered => Err(Halt::Aside(Aside::Stripe(stripe))),
+        Wait::Registered => Err(Halt::Suspended(Suspended::Stripe(stripe))),
         Wait::TryAgain => Ok(()),
     }
 }

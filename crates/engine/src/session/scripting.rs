@@ -273,7 +273,7 @@ fn run<O: Outlet>(
     caller.out = out;
     // SELECT inside a script ends with it, for those who look at the client as well.
     caller.db = db;
-    caller.card.db.store(db, Ordering::Relaxed);
+    caller.info.db.store(db, Ordering::Relaxed);
     let running = executor.compound.as_mut();
     let compound = running.expect("the environment leaves it in place");
     compound.in_script = false;

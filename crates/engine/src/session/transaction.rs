@@ -39,7 +39,7 @@ pub fn enqueue(caller: &mut Caller, id: CommandId, args: Args<'_>) {
         caller.multi.bytes += size_of::<(CommandId, ArgsBuf)>() + args.heap_bytes();
         caller.multi.queue.push((id, args));
         let queued = caller.multi.queue.len() as u32;
-        caller.card.multi.store(queued + 1, Ordering::Relaxed);
+        caller.info.multi.store(queued + 1, Ordering::Relaxed);
     }
     caller.reply().simple("QUEUED");
 }
@@ -53,8 +53,8 @@ pub(crate) fn multi<O: Outlet>(
         return Err(Error::line("ERR MULTI calls can not be nested").into());
     }
     caller.set_state(state::MULTI, true);
-    caller.card.set_flag(flag::MULTI, true);
-    caller.card.multi.store(1, Ordering::Relaxed);
+    caller.info.set_flag(flag::MULTI, true);
+    caller.info.multi.store(1, Ordering::Relaxed);
     caller.reply().ok();
     Ok(())
 }
@@ -86,8 +86,8 @@ fn close_multi(caller: &mut Caller) -> Multi {
 
 /// CLIENT LIST shows a transaction until it has run.
 fn forget_multi(caller: &Caller) {
-    caller.card.set_flag(flag::MULTI, false);
-    caller.card.multi.store(0, Ordering::Relaxed);
+    caller.info.set_flag(flag::MULTI, false);
+    caller.info.multi.store(0, Ordering::Relaxed);
 }
 
 pub(crate) fn exec<O: Outlet>(
@@ -132,7 +132,7 @@ pub(crate) fn exec<O: Outlet>(
     Ok(())
 }
 
-/// Takes everything that the transaction needs, or puts the session aside.
+/// Takes everything that the transaction needs, or suspends the session.
 fn take_unit<'s, O: Outlet>(
     executor: &mut Executor<'s, O>,
     caller: &mut Caller,
@@ -220,7 +220,7 @@ fn run_queue<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, mul
                 caller.out.truncate(mark);
                 caller.reply().error_bytes(&text);
             }
-            Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
+            Err(Halt::Suspended(_)) => unreachable!("the unit holds all that its commands need"),
         }
         caller.settle_part(mark);
         executor.sweep();
@@ -308,7 +308,7 @@ fn watch_unseen(caller: &mut Caller, args: Args<'_>) {
 
 fn confirm_watches(caller: &mut Caller) {
     let flag = Some(caller.watch_flag.clone());
-    caller.card.set_watched(caller.watched.len() as u32, flag);
+    caller.info.set_watched(caller.watched.len() as u32, flag);
     caller.reply().ok();
 }
 
@@ -333,5 +333,5 @@ fn unwatch_held(caller: &mut Caller, unit: &mut Unit<'_>) {
 
 pub(crate) fn forget_watches(caller: &mut Caller) {
     caller.watch_flag = Arc::default();
-    caller.card.set_watched(0, None);
+    caller.info.set_watched(0, None);
 }

@@ -4,7 +4,7 @@ use super::*;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar};
 
-/// One parking place per session: what a worker's mailbox does for a put-aside session.
+/// One parking place per session: what a worker's mailbox does for a suspended session.
 struct Parking(Vec<(Mutex<bool>, Condvar)>);
 
 impl Parking {
@@ -81,7 +81,7 @@ impl World {
         self.locks.leave_lines(token);
     }
 
-    /// Runs an ordinary unit as a worker does: it is put aside when a stripe is in the way.
+    /// Runs an ordinary unit as a worker does: it is suspended when a stripe is in the way.
     fn run_unit(&self, stripes: &[u16], token: WakeToken, rounds_before_ticket: u32) {
         let mut set = StripeSet::EMPTY;
         stripes.iter().for_each(|stripe| set.insert(*stripe));

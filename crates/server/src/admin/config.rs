@@ -259,7 +259,7 @@ impl Permission {
         match self {
             Permission::No => false,
             Permission::Yes => true,
-            Permission::Local => caller.card.is_local,
+            Permission::Local => caller.info.is_local,
         }
     }
 }

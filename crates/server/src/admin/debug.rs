@@ -266,7 +266,7 @@ fn with_keys_at<R>(
     view.finish();
     worker.compound = compound;
     if !worker.local.events.is_empty() {
-        let by = By::Client(&caller.card);
+        let by = By::Client(&caller.info);
         worker.publish_events(by);
     }
     if let Some(unit) = alone {

@@ -1,12 +1,12 @@
 //! How a client changes its worker; `balance.rs` says when.
 //!
 //! The worker that has the client asks the other for places, which the other keeps free. As soon as the session has nothing
-//! to do it leaves: its card names its new place, its socket is no longer watched here, and the session goes to the other
+//! to do it leaves: its client info names its new place, its socket is no longer watched here, and the session goes to the other
 //! worker in a message. From then on others write to the new place, where messages wait until the session has come. What was
 //! sent to the old place before is sent on from there, for a while. The socket is watched anew, which reports what has come in
 //! the meantime: no byte is lost, none overtakes another.
 //!
-//! Only a session moves that nobody has a name of but by its card: no subscriber, nobody who tracks or watches keys or is
+//! Only a session moves that nobody has a name of but by its client info: no subscriber, nobody who tracks or watches keys or is
 //! shown what runs, none that waits for anything, is in a transaction or in the middle of a request or of a reply.
 //!
 //! Must not know: what any command does.
@@ -30,7 +30,7 @@ const CLIENTS_MAX: usize = 256;
 const SPAN_US_MIN: u64 = 100_000;
 /// For so long a session may take to have nothing to do; after that it stays: milliseconds.
 const PATIENCE_MS: u64 = 1_000;
-/// For so long an old place sends messages on: whoever has read its name in a card writes to it at once. Milliseconds.
+/// For so long an old place sends messages on: whoever has read its name in a client info writes to it at once. Milliseconds.
 const FORWARDING_MS: u64 = 10_000;
 /// Below this use of its CPU nobody asks how long a worker has waited for it: permille.
 const WAITED_FROM: u32 = 20;
@@ -81,7 +81,7 @@ impl Session {
             | state::MONITOR;
         self.holds_nothing()
             && !self.is(PINNED)
-            && !self.is_put_aside()
+            && !self.is_suspended()
             && !self.in_line
             && !self.closing
             && !self.eof_seen
@@ -219,7 +219,7 @@ fn begin_hand_over(worker: &mut Worker, order: Order) {
     worker.for_each_session(|_, session| {
         total += session.work_lately;
         if session.work_lately > 0 {
-            clients.push((session.work_lately, session.card.token()));
+            clients.push((session.work_lately, session.info.token()));
         }
     });
     clients.sort_unstable();
@@ -292,7 +292,7 @@ pub(super) fn hand_over(worker: &mut Worker) {
             && let Some(session) = &place.session
         {
             let idle = !(place.queued || place.readable || place.closed || place.urgent);
-            if idle && session.is_movable() && !session.card.killed.load(Ordering::Acquire) {
+            if idle && session.is_movable() && !session.info.killed.load(Ordering::Acquire) {
                 let session = place.session.take().expect("it was there");
                 send_off(worker, session, to);
                 return false;
@@ -314,10 +314,10 @@ pub(super) fn hand_over(worker: &mut Worker) {
 }
 
 fn send_off(worker: &mut Worker, session: Box<Session>, to: Token) {
-    let index = session.card.token().index();
+    let index = session.info.token().index();
     // A failure is of no consequence: events of places without a session are passed over.
     let _ = worker.outlet.poller.deregister(&session.stream);
-    session.card.move_to(to);
+    session.info.move_to(to);
     worker.outlet.places[index].moved_to = Some(to);
     let until_ms = clock::monotonic_coarse_ms() + FORWARDING_MS;
     worker
@@ -325,7 +325,7 @@ fn send_off(worker: &mut Worker, session: Box<Session>, to: Token) {
         .handover
         .forwarding
         .push_back((index, until_ms));
-    let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+    let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
     worker.stats.client_bytes.add(bytes.wrapping_neg());
     let shared = &worker.shared;
     let [here, there] = [worker.number, to.executor()].map(|number| &shared.workers()[number]);
@@ -340,8 +340,8 @@ fn send_off(worker: &mut Worker, session: Box<Session>, to: Token) {
 fn receive(worker: &mut Worker, mut session: Box<Session>) {
     // Whoever has sent it may have known newer settings.
     worker.refresh_if_changed();
-    let index = session.card.token().index();
-    let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+    let index = session.info.token().index();
+    let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
     worker.stats.client_bytes.add(bytes);
     let watched =
         worker

@@ -107,8 +107,8 @@ pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
                         worker.enqueue(token.index());
                     }
                     // A wake-up for an earlier reason may come late.
-                    if session.aside.is_some_and(|reason| !reason.is_wanted()) {
-                        session.aside = None;
+                    if session.suspended.is_some_and(|reason| !reason.is_wanted()) {
+                        session.suspended = None;
                         worker.enqueue(token.index());
                     }
                 },
@@ -278,7 +278,7 @@ pub(super) fn read_own_mail(worker: &mut Worker, caller: &mut Caller) {
         .outlet
         .mailbox
         .drain(&mut worker.executor.outlet.early.messages);
-    let own = caller.card.token();
+    let own = caller.info.token();
     let mut news = worker.executor.outlet.early.news_for(own);
     let mail = &mut worker.executor.outlet.places[own.index()].mail;
     // What was published comes before what was invalidated, as from Redis.
@@ -336,7 +336,7 @@ pub(super) fn hand_out(worker: &mut Worker, caller: &mut Caller) {
 
 /// Closes the client of a running script if more is published to it than it may leave unread.
 fn limit_own_mail(worker: &mut Worker, caller: &mut Caller) {
-    let mail = &mut worker.executor.outlet.places[caller.card.token().index()].mail;
+    let mail = &mut worker.executor.outlet.places[caller.info.token().index()].mail;
     let published = mail.iter().map(|message| match message {
         Mail::Deliver(delivery) => delivery.len_bytes() as u64,
         _ => 0,
@@ -348,7 +348,7 @@ fn limit_own_mail(worker: &mut Worker, caller: &mut Caller) {
         subscriptions::forget(worker, caller);
         worker.executor.stats.output_limit_closed.add(1);
         caller.closing = true;
-        let client = described(&caller.card, worker.executor.now_ms);
+        let client = described(&caller.info, worker.executor.now_ms);
         log::warning(&format!(
             "Client {client} publishes more to itself than it may leave unread, and is closed."
         ));
@@ -363,7 +363,7 @@ pub(super) fn drop_old_invalidations(worker: &mut Worker, caller: &Caller) {
         .mailbox
         .drain(&mut worker.executor.outlet.early.messages);
     worker.executor.outlet.early.heard = None;
-    let own = caller.card.token();
+    let own = caller.info.token();
     let mail = &mut worker.executor.outlet.places[own.index()].mail;
     let early = &mut worker.executor.outlet.early.messages;
     let news = early.iter_mut().filter_map(Message::mail_mut);

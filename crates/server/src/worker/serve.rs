@@ -1,4 +1,4 @@
-//! How a worker serves the sessions that are ready, and puts requests aside that cannot run yet.
+//! How a worker serves the sessions that are ready, and defers requests that cannot run yet.
 //!
 //! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the steps
 //! of `engine/src/executor/run.rs` have something to overlap also where pipelines are short; then all of it is decoded, the group is
@@ -18,7 +18,7 @@ use redline_resp::limits::{
 use super::*;
 use crate::session::Deferred;
 use redline_engine::{
-    caller::Aside,
+    caller::Suspended,
     caller::state,
     executor::{access, block::Again},
     session::client::described,
@@ -90,7 +90,7 @@ pub(super) fn serve_ready(worker: &mut Worker) {
 
 /// Reads what a ready session has sent.
 fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
-    let index = session.card.token().index();
+    let index = session.info.token().index();
     if !session.out.has_memory()
         && let Some(memory) = worker.outlet.replies.pop()
     {
@@ -104,11 +104,11 @@ fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
         decoded: 0,
         blobs: Vec::new(),
     };
-    if member.session.deferred.is_some() && !member.session.is_put_aside() {
+    if member.session.deferred.is_some() && !member.session.is_suspended() {
         run_deferred(worker, &mut member.session);
     }
     // What is there already comes first: else a long pipeline would pile up in the buffer.
-    if !member.session.is_put_aside()
+    if !member.session.is_suspended()
         && !member.session.closing
         && worker.outlet.places[index].readable
         && !member.session.undecoded
@@ -120,7 +120,7 @@ fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
 
 fn read(worker: &mut Worker, member: &mut Member) {
     let session = &mut member.session;
-    let place = &mut worker.executor.outlet.places[session.card.token().index()];
+    let place = &mut worker.executor.outlet.places[session.info.token().index()];
     if member.query.capacity() == 0 {
         member.query = worker.executor.outlet.buffers.take();
     }
@@ -134,12 +134,12 @@ fn read(worker: &mut Worker, member: &mut Member) {
         Ok(Read::Data { bytes, drained }) => {
             place.readable = !drained || place.closed || place.urgent;
             worker.executor.stats.net_in.add(bytes as u64);
-            let card = &session.card;
-            card.net_in.store(
-                card.net_in.load(Ordering::Relaxed) + bytes as u64,
+            let info = &session.info;
+            info.net_in.store(
+                info.net_in.load(Ordering::Relaxed) + bytes as u64,
                 Ordering::Relaxed,
             );
-            card.active_s
+            info.active_s
                 .store((worker.executor.now_ms / 1000) as u32, Ordering::Relaxed);
             let unauthenticated = session.is(state::UNAUTHENTICATED);
             let limit = match worker.executor.outlet.settings.query_buffer_bytes_max {
@@ -150,7 +150,7 @@ fn read(worker: &mut Worker, member: &mut Member) {
             if held as u64 > limit {
                 worker.executor.stats.query_limit_closed.add(1);
                 session.end_at_once();
-                let client = described(&session.card, worker.executor.now_ms);
+                let client = described(&session.info, worker.executor.now_ms);
                 log::warning(&format!(
                     "Closing client that reached max query buffer length: {client} ({held} bytes)"
                 ));
@@ -167,7 +167,7 @@ fn read(worker: &mut Worker, member: &mut Member) {
             if session.stream.is_handshaking() {
                 log::warning(&format!(
                     "Error accepting a client connection: {error} (addr={} laddr={})",
-                    session.card.addr, session.card.laddr
+                    session.info.addr, session.info.laddr
                 ));
             }
         }
@@ -177,7 +177,7 @@ fn read(worker: &mut Worker, member: &mut Member) {
 /// Takes the requests that a session has sent into the batch, as far as that has room.
 fn decode(worker: &mut Worker, member: &mut Member, number: usize, batch: &mut Batch) {
     let session = &mut member.session;
-    if session.is_put_aside() || session.closing {
+    if session.is_suspended() || session.closing {
         return;
     }
     let unauthenticated = session.is(state::UNAUTHENTICATED);
@@ -244,7 +244,7 @@ fn leave(worker: &mut Worker, member: Member) {
         decoded,
         ..
     } = member;
-    let index = session.card.token().index();
+    let index = session.info.token().index();
     if decoded >= query.len() {
         keep_query(worker, query);
     } else {
@@ -262,16 +262,16 @@ fn leave(worker: &mut Worker, member: Member) {
     }
     // Nobody is there any more to wait: what comes for it stays where it is.
     session.closing |=
-        worker.outlet.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
-    let more = !session.is_put_aside()
+        worker.outlet.places[index].closed && session.suspended.is_some_and(Suspended::is_wanted);
+    let more = !session.is_suspended()
         && !session.closing
         && (session.deferred.is_some()
             || worker.outlet.places[index].readable
             || session.undecoded);
     // A peer that has only ended its own direction still gets every reply.
-    let ended = session.closing || (session.eof_seen && !more && !session.is_put_aside());
+    let ended = session.closing || (session.eof_seen && !more && !session.is_suspended());
     let done = ended && session.out.is_empty() && !session.stream.has_unsent();
-    if done || session.card.killed.load(Ordering::Relaxed) {
+    if done || session.info.killed.load(Ordering::Relaxed) {
         return worker.close(session);
     }
     if session.out.is_empty() {
@@ -283,7 +283,7 @@ fn leave(worker: &mut Worker, member: Member) {
             worker.outlet.replies.push(memory);
         }
     }
-    update_card(worker, &mut session);
+    update_info(worker, &mut session);
     let place = &mut worker.outlet.places[index];
     place.session = Some(session);
     let mail = mem::take(&mut place.mail);
@@ -314,11 +314,11 @@ fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
         return false;
     }
     let number = worker.shared.keyspace.journal().last();
-    if gate.wait_for(number, session.card.token().0) == Wait::TryAgain {
+    if gate.wait_for(number, session.info.token().0) == Wait::TryAgain {
         return false;
     }
     session.gate = Some(number);
-    worker.stats.put_aside.add(1);
+    worker.stats.suspended.add(1);
     true
 }
 
@@ -336,24 +336,24 @@ pub(super) fn write_replies(worker: &mut Worker, session: &mut Session) {
 
 /// Lets others see what the session holds; mostly that is nothing, as before.
 #[inline]
-pub(super) fn update_card(worker: &Worker, session: &mut Session) {
+pub(super) fn update_info(worker: &Worker, session: &mut Session) {
     let holds_nothing = session.holds_nothing();
     if !(holds_nothing && session.shown_empty) {
         session.shown_empty = holds_nothing;
-        fill_card(worker, session);
+        fill_info(worker, session);
     }
 }
 
-fn fill_card(worker: &Worker, session: &Session) {
-    let card = &session.card;
+fn fill_info(worker: &Worker, session: &Session) {
+    let info = &session.info;
     // What has been received and is no argument yet; a large one becomes an argument when it is whole.
     let (parsed, arrived) = session.decoder.partial_bytes();
     let unparsed = session.query.len().saturating_sub(parsed) + arrived;
-    card.query_bytes.store(unparsed as u64, Ordering::Relaxed);
+    info.query_bytes.store(unparsed as u64, Ordering::Relaxed);
     let capacity = session.query.capacity() + arrived;
-    card.query_capacity
+    info.query_capacity
         .store(capacity as u64, Ordering::Relaxed);
-    card.output_bytes
+    info.output_bytes
         .store(session.out.len_bytes() as u64, Ordering::Relaxed);
     let pieces = match session.out.len_bytes() {
         0..=REPLY_PIECE_BYTES => 0,
@@ -362,24 +362,24 @@ fn fill_card(worker: &Worker, session: &Session) {
             plain.div_ceil(REPLY_PIECE_BYTES) + session.out.blob_count()
         }
     };
-    card.output_pieces.store(pieces as u32, Ordering::Relaxed);
+    info.output_pieces.store(pieces as u32, Ordering::Relaxed);
     let capacity = session.out.heap_bytes() as u64;
-    card.output_capacity.store(capacity, Ordering::Relaxed);
+    info.output_capacity.store(capacity, Ordering::Relaxed);
     let arguments = session.decoder.heap_bytes() as u64;
     let whole = arguments.saturating_sub(arrived as u64);
     let wait = session.wait.as_ref();
     let waiting = wait.map_or(0, |wait| wait.argument_bytes()) as u64;
-    card.argument_bytes
+    info.argument_bytes
         .store(whole + waiting, Ordering::Relaxed);
     let queued = session.multi.bytes as u64;
-    card.multi_bytes.store(queued, Ordering::Relaxed);
-    let fixed = mem::size_of::<Session>() + mem::size_of::<Card>();
+    info.multi_bytes.store(queued, Ordering::Relaxed);
+    let fixed = mem::size_of::<Session>() + mem::size_of::<ClientInfo>();
     let kept = fixed + session.query.capacity() + session.registered_bytes;
-    let aside = wait.map_or(0, |wait| wait.heap_bytes())
+    let suspended = wait.map_or(0, |wait| wait.heap_bytes())
         + session.deferred.as_deref().map_or(0, Deferred::heap_bytes);
-    let bytes = kept as u64 + capacity + arguments + queued + aside as u64;
-    let before = card.memory_bytes.load(Ordering::Relaxed);
-    card.memory_bytes.store(bytes, Ordering::Relaxed);
+    let bytes = kept as u64 + capacity + arguments + queued + suspended as u64;
+    let before = info.memory_bytes.load(Ordering::Relaxed);
+    info.memory_bytes.store(bytes, Ordering::Relaxed);
     worker.stats.client_bytes.add(bytes.wrapping_sub(before));
 }
 
@@ -397,7 +397,7 @@ pub(super) fn write_out(worker: &mut Worker, session: &mut Session) {
     if waiting == 0 && !session.stream.has_unsent() {
         return;
     }
-    let peak = &session.card.output_peak;
+    let peak = &session.info.output_peak;
     if waiting as u64 > peak.load(Ordering::Relaxed) {
         peak.store(waiting as u64, Ordering::Relaxed);
     }
@@ -414,7 +414,7 @@ pub(super) fn write_out(worker: &mut Worker, session: &mut Session) {
     match written {
         Ok(bytes) => {
             worker.stats.net_out.add(bytes as u64);
-            let sent = &session.card.net_out;
+            let sent = &session.info.net_out;
             sent.store(
                 sent.load(Ordering::Relaxed) + bytes as u64,
                 Ordering::Relaxed,
@@ -455,7 +455,7 @@ fn write_pieces(worker: &mut Worker, session: &mut Session) -> io::Result<usize>
 #[cold]
 fn want_writable(worker: &Worker, session: &mut Session, wanted: bool) {
     session.writable_wanted = wanted;
-    let token = FIRST_SESSION + session.card.token().index();
+    let token = FIRST_SESSION + session.info.token().index();
     let interest = if wanted {
         Interest::ReadWrite
     } else {
@@ -495,9 +495,9 @@ fn enforce_limit_of(worker: &mut Worker, session: &mut Session, bytes: u64) {
     }
     if over {
         worker.stats.output_limit_closed.add(1);
-        update_card(worker, session);
+        update_info(worker, session);
         session.end_at_once();
-        let client = described(&session.card, worker.now_ms);
+        let client = described(&session.info, worker.now_ms);
         log::warning(&format!(
             "Client {client} scheduled to be closed ASAP for overcoming of output buffer limits."
         ));
@@ -559,7 +559,7 @@ fn run_deferred(worker: &mut Worker, session: &mut Session) {
             enforce_output_limit(worker, session);
         }
         worker.sweep();
-        if session.aside.is_some() {
+        if session.suspended.is_some() {
             session.deferred = Some(deferred);
             return;
         }
@@ -571,16 +571,16 @@ fn run_deferred(worker: &mut Worker, session: &mut Session) {
     }
 }
 
-/// A script has become busy: whoever was put aside because of it is answered.
+/// A script has become busy: whoever was suspended because of it is answered.
 pub(super) fn answer_busy(worker: &mut Worker) {
     worker.for_each_session(|worker, session| {
         if !matches!(
-            session.aside,
-            Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)
+            session.suspended,
+            Some(Suspended::Stripe(_) | Suspended::Script | Suspended::Ticket)
         ) {
             return;
         }
-        session.aside = None;
+        session.suspended = None;
         worker.look_again(session);
     });
 }
