@@ -10,8 +10,10 @@ use serde_json::Value;
 use crate::ratchets;
 use crate::run::{Failure, captured, cargo, workspace};
 
-/// Where the edges and the dependencies are written down: this file only compares.
+/// The page that lists the edges between crates of the workspace: this file only compares.
 const MAP: &str = "ARCHITECTURE.md";
+/// The page that lists the crates from elsewhere.
+const DEPENDENCIES: &str = "docs/design/dependencies.md";
 /// Rooms that tests and benchmarks of a room may know beyond its edges.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("server", &["testkit"]),
@@ -36,10 +38,12 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 /// Checks everything; the failure lists all that is wrong.
 pub fn run() -> Result<(), Failure> {
     let root = workspace();
-    let map = fs::read_to_string(root.join(MAP)).map_err(|error| format!("{MAP}: {error}"))?;
+    let page =
+        |page| fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"));
     let packages = packages(&metadata()?);
-    let mut faults = edge_faults(&packages, &edges(&map)?);
-    faults.extend(dependency_faults(&packages, &dependencies(&map)?));
+    let mut faults = edge_faults(&packages, &edges(&page(MAP)?)?);
+    let written = dependencies(&page(DEPENDENCIES)?);
+    faults.extend(dependency_faults(&packages, &written));
     let files = rust_files(&root)?;
     faults.extend(file_faults(&root, &files)?);
     faults.extend(ratchets::faults(&root, &files)?);
@@ -172,9 +176,9 @@ fn edge_faults(packages: &[Package], edges: &BTreeMap<String, Vec<String>>) -> V
 
 /// Which rooms use each crate from elsewhere: rows of the form `| \`crate\`, \`crate\` | room, room | why |`. The room
 /// `tests` stands for tests, benchmarks and the testkit.
-fn dependencies(map: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
+fn dependencies(page: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut dependencies = BTreeMap::new();
-    for line in section(map, "### Dependencies")? {
+    for line in page.lines() {
         let mut cells = line.split('|').skip(1);
         let (Some(crates), Some(rooms)) = (cells.next(), cells.next()) else {
             continue;
@@ -185,7 +189,7 @@ fn dependencies(map: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Failure
             dependencies.insert(name.to_owned(), rooms.clone());
         }
     }
-    Ok(dependencies)
+    dependencies
 }
 
 fn dependency_faults(
@@ -205,17 +209,17 @@ fn dependency_faults(
     let mut faults = Vec::new();
     for (name, by) in &used {
         match written.get(*name) {
-            None => faults.push(format!("{MAP} does not say why there is {name}")),
+            None => faults.push(format!("{DEPENDENCIES} does not say why there is {name}")),
             Some(rooms) if rooms.iter().eq(by.iter()) => {}
             Some(rooms) => faults.push(format!(
-                "{name} is used by {by:?}, and not by {rooms:?}, as {MAP} has it"
+                "{name} is used by {by:?}, and not by {rooms:?}, as {DEPENDENCIES} has it"
             )),
         }
     }
     let gone = written
         .keys()
         .filter(|name| !used.contains_key(name.as_str()));
-    faults.extend(gone.map(|name| format!("nobody uses {name}, as {MAP} has it")));
+    faults.extend(gone.map(|name| format!("nobody uses {name}, as {DEPENDENCIES} has it")));
     faults
 }
 
@@ -360,8 +364,9 @@ mod tests {
     #[test]
     fn a_dependency_is_written_down_with_those_who_use_it() {
         let faults = |rows: &str| {
-            let map = format!("### Dependencies\n| crate | used by | why |\n|---|---|---|\n{rows}");
-            dependency_faults(&packages_of_resp(), &dependencies(&map).unwrap())
+            let page =
+                format!("# Dependencies\n\n| crate | used by | why |\n|---|---|---|\n{rows}");
+            dependency_faults(&packages_of_resp(), &dependencies(&page))
         };
         let none: [String; 0] = [];
         assert_eq!(
@@ -372,7 +377,10 @@ mod tests {
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(wrong[0].starts_with("memchr is used by {\"resp\"}, and not by"));
         assert!(wrong[1].ends_with("does not say why there is proptest"));
-        assert!(wrong[2].starts_with("nobody uses itoa"));
+        assert_eq!(
+            wrong[2],
+            "nobody uses itoa, as docs/design/dependencies.md has it"
+        );
     }
 
     #[test]

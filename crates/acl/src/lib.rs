@@ -1,8 +1,8 @@
-//! Access control: users, their rules, and the one question whether a user may make a call.
+//! Access control: users, their rules, and the check whether a user may make a call.
 //!
 //! Start in [`User`] (what a user is), then [`Selector`] (commands, keys and channels that go together, and the
-//! check), then [`Users`] (all of them, as the server publishes them). [`Log`] keeps what was refused; [`NO_AUTH`] and its like
-//! are what who logs in is told.
+//! check), then [`Users`] (all of them, as the server publishes them). [`Log`] keeps refusals; [`NO_AUTH`] and its like
+//! are replies to a client that is not logged in.
 //!
 //! A rule is a word such as `+get` or `~cache:*`; the language and the order in which rules are printed are
 //! those of Redis 8.2.3, since users keep such words in files. Checking allocates nothing: a bit for the command,

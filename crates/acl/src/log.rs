@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use crate::Reason;
 
-/// Refusals further apart are told apart: milliseconds.
+/// Age in milliseconds from which a refusal of the same kind is an entry of its own.
 const SAME_ENTRY_MS_MAX: u64 = 60_000;
-/// Entries, the newest ones, among which one of the same kind is looked for.
+/// Number of the newest entries among which one of the same kind is looked for.
 const LOOK_BACK_ENTRIES: usize = 10;
 
 /// Where a refused call came from.
@@ -22,7 +22,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// The word that ACL LOG prints.
+    /// Returns the word that ACL LOG prints.
     pub fn name(self) -> &'static str {
         match self {
             Context::TopLevel => "toplevel",
@@ -33,7 +33,7 @@ impl Context {
 }
 
 impl Reason {
-    /// The word that ACL LOG prints.
+    /// Returns the word that ACL LOG prints.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Command => "command",
@@ -51,9 +51,9 @@ pub struct Event {
     pub reason: Reason,
     /// Where the call came from.
     pub context: Context,
-    /// The command, key or channel; the command that logs in.
+    /// The command, key or channel; for a login, the command that logs in.
     pub object: Vec<u8>,
-    /// To whom.
+    /// Name of the user that was refused.
     pub user: Vec<u8>,
     /// The client, described as CLIENT LIST does.
     pub client: String,
@@ -74,7 +74,7 @@ pub struct Entry {
     pub last: Event,
 }
 
-/// See the module's text.
+/// The log of refusals: see the module's text.
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
@@ -82,8 +82,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Takes a refusal in. If it makes an entry of its own, the oldest go until there are no more than `entries_max`; as in
-    /// Redis, a lowered limit holds from then on.
+    /// Adds a refusal. If it makes an entry of its own, the oldest are removed until there are no more than
+    /// `entries_max`: as in Redis, a lowered limit takes effect then.
     pub fn add(&mut self, event: Event, entries_max: usize) {
         let recent = self.entries.iter().take(LOOK_BACK_ENTRIES);
         let same = recent.map(|entry| &entry.last).position(|known| {
@@ -112,12 +112,12 @@ impl Log {
         }
     }
 
-    /// The entries, the newest first.
+    /// Returns the entries, the newest first.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// Forgets them.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.clear();
     }

@@ -22,20 +22,20 @@ impl PasswordHash {
         PasswordHash(hex)
     }
 
-    /// Takes a hash that somebody else has made; `None` if it is not 64 lower-case hexadecimal digits.
+    /// Accepts a hash that was made elsewhere; `None` if it is not 64 lower-case hexadecimal digits.
     pub fn parse(hex: &[u8]) -> Option<PasswordHash> {
         let digits: [u8; PASSWORD_HASH_BYTES] = hex.try_into().ok()?;
         let right = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         digits.iter().all(right).then_some(PasswordHash(digits))
     }
 
-    /// Its digits.
+    /// Returns its digits.
     pub fn digits(&self) -> &[u8; PASSWORD_HASH_BYTES] {
         &self.0
     }
 }
 
-/// Compared in constant time: how long it takes does not tell where the first difference is.
+/// Compares in constant time: the time it takes does not tell where the first difference is.
 impl PartialEq for PasswordHash {
     fn eq(&self, other: &PasswordHash) -> bool {
         // Eight digits at a time, since a user may have thousands of passwords.

@@ -1,4 +1,4 @@
-//! Common parts of all rules: how their words are put together, and what is wrong with a wrong one.
+//! Common parts of all rules: how their words are put together, and the errors of a wrong one.
 //! Knows no users.
 
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum RuleError {
     KeysAlreadyOpen,
     /// A channel pattern where every channel is allowed already.
     ChannelsAlreadyOpen,
-    /// A password to be removed that the user does not have.
+    /// It is not a hash.
     NoSuchPassword,
     /// A hash that is none.
     BadHash,
@@ -33,7 +33,7 @@ pub enum RuleError {
     DuplicateUser,
 }
 
-/// In the words that clients see.
+/// Formats as the text that clients see.
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -89,7 +89,7 @@ pub fn merge_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, UnmatchedParenth
     }
 }
 
-/// A space of any kind, or a zero byte: neither may be in a name or a pattern.
+/// Returns true if the text has a space of any kind, or a zero byte: neither may be in a name or a pattern.
 pub(crate) fn has_spaces(text: &[u8]) -> bool {
     text.iter()
         .any(|byte| matches!(byte, b' ' | b'\t'..=b'\r' | 0))

@@ -1,8 +1,8 @@
 //! A selector: commands, keys and channels that go together. A user has one or more, and may make a call that
 //! one of them allows as a whole.
 //!
-//! Which commands are allowed is a bit each. The rules that set the bits are kept as text as well, without those
-//! that a later one overrides: the text is what is printed, and reading it gives the same bits.
+//! Which commands are allowed is a bit each. The rules that set the bits are kept as text as well, without those that a
+//! later one overrides: the text is what is printed, and parsing it gives the same bits.
 //!
 //! Must not know: users.
 
@@ -15,13 +15,13 @@ use redline_types::glob::{self, Case};
 
 use crate::rule::{Dialect, RuleError, has_spaces};
 
-/// See the module's text.
+/// Commands, keys and channels that go together: see the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     commands: CommandBits,
-    /// `+@all` and nothing taken away since: no bit need be looked at.
+    /// `+@all` and nothing taken away since: no bit needs to be checked.
     all_commands: bool,
-    /// The rules begin with `+@all`: what is not known today is allowed.
+    /// The rules begin with `+@all`: commands that are added later are allowed.
     unknown_commands: bool,
     /// `+get -set …`, separated by single spaces.
     rules: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Selector {
     channels: Vec<Box<[u8]>>,
 }
 
-/// How keys are used: what a pattern allows, what a call needs.
+/// Uses of keys: those that a pattern allows, those that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUse {
     /// The data is read, copied or returned.
@@ -54,7 +54,8 @@ impl KeyUse {
         write: true,
     };
 
-    /// Returns the use that a command makes of a key, reading or writing. To learn that it is there, or its type, is neither.
+    /// Returns the use that a command makes of a key, reading or writing. To learn that it exists, or its type, is
+    /// neither.
     fn of(access: Access) -> KeyUse {
         KeyUse {
             read: access.has(Access::ACCESS),
@@ -106,7 +107,7 @@ impl Denied {
 }
 
 impl Selector {
-    /// A selector that allows nothing, channels excepted where the dialect opens them.
+    /// Returns a selector that allows nothing, channels excepted where the dialect opens them.
     pub fn new(dialect: &Dialect) -> Selector {
         Selector {
             commands: CommandBits::NONE,
@@ -121,7 +122,7 @@ impl Selector {
         }
     }
 
-    /// The same from the words between parentheses. With an open quote there are no words.
+    /// Returns the same from the words between parentheses. With an open quote there are no words.
     pub(crate) fn parse(inside: &[u8], dialect: &Dialect) -> Result<Selector, RuleError> {
         let mut selector = Selector::new(dialect);
         for rule in (dialect.split)(inside).unwrap_or_default() {
@@ -130,20 +131,20 @@ impl Selector {
         Ok(selector)
     }
 
-    /// Does it allow everything?
+    /// Returns true if it allows everything.
     pub fn is_unrestricted(&self) -> bool {
         self.all_commands && self.all_keys && self.all_channels
     }
 
-    /// Does one of its key patterns allow that use of every key?
+    /// Returns true if one of its key patterns allows that use of every key.
     pub fn allows_every_key(&self, needed: KeyUse) -> bool {
         let every =
             |pattern: &KeyPattern| *pattern.pattern == *b"*" && pattern.allows.covers(needed);
         self.all_keys || self.keys.iter().any(every)
     }
 
-    /// Does one of its key patterns allow that use of every key that a glob pattern matches? Told by how the two begin, so
-    /// it may say no where the answer is yes.
+    /// Returns true if one of its key patterns allows that use of every key that a glob pattern matches. It compares
+    /// how the two begin, so it may return false where the answer is true.
     pub fn allows_keys_like(&self, pattern: &[u8], needed: KeyUse) -> bool {
         let (start, rest) = literal_start(pattern);
         let covers = |known: &KeyPattern| {
@@ -155,14 +156,14 @@ impl Selector {
         self.all_keys || is_one || self.keys.iter().any(covers)
     }
 
-    /// Its channel patterns; `None`: every channel.
+    /// Returns its channel patterns; `None`: every channel.
     pub fn channels(&self) -> Option<&[Box<[u8]>]> {
         (!self.all_channels).then_some(&self.channels)
     }
 
     // ---- rules --------------------------------------------------------------------------------
 
-    /// Follows one rule.
+    /// Applies one rule.
     pub(crate) fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
@@ -283,8 +284,8 @@ impl Selector {
     fn set_category(&mut self, name: &[u8], allowed: bool) -> Result<(), RuleError> {
         let category = Categories::by_name(name).ok_or(RuleError::UnknownCommand)?;
         self.note_rule(&[b"@", name].concat(), allowed);
-        // Containers come first: what is said of them goes for their subcommands too, which may be in the
-        // category by themselves.
+        // Containers come first: a rule on one holds for its subcommands too, which may be in the category by
+        // themselves.
         let rows = || table::all().iter().filter(|row| row.acl.has(category));
         let containers = rows().filter(|row| row.container.is_none());
         let rest = rows().filter(|row| row.container.is_some());
@@ -294,7 +295,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Of what is not built there is only the text: nobody can call it.
+    /// Sets the bits of a name. Of a command that is not built there is only the text: nobody can call it.
     fn set_named(&mut self, named: Named, allowed: bool) {
         if let Named::Built(id) = named {
             self.set_command(id, allowed);
@@ -314,7 +315,7 @@ impl Selector {
         self.all_commands &= allowed;
     }
 
-    /// Adds a rule to the text, and takes those off that it overrides: itself, and those on a part of it.
+    /// Adds a rule to the text, and removes those that it overrides: itself, and those on a part of it.
     fn note_rule(&mut self, rule: &[u8], allowed: bool) {
         let rule = rule.to_ascii_lowercase();
         let overridden = |word: &[u8]| {
@@ -337,7 +338,7 @@ impl Selector {
 
     // ---- printing -----------------------------------------------------------------------------
 
-    /// The rules on commands: `-@all +get`.
+    /// Returns the rules on commands: `-@all +get`.
     pub fn command_text(&self) -> Vec<u8> {
         let mut text = if self.unknown_commands {
             b"+@all".to_vec()
@@ -351,7 +352,7 @@ impl Selector {
         text
     }
 
-    /// The rules on keys: `~a* %R~b*`.
+    /// Returns the rules on keys: `~a* %R~b*`.
     pub fn key_text(&self) -> Vec<u8> {
         if self.all_keys {
             return b"~*".to_vec();
@@ -360,7 +361,7 @@ impl Selector {
         patterns.join(&b' ')
     }
 
-    /// The rules on channels: `&news.* &chat`.
+    /// Returns the rules on channels: `&news.* &chat`.
     pub fn channel_text(&self) -> Vec<u8> {
         if self.all_channels {
             return b"&*".to_vec();
@@ -370,7 +371,7 @@ impl Selector {
         patterns.join(&b' ')
     }
 
-    /// All its rules, as a file holds them.
+    /// Returns all its rules, as a file holds them.
     pub fn text(&self) -> Vec<u8> {
         let mut text = self.key_text();
         if !text.is_empty() {
@@ -390,7 +391,7 @@ impl Selector {
 
     // ---- the check ----------------------------------------------------------------------------
 
-    /// May this call be made? Its keys are looked for when they are first needed.
+    /// Checks a call. Its keys are looked up when they are first needed.
     pub(crate) fn check<'a>(
         &self,
         id: CommandId,
@@ -444,7 +445,7 @@ impl Selector {
         words.iter().any(|word| word.eq_ignore_ascii_case(arg(1)))
     }
 
-    /// May this key be used so?
+    /// Returns true if the key may be used in this way.
     pub fn allows_key(&self, key: &[u8], needed: KeyUse) -> bool {
         let suits =
             |known: &KeyPattern| known.allows.covers(needed) && matches(&known.pattern, key);
@@ -452,8 +453,8 @@ impl Selector {
     }
 }
 
-/// A pattern of the rules against a key or channel. An empty one is matched by no `*`: only who may use every key, or
-/// has an empty pattern, may use it.
+/// Returns true if a pattern of the rules matches a key or channel. An empty one is matched by no `*`: to use it, a
+/// user needs the right to all, or an empty pattern.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     glob::matches(pattern, text, Case::Sensitive)
 }
@@ -472,9 +473,9 @@ fn literal_start(pattern: &[u8]) -> (Vec<u8>, &[u8]) {
     }
 }
 
-/// The keys of a call. One from which they cannot be told, or where none is announced, touches none: its handler
-/// answers with an error. But `PFMERGE a` is right, though its sources are missing: where keys have fixed places, a call
-/// has those that are there.
+/// Returns the keys of a call. A call whose keys cannot be determined, or that announces none, uses none: its handler
+/// answers with an error. But `PFMERGE a` is valid, though its sources are missing: where keys have fixed places, a
+/// call has those that are there.
 fn keys_of<'a>(id: CommandId, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Keys {
     let in_places = |keys: &KeySpec| !matches!(keys.find, Find::KeyNum);
     match spec::keys(id, argc, arg) {
@@ -484,7 +485,8 @@ fn keys_of<'a>(id: CommandId, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> 
     }
 }
 
-/// Does a channel pattern of the rules allow this channel? A pattern is allowed, if it is the very same one.
+/// Returns true if a channel pattern of the rules allows this channel. A pattern is allowed if it is equal to one of
+/// the rules.
 pub(crate) fn channel_suits(rule: &[u8], channel: &[u8], is_pattern: bool) -> bool {
     match is_pattern {
         true => *rule == *channel,
@@ -528,7 +530,7 @@ fn key_use(rest: &[u8]) -> Option<(&[u8], KeyUse)> {
 #[derive(Clone, Copy)]
 enum Named {
     Built(CommandId),
-    /// Rules that were written for the reference server name it.
+    /// Command or category that only the reference server has.
     Unbuilt(&'static str),
 }
 
@@ -552,7 +554,7 @@ impl Named {
     fn has_subcommands(self) -> bool {
         match self {
             Named::Built(id) => spec::gate(id).has_subcommands,
-            // Whatever has subcommands is built.
+            // All commands with subcommands are built.
             Named::Unbuilt(_) => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Users as their rules make them: what is printed, what is refused, what is allowed.
+//! Tests of users as their rules make them: printed rules, errors, allowed and refused calls.
 
 use redline_spec::resolve;
 
@@ -29,7 +29,7 @@ fn text(users: &Users, name: &str) -> String {
     String::from_utf8(users.get(name.as_bytes()).unwrap().text()).unwrap()
 }
 
-/// The rules of a fresh user, as they are printed.
+/// Returns the rules of a fresh user, as they are printed.
 fn printed(rules: &str) -> String {
     let mut users = Users::new(&DIALECT);
     set(&mut users, "u", rules).unwrap();
@@ -275,7 +275,7 @@ fn a_destination_without_sources_is_checked() {
         check(&users, "u", "georadius z 1 1 1 m store"),
         denied(Reason::Key, 1)
     );
-    // This one is answered with an error, whoever calls.
+    // This one is answered with an error, by whichever user.
     assert_eq!(check(&users, "u", "zunionstore z 0 x"), Ok(()));
 }
 
@@ -498,7 +498,7 @@ fn refusals_of_a_kind_within_a_minute_are_one_entry() {
     assert_eq!(log.entries().len(), 0);
 }
 
-/// Whatever the words are, nothing panics, and what is printed is read back as the same.
+/// Asserts that no words cause a panic, and that printed rules parse to the same rules.
 #[test]
 fn random_rules_are_printed_as_they_are_read() {
     const PIECES: &[&str] = &[

@@ -6,7 +6,7 @@ use crate::{
     Denied, Dialect, KeyUse, PasswordHash, Reason, RuleError, Selector, selector::channel_suits,
 };
 
-/// See the module's text.
+/// A user: see the module's text.
 #[derive(Clone, Debug)]
 pub struct User {
     /// Id of the user that a session belongs to: other than the name, never given twice.
@@ -23,7 +23,7 @@ pub struct User {
 }
 
 impl User {
-    /// A user that is off and may do nothing.
+    /// Returns a user that is off and may do nothing.
     pub(crate) fn new(id: u64, name: &[u8], dialect: &Dialect) -> User {
         User {
             id,
@@ -37,39 +37,39 @@ impl User {
         }
     }
 
-    /// The same user under its old number: sessions stay with it.
+    /// Returns the same user under its old number: its sessions stay logged in.
     pub(crate) fn with_id(mut self, id: u64) -> User {
         self.id = id;
         self
     }
 
-    /// Its number: unique for the life of the process.
+    /// Returns its number: unique for the life of the process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// May one log in as this user?
+    /// Returns true if clients may log in as this user.
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Does any password do?
+    /// Returns true if any password is accepted.
     pub fn takes_any_password(&self) -> bool {
         self.any_password
     }
 
-    /// May it do everything? Then no call need be checked.
+    /// Returns true if it may do everything, so that no call needs a check.
     #[inline]
     pub fn is_unrestricted(&self) -> bool {
         self.unrestricted
     }
 
-    /// The words for its switches, in the order in which they are printed.
+    /// Returns the words for its switches, in the order in which they are printed.
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.enabled { "on" } else { "off" }];
         if self.any_password {
@@ -82,27 +82,27 @@ impl User {
         flags
     }
 
-    /// Its passwords.
+    /// Returns its passwords.
     pub fn passwords(&self) -> &[PasswordHash] {
         &self.passwords
     }
 
-    /// The selector of rules outside of parentheses.
+    /// Returns the selector of rules outside of parentheses.
     pub fn root(&self) -> &Selector {
         &self.selectors[0]
     }
 
-    /// The others.
+    /// Returns the selectors behind the root selector.
     pub fn further_selectors(&self) -> &[Selector] {
         &self.selectors[1..]
     }
 
-    /// Its name and its rules on one line, without an end: as a file and ACL LIST have it.
+    /// Returns its name and its rules on one line, without an end: as a file and ACL LIST have it.
     pub fn line(&self) -> Vec<u8> {
         [b"user ", self.name(), b" ", &self.text()].concat()
     }
 
-    /// Its rules, as that line has them.
+    /// Returns its rules, as that line has them.
     pub(crate) fn text(&self) -> Vec<u8> {
         let mut text = self.flags().join(" ").into_bytes();
         for password in &self.passwords {
@@ -119,9 +119,9 @@ impl User {
         text
     }
 
-    /// Is this its password?
+    /// Returns true if this is its password.
     pub(crate) fn accepts(&self, password: &[u8]) -> bool {
-        // The password is hashed in any case, and every hash is compared: the time says little.
+        // The password is hashed in any case, and every hash is compared: the time tells little.
         let given = PasswordHash::of(password);
         let compared = self.passwords.iter();
         let known = compared.fold(false, |known, hash| known | (*hash == given));
@@ -130,7 +130,7 @@ impl User {
 
     // ---- rules --------------------------------------------------------------------------------
 
-    /// Follows one rule.
+    /// Applies one rule.
     pub(crate) fn apply(&mut self, rule: &[u8], dialect: &Dialect) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
@@ -179,7 +179,7 @@ impl User {
 
     // ---- checks -------------------------------------------------------------------------------
 
-    /// May it make this call of `argc` words? A refusal names what the selector that came furthest refused.
+    /// Checks a call of `argc` words. The error names what the selector that came furthest refused.
     pub fn check<'a>(
         &self,
         id: CommandId,
@@ -197,7 +197,7 @@ impl User {
         Err(refusal)
     }
 
-    /// May it make this call, and use keys that the arguments do not name, whichever they are, in this way?
+    /// Checks a call that uses any keys, which the arguments do not name, in this way.
     pub fn check_every_key<'a>(
         &self,
         id: CommandId,
@@ -211,7 +211,7 @@ impl User {
         })
     }
 
-    /// May it make this call, and use every key that a glob pattern matches in this way? See [`Selector::allows_keys_like`].
+    /// Checks a call that uses every key that a glob pattern matches in this way. See [`Selector::allows_keys_like`].
     pub fn check_keys_like<'a>(
         &self,
         id: CommandId,
@@ -227,13 +227,14 @@ impl User {
         })
     }
 
-    /// May it use this key so, by whichever call?
+    /// Returns true if it may use this key in this way, by any call.
     pub fn allows_key(&self, key: &[u8], needed: KeyUse) -> bool {
         let mut selectors = self.selectors.iter();
         selectors.any(|selector| selector.allows_key(key, needed))
     }
 
-    /// The channels that are left to it, if it had others before the change; `None`: nothing was taken away.
+    /// Returns the channels that it may still use, if it could use others before the change; `None`: nothing was taken
+    /// away.
     pub fn channels_left_after(&self, before: &User) -> Option<ChannelsLeft<'_>> {
         let mut left: Vec<&[u8]> = Vec::new();
         for selector in &self.selectors {
@@ -246,7 +247,7 @@ impl User {
         (!kept).then_some(ChannelsLeft(left))
     }
 
-    /// How a refusal is worded. `naming`: it says which key or channel.
+    /// Returns the text of a refusal. `naming`: with the key or channel.
     pub fn refusal(&self, reason: Reason, command: &str, object: &[u8], naming: bool) -> String {
         let name = String::from_utf8_lossy(&self.name);
         let object = String::from_utf8_lossy(object);
@@ -266,11 +267,11 @@ impl User {
     }
 }
 
-/// See [`User::channels_left_after`].
+/// Channels that a user may still use: see [`User::channels_left_after`].
 pub struct ChannelsLeft<'a>(Vec<&'a [u8]>);
 
 impl ChannelsLeft<'_> {
-    /// May a subscription to this channel, or to this pattern, stay?
+    /// Returns true if a subscription to this channel, or to this pattern, may stay.
     pub fn allow(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.0
             .iter()

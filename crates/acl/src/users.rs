@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{Dialect, RuleError, UnmatchedParenthesis, User, merge_selectors, rule::has_spaces};
 
-/// The user that a connection belongs to before it has logged in.
+/// The user of a connection that has not logged in.
 pub const DEFAULT_USER: &[u8] = b"default";
 
-/// See the module's text. There is always a default user.
+/// All users: see the module's text. There is always a default user.
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: BTreeMap<Box<[u8]>, Arc<User>>,
@@ -15,7 +15,7 @@ pub struct Users {
     version: u64,
 }
 
-/// Why [`Users::set`] changed nothing.
+/// Reason why [`Users::set`] changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetUserError {
     /// A selector is not closed: the place of its first word.
@@ -24,7 +24,7 @@ pub enum SetUserError {
     Rule(Vec<u8>, RuleError),
 }
 
-/// In the words that ACL SETUSER answers.
+/// Formats as the text that ACL SETUSER answers.
 impl fmt::Display for SetUserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,13 +37,13 @@ impl fmt::Display for SetUserError {
     }
 }
 
-/// May a user be called so?
+/// Returns true if a user may have this name.
 pub fn is_user_name(name: &[u8]) -> bool {
     !has_spaces(name)
 }
 
 impl Users {
-    /// The default user alone, who may do everything without a password.
+    /// Returns the default user alone, which may do everything without a password.
     pub fn new(dialect: &Dialect) -> Users {
         let mut users = Users {
             by_name: BTreeMap::new(),
@@ -69,34 +69,35 @@ impl Users {
         self.next_id
     }
 
-    /// Moves with every change.
+    /// Version of the users, which changes with every change.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The user of that name.
+    /// Returns the user of that name.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.by_name.get(name)
     }
 
-    /// The default user.
+    /// Returns the default user.
     pub fn default_user(&self) -> &Arc<User> {
         &self.by_name[DEFAULT_USER]
     }
 
-    /// Must a connection log in before it may do anything?
+    /// Returns true if a connection must log in before it may do anything.
     pub fn login_required(&self) -> bool {
         let default = self.default_user();
         !default.takes_any_password() || !default.is_enabled()
     }
 
-    /// All users, by name.
+    /// Returns all users, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
         self.by_name.values()
     }
 
-    /// The user, if the password is right and the user is on. Who asks for a user that does not exist waits as long.
+    /// Returns the user, if the password is right and the user is on. The check of a user that does not exist takes as
+    /// long.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
         match self.get(name) {
             Some(user) => user.accepts(password).then_some(user),
@@ -107,7 +108,7 @@ impl Users {
         }
     }
 
-    /// Is this the default user's password, or one of them? A user that takes any password has none.
+    /// Returns true if this is a password of the default user. A user that accepts any password has none.
     pub fn is_default_password(&self, password: &[u8]) -> bool {
         let default = self.default_user();
         !default.takes_any_password() && default.accepts(password)
@@ -115,7 +116,7 @@ impl Users {
 
     // ---- changes ------------------------------------------------------------------------------
 
-    /// Creates a user or changes one: follows all rules, or none of them.
+    /// Creates a user or changes one: applies all rules, or none of them.
     pub fn set(
         &mut self,
         name: &[u8],
@@ -137,7 +138,7 @@ impl Users {
         Ok(())
     }
 
-    /// Gives the default user this password, or lets it in with any.
+    /// Gives the default user this password; without one, it accepts any.
     pub fn set_default_password(&mut self, password: Option<&[u8]>, dialect: &Dialect) {
         let rule = match password {
             Some(password) => [b">", password].concat(),
@@ -147,7 +148,7 @@ impl Users {
         debug_assert_eq!(done, Ok(()));
     }
 
-    /// Takes a user away. The default user stays.
+    /// Removes a user. The default user stays.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let removed = name != DEFAULT_USER && self.by_name.remove(name).is_some();
         self.version += u64::from(removed);
@@ -156,7 +157,7 @@ impl Users {
 
     // ---- files --------------------------------------------------------------------------------
 
-    /// The text of a file that holds all users.
+    /// Returns the text of a file that holds all users.
     pub fn file_text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for user in self.iter() {
@@ -166,8 +167,8 @@ impl Users {
         text
     }
 
-    /// The users that a file describes instead of these; those that stay keep their numbers. `path` names the file in
-    /// errors, of which all are told.
+    /// Returns the users that a file describes instead of these; those that stay keep their numbers. `path` names the
+    /// file in errors, all of which are reported.
     pub fn from_file(&self, path: &str, text: &[u8], dialect: &Dialect) -> Result<Users, String> {
         let mut users = Users {
             by_name: BTreeMap::new(),

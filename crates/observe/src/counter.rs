@@ -1,4 +1,4 @@
-//! A counter that one thread writes and any may read. Must not know what is counted.
+//! A counter that one thread writes and any thread may read. Must not know what is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ impl Counter {
         );
     }
 
-    /// The value now.
+    /// Returns the current value.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! How the times of a command are distributed: counts in buckets whose width is a 32nd of what they hold.
+//! Distributions of command times: counts in buckets whose width is a 32nd of what they hold.
 //!
 //! The same idea as HdrHistogram's (buckets that double, each cut into equal parts), with one writer and plain stores, and
 //! at most 7 KiB for a command that has run on a worker. A figure read back is at most 3 % above the time that was taken.
@@ -6,10 +6,10 @@
 
 use crate::Counter;
 
-/// Equal parts of what lies between two powers of two.
+/// Number of equal parts between two powers of two.
 const PARTS: u64 = 32;
 const PART_BITS: u32 = PARTS.ilog2();
-/// Longer times count as this: nanoseconds.
+/// Longest time that is told apart, in nanoseconds; longer ones count as this.
 const NS_MAX: u64 = 1_000_000_000;
 const BUCKETS: usize = bucket(NS_MAX) + 1;
 
@@ -22,7 +22,7 @@ impl Default for Histogram {
     }
 }
 
-/// The bucket of a time.
+/// Returns the bucket of a time.
 const fn bucket(ns: u64) -> usize {
     if ns < PARTS {
         return ns as usize;
@@ -31,7 +31,7 @@ const fn bucket(ns: u64) -> usize {
     (PARTS * shift as u64 + (ns >> shift)) as usize
 }
 
-/// The longest time of a bucket, in nanoseconds.
+/// Returns the longest time of a bucket, in nanoseconds.
 fn longest_ns(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < PARTS {
@@ -41,12 +41,12 @@ fn longest_ns(bucket: usize) -> u64 {
     ((bucket - PARTS * shift + 1) << shift) - 1
 }
 
-/// Where a time belongs, in any histogram.
+/// The place of a time in any histogram.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket(usize);
 
 impl Bucket {
-    /// Of a time in nanoseconds.
+    /// Returns the bucket of a time in nanoseconds.
     #[inline]
     pub fn of(ns: u64) -> Bucket {
         Bucket(bucket(ns.min(NS_MAX)))
@@ -60,7 +60,7 @@ impl Histogram {
         self.record_at(Bucket::of(ns), times);
     }
 
-    /// [`Histogram::record`] where the bucket is known: it is found once for several histograms.
+    /// Does the same as [`Histogram::record`] where the bucket is known: it is computed once for several histograms.
     #[inline]
     pub fn record_at(&self, bucket: Bucket, times: u64) {
         self.0[bucket.0].add(times);
@@ -80,19 +80,19 @@ impl Distribution {
         }
     }
 
-    /// Takes away what was counted before.
+    /// Subtracts what was counted before.
     pub fn subtract(&mut self, earlier: &Distribution) {
         for (now, then) in self.0.iter_mut().zip(&earlier.0) {
             *now = now.saturating_sub(*then);
         }
     }
 
-    /// How many commands were counted.
+    /// Returns the number of commands that were counted.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// How many of them took less than `bound_ns`, which is a power of two.
+    /// Returns the number of them that took less than `bound_ns`, which is a power of two.
     pub fn below(&self, bound_ns: u64) -> u64 {
         let end = match bound_ns {
             ..=NS_MAX => bucket(bound_ns).min(self.0.len()),
@@ -101,7 +101,7 @@ impl Distribution {
         self.0[..end].iter().sum()
     }
 
-    /// The time that `percent` of the commands did not exceed, in nanoseconds; `None`: there were none.
+    /// Returns the time that `percent` of the commands did not exceed, in nanoseconds; `None`: there were none.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         let wanted = ((self.count() as f64 * percent / 100.0).ceil() as u64).max(1);
         let mut seen = 0;
@@ -114,8 +114,8 @@ impl Distribution {
             .map(longest_ns)
     }
 
-    /// Pairs of a bound in nanoseconds and the commands below it; bounds double from 1,024 on, and those at which
-    /// nothing is added are left out.
+    /// Returns pairs of a bound in nanoseconds and the commands below it; bounds double from 1,024 on, and those at
+    /// which nothing is added are left out.
     pub fn doubling(&self) -> Vec<(u64, u64)> {
         const FIRST_NS: u64 = 1024;
         let (mut pairs, mut sum, mut at) = (Vec::new(), 0, 0);

@@ -1,6 +1,6 @@
 //! The latency monitor: events that took as long as `latency-monitor-threshold`, the worst of each second.
 //!
-//! Must not know: what the events are.
+//! Must not know: what the events mean.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,7 +31,7 @@ impl Events {
         self.0.lock().expect("no panic under the latency events")
     }
 
-    /// Something took so long.
+    /// Records an event and how long it took.
     pub fn add(&self, event: &'static str, at_s: i64, took_ms: u64) {
         let mut events = self.events();
         let series = events.entry(event).or_default();
@@ -47,7 +47,7 @@ impl Events {
         }
     }
 
-    /// All that happened, in the order of their names.
+    /// Returns all events, in the order of their names.
     pub fn all(&self) -> Vec<(&'static str, Series)> {
         let events = self.events();
         let pairs = events.iter();
@@ -64,7 +64,7 @@ impl Events {
         found.map(|(name, series)| (*name, series.clone()))
     }
 
-    /// Forgets those that `which` says; how many there were.
+    /// Removes the events that `which` selects, and returns their number.
     pub fn reset(&self, which: impl Fn(&str) -> bool) -> usize {
         let mut events = self.events();
         let before = events.len();
@@ -73,7 +73,7 @@ impl Events {
     }
 }
 
-/// The reply of LATENCY LATEST.
+/// Writes the reply of LATENCY LATEST.
 pub fn write_latest(events: &[(&'static str, Series)], reply: &mut Reply<'_>) {
     reply.array(events.len());
     for (name, series) in events {
@@ -86,7 +86,7 @@ pub fn write_latest(events: &[(&'static str, Series)], reply: &mut Reply<'_>) {
     }
 }
 
-/// The reply of LATENCY HISTORY.
+/// Writes the reply of LATENCY HISTORY.
 pub fn write_history(series: &Series, reply: &mut Reply<'_>) {
     reply.array(series.samples.len());
     for (at_s, ms) in &series.samples {
@@ -96,7 +96,7 @@ pub fn write_history(series: &Series, reply: &mut Reply<'_>) {
     }
 }
 
-/// The events in words: how often, how long, how regular, and the advice for those that have one.
+/// Returns a report on the events: how often, how long, how regular, and the advice for those that have one.
 pub fn report(events: &[(&'static str, Series)], advice: &[(&str, &str)]) -> String {
     let mut text = String::from("Events that took long, the worst of each second:\n\n");
     for (number, (name, series)) in events.iter().enumerate() {
@@ -123,12 +123,12 @@ pub fn report(events: &[(&'static str, Series)], advice: &[(&str, &str)]) -> Str
     text
 }
 
-/// Rows of the graph.
+/// Number of rows of the graph.
 const GRAPH_ROWS: usize = 4;
-/// Samples side by side; more go below.
+/// Number of samples side by side; more go below.
 const GRAPH_COLUMNS: usize = 80;
 
-/// The samples as columns, each with its age below.
+/// Returns the samples as columns, each with its age below.
 pub fn graph(name: &str, series: &Series, now_s: i64) -> String {
     const MARKS: [char; 3] = ['_', 'o', '#'];
     let times = || series.samples.iter().map(|(_, ms)| *ms);
@@ -173,7 +173,7 @@ pub fn graph(name: &str, series: &Series, now_s: i64) -> String {
     text
 }
 
-/// `12s`, `3m`, `5h`, `2d`.
+/// Returns an age as `12s`, `3m`, `5h`, `2d`.
 fn age(seconds: i64) -> String {
     match seconds.max(0) {
         s @ 0..60 => format!("{s}s"),

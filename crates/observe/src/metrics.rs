@@ -31,7 +31,7 @@ impl Page {
         self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
     }
 
-    /// A sample of the family that was begun last.
+    /// Writes a sample of the family that was begun last.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
@@ -44,19 +44,19 @@ impl Page {
         self.push(format_args!(" {value}\n"));
     }
 
-    /// A family of one gauge.
+    /// Writes a family of one gauge.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, Sort::Gauge, help);
         self.sample(name, &[], value);
     }
 
-    /// A family of one counter.
+    /// Writes a family of one counter.
     pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, Sort::Counter, help);
         self.sample(name, &[], value);
     }
 
-    /// Text as it is.
+    /// Writes text as it is.
     pub fn push(&mut self, text: std::fmt::Arguments<'_>) {
         self.text
             .write_fmt(text)
@@ -64,7 +64,7 @@ impl Page {
     }
 }
 
-/// A label's text; the codes of errors come from scripts and may hold anything.
+/// Returns a label's text, escaped; the codes of errors come from scripts and may hold anything.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

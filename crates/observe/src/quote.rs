@@ -1,6 +1,6 @@
 //! Words in double quotes, as configuration files and MONITOR's lines have them.
 
-/// Writes a word in double quotes, with escapes for what is not printable.
+/// Writes a word in double quotes, with escapes for bytes that are not printable.
 pub fn quote(word: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in word {

@@ -1,5 +1,5 @@
-//! Which arguments of a call are secrets of its client: passwords, in the logs of calls and to MONITOR. Must not know who is
-//! shown them.
+//! Arguments of a call that are secrets of its client: passwords, in the logs of calls and to MONITOR. Must not know
+//! the readers of the logs.
 
 use redline_resp::Args;
 use redline_spec::CommandId;

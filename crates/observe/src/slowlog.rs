@@ -1,4 +1,4 @@
-//! A log of calls that took long, or moved much, and the reply that shows it. Must not know what gets in.
+//! A log of calls that took long, or moved much, and the reply that shows it. Must not know which calls are logged.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ pub struct Entry {
     pub id: u64,
     /// When it ended: Unix time in seconds.
     pub at_s: i64,
-    /// Microseconds or bytes.
+    /// Microseconds that it took, or bytes that it moved.
     pub value: u64,
     /// Its arguments, shortened and without secrets.
     pub args: Vec<Vec<u8>>,
@@ -29,7 +29,7 @@ pub struct Entry {
     pub name: Vec<u8>,
 }
 
-/// Newest first, under a lock: what gets in is rare by definition.
+/// The entries, newest first, under a lock: additions are rare by definition.
 #[derive(Default)]
 pub struct Log(Mutex<Entries>);
 
@@ -44,7 +44,7 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a call in, and lets the oldest go that have no room any more.
+    /// Adds a call, and removes the oldest above the limit.
     pub fn push(&self, entries_max: usize, mut entry: Entry) {
         let mut log = self.lock();
         entry.id = log.next_id;
@@ -53,12 +53,12 @@ impl Log {
         log.entries.truncate(entries_max);
     }
 
-    /// The newest `count` entries.
+    /// Returns the newest `count` entries.
     pub fn newest(&self, count: usize) -> Vec<Arc<Entry>> {
         self.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.lock().entries.len()
     }
@@ -68,13 +68,13 @@ impl Log {
         self.len() == 0
     }
 
-    /// Empties it; ids go on.
+    /// Removes all entries; ids go on.
     pub fn clear(&self) {
         self.lock().entries.clear();
     }
 }
 
-/// The reply of SLOWLOG GET.
+/// Writes the reply of SLOWLOG GET.
 pub fn write(entries: &[Arc<Entry>], reply: &mut Reply<'_>) {
     reply.array(entries.len());
     for entry in entries {
@@ -89,7 +89,7 @@ pub fn write(entries: &[Arc<Entry>], reply: &mut Reply<'_>) {
     }
 }
 
-/// The arguments as far as they are kept, with what is left out in words.
+/// Returns the arguments as far as they are kept, with what is left out in words.
 pub fn shortened<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Vec<Vec<u8>> {
     let kept = match argc {
         count if count > ARGS_MAX => ARGS_MAX - 1,

@@ -111,7 +111,7 @@ impl ChannelSpec {
 pub enum Plane {
     /// Works on keys only: hosted by `commands`.
     Data,
-    /// Works on the client's session: hosted by `server`.
+    /// Works on the client's session: hosted by `engine`.
     Session,
     /// Works on the process: hosted by `server`.
     Admin,
