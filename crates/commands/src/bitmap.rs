@@ -11,7 +11,7 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
+    words::{integer, is},
 };
 
 /// BITCOUNT key [start end [BYTE | BIT]]

@@ -13,7 +13,7 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{float, integer, is},
+    words::{float, integer, is},
     zset::{add_all, add_error, store},
 };
 

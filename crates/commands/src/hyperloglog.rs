@@ -4,7 +4,7 @@ use redline_keyspace::{Classes, Found, StringRef, Trace};
 use redline_resp::{Args, Reply};
 use redline_types::hll::{self, Corrupt, Encoding, Registers};
 
-use crate::{Ctx, Error, Failure, parse::is};
+use crate::{Ctx, Error, Failure, words::is};
 
 /// PFADD key [element …]
 pub(crate) fn pfadd(

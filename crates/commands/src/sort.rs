@@ -11,7 +11,7 @@ use redline_types::{DataType, Element, IntBuf, Kind, List, Set, Value, Zset, num
 use crate::{
     Ctx, Error, Failure,
     element::bulk,
-    parse::{integer, is},
+    words::{integer, is},
 };
 
 const BY_DENIED: Error =

@@ -9,9 +9,8 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error, Failure,
-    parse::{integer, is},
-    word,
+    Ctx, Error, Failure, word,
+    words::{integer, is},
 };
 
 pub(crate) const INVALID_ID: Error =

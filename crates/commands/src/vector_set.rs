@@ -15,7 +15,7 @@ use redline_types::{
     },
 };
 
-use crate::{Ctx, Error, Failure, element::draw, parse::is};
+use crate::{Ctx, Error, Failure, element::draw, words::is};
 
 /// Elements that are kept while the neighbours of a new one are looked for, unless VADD says how many.
 const EF_TO_ADD: usize = 200;

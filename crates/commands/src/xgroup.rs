@@ -13,8 +13,8 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
     stream::{INVALID_ID, Victims, deletion_reply, entry_id, ids},
+    words::{integer, is},
 };
 
 pub(crate) use {pending::*, read::*};

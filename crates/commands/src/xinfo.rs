@@ -8,8 +8,8 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
     stream::{write_entry, write_id},
+    words::{integer, is},
 };
 
 /// Entries of each list that XINFO STREAM FULL shows unless it is told otherwise.

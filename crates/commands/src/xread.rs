@@ -6,8 +6,8 @@ use redline_types::{Kind, Stream, stream::StreamId};
 use crate::{
     Ctx, Error, Failure,
     block::{self, Block},
-    parse::{integer, is},
     stream::{INVALID_ID, write_entry},
+    words::{integer, is},
 };
 
 /// The options of a call, and where its keys and ids are.

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
     stream::{INVALID_ID, entry_id, write_entry, write_id},
+    words::{integer, is},
 };
 
 /// Default number of entries that XAUTOCLAIM returns at most.

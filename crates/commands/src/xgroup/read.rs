@@ -11,8 +11,8 @@ use super::{Moved, no_group, report_consumer};
 use crate::{
     Ctx, Error, Failure,
     block::{self, Block},
-    parse::{integer, is},
     stream::{entry_id, write_entry, write_id},
+    words::{integer, is},
 };
 
 /// XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key …] id [id …]

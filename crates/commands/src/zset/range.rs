@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, IntBuf, Zset,
     zset::{AddFlags, LexRange, ScoreRange, index_range},
@@ -11,7 +12,7 @@ use redline_types::{
 use super::{NOT_A_LEX_RANGE, NOT_A_SCORE_RANGE, Pairs, add_error, full, store};
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
+    words::{Words, integer},
 };
 
 /// ZCOUNT key min max
@@ -70,29 +71,28 @@ struct Form {
 }
 
 impl<'a> Query<'a> {
-    /// Parses the bounds and the options behind them: `args` begins with the first bound.
-    fn parse(args: Args<'a>, form: &Form) -> Result<Query<'a>, Error> {
+    /// Reads the bounds, the first of which stands at `at`, and the options behind them.
+    fn parse(args: Args<'a>, at: usize, form: &Form) -> Result<Query<'a>, Error> {
+        // Redis reads the words of ZRANGE for all of them, and then refuses what does not go together.
+        let mut words = Words::new(CommandId::Zrange, args, at);
+        let (first, second): (&[u8], &[u8]) = (words.read()?, words.read()?);
         let mut by = form.by;
         let mut reverse = form.reverse;
         let (mut offset, mut count, mut with_scores) = (0, -1, false);
-        let mut at = 2;
-        while let Some(option) = args.get(at) {
-            if !form.stores && is(option, "WITHSCORES") {
+        while !words.is_empty() {
+            if !form.stores && words.flag("WITHSCORES") {
                 with_scores = true;
-            } else if is(option, "LIMIT") && at + 2 < args.len() {
-                offset = integer(&args[at + 1])?;
-                count = integer(&args[at + 2])?;
-                at += 2;
-            } else if reverse.is_none() && is(option, "REV") {
+            } else if let Some([from, most]) = words.values("LIMIT") {
+                (offset, count) = (integer(from)?, integer(most)?);
+            } else if reverse.is_none() && words.flag("REV") {
                 reverse = Some(true);
-            } else if by.is_none() && is(option, "BYLEX") {
+            } else if by.is_none() && words.flag("BYLEX") {
                 by = Some(By::Lex);
-            } else if by.is_none() && is(option, "BYSCORE") {
+            } else if by.is_none() && words.flag("BYSCORE") {
                 by = Some(By::Score);
             } else {
                 return Err(Error::Syntax);
             }
-            at += 1;
         }
         let (by, reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
         if count != -1 && by == By::Rank {
@@ -105,10 +105,6 @@ impl<'a> Query<'a> {
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }
-        let (first, second) = (
-            args.get(0).unwrap_or_default(),
-            args.get(1).unwrap_or_default(),
-        );
         let (min, max) = if reverse {
             (second, first)
         } else {
@@ -164,7 +160,7 @@ fn range(
     form: &Form,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let query = Query::parse(args.from(2), form)?;
+    let query = Query::parse(args, 2, form)?;
     let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
@@ -299,7 +295,7 @@ pub(crate) fn zrangestore(
         reverse: None,
         stores: true,
     };
-    let query = Query::parse(args.from(3), &form)?;
+    let query = Query::parse(args, 3, &form)?;
     let limits = ctx.keys.limits().clone();
     let mut result = Zset::new();
     if let Some(zset) = ctx.keys.read::<Zset>(&args[2])? {
