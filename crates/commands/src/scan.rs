@@ -36,7 +36,7 @@ impl<'a> ScanOptions<'a> {
         };
         let id = words.id();
         while !words.is_empty() {
-            if words.undocumented::<0>("NOVALUES").is_some() {
+            if words.undocumented("NOVALUES") {
                 if id != CommandId::Hscan {
                     return Err(Error::line("ERR NOVALUES option can only be used in HSCAN"));
                 }

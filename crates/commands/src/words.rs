@@ -16,6 +16,7 @@
 //! }
 //! ```
 //!
+//! A condition stands in front of its option (`if !stores && words.flag("WITHSCORES")`), since one that matches is taken.
 //! In a debug build each word that is asked for must stand in the grammar of the command's row.
 
 use std::ops::RangeBounds;
@@ -123,16 +124,11 @@ impl<'a> Words<'a> {
         self.values::<0>(token).is_some()
     }
 
-    /// Takes an option with some values behind it that the grammar need not have: Redis reads more than it documents, some
-    /// of it to refuse it with a text of its own.
+    /// Takes a word that the grammar need not have: Redis reads more than it documents, some of it to refuse it with a text
+    /// of its own.
     #[inline]
-    pub fn undocumented<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
-        (self.is_next(token) && N < self.len()).then(|| {
-            let values =
-                std::array::from_fn(|i| self.args.get(self.at + 1 + i).unwrap_or_default());
-            self.advance(1 + N);
-            values
-        })
+    pub fn undocumented(&mut self, token: &str) -> bool {
+        self.take::<0>(token).is_some()
     }
 
     /// Takes an option that is a word with a value behind it, and reads the value.
@@ -154,7 +150,7 @@ impl<'a> Words<'a> {
     #[inline]
     pub fn values<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
         debug_assert!(self.documents(token), "{:?} has no {token}", self.id);
-        self.undocumented(token)
+        self.take(token)
     }
 
     /// Takes an option that is a word with so many values behind it.
@@ -185,7 +181,6 @@ impl<'a> Words<'a> {
     }
 
     /// Returns the name of the command as the client has written it.
-    #[cold]
     pub fn written_name(&self) -> &'a [u8] {
         self.args.get(0).unwrap_or_default()
     }
@@ -201,13 +196,20 @@ impl<'a> Words<'a> {
     }
 
     #[inline]
-    fn advance(&mut self, count: usize) {
-        *self = Words::new(self.id, self.args, self.at + count);
+    fn take<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
+        let is_next = |word: &[u8]| word.eq_ignore_ascii_case(token.as_bytes());
+        let found = self.next.is_some_and(is_next) && N < self.len();
+        found.then(|| {
+            let values =
+                std::array::from_fn(|i| self.args.get(self.at + 1 + i).unwrap_or_default());
+            self.advance(1 + N);
+            values
+        })
     }
 
     #[inline]
-    fn is_next(&self, token: &str) -> bool {
-        self.next.is_some_and(|word| is(word, token))
+    fn advance(&mut self, count: usize) {
+        *self = Words::new(self.id, self.args, self.at + count);
     }
 
     /// Returns true if the grammar of the command has the word.
@@ -309,12 +311,6 @@ pub(crate) fn signed_count(word: &[u8]) -> Result<i64, Error> {
         ));
     }
     Ok(count)
-}
-
-/// Returns true if the argument spells this word, in any case.
-#[inline]
-pub(crate) fn is(argument: &[u8], word: &str) -> bool {
-    argument.eq_ignore_ascii_case(word.as_bytes())
 }
 
 #[cfg(test)]

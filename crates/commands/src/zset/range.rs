@@ -63,24 +63,28 @@ enum Bounds<'a> {
     Lex(LexRange<'a>),
 }
 
-/// The properties of a query that the command's name settles; the rest are options.
-struct Form {
-    by: Option<By>,
-    reverse: Option<bool>,
-    stores: bool,
+/// Returns what the range goes by, and whether it is reversed, where the command's name settles that.
+fn settled(id: CommandId) -> (Option<By>, Option<bool>) {
+    match id {
+        CommandId::Zrevrange => (Some(By::Rank), Some(true)),
+        CommandId::Zrangebyscore => (Some(By::Score), Some(false)),
+        CommandId::Zrevrangebyscore => (Some(By::Score), Some(true)),
+        CommandId::Zrangebylex => (Some(By::Lex), Some(false)),
+        CommandId::Zrevrangebylex => (Some(By::Lex), Some(true)),
+        _ => (None, None),
+    }
 }
 
 impl<'a> Query<'a> {
     /// Reads the bounds, the first of which stands at `at`, and the options behind them.
-    fn parse(args: Args<'a>, at: usize, form: &Form) -> Result<Query<'a>, Error> {
+    fn parse(args: Args<'a>, at: usize, id: CommandId) -> Result<Query<'a>, Error> {
         // Redis reads the words of ZRANGE for all of them, and then refuses what does not go together.
         let mut words = Words::new(CommandId::Zrange, args, at);
         let (first, second): (&[u8], &[u8]) = (words.read()?, words.read()?);
-        let mut by = form.by;
-        let mut reverse = form.reverse;
+        let (mut by, mut reverse) = settled(id);
         let (mut offset, mut count, mut with_scores) = (0, -1, false);
         while !words.is_empty() {
-            if !form.stores && words.flag("WITHSCORES") {
+            if id != CommandId::Zrangestore && words.flag("WITHSCORES") {
                 with_scores = true;
             } else if let Some([from, most]) = words.values("LIMIT") {
                 (offset, count) = (integer(from)?, integer(most)?);
@@ -157,10 +161,10 @@ impl<'a> Query<'a> {
 fn range(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    form: &Form,
+    id: CommandId,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let query = Query::parse(args, 2, form)?;
+    let query = Query::parse(args, 2, id)?;
     let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
@@ -182,16 +186,7 @@ pub(crate) fn zrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: None,
-            reverse: None,
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrange, reply)?)
 }
 
 /// ZREVRANGE key start stop [WITHSCORES]
@@ -200,16 +195,7 @@ pub(crate) fn zrevrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Rank),
-            reverse: Some(true),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrevrange, reply)?)
 }
 
 /// ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]
@@ -218,16 +204,7 @@ pub(crate) fn zrangebyscore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Score),
-            reverse: Some(false),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrangebyscore, reply)?)
 }
 
 /// ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]
@@ -236,16 +213,7 @@ pub(crate) fn zrevrangebyscore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Score),
-            reverse: Some(true),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrevrangebyscore, reply)?)
 }
 
 /// ZRANGEBYLEX key min max [LIMIT offset count]
@@ -254,16 +222,7 @@ pub(crate) fn zrangebylex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Lex),
-            reverse: Some(false),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrangebylex, reply)?)
 }
 
 /// ZREVRANGEBYLEX key max min [LIMIT offset count]
@@ -272,16 +231,7 @@ pub(crate) fn zrevrangebylex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Lex),
-            reverse: Some(true),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrevrangebylex, reply)?)
 }
 
 /// ZRANGESTORE destination source min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]
@@ -290,12 +240,7 @@ pub(crate) fn zrangestore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let form = Form {
-        by: None,
-        reverse: None,
-        stores: true,
-    };
-    let query = Query::parse(args, 3, &form)?;
+    let query = Query::parse(args, 3, CommandId::Zrangestore)?;
     let limits = ctx.keys.limits().clone();
     let mut result = Zset::new();
     if let Some(zset) = ctx.keys.read::<Zset>(&args[2])? {
