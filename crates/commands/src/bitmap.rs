@@ -24,7 +24,7 @@ pub(crate) fn bitcount(
     let range = match args.len() {
         2 => None,
         4 | 5 => {
-            let mut words = Words::new(CommandId::Bitcount, args, 2);
+            let mut words = Words::new(CommandId::Bitcount, &args, 2);
             let (start, end): (i64, i64) = (words.read()?, words.read()?);
             Some((start, end, Unit::parse(words)?))
         }
@@ -50,7 +50,7 @@ pub(crate) fn bitfield(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, args, 2))?;
+    let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, &args, 2))?;
     let Some(end) = steps.iter().filter_map(Step::written_end).max() else {
         return Ok(read_fields(ctx, &args[1], &steps, reply)?);
     };
@@ -97,7 +97,7 @@ pub(crate) fn bitfield_ro(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     // Redis reads what BITFIELD takes, and then refuses what writes.
-    let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, args, 2))?;
+    let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, &args, 2))?;
     if steps.iter().any(|step| step.written_end().is_some()) {
         return Err(Error::line("ERR BITFIELD_RO only supports the GET subcommand").into());
     }
@@ -121,7 +121,7 @@ pub(crate) fn bitop(
         ("ANDOR", AndOr),
         ("ONE", One),
     ];
-    let mut words = Words::new(CommandId::Bitop, args, 1);
+    let mut words = Words::new(CommandId::Bitop, &args, 1);
     let how = words.one_of(NAMES).ok_or(Error::Syntax)?;
     let sources = args.from(3);
     if how == Not && sources.len() != 1 {
@@ -167,7 +167,7 @@ pub(crate) fn bitpos(
         return Err(Error::Syntax.into());
     }
     let start = args.get(3).map_or(Ok(0), integer)?;
-    let unit = Unit::parse(Words::new(CommandId::Bitpos, args, 5))?;
+    let unit = Unit::parse(Words::new(CommandId::Bitpos, &args, 5))?;
     let end = args.get(4).map(integer).transpose()?;
     let found = match string(ctx, &args[1])? {
         None => (!set).then_some(0),

@@ -36,7 +36,7 @@ pub(crate) fn restore(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let options = Options::parse(Words::new(CommandId::Restore, args, 4))?;
+    let options = Options::parse(Words::new(CommandId::Restore, &args, 4))?;
     let old_type = ctx.keys.find(key, Trace::Quiet).map(Found::type_name);
     if old_type.is_some() && !options.replace {
         return Err(BUSY_KEY.into());

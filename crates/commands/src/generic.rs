@@ -23,7 +23,7 @@ pub(crate) fn copy(
 ) -> Result<(), Failure> {
     let (source, destination) = (&args[1], &args[2]);
     let (mut db, mut replace) = (ctx.keys.db(), false);
-    let mut words = Words::new(CommandId::Copy, args, 3);
+    let mut words = Words::new(CommandId::Copy, &args, 3);
     while !words.is_empty() {
         if words.flag("REPLACE") {
             replace = true;
@@ -102,7 +102,7 @@ pub(crate) fn expire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    let words = Words::new(CommandId::Expire, args, 3);
+    let words = Words::new(CommandId::Expire, &args, 3);
     Ok(expire_at(ctx, args, words, base_ms, 1000, reply)?)
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn expireat(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = 0;
-    let words = Words::new(CommandId::Expireat, args, 3);
+    let words = Words::new(CommandId::Expireat, &args, 3);
     Ok(expire_at(ctx, args, words, base_ms, 1000, reply)?)
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn pexpire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    let words = Words::new(CommandId::Pexpire, args, 3);
+    let words = Words::new(CommandId::Pexpire, &args, 3);
     Ok(expire_at(ctx, args, words, base_ms, 1, reply)?)
 }
 
@@ -270,7 +270,7 @@ pub(crate) fn pexpireat(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = 0;
-    let words = Words::new(CommandId::Pexpireat, args, 3);
+    let words = Words::new(CommandId::Pexpireat, &args, 3);
     Ok(expire_at(ctx, args, words, base_ms, 1, reply)?)
 }
 
@@ -337,7 +337,7 @@ pub(crate) fn scan(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[1])?;
-    let options = ScanOptions::parse(Words::new(CommandId::Scan, args, 2))?;
+    let options = ScanOptions::parse(Words::new(CommandId::Scan, &args, 2))?;
     scan::framed(reply, |reply| {
         let mut found = 0;
         let next = ctx.keys.scan(cursor, options.count, |key, value| {
@@ -413,7 +413,7 @@ pub(crate) fn flushall(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    check_flush_mode(Words::new(CommandId::Flushall, args, 1))?;
+    check_flush_mode(Words::new(CommandId::Flushall, &args, 1))?;
     for db in 0..ctx.keys.space().databases() {
         let keys = ctx.keys.flush(db);
         ctx.keys.count_changes(keys);
@@ -428,7 +428,7 @@ pub(crate) fn flushdb(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    check_flush_mode(Words::new(CommandId::Flushdb, args, 1))?;
+    check_flush_mode(Words::new(CommandId::Flushdb, &args, 1))?;
     let keys = ctx.keys.flush(ctx.keys.db());
     ctx.keys.count_changes(keys);
     reply.ok();
@@ -441,7 +441,7 @@ pub(crate) fn memory_usage(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let mut words = Words::new(CommandId::MemoryUsage, args, 3);
+    let mut words = Words::new(CommandId::MemoryUsage, &args, 3);
     while !words.is_empty() {
         let samples = words.pair::<i64>("SAMPLES")?;
         samples.filter(|count| *count >= 0).ok_or(Error::Syntax)?;

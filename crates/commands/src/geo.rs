@@ -25,7 +25,7 @@ pub(crate) fn geoadd(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (mut flags, mut count_changed) = (AddFlags::default(), false);
-    let mut words = Words::new(CommandId::Geoadd, args, 2);
+    let mut words = Words::new(CommandId::Geoadd, &args, 2);
     loop {
         if words.flag("NX") {
             flags.nx = true;
@@ -61,7 +61,7 @@ pub(crate) fn geodist(
 ) -> Result<(), Failure> {
     let unit = match args.len() {
         4 => 1.0,
-        5 => metres_per(&mut Words::new(CommandId::Geodist, args, 4))?,
+        5 => metres_per(&mut Words::new(CommandId::Geodist, &args, 4))?,
         _ => return Err(Error::Syntax.into()),
     };
     let zset = ctx.keys.read::<Zset>(&args[1])?;
@@ -114,7 +114,7 @@ pub(crate) fn georadius(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Georadius, args, 2);
+    let words = Words::new(CommandId::Georadius, &args, 2);
     Ok(radius(ctx, &args[1], words, reply)?)
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn georadius_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::GeoradiusRo, args, 2);
+    let words = Words::new(CommandId::GeoradiusRo, &args, 2);
     Ok(radius(ctx, &args[1], words, reply)?)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn georadiusbymember(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Georadiusbymember, args, 2);
+    let words = Words::new(CommandId::Georadiusbymember, &args, 2);
     Ok(radius_by_member(ctx, &args[1], words, reply)?)
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn georadiusbymember_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::GeoradiusbymemberRo, args, 2);
+    let words = Words::new(CommandId::GeoradiusbymemberRo, &args, 2);
     Ok(radius_by_member(ctx, &args[1], words, reply)?)
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn geosearch(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let zset = ctx.keys.read::<Zset>(&args[1])?;
-    let words = Words::new(CommandId::Geosearch, args, 2);
+    let words = Words::new(CommandId::Geosearch, &args, 2);
     let options = Options::parse(words, zset)?;
     Ok(run(ctx, &args[1], options, reply)?)
 }
@@ -171,7 +171,7 @@ pub(crate) fn geosearchstore(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let zset = ctx.keys.read::<Zset>(&args[2])?;
-    let words = Words::new(CommandId::Geosearchstore, args, 3);
+    let words = Words::new(CommandId::Geosearchstore, &args, 3);
     let mut options = Options::parse(words, zset)?;
     options.store = Some(&args[1]);
     Ok(run(ctx, &args[2], options, reply)?)

@@ -256,7 +256,7 @@ pub(crate) fn hrandfield(
         return Ok(());
     };
     let count = signed_count(count)?;
-    let mut words = Words::new(CommandId::Hrandfield, args, 3);
+    let mut words = Words::new(CommandId::Hrandfield, &args, 3);
     let with_values = words.flag("WITHVALUES");
     words.end()?;
     let most = if with_values { i64::MAX / 2 } else { i64::MAX };
@@ -316,7 +316,7 @@ pub(crate) fn hscan(
     let Some(hash) = live(ctx, &args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(Words::new(CommandId::Hscan, args, 3))?;
+    let options = ScanOptions::parse(Words::new(CommandId::Hscan, &args, 3))?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let next = hash.scan(cursor, options.count as usize, |field, value| {

@@ -37,7 +37,7 @@ pub(crate) fn hexpire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    let words = Words::new(CommandId::Hexpire, args, 2);
+    let words = Words::new(CommandId::Hexpire, &args, 2);
     Ok(expire_at(
         ctx,
         &args[1],
@@ -53,7 +53,7 @@ pub(crate) fn hexpireat(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Hexpireat, args, 2);
+    let words = Words::new(CommandId::Hexpireat, &args, 2);
     Ok(expire_at(
         ctx,
         &args[1],
@@ -69,7 +69,7 @@ pub(crate) fn hexpiretime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Hexpiretime, args, 2);
+    let words = Words::new(CommandId::Hexpiretime, &args, 2);
     Ok(reply_expiry(ctx, &args[1], words, reply, seconds)?)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn hgetdel(
 ) -> Result<(), Failure> {
     let key = &args[1];
     check_type(ctx, key)?;
-    let fields = fields(Words::new(CommandId::Hgetdel, args, 2))?;
+    let fields = fields(Words::new(CommandId::Hgetdel, &args, 2))?;
     ctx.keys.expire_fields(key, fields.iter());
     reply.array(fields.len());
     let deleted = ctx.keys.write::<Hash, _>(key, |hash, _| {
@@ -116,7 +116,7 @@ pub(crate) fn hgetex(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     check_type(ctx, key)?;
-    let mut words = Words::new(CommandId::Hgetex, args, 2);
+    let mut words = Words::new(CommandId::Hgetex, &args, 2);
     let persist = words.flag("PERSIST");
     let mut at_ms = None;
     if !persist && let Some((unit, time)) = words.value_of(&TimeUnit::options(now_ms)) {
@@ -190,7 +190,7 @@ pub(crate) fn hpersist(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     check_type(ctx, key)?;
-    let fields = fields(Words::new(CommandId::Hpersist, args, 2))?;
+    let fields = fields(Words::new(CommandId::Hpersist, &args, 2))?;
     reply.array(fields.len());
     let changed = ctx.keys.write::<Hash, _>(key, |hash, _| {
         let mut changed = 0;
@@ -225,7 +225,7 @@ pub(crate) fn hpexpire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    let words = Words::new(CommandId::Hpexpire, args, 2);
+    let words = Words::new(CommandId::Hpexpire, &args, 2);
     Ok(expire_at(
         ctx,
         &args[1],
@@ -241,7 +241,7 @@ pub(crate) fn hpexpireat(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Hpexpireat, args, 2);
+    let words = Words::new(CommandId::Hpexpireat, &args, 2);
     Ok(expire_at(ctx, &args[1], words, TimeUnit::time(1), reply)?)
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn hpexpiretime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Hpexpiretime, args, 2);
+    let words = Words::new(CommandId::Hpexpiretime, &args, 2);
     Ok(reply_expiry(ctx, &args[1], words, reply, |at_ms| at_ms)?)
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn hpttl(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
-    let words = Words::new(CommandId::Hpttl, args, 2);
+    let words = Words::new(CommandId::Hpttl, &args, 2);
     Ok(reply_expiry(ctx, &args[1], words, reply, |at_ms| {
         at_ms - now_ms
     })?)
@@ -277,7 +277,7 @@ pub(crate) fn hsetex(
 ) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
-    let call = SetCall::parse(Words::new(CommandId::Hsetex, args, 2), now_ms)?;
+    let call = SetCall::parse(Words::new(CommandId::Hsetex, &args, 2), now_ms)?;
     let found = ctx.keys.find(key, Trace::Write);
     let is_there = found.map(Found::len::<Hash>).transpose()?.is_some();
     if call.key_exists.is_some_and(|wanted| wanted != is_there) {
@@ -383,7 +383,7 @@ pub(crate) fn httl(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
-    let words = Words::new(CommandId::Httl, args, 2);
+    let words = Words::new(CommandId::Httl, &args, 2);
     Ok(reply_expiry(ctx, &args[1], words, reply, |at_ms| {
         seconds(at_ms - now_ms)
     })?)

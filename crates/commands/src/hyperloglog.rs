@@ -93,7 +93,7 @@ pub(crate) fn pfdebug(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[2];
-    let mut words = Words::new(CommandId::Pfdebug, args, 1);
+    let mut words = Words::new(CommandId::Pfdebug, &args, 1);
     if words.undocumented("SIMD") {
         if !words.undocumented("ON") && !words.undocumented("OFF") {
             return Err(Error::line("ERR Argument must be ON or OFF").into());

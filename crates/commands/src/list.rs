@@ -43,7 +43,7 @@ pub(crate) fn linsert(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let place = Words::new(CommandId::Linsert, args, 2)
+    let place = Words::new(CommandId::Linsert, &args, 2)
         .one_of(&[("BEFORE", Place::Before), ("AFTER", Place::After)])
         .ok_or(Error::Syntax)?;
     let inserted = ctx.keys.write::<List, _>(&args[1], |list, limits| {
@@ -79,7 +79,7 @@ pub(crate) fn lmove(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (from, to) = ends(Words::new(CommandId::Lmove, args, 3))?;
+    let (from, to) = ends(Words::new(CommandId::Lmove, &args, 3))?;
     move_element(ctx, &args[1], &args[2], from, to, reply)
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn lmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(Words::new(CommandId::Lmpop, args, 1), ENDS)?;
+    let many = MultiPop::parse(Words::new(CommandId::Lmpop, &args, 1), ENDS)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
     }
@@ -159,7 +159,7 @@ pub(crate) fn blmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(Words::new(CommandId::Blmpop, args, 2), ENDS)?;
+    let many = MultiPop::parse(Words::new(CommandId::Blmpop, &args, 2), ENDS)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
         return Ok(());
@@ -237,7 +237,7 @@ pub(crate) fn blmove(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (from, to) = ends(Words::new(CommandId::Blmove, args, 3))?;
+    let (from, to) = ends(Words::new(CommandId::Blmove, &args, 3))?;
     move_or_wait(ctx, args, from, to, reply)
 }
 
@@ -346,7 +346,7 @@ pub(crate) fn lpos(
     let mut rank = 1;
     let mut count: Option<i64> = None;
     let mut compared_max = 0;
-    let mut words = Words::new(CommandId::Lpos, args, 3);
+    let mut words = Words::new(CommandId::Lpos, &args, 3);
     while !words.is_empty() {
         if let Some(value) = words.value("RANK") {
             rank = signed_count(value)?;

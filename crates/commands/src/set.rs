@@ -254,7 +254,7 @@ pub(crate) fn sscan(
     let Some(set) = ctx.keys.read::<Set>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(Words::new(CommandId::Sscan, args, 3))?;
+    let options = ScanOptions::parse(Words::new(CommandId::Sscan, &args, 3))?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let next = set.scan(cursor, options.count as usize, |member| {
@@ -321,7 +321,7 @@ pub(crate) fn sintercard(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     const TOO_MANY: Error = Error::line("ERR Number of keys can't be greater than number of args");
-    let mut words = Words::new(CommandId::Sintercard, args, 2);
+    let mut words = Words::new(CommandId::Sintercard, &args, 2);
     let keys = integer_in(&args[1], 1.., Error::NO_KEYS)?;
     let keys = words.take_args(keys as usize).ok_or(TOO_MANY)?;
     let mut limit = 0;

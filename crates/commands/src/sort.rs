@@ -27,7 +27,7 @@ pub(crate) fn sort(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let sort = Sort::parse(Words::new(CommandId::Sort, args, 1), ctx.reads_every_key)?;
+    let sort = Sort::parse(Words::new(CommandId::Sort, &args, 1), ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     let Some(destination) = sort.store else {
         return answer(ctx, &sort, reply);
@@ -52,7 +52,7 @@ pub(crate) fn sort_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let sort = Sort::parse(Words::new(CommandId::SortRo, args, 1), ctx.reads_every_key)?;
+    let sort = Sort::parse(Words::new(CommandId::SortRo, &args, 1), ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     answer(ctx, &sort, reply)
 }

@@ -24,7 +24,7 @@ pub(crate) fn xadd(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = Options::parse(Words::new(CommandId::Xadd, args, 2), ctx.keys.limits())?;
+    let options = Options::parse(Words::new(CommandId::Xadd, &args, 2), ctx.keys.limits())?;
     let fields = args.from(options.end + 1);
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
         return Err(Error::wrong_arity("xadd").into());
@@ -296,7 +296,7 @@ pub(crate) fn xdelex(
     let key = &args[1];
     let found = ctx.keys.find(key, Trace::Quiet);
     let exists = found.map(Found::len::<Stream>).transpose()?.is_some();
-    let victims = Victims::parse(Words::new(CommandId::Xdelex, args, 2))?;
+    let victims = Victims::parse(Words::new(CommandId::Xdelex, &args, 2))?;
     if !exists {
         victims.reply_missing(reply);
         return Ok(());
@@ -330,7 +330,7 @@ pub(crate) fn xtrim(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = Options::parse(Words::new(CommandId::Xtrim, args, 2), ctx.keys.limits())?;
+    let options = Options::parse(Words::new(CommandId::Xtrim, &args, 2), ctx.keys.limits())?;
     let trim = options.trim.ok_or(Error::Syntax)?;
     let removed = ctx
         .keys
@@ -390,7 +390,7 @@ pub(crate) fn xrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Xrange, args, 4);
+    let words = Words::new(CommandId::Xrange, &args, 4);
     Ok(range(ctx, args, words, reply)?)
 }
 
@@ -400,7 +400,7 @@ pub(crate) fn xrevrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Xrevrange, args, 4);
+    let words = Words::new(CommandId::Xrevrange, &args, 4);
     Ok(range(ctx, args, words, reply)?)
 }
 
@@ -466,7 +466,7 @@ pub(crate) fn xsetid(
 ) -> Result<(), Failure> {
     let last_id = entry_id(&args[2])?;
     let (mut entries_added, mut max_deleted_id) = (None, None);
-    let mut words = Words::new(CommandId::Xsetid, args, 3);
+    let mut words = Words::new(CommandId::Xsetid, &args, 3);
     while !words.is_empty() {
         if let Some(entries) = words.pair::<i64>("ENTRIESADDED")? {
             let entries = u64::try_from(entries)

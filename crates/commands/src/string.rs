@@ -72,7 +72,7 @@ pub(crate) fn delex(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let mut words = Words::new(CommandId::Delex, args, 2);
+    let mut words = Words::new(CommandId::Delex, &args, 2);
     let meets = match words.len() {
         0 => ctx.keys.contains(key),
         2 => {
@@ -148,7 +148,7 @@ pub(crate) fn getex(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let options = Options::parse(Words::new(CommandId::Getex, args, 2))?;
+    let options = Options::parse(Words::new(CommandId::Getex, &args, 2))?;
     let Some(value) = ctx.keys.string(key)? else {
         reply.null();
         return Ok(());
@@ -269,7 +269,7 @@ pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     };
     let [a, b] = [a, b].map(|value| value.map_or(&b""[..], StringRef::as_bytes));
     let (mut len, mut index, mut with_match_len, mut min_match_len) = (false, false, false, 0);
-    let mut words = Words::new(CommandId::Lcs, args, 3);
+    let mut words = Words::new(CommandId::Lcs, &args, 3);
     while !words.is_empty() {
         if words.flag("LEN") {
             len = true;
@@ -344,7 +344,7 @@ pub(crate) fn msetex(
 ) -> Result<(), Failure> {
     const BAD_COUNT: Error = Error::line("ERR invalid numkeys value or out of range");
     let keys = integer_in(&args[1], 1..=i64::from(i32::MAX), BAD_COUNT)?;
-    let mut words = Words::new(CommandId::Msetex, args, 2);
+    let mut words = Words::new(CommandId::Msetex, &args, 2);
     words.take_args(2 * keys as usize).ok_or(Error::Syntax)?;
     let end = words.at();
     let options = Options::parse(words)?;
@@ -502,7 +502,7 @@ pub(crate) fn substr(
 }
 
 fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let options = Options::parse(Words::new(CommandId::Set, args, 3))?;
+    let options = Options::parse(Words::new(CommandId::Set, &args, 3))?;
     let expiry = options.expiry_of_set(ctx, CommandId::Set)?;
     if options.get {
         reply_string(ctx.keys.string(&args[1])?, reply);

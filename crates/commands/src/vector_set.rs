@@ -44,7 +44,7 @@ pub(crate) fn vadd(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let mut words = Words::new(CommandId::Vadd, args, 2);
+    let mut words = Words::new(CommandId::Vadd, &args, 2);
     if words.len() < 3 {
         return Err(words.wrong_arity().into());
     }
@@ -251,7 +251,7 @@ pub(crate) fn vsim(
         reply.array(0);
         return Ok(());
     };
-    let mut words = Words::new(CommandId::Vsim, args, 2);
+    let mut words = Words::new(CommandId::Vsim, &args, 2);
     let vector = query(set, &mut words)?;
     let options = SearchOptions::parse(words)?;
     let search = Search {
@@ -486,7 +486,7 @@ pub(crate) fn vemb(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let mut words = Words::new(CommandId::Vemb, args, 3);
+    let mut words = Words::new(CommandId::Vemb, &args, 3);
     if args.len() < 3 {
         return Err(words.wrong_arity().into());
     }
@@ -529,7 +529,7 @@ pub(crate) fn vlinks(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let with_scores = Words::new(CommandId::Vlinks, args, 3).flag("WITHSCORES");
+    let with_scores = Words::new(CommandId::Vlinks, &args, 3).flag("WITHSCORES");
     count_words(args, if with_scores { 4 } else { 3 }, "VLINKS")?;
     let Some(element) = element(ctx, args)? else {
         reply.null();

@@ -30,23 +30,23 @@ use crate::Error;
 /// The arguments of a call from a position on.
 #[derive(Clone, Copy)]
 pub struct Words<'a> {
-    id: CommandId,
-    /// The whole call.
-    args: Args<'a>,
-    at: usize,
     /// The argument at `at`.
     next: Option<&'a [u8]>,
+    /// The whole call.
+    args: &'a Args<'a>,
+    at: usize,
+    id: CommandId,
 }
 
 impl<'a> Words<'a> {
     /// Returns the arguments from the position `at` on.
     #[inline]
-    pub fn new(id: CommandId, args: Args<'a>, at: usize) -> Words<'a> {
+    pub fn new(id: CommandId, args: &'a Args<'a>, at: usize) -> Words<'a> {
         Words {
-            id,
+            next: args.get(at),
             args,
             at,
-            next: args.get(at),
+            id,
         }
     }
 
@@ -141,13 +141,13 @@ impl<'a> Words<'a> {
     }
 
     /// Takes an option that is a word with a value behind it.
-    #[inline]
+    #[inline(always)]
     pub fn value(&mut self, token: &str) -> Option<&'a [u8]> {
         self.values(token).map(|[value]| value)
     }
 
     /// Takes an option that is a word with some values behind it.
-    #[inline]
+    #[inline(always)]
     pub fn values<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
         debug_assert!(self.documents(token), "{:?} has no {token}", self.id);
         self.take(token)
@@ -195,15 +195,30 @@ impl<'a> Words<'a> {
         Error::wrong_subcommand_arity(&container, self.args.get(1).unwrap_or_default())
     }
 
-    #[inline]
+    /// Inlined, but for what follows a match: a word that is another costs a comparison of lengths.
+    #[inline(always)]
     fn take<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
-        let is_next = |word: &[u8]| word.eq_ignore_ascii_case(token.as_bytes());
-        let found = self.next.is_some_and(is_next) && N < self.len();
-        found.then(|| {
-            let values =
-                std::array::from_fn(|i| self.args.get(self.at + 1 + i).unwrap_or_default());
+        if self.is_next(token) {
+            self.take_behind()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn take_behind<const N: usize>(&mut self) -> Option<[&'a [u8]; N]> {
+        (N < self.len()).then(|| {
+            let first = self.at + 1;
             self.advance(1 + N);
-            values
+            std::array::from_fn(|i| self.args.get(first + i).unwrap_or_default())
+        })
+    }
+
+    /// Returns true if the next argument spells this word, in any case.
+    #[inline(always)]
+    fn is_next(&self, token: &str) -> bool {
+        self.next.is_some_and(|word| {
+            word.len() == token.len() && word.eq_ignore_ascii_case(token.as_bytes())
         })
     }
 
@@ -281,6 +296,7 @@ pub fn int(word: &[u8]) -> Result<i32, Error> {
 }
 
 /// Reads a 64-bit integer for which there is one error, whether it is none or out of range.
+#[inline]
 pub(crate) fn integer_in(
     word: &[u8],
     range: impl RangeBounds<i64>,
@@ -298,6 +314,7 @@ pub(crate) fn float(word: &[u8]) -> Result<f64, Error> {
 }
 
 /// Reads a count of elements to take.
+#[inline]
 pub(crate) fn positive(word: &[u8]) -> Result<usize, Error> {
     integer_in(word, 0.., Error::NOT_POSITIVE).map(|count| count as usize)
 }
@@ -326,7 +343,8 @@ mod tests {
     #[test]
     fn an_option_is_taken_with_all_that_belongs_to_it_or_not_at_all() {
         let call = call("SORT k limit 1 2 Alpha BY p LIMIT 3");
-        let mut words = Words::new(CommandId::Sort, call.as_args(), 2);
+        let args = call.as_args();
+        let mut words = Words::new(CommandId::Sort, &args, 2);
         assert!(!words.flag("ALPHA"));
         assert_eq!(words.value("BY"), None);
         assert_eq!(words.values("LIMIT"), Some([&b"1"[..], b"2"]));
@@ -346,7 +364,8 @@ mod tests {
     #[test]
     fn words_and_values_have_a_meaning() {
         let call = call("ZUNION 2 a b AGGREGATE max WEIGHTS 1 x");
-        let mut words = Words::new(CommandId::Zunion, call.as_args(), 1);
+        let args = call.as_args();
+        let mut words = Words::new(CommandId::Zunion, &args, 1);
         assert!(matches!(words.read(), Ok(2i64)));
         assert!(matches!(words.read::<f64>(), Err(Error::NotFloat)));
         assert!(matches!(words.read::<i32>(), Err(Error::NotInteger)));
@@ -362,7 +381,7 @@ mod tests {
     fn a_wrong_arity_names_the_command_or_the_help_of_its_container() {
         let text = |id, line| {
             let call = call(line);
-            let error = Words::new(id, call.as_args(), 2).wrong_arity();
+            let error = Words::new(id, &call.as_args(), 2).wrong_arity();
             String::from_utf8(error.text().into_owned()).unwrap()
         };
         assert_eq!(
@@ -380,6 +399,6 @@ mod tests {
     #[should_panic(expected = "Zrank has no WITHSCORES")]
     fn a_word_that_the_grammar_does_not_have_is_a_bug() {
         let call = call("ZRANK k m");
-        Words::new(CommandId::Zrank, call.as_args(), 3).flag("WITHSCORES");
+        Words::new(CommandId::Zrank, &call.as_args(), 3).flag("WITHSCORES");
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn xgroup_create(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (key, name) = (&args[2], &args[3]);
-    let words = Words::new(CommandId::XgroupCreate, args, 5);
+    let words = Words::new(CommandId::XgroupCreate, &args, 5);
     let options = PositionOptions::parse(words)?;
     let found = ctx.keys.find(key, Trace::Quiet);
     let exists = found.map(Found::len::<Stream>).transpose()?.is_some();
@@ -118,7 +118,7 @@ pub(crate) fn xgroup_setid(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::XgroupSetid, args, 5);
+    let words = Words::new(CommandId::XgroupSetid, &args, 5);
     let options = PositionOptions::parse(words)?;
     require_group(ctx, args)?;
     if args.len() > 7 {
@@ -203,7 +203,7 @@ pub(crate) fn xackdel(
 ) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
     let exists = has_group(ctx, key, name)?;
-    let victims = Victims::parse(Words::new(CommandId::Xackdel, args, 3))?;
+    let victims = Victims::parse(Words::new(CommandId::Xackdel, &args, 3))?;
     if !exists {
         victims.reply_missing(reply);
         return Ok(());

@@ -73,7 +73,7 @@ pub(crate) fn xinfo_stream(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let stream = stream(ctx, &args[2])?;
-    let mut words = Words::new(CommandId::XinfoStream, args, 3);
+    let mut words = Words::new(CommandId::XinfoStream, &args, 3);
     let full = words.flag("FULL");
     let count = if full { words.value("COUNT") } else { None };
     if !words.is_empty() {

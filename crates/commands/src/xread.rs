@@ -30,7 +30,7 @@ impl Options {
             streams: 0,
         };
         // Redis reads the words of XREADGROUP, to name those that are not for XREAD.
-        let mut words = Words::new(CommandId::Xreadgroup, args, 1);
+        let mut words = Words::new(CommandId::Xreadgroup, &args, 1);
         while !words.is_empty() {
             if let Some(timeout) = words.value("BLOCK") {
                 options.block = Some(block::milliseconds(ctx, timeout)?);

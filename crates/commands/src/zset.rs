@@ -34,7 +34,7 @@ pub(crate) fn zadd(
 ) -> Result<(), Failure> {
     let mut flags = AddFlags::default();
     let mut count_changed = false;
-    let mut words = Words::new(CommandId::Zadd, args, 2);
+    let mut words = Words::new(CommandId::Zadd, &args, 2);
     loop {
         if words.flag("NX") {
             flags.nx = true;
@@ -90,7 +90,7 @@ pub(crate) fn zincrby(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     // An option of ZADD is read as one here, too, and leaves no whole pair.
-    let mut words = Words::new(CommandId::Zadd, args, 2);
+    let mut words = Words::new(CommandId::Zadd, &args, 2);
     let options = ["NX", "XX", "GT", "LT", "CH", "INCR"];
     if options.iter().any(|option| words.flag(option)) {
         return Err(Error::Syntax.into());
@@ -255,7 +255,7 @@ pub(crate) fn zrank(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zrank, args, 3);
+    let words = Words::new(CommandId::Zrank, &args, 3);
     Ok(rank(ctx, args, words, |rank, _| rank, reply)?)
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn zrevrank(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zrevrank, args, 3);
+    let words = Words::new(CommandId::Zrevrank, &args, 3);
     Ok(rank(ctx, args, words, |rank, len| len - 1 - rank, reply)?)
 }
 
@@ -318,7 +318,7 @@ pub(crate) fn zrandmember(
         return Ok(());
     };
     let count = signed_count(count)?;
-    let mut words = Words::new(CommandId::Zrandmember, args, 3);
+    let mut words = Words::new(CommandId::Zrandmember, &args, 3);
     let with_scores = words.flag("WITHSCORES");
     words.end()?;
     let most = if with_scores { i64::MAX / 2 } else { i64::MAX };
@@ -363,7 +363,7 @@ pub(crate) fn zscan(
     let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(Words::new(CommandId::Zscan, args, 3))?;
+    let options = ScanOptions::parse(Words::new(CommandId::Zscan, &args, 3))?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let mut text = Vec::new();

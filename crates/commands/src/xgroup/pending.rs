@@ -29,7 +29,7 @@ pub(crate) fn xpending(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let filter = PendingFilter::parse(Words::new(CommandId::Xpending, args, 3))?;
+    let filter = PendingFilter::parse(Words::new(CommandId::Xpending, &args, 3))?;
     let stream = ctx.keys.read::<Stream>(&args[1])?;
     let group = stream.and_then(|stream| stream.group(&args[2]));
     let group = group.ok_or_else(|| no_group(&args[1], &args[2]))?;
@@ -157,7 +157,7 @@ pub(crate) fn xclaim(
         .iter()
         .map_while(|text| StreamId::parse(text, 0).ok())
         .collect();
-    let words = Words::new(CommandId::Xclaim, args, 5 + ids.len());
+    let words = Words::new(CommandId::Xclaim, &args, 5 + ids.len());
     let options = ClaimOptions::parse(words, now_ms)?;
     let claim = Claim {
         idle_ms_min: idle_ms_min.max(0),
@@ -265,7 +265,7 @@ pub(crate) fn xautoclaim(
         .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
     let start = start_of(&args[5])?;
     let (mut count, mut ids_only) = (CLAIM_COUNT_DEFAULT, false);
-    let mut words = Words::new(CommandId::Xautoclaim, args, 6);
+    let mut words = Words::new(CommandId::Xautoclaim, &args, 6);
     while !words.is_empty() {
         if let Some(value) = words.value("COUNT") {
             const NO_COUNT: Error = Error::line("ERR COUNT must be > 0");

@@ -22,7 +22,7 @@ pub(crate) fn xreadgroup(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let read = ReadGroup::parse(ctx, args)?;
+    let read = ReadGroup::parse(ctx, &args)?;
     let starts = read.starts(ctx)?;
     // A second look, which counts as one, as in Redis.
     read.keys.iter().for_each(|key| {
@@ -77,7 +77,7 @@ enum Start {
 }
 
 impl<'a> ReadGroup<'a> {
-    fn parse(ctx: &Ctx<'_>, args: Args<'a>) -> Result<ReadGroup<'a>, Error> {
+    fn parse(ctx: &Ctx<'_>, args: &'a Args<'a>) -> Result<ReadGroup<'a>, Error> {
         let (mut names, mut count, mut no_ack, mut block) = (None, 0, false, None);
         let mut words = Words::new(CommandId::Xreadgroup, args, 1);
         while !words.is_empty() {

@@ -20,7 +20,7 @@ pub(crate) fn zunion(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zunion, args, 1);
+    let words = Words::new(CommandId::Zunion, &args, 1);
     Ok(combine(ctx, words, Operation::Union, reply)?)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn zinter(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zinter, args, 1);
+    let words = Words::new(CommandId::Zinter, &args, 1);
     Ok(combine(ctx, words, Operation::Inter, reply)?)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn zdiff(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zdiff, args, 1);
+    let words = Words::new(CommandId::Zdiff, &args, 1);
     Ok(combine(ctx, words, Operation::Diff, reply)?)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn zunionstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zunionstore, args, 2);
+    let words = Words::new(CommandId::Zunionstore, &args, 2);
     Ok(combine_and_store(
         ctx,
         &args[1],
@@ -66,7 +66,7 @@ pub(crate) fn zinterstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zinterstore, args, 2);
+    let words = Words::new(CommandId::Zinterstore, &args, 2);
     Ok(combine_and_store(
         ctx,
         &args[1],
@@ -82,7 +82,7 @@ pub(crate) fn zdiffstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let words = Words::new(CommandId::Zdiffstore, args, 2);
+    let words = Words::new(CommandId::Zdiffstore, &args, 2);
     Ok(combine_and_store(
         ctx,
         &args[1],
@@ -98,7 +98,7 @@ pub(crate) fn zintercard(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let mut words = Words::new(CommandId::Zintercard, args, 1);
+    let mut words = Words::new(CommandId::Zintercard, &args, 1);
     let sources = sources(ctx, &mut words)?;
     let mut limit = 0;
     while !words.is_empty() {

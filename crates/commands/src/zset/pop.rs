@@ -121,7 +121,7 @@ pub(crate) fn zmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(Words::new(CommandId::Zmpop, args, 1), Side::WORDS)?;
+    let many = MultiPop::parse(Words::new(CommandId::Zmpop, &args, 1), Side::WORDS)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
     }
@@ -134,7 +134,7 @@ pub(crate) fn bzmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(Words::new(CommandId::Bzmpop, args, 2), Side::WORDS)?;
+    let many = MultiPop::parse(Words::new(CommandId::Bzmpop, &args, 2), Side::WORDS)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
         return Ok(());

@@ -77,7 +77,7 @@ fn settled(id: CommandId) -> (Option<By>, Option<bool>) {
 
 impl<'a> Query<'a> {
     /// Reads the bounds, the first of which stands at `at`, and the options behind them.
-    fn parse(args: Args<'a>, at: usize, id: CommandId) -> Result<Query<'a>, Error> {
+    fn parse(args: &'a Args<'a>, at: usize, id: CommandId) -> Result<Query<'a>, Error> {
         // Redis reads the words of ZRANGE for all of them, and then refuses what does not go together.
         let mut words = Words::new(CommandId::Zrange, args, at);
         let (first, second): (&[u8], &[u8]) = (words.read()?, words.read()?);
@@ -164,7 +164,7 @@ fn range(
     id: CommandId,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let query = Query::parse(args, 2, id)?;
+    let query = Query::parse(&args, 2, id)?;
     let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
@@ -240,7 +240,7 @@ pub(crate) fn zrangestore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let query = Query::parse(args, 3, CommandId::Zrangestore)?;
+    let query = Query::parse(&args, 3, CommandId::Zrangestore)?;
     let limits = ctx.keys.limits().clone();
     let mut result = Zset::new();
     if let Some(zset) = ctx.keys.read::<Zset>(&args[2])? {
