@@ -34,7 +34,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "lines of the largest `impl`, all blocks of a type together",
-        ceiling: 8_699,
+        ceiling: 8_608,
         measure: largest_impl,
     },
     Ratchet {

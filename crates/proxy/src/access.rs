@@ -11,7 +11,7 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::client::Client;
-use crate::rates::Rates;
+use crate::rate_limit::Rates;
 use crate::slab::Ref;
 use crate::worker::{Shared, Worker};
 
@@ -231,4 +231,40 @@ fn shown_by_scan(args: Args<'_>) -> Option<&[u8]> {
         }
     }
     pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::{Decoded, RequestDecoder, encode_request};
+
+    use super::*;
+    use crate::request::forwarded;
+
+    fn with_args(words: &[&str], then: impl FnOnce(Args<'_>)) {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+        encode_request(words.iter().map(|word| word.as_bytes()), &mut bytes);
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        assert!(matches!(decoded, Ok(Decoded::Request { .. })));
+        then(Args::new(&bytes, &spans));
+    }
+
+    #[test]
+    fn a_scan_shows_the_keys_of_its_last_pattern_and_any_if_it_is_not_understood() {
+        for (words, pattern) in [
+            (&["SCAN", "0"][..], None),
+            (&["SCAN", "0", "MATCH", "a*"], Some(&b"a*"[..])),
+            (
+                &["SCAN", "0", "match", "a*", "COUNT", "9", "MATCH", "b*"],
+                Some(b"b*"),
+            ),
+            (&["SCAN", "0", "MATCH", "a*", "NONSENSE", "1"], None),
+            (&["SCAN", "0", "MATCH", "a*", "COUNT"], None),
+        ] {
+            with_args(words, |args| {
+                assert_eq!(shown_by_scan(args), pattern, "{words:?}");
+                let shown = pattern.map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like);
+                assert_eq!(unnamed(CommandId::Scan, args), Some(shown));
+            });
+        }
+    }
 }

@@ -11,7 +11,7 @@ use redline_spec::{self as spec, CommandId};
 use crate::class::{Class, Command};
 use crate::client::Client;
 use crate::private::Session;
-use crate::rates::Turn;
+use crate::rate_limit::Turn;
 use crate::route::NO_NODE;
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -299,5 +299,44 @@ impl Worker {
             upstream.push(waiting, request, &mut self.cache);
             self.mark_upstream(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::{Decoded, RequestDecoder};
+
+    use super::*;
+    use crate::request::forwarded;
+
+    fn with_args(words: &[&str], then: impl FnOnce(Args<'_>)) {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+        encode_request(words.iter().map(|word| word.as_bytes()), &mut bytes);
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        assert!(matches!(decoded, Ok(Decoded::Request { .. })));
+        then(Args::new(&bytes, &spans));
+    }
+
+    #[test]
+    fn a_fault_concerns_its_commands_and_the_keys_that_begin_so() {
+        let fault = |commands: &[CommandId], prefix: &str| Fault {
+            commands: commands.to_vec(),
+            key_prefix: prefix.as_bytes().to_vec(),
+            chance: 1 << 32,
+            delay_ms: 0,
+            error: None,
+            cut: true,
+        };
+        with_args(&["MGET", "b", "a:1"], |args| {
+            let id = Some(CommandId::Mget);
+            assert!(fault(&[], "").concerns(id, args));
+            assert!(fault(&[], "").concerns(None, args));
+            assert!(fault(&[CommandId::Mget], "a:").concerns(id, args));
+            assert!(!fault(&[CommandId::Get], "a:").concerns(id, args));
+            assert!(!fault(&[], "c:").concerns(id, args));
+            // Of a command that the table does not have nobody knows the keys.
+            assert!(!fault(&[], "a:").concerns(None, args));
+        });
+        assert!(is_drawn(1 << 32) && !is_drawn(0));
     }
 }

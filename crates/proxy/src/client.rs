@@ -11,12 +11,14 @@ use redline_acl::User;
 use redline_net::{Read, Stream};
 use redline_resp::{Proto, RequestDecoder};
 
+pub use redline_proxy_core::client_state::{Pause, ReplyMode};
+
 use crate::ahead::Ahead;
 use crate::cache::Asked;
 use crate::local::Card;
 use crate::private::Session;
 use crate::pubsub::Subscribed;
-use crate::rates::{Booking, Rates};
+use crate::rate_limit::{Booking, Rates};
 use crate::slab::Ref;
 
 /// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
@@ -118,36 +120,6 @@ pub struct Client {
     pub monitors: bool,
     /// The name of the command it called last.
     pub last: Option<redline_spec::CommandId>,
-}
-
-/// Why a client's requests wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
-    /// They do not.
-    No,
-    /// It does not read its replies.
-    Output,
-    /// Too much waits for a server.
-    Upstream,
-    /// Its earlier requests must be answered first.
-    Order,
-    /// A server must say first that it begins the transaction.
-    Multi,
-    /// Until a moment: see `delay`.
-    Time,
-}
-
-/// The mode that CLIENT REPLY sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplyMode {
-    /// Replies are sent.
-    On,
-    /// No replies.
-    Off,
-    /// The reply of the next request is not sent; then on again.
-    SkipNext,
-    /// The reply of this request is not sent.
-    Skipping,
 }
 
 /// Names that a client gave with CLIENT SETNAME and CLIENT SETINFO.

@@ -10,11 +10,12 @@ use std::collections::{HashMap, HashSet};
 use redline_resp::{Args, Decoded, Proto, RequestDecoder, encode_request};
 use redline_spec::{self as spec, CommandId};
 
-use crate::link::forwarded;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
+use crate::request::forwarded;
+use crate::request::request_len;
 use crate::route::{NO_NODE, NodeId};
 use crate::slab::Ref;
-use crate::upstream::{Kind, Waiting, request_len};
+use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
 
 /// How long a request waits before the first time it is sent again; twice as long each time: milliseconds.

@@ -1,33 +1,31 @@
 //! `redline proxy`: one address in front of many Redis servers.
 //!
-//! `route` is what the control side makes and the data path reads: which server has a key. `worker` is the loop of the
-//! data path; `serve` takes requests to servers, `replies` takes replies to clients, `link` keeps the connections to servers.
+//! `redline_proxy_core` decides: the routing table is made by the control side and read by the data path, and here are the
+//! sockets. `worker` is the loop of the data path; `serve` takes requests to servers, `replies` takes replies to clients, `link`
+//! keeps the connections to servers.
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | start | `settings` | of its configuration, what the data path may do |
-//! | | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
-//! | the picture | `control` | the side that asks servers who they are; `report`: what workers tell it |
-//! | | `route` | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
-//! | connections | `worker`, `slab` | the loop, and its numbered places |
+//! | start | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
+//! | routing | `control` | the side that asks servers who they are, and makes the routing table |
+//! | | `published` | the table as workers take it up |
+//! | connections | `worker` | the loop |
 //! | | `handshake`, `client` | a client on its way in, and once it is in |
 //! | | `upstream`, `link` | a connection to a server; making, sharing and (`link/lost`) losing them |
-//! | the way there | `serve` | decodes requests and sends each on its way; `class`: which way a command goes |
-//! | | `access`, `custom` | who may call what; commands that the table does not have, or not by that name |
-//! | | `admit`, `rates` | users' rates, faults on purpose, copies for another pool |
+//! | the way there | `serve` | decodes requests and sends each on its way |
+//! | | `access`, `foreign` | who may call what; calls of commands that the table does not have |
+//! | | `admit` | users' rates, faults on purpose, copies for another pool |
 //! | | `reads` | which server answers a call that only reads |
-//! | | `split`, `merge` | requests that concern several servers, and one reply of several |
+//! | | `split` | requests that concern several servers |
 //! | | `private` | connections of a client's own: blocking calls, transactions |
 //! | | `pubsub` | one connection for the subscriptions of all |
 //! | | `large`, `through` | long values in pieces; the longest from socket to socket (splice) |
 //! | | `delay` | clients that wait for a moment |
-//! | the way back | `replies` | whose each reply is; `errors`: those of the proxy itself |
+//! | the way back | `replies` | whose each reply is |
 //! | | `redirect`, `later` | MOVED, ASK and what passes; requests that are sent again |
-//! | | `scripts` | scripts that servers are given when they lack them |
 //! | answered here | `local` | commands about the connection and about the proxy |
-//! | | `face` | the proxies as the nodes of a cluster |
-//! | | `shown` | which commands there are |
-//! | | `cache` | what GET answers of hot keys |
+//! | | `cluster_commands`, `command_table` | CLUSTER and COMMAND |
+//! | | `cached_reads` | GET from the cache |
 //! | | `seeing` | counters, latencies, logs, MONITOR |
 //!
 //! This room must not know keys' values, handlers, the keyspace or the server, nor the form of a
@@ -38,36 +36,26 @@
 mod access;
 mod admit;
 mod ahead;
-mod cache;
-mod class;
+mod cached_reads;
 mod client;
+mod cluster_commands;
+mod command_table;
 mod control;
-mod custom;
 mod delay;
-mod errors;
-mod face;
+mod foreign;
 mod handshake;
-mod hash;
 mod large;
 mod later;
 mod link;
 mod local;
-mod merge;
-mod prefix;
 mod private;
+mod published;
 mod pubsub;
-mod rates;
 mod reads;
 mod redirect;
 mod replies;
-mod report;
-mod route;
-mod scripts;
 mod seeing;
 mod serve;
-mod settings;
-mod shown;
-mod slab;
 mod split;
 mod start;
 mod through;
@@ -81,6 +69,10 @@ use std::sync::Arc;
 
 use redline_net::{Listener, UnixAccess, console, cpu};
 use redline_proxy_config::{Arguments, Config, Place};
+pub(crate) use redline_proxy_core::{
+    cache, class, cluster_view, command_docs, command_names, errors, gather, hash, merge, prefix,
+    rate_limit, report, request, route, scripts, settings, slab,
+};
 
 use crate::access::Identities;
 use crate::seeing::Seen;
@@ -185,8 +177,8 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         reload: Some(Arc::new(control.reload)),
         identities: Identities::of(config)?.map(Arc::new),
         traffic: admit::Traffic::of(config),
-        names: custom::Names::of(&config.commands),
-        face: face::Face::of(&config.cluster_face),
+        names: command_names::Names::of(&config.commands),
+        cluster_view: cluster_view::ClusterView::of(&config.cluster_face),
     });
     seeing::log::flush();
     Ok(ran?)

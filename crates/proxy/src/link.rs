@@ -7,15 +7,15 @@ use std::io;
 use std::sync::Arc;
 
 use redline_net::tls::ClientTls;
-use redline_net::{NetError, connect_endpoint, error_text, is_out_of_descriptors};
-use redline_resp::{Proto, RequestLimits, encode_request};
+use redline_net::{Endpoint, NetError, connect_endpoint, error_text, is_out_of_descriptors};
+use redline_resp::{Proto, encode_request};
 
 use crate::cache::tracking;
 use crate::client::Pause;
 use crate::errors;
 use crate::private::Session;
 use crate::report::Report;
-use crate::route::{NO_NODE, Node, NodeId, Routes};
+use crate::route::{self, NO_NODE, Node, NodeId, Routes};
 use crate::seeing::log;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
@@ -264,7 +264,7 @@ impl Worker {
         if self.now_ms < links.retry_at_ms {
             return Err(unavailable(&links.reason));
         }
-        let attempt = connect_endpoint(&target.endpoint).and_then(|stream| {
+        let attempt = connect_endpoint(&net_endpoint(&target.endpoint)).and_then(|stream| {
             let failed = |error| NetError::new(&target.name, error);
             stream.set_nodelay(true).map_err(failed)?;
             if pool.keepalive_s > 0 {
@@ -302,7 +302,7 @@ impl Worker {
             say(&mut upstream, &tracking(caching));
         }
         upstream.greeting = upstream.out.len();
-        let place = self.upstreams.next();
+        let place = self.upstreams.next_place();
         if let Err(error) = self.watch_upstream(place.at, &upstream.stream) {
             return Err(unavailable(&error_text(&error)));
         }
@@ -319,9 +319,8 @@ impl Worker {
         };
         let node = upstream.node;
         let routes = &self.routes;
-        let tls = routes.pools[usize::from(routes.nodes[usize::from(node)].pool)]
-            .tls
-            .as_ref();
+        let pool = usize::from(routes.nodes[usize::from(node)].pool);
+        let tls = self.tls.get(pool).and_then(Option::as_ref);
         let stands = match upstream.stream.take_error() {
             Ok(None) => secured(upstream, tls),
             Ok(Some(error)) | Err(error) => Err(error),
@@ -767,9 +766,16 @@ fn secured(upstream: &mut Upstream, tls: Option<&ClientTls>) -> io::Result<bool>
     })
 }
 
+fn net_endpoint(endpoint: &route::Endpoint) -> Endpoint {
+    match endpoint {
+        route::Endpoint::Tcp(address) => Endpoint::Tcp(*address),
+        route::Endpoint::Unix(path) => Endpoint::Unix(path.clone()),
+    }
+}
+
 fn has_tls(routes: &Routes, node: &Node) -> bool {
     let pool = routes.pools.get(usize::from(node.pool));
-    pool.is_some_and(|pool| pool.tls.is_some())
+    pool.is_some_and(|pool| pool.has_tls)
 }
 
 /// Queues the first requests of every connection: authentication, protocol, database.
@@ -793,15 +799,6 @@ fn say(upstream: &mut Upstream, words: &[&str]) {
     encode_request(words, &mut bytes);
     let waiting = Waiting::one(Ref::NONE, 0, Kind::Setup, &bytes, upstream.since_ms);
     upstream.push_own(waiting, &bytes);
-}
-
-/// The limits of requests that were let pass already.
-pub(crate) fn forwarded() -> RequestLimits {
-    RequestLimits {
-        bulk_bytes_max: i64::MAX as u64,
-        big_bulk_bytes_min: usize::MAX,
-        ..RequestLimits::default()
-    }
 }
 
 #[cfg(test)]

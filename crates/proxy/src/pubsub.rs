@@ -9,7 +9,6 @@
 //! what is published, except for notifications of keys, which are asked for everywhere, too.
 //! What goes on with the servers is in `servers.rs`, and how a name goes from one node to another in `handover.rs`.
 
-mod handover;
 mod servers;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -23,7 +22,7 @@ use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
 
-use handover::Handover;
+use redline_proxy_core::subscriptions::handover::Handover;
 use servers::unasked;
 
 /// The kind of names.

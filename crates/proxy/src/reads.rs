@@ -8,7 +8,7 @@
 use redline_resp::{Args, Decoded, RequestDecoder};
 use redline_spec::{self as spec, CommandId};
 
-use crate::link::forwarded;
+use crate::request::forwarded;
 use crate::route::{NO_NODE, NodeId, Reader, Shard};
 use crate::slab::Ref;
 use crate::worker::Worker;

@@ -16,14 +16,14 @@
 use std::sync::Arc;
 
 use redline_cluster::Redirect;
-use redline_net::Endpoint;
 use redline_spec::{self as spec, Flags, Group};
 
 use crate::later::Why;
 use crate::private::Session;
 use crate::report::Report;
-use crate::route::{NodeId, Placement, Shard};
-use crate::upstream::{Kind, Purpose, Waiting, request_len, request_name};
+use crate::request::{request_len, request_name};
+use crate::route::{Endpoint, NodeId, Placement, Shard};
+use crate::upstream::{Kind, Purpose, Waiting};
 use crate::worker::Worker;
 
 /// How often one request is sent on, or again.

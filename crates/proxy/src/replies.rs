@@ -7,10 +7,10 @@
 
 use redline_net::{Read, error_text};
 
+use crate::class::NO_COMMAND;
 use crate::client::Pause;
 use crate::errors;
 use crate::link::Loss;
-use crate::seeing::NO_COMMAND;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Waiting};
 use crate::worker::{UPSTREAM_READ_BYTES_MAX, Worker};

@@ -13,13 +13,14 @@ use redline_resp::{
 };
 use redline_spec::{self as spec, CommandId, Unresolved};
 
+use crate::class::NO_COMMAND;
 use crate::class::{Class, Command};
 use crate::client::{Pause, ReplyMode};
-use crate::custom::{self, Called};
+use crate::command_names::{self, Called};
 use crate::errors;
 use crate::private::Session;
 use crate::route::{NO_NODE, NodeId, Placement, Pool, Shard};
-use crate::seeing::{MIXED, NO_COMMAND, OUT_OF_MEMORY, log};
+use crate::seeing::{MIXED, OUT_OF_MEMORY, log};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -456,7 +457,7 @@ impl Worker {
                 return self.config_reload(me, args);
             }
             Err(reason) => {
-                let answered = self.face(me, raw, args);
+                let answered = self.cluster_command(me, raw, args);
                 let answered = answered.or_else(|| match reason {
                     Unresolved::Command => self.foreign(me, called, raw, args),
                     Unresolved::Subcommand(_) => None,
@@ -468,7 +469,7 @@ impl Worker {
             }
         };
         if command.class == Class::Forbidden {
-            let reason = custom::forbidden(command.id, &self.shared.names);
+            let reason = command_names::forbidden(command.id, &self.shared.names);
             return self.abort(me, &errors::unresolved(reason, args));
         }
         if !spec::gate(command.id).lets_pass(args.len()) {
@@ -482,7 +483,7 @@ impl Worker {
             return self.reject(me, command.id, &line);
         }
         if command.class == Class::Cluster
-            && let Some(flow) = self.face(me, raw, args)
+            && let Some(flow) = self.cluster_command(me, raw, args)
         {
             return flow;
         }
@@ -885,4 +886,44 @@ pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
 /// Returns true if a command asks for the table of commands.
 pub(crate) fn is_about_commands(id: CommandId) -> bool {
     id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::{Decoded, encode_request};
+
+    use super::*;
+    use crate::request::forwarded;
+
+    fn with_args(words: &[&str], then: impl FnOnce(Args<'_>)) {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+        encode_request(words.iter().map(|word| word.as_bytes()), &mut bytes);
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        assert!(matches!(decoded, Ok(Decoded::Request { .. })));
+        then(Args::new(&bytes, &spans));
+    }
+
+    #[test]
+    fn a_call_says_how_long_it_may_wait() {
+        use CommandId::{Blmpop, Blpop, Xread};
+        for (id, words, ms) in [
+            (Blpop, &["BLPOP", "k", "1.5"][..], Some(1_500)),
+            (Blpop, &["BLPOP", "k", "0"], None),
+            (Blpop, &["BLPOP", "k", "x"], None),
+            (Blmpop, &["BLMPOP", "0.0001", "1", "k", "LEFT"], Some(1)),
+            (
+                Xread,
+                &["XREAD", "block", "70", "STREAMS", "s", "$"],
+                Some(70),
+            ),
+        ] {
+            with_args(words, |args| {
+                assert_eq!(waits_ms(id, args), ms, "{words:?}");
+                assert!(may_block(id, args), "{words:?}");
+            });
+        }
+        with_args(&["XREAD", "STREAMS", "s", "$"], |args| {
+            assert!(!may_block(Xread, args) && waits_ms(Xread, args).is_none());
+        });
+    }
 }

@@ -4,17 +4,17 @@
 //! A call of many keys becomes one call for each server that has some of them (in a cluster one for each slot, since it
 //! refuses more, but all to one server leave in one write). Keys are copied with the headers that they came with.
 
-use redline_resp::{Args, Proto, push_header};
+use redline_resp::{Args, push_header};
 use redline_spec::CommandId;
 
-use crate::class::Merge;
+use crate::class::{Merge, NO_COMMAND};
 use crate::client::ReplyMode;
+use crate::command_docs;
 use crate::errors;
+use crate::gather::{Gather, sort_by_group};
 use crate::merge;
 use crate::route::{NO_NODE, NodeId, Placement};
-use crate::seeing::NO_COMMAND;
 use crate::serve::Flow;
-use crate::shown;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -24,30 +24,8 @@ const SPARE_MAX: usize = 64;
 /// Bytes of replies that an empty gathering keeps room for.
 const SPARE_BYTES_MAX: usize = 256 * 1024;
 
-/// Replies of several servers that become one.
-#[derive(Debug)]
-pub struct Gather {
-    /// The client that sent the request, and the request's number.
-    pub(crate) client: Ref,
-    pub(crate) seq: u32,
-    pub(crate) proto: Proto,
-    pub(crate) reply_mode: ReplyMode,
-    /// How the replies become one.
-    pub(crate) merge: Merge,
-    /// Parts that have not come.
-    pub(crate) missing: u32,
-    /// The replies, as they came.
-    pub(crate) bytes: Vec<u8>,
-    /// Where each part's reply is in `bytes`.
-    pub(crate) parts: Vec<(usize, usize)>,
-    /// For each place in the reply, the part that has it.
-    pub(crate) order: Vec<u32>,
-    /// The command, and when it came in: microseconds of the worker's clock.
-    pub(crate) command: u16,
-    pub(crate) since_us: u32,
-    /// Of SCAN: the shard that was asked, and how many there are.
-    pub(crate) scanned: (u32, u32),
-}
+/// Keys of a call for which room is kept.
+const KEYS_KEPT_MAX: usize = 16 * 1024;
 
 /// By which of a server's connections a part goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,25 +34,6 @@ enum Way {
     Shared,
     /// One that it has for itself.
     Alone,
-}
-
-impl Gather {
-    fn new(client: Ref) -> Gather {
-        Gather {
-            client,
-            seq: 0,
-            proto: Proto::Resp2,
-            reply_mode: ReplyMode::On,
-            merge: Merge::First,
-            missing: 0,
-            bytes: Vec::new(),
-            parts: Vec::new(),
-            order: Vec::new(),
-            command: NO_COMMAND,
-            since_us: 0,
-            scanned: (0, 0),
-        }
-    }
 }
 
 impl Worker {
@@ -261,7 +220,7 @@ impl Worker {
         gather.since_us = self.seeing.now_us as u32;
         // One more than there are parts, until all are sent: an error may come at once.
         gather.missing = 1;
-        let place = self.gathers.next();
+        let place = self.gathers.next_place();
         self.gathers.put(gather);
         Some(place)
     }
@@ -365,7 +324,7 @@ impl Worker {
                 && !matches!(merged.first(), None | Some(b'-' | b'!'))
             {
                 let names = &self.shared.names;
-                let shown = shown::rewritten(names, listing, gather.proto, &merged);
+                let shown = command_docs::rewritten(names, listing, gather.proto, &merged);
                 merged = shown.unwrap_or_else(|| merge::MALFORMED.to_vec());
             }
         }
@@ -384,59 +343,6 @@ impl Worker {
             gather.order.clear();
             gather.order.shrink_to(KEYS_KEPT_MAX);
             self.spare_gathers.push(*gather);
-        }
-    }
-}
-
-/// Keys of a call for which room is kept.
-const KEYS_KEPT_MAX: usize = 16 * 1024;
-/// Groups so close together are sorted by counting.
-const GROUPS_NEAR: usize = 64;
-
-/// Puts the numbers of keys, of which `groups` has the group of each, in order of group and then of number. The shards of a
-/// pool have neighbouring numbers; slots have not.
-fn sort_by_group(groups: &[u32], sorted: &mut Vec<u32>) {
-    let least = groups.iter().copied().min().unwrap_or(0);
-    let most = groups.iter().copied().max().unwrap_or(0);
-    sorted.clear();
-    if (most - least) as usize >= GROUPS_NEAR {
-        sorted.extend(0..groups.len() as u32);
-        return sorted.sort_by_key(|&number| groups[number as usize]);
-    }
-    sorted.resize(groups.len(), 0);
-    // The remainder is what it was, and tells the compiler so.
-    let near = |group: u32| (group - least) as usize % GROUPS_NEAR;
-    let mut next = [0; GROUPS_NEAR];
-    for &group in groups {
-        next[near(group)] += 1;
-    }
-    let mut begin = 0;
-    for count in &mut next[..=near(most)] {
-        begin += std::mem::replace(count, begin);
-    }
-    for (number, &group) in groups.iter().enumerate() {
-        let at = &mut next[near(group)];
-        sorted[*at] = number as u32;
-        *at += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_sorted_by_group_whether_these_are_near_or_far() {
-        let mut sorted = Vec::new();
-        for far in [1, 3, 7, 64, 16_384] {
-            let mut groups: Vec<u32> = (0..500).map(|_| 7 << 16 | fastrand::u32(..far)).collect();
-            groups[0] = 7 << 16;
-            for len in [1, 2, 500] {
-                let mut expected: Vec<u32> = (0..len as u32).collect();
-                expected.sort_by_key(|&number| (groups[number as usize], number));
-                sort_by_group(&groups[..len], &mut sorted);
-                assert_eq!(sorted, expected, "{far}, {len}");
-            }
         }
     }
 }

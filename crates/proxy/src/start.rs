@@ -10,11 +10,11 @@ use redline_observe::metrics::http::Responder;
 
 use crate::access::Identities;
 use crate::admit::Traffic;
+use crate::cluster_view::ClusterView;
+use crate::command_names::Names;
 use crate::control::Reload;
-use crate::custom::Names;
-use crate::face::Face;
+use crate::published::Published;
 use crate::report::Report;
-use crate::route::Published;
 use crate::scripts::Scripts;
 use crate::seeing::{Seen, log, metrics};
 use crate::settings::Settings;
@@ -50,7 +50,7 @@ pub struct Setup {
     /// Commands under other names, and such that the table does not have.
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
-    pub face: Option<Face>,
+    pub cluster_view: Option<ClusterView>,
     /// Counters and logs, of as many workers.
     pub seen: Seen,
     /// Where Prometheus asks.
@@ -78,7 +78,7 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         doors: setup.doors,
         traffic: setup.traffic,
         names: setup.names,
-        face: setup.face,
+        cluster_view: setup.cluster_view,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))

@@ -24,23 +24,24 @@ use crate::admit::Traffic;
 use crate::cache::Cache;
 use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, ReplyMode};
+use crate::cluster_view::ClusterView;
+use crate::command_names::Names;
 use crate::control::{Reload, reload};
-use crate::custom::Names;
 use crate::delay::Delayed;
 use crate::errors;
-use crate::face::Face;
+use crate::gather::Gather;
 use crate::later::{LOOK_MS, Later};
 use crate::link::Links;
 use crate::local::Card;
 use crate::private::Session;
+use crate::published::{PoolsTls, Published};
 use crate::pubsub::PubSub;
 use crate::report::Report;
-use crate::route::{Published, Routes};
+use crate::route::Routes;
 use crate::scripts::Scripts;
 use crate::seeing::{Counters, Seeing, Seen, log, tell_of_query_buffer};
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
-use crate::split::Gather;
 use crate::tls_config::Doors;
 use crate::upstream::{State, Upstream};
 
@@ -96,7 +97,7 @@ pub struct Shared {
     /// Commands under other names, and such that the table does not have.
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
-    pub face: Option<Face>,
+    pub cluster_view: Option<ClusterView>,
     /// A worker's mailbox, and how many clients it has.
     pub workers: Vec<(Sender<Message>, AtomicUsize)>,
     /// The number of the next client.
@@ -125,6 +126,8 @@ pub struct Worker {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) routes: Arc<Routes>,
+    /// TLS to the servers of each pool.
+    pub(crate) tls: PoolsTls,
     epoch: u64,
     pub(crate) poller: Poller,
     mailbox: Mailbox<Message>,
@@ -237,8 +240,8 @@ impl Worker {
             .iter()
             .map(|row| shared.names.command(row.id))
             .collect();
-        let routes = shared.routes.current();
-        let cache = Cache::new(&shared, &routes);
+        let (routes, tls) = shared.routes.latest();
+        let cache = Cache::new(shared.names.custom(), shared.workers.len(), &routes);
         let settings = &shared.settings;
         let limits = RequestLimits {
             bulk_bytes_max: settings.bulk_bytes_max,
@@ -249,6 +252,7 @@ impl Worker {
             number,
             epoch: shared.routes.epoch(),
             routes,
+            tls,
             poller,
             mailbox,
             messages: Vec::new(),
@@ -340,7 +344,8 @@ impl Worker {
         self.seeing.begin_turn(&self.shared.seen, now_us);
         if self.shared.routes.epoch() != self.epoch {
             self.epoch = self.shared.routes.epoch();
-            let fresh = self.shared.routes.current();
+            let (fresh, tls) = self.shared.routes.latest();
+            self.tls = tls;
             self.adopt(fresh);
         }
         for listener in std::mem::take(&mut self.accept_next) {
@@ -519,7 +524,7 @@ impl Worker {
     }
 
     fn welcome(&mut self, stream: Stream, addr: PeerAddr, pool: u16) {
-        let place = self.clients.next();
+        let place = self.clients.next_place();
         let token = FIRST_CONNECTION + 2 * place.at as usize;
         let watched = stream
             .set_nodelay(true)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redline_resp::Value;
 
 use super::{Control, Peer, Question};
-use crate::custom::{ForeignByName, learned};
+use crate::command_names::{ForeignByName, learned};
 use crate::route::NO_NODE;
 
 /// How often a pool is asked, at most: clients may call nonsense.

@@ -48,8 +48,9 @@ use self::names::{Found, Name};
 use self::nodes::{Nodes, address_of, is_at};
 use self::pools::{Known, picture, prefixes, who};
 use crate::prefix::Prefixes;
+use crate::published::{PoolsTls, Published};
 use crate::report::Report;
-use crate::route::{NodeId, Published};
+use crate::route::NodeId;
 use crate::start::spawn;
 use crate::tls_config::{Doors, Secured};
 pub use reload::Reload;
@@ -94,7 +95,7 @@ pub fn start(
         ));
     }
     control.mark_used(clock::monotonic_ms());
-    let routes = Arc::new(Published::new(control.picture()));
+    let routes = Arc::new(Published::new(control.picture(), control.pools_tls()));
     control.routes = Some(Arc::clone(&routes));
     let reports = control.reports.sender();
     let reload = Reload::new(arguments, config.clone(), doors, control.configs.sender());
@@ -354,13 +355,18 @@ impl Control {
         Ok(())
     }
 
+    /// Returns the TLS of each pool.
+    fn pools_tls(&self) -> PoolsTls {
+        self.pools.iter().map(|pool| pool.tls.clone()).collect()
+    }
+
     fn publish(&mut self, now_ms: u64) {
         if !mem::take(&mut self.is_changed) {
             return;
         }
         self.mark_used(now_ms);
         if let Some(routes) = &self.routes {
-            routes.publish(self.picture());
+            routes.publish(self.picture(), self.pools_tls());
         }
         for line in self.news.drain(..) {
             say(&line);

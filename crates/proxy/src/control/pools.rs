@@ -387,7 +387,7 @@ impl Known {
             learned: None,
             caching: Caching::of(&self.config.cache),
             keepalive_s: self.config.keepalive.whole_seconds(),
-            tls: self.tls.clone(),
+            has_tls: self.tls.is_some(),
         }
     }
 }

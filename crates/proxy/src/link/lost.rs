@@ -3,15 +3,12 @@
 //! What was not sent goes out again, and so do reads; who waits for a write that was sent is told that nobody knows what became
 //! of it. Where replicas are read from, reads go to another server.
 
-use redline_resp::{Decoded, RequestDecoder, RequestLimits};
-use redline_spec::{self as spec, Flags};
-
-use super::forwarded;
 use crate::errors;
 use crate::later::Why;
 use crate::private::Session;
 use crate::reads::READ_TRIES_MAX;
 use crate::report::Report;
+use crate::request::Requests;
 use crate::seeing::{MIXED, log};
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
@@ -245,72 +242,5 @@ impl Worker {
             Kind::Part => self.part_done(waiting.to, waiting.seq, &reply),
             Kind::Setup | Kind::Multi | Kind::Unwanted => {}
         }
-    }
-}
-
-/// The requests in bytes that were forwarded: where each is, and whether it writes.
-struct Requests {
-    bytes: Vec<u8>,
-    at: usize,
-    spans: Vec<redline_resp::Span>,
-    limits: RequestLimits,
-}
-
-impl Requests {
-    /// Of bytes that hold whole requests.
-    fn of(bytes: &[u8]) -> Requests {
-        Requests {
-            bytes: bytes.to_vec(),
-            at: 0,
-            spans: Vec::new(),
-            limits: forwarded(),
-        }
-    }
-}
-
-impl Iterator for Requests {
-    type Item = (std::ops::Range<usize>, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.bytes.get_mut(self.at..)?;
-        if rest.is_empty() {
-            return None;
-        }
-        self.spans.clear();
-        let decoded = RequestDecoder::new().decode(rest, &self.limits, &mut self.spans);
-        let Ok(Decoded::Request { consumed, .. }) = decoded else {
-            return None;
-        };
-        let args = redline_resp::Args::new(rest, &self.spans);
-        let writes = match spec::resolve(&args[0], args.get(1)) {
-            Ok(id) => !spec::gate(id).flags.has(Flags::READONLY),
-            Err(_) => true,
-        };
-        let range = self.at..self.at + consumed;
-        self.at += consumed;
-        Some((range, writes))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use redline_resp::encode_request;
-
-    use super::*;
-
-    #[test]
-    fn forwarded_requests_are_found_again() {
-        let mut bytes = Vec::new();
-        for words in [&["GET", "k"][..], &["SET", "k", "v"], &["XREADX"]] {
-            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-            encode_request(&words, &mut bytes);
-        }
-        let found: Vec<_> = Requests::of(&bytes).collect();
-        assert_eq!(found.len(), 3);
-        assert_eq!(found[2].0.end, bytes.len());
-        assert_eq!(
-            found.iter().map(|one| one.1).collect::<Vec<_>>(),
-            [false, true, true]
-        );
     }
 }

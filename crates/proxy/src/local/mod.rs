@@ -203,7 +203,7 @@ impl Worker {
             version: redline_spec::REFERENCE,
             proto: client.proto,
             id: client.id,
-            mode: match self.shared.face {
+            mode: match self.shared.cluster_view {
                 Some(_) => "cluster",
                 None => "standalone",
             },

@@ -6,7 +6,6 @@ use std::collections::{HashMap, VecDeque};
 use redline_cluster::Redirect;
 use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
 
-use super::handover::Due;
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
@@ -14,6 +13,7 @@ use crate::route::{NO_NODE, Node, NodeId, Placement, Pool};
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
+use redline_proxy_core::subscriptions::handover::Due;
 
 /// A server that has said nothing for so long is asked for a sign of life: milliseconds.
 const SILENCE_MS: u64 = 5_000;

@@ -127,7 +127,7 @@ fn two_shards(placement: Placement) -> Pool {
         learned: None,
         keepalive_s: 0,
         caching: None,
-        tls: None,
+        has_tls: false,
     }
 }
 

@@ -141,7 +141,10 @@ impl Worker {
         }
         if wanted("Cluster") {
             text.section("Cluster");
-            text.line("cluster_enabled", u8::from(self.shared.face.is_some()));
+            text.line(
+                "cluster_enabled",
+                u8::from(self.shared.cluster_view.is_some()),
+            );
         }
         if wanted("Servers") {
             self.servers(&mut text, totals);
@@ -182,7 +185,7 @@ impl Worker {
         let workers = shared.workers.len();
         text.section("Server");
         text.line("redis_version", spec::REFERENCE);
-        let is_cluster = shared.face.is_some();
+        let is_cluster = shared.cluster_view.is_some();
         text.line(
             "redis_mode",
             if is_cluster { "cluster" } else { "standalone" },

@@ -38,7 +38,7 @@ use redline_proxy_config::Config;
 
 pub use memory::OUT_OF_MEMORY;
 pub(crate) use memory::tell_of_query_buffer;
-pub use record::{MIXED, NO_COMMAND, Seeing};
+pub use record::{MIXED, Seeing};
 pub use stats::{Counters, NodeStats};
 
 use crate::route::{Node, NodeId, Routes};

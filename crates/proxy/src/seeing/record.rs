@@ -17,15 +17,14 @@ use super::stats::{NodeStats, WorkerStats, lock};
 use super::steps::Monitors;
 use super::tune::Tuning;
 use super::{Counters, Seen};
-use crate::link::forwarded;
+use crate::class::NO_COMMAND;
+use crate::request::{forwarded, request_len};
 use crate::route::{Node, NodeId};
 use crate::slab::Ref;
-use crate::upstream::{Kind, Purpose, Upstream, Waiting, request_len};
+use crate::upstream::{Kind, Purpose, Upstream, Waiting};
 
 /// The command of a run of several commands: [`Upstream::mix`] has them.
 pub const MIXED: u16 = u16::MAX;
-/// No command.
-pub const NO_COMMAND: u16 = u16::MAX - 1;
 /// Entries that one worker puts into the slow log between two ticks. When everything is slow, single calls tell nothing.
 const SLOW_OF_A_TICK_MAX: u32 = 16;
 /// Requests from the front of a run that may be looked at: finding a later one costs more.

@@ -243,7 +243,7 @@ mod tests {
         let others = |words: &[&str]| {
             let monitors = monitors(words);
             let steps = monitors.steps();
-            monitors.record(&steps, crate::seeing::NO_COMMAND, 1, 1);
+            monitors.record(&steps, crate::class::NO_COMMAND, 1, 1);
             steps[0].counts[0].get() == 1
         };
         assert!(others(&["all", "-blpop"]));

@@ -9,10 +9,11 @@ use redline_cluster::SLOTS;
 use redline_resp::{Framer, ReplyDecoder, Value, push_header};
 
 use crate::class::Merge;
-use crate::split::Gather;
+use crate::gather::Gather;
 
 /// Room for numbers of shards in cursors, at least: a cluster has no more shards than slots.
 const SCAN_STEP_MIN: u32 = SLOTS as u32;
+/// The reply where a part is not of the form that the command has.
 pub const MALFORMED: &[u8] = b"-ERR a server's reply does not fit the command\r\n";
 const CURSOR_TOO_LARGE: &[u8] =
     b"-ERR a server's cursor leaves no room for the number of its shard\r\n";

@@ -3,7 +3,7 @@
 use redline_resp::{Args, Span};
 use redline_spec::{self as spec, CommandId, Flags, Keys};
 
-use crate::custom::ForeignByName;
+use crate::command_names::ForeignByName;
 
 /// The effect of a call on cached values.
 pub(super) enum Call<'a> {
@@ -122,7 +122,7 @@ mod tests {
     use redline_resp::encode_request;
 
     use super::*;
-    use crate::custom::Foreign;
+    use crate::command_names::Foreign;
 
     fn meant(line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();

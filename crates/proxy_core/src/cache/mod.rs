@@ -18,18 +18,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use redline_proxy_config as config;
-use redline_resp::{Args, Proto, ReplyDecoder, Span, Value};
-use redline_spec::CommandId;
+use redline_resp::{Args, ReplyDecoder, Span, Value};
 
-use crate::client::ReplyMode;
-use crate::custom::ForeignByName;
-use crate::link::Loss;
-use crate::private::Session;
+use crate::command_names::ForeignByName;
 use crate::route::{NO_NODE, NodeId, Pool, Routes, Shard};
-use crate::seeing::log;
 use crate::slab::Ref;
-use crate::upstream::{Kind, Purpose, State, Waiting};
-use crate::worker::{Shared, Worker};
 
 use rules::PoolCache;
 pub use rules::{Asked, Marks};
@@ -79,17 +72,56 @@ struct Link {
 /// The cache of a worker.
 #[derive(Default)]
 pub struct Cache {
-    /// Some pool is kept from.
-    pub(crate) is_on: bool,
+    /// Some pool has a cache.
+    pub is_on: bool,
     /// The time of the turn: milliseconds of the monotonic clock.
-    pub(crate) now_ms: u64,
+    pub now_ms: u64,
     /// By number.
     pools: Vec<Option<Box<PoolCache>>>,
     /// Commands that the servers of each pool have and the table has not.
     learned: Vec<Option<Arc<ForeignByName>>>,
-    shared: Option<Arc<Shared>>,
+    /// Commands that the configuration adds.
+    custom: ForeignByName,
+    /// Number of workers that share the memory for values.
+    workers: usize,
     links: HashMap<NodeId, Link>,
     spans: Vec<Span>,
+}
+
+/// A cached value that is read at this moment: it goes back by [`Cache::take_back`] at once.
+pub struct Lent {
+    /// The number of its pool.
+    pool: u16,
+    /// Its place.
+    at: u32,
+    /// The key and the reply behind it.
+    bytes: Box<[u8]>,
+    /// Where the reply begins.
+    start: usize,
+    /// The key has no value.
+    pub is_null: bool,
+    /// The server that has told the value.
+    pub node: NodeId,
+}
+
+impl Lent {
+    /// Returns the reply as the server sent it.
+    pub fn reply(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// The action that is due for the connection over which a server tells what has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// None.
+    Nothing,
+    /// It is to be made.
+    Connect,
+    /// The server is to be asked for a sign of life.
+    Ask(Ref),
+    /// The server has given none.
+    GiveUp(Ref),
 }
 
 /// Counters and sizes of a cache.
@@ -110,19 +142,20 @@ pub struct CacheCounts {
 }
 
 impl Cache {
-    /// Of a worker.
-    pub fn new(shared: &Arc<Shared>, routes: &Routes) -> Cache {
+    /// Returns the cache of one of so many workers. `custom`: the commands that the configuration adds.
+    pub fn new(custom: &ForeignByName, workers: usize, routes: &Routes) -> Cache {
         let mut cache = Cache {
-            shared: Some(Arc::clone(shared)),
+            custom: custom.clone(),
+            workers,
             ..Cache::default()
         };
         cache.adopt(None, routes);
         cache
     }
 
-    /// There is a new picture in place of this one: keys may be elsewhere now.
+    /// There is a new routing table in place of this one: keys may be elsewhere now.
     pub fn adopt(&mut self, old: Option<&Routes>, routes: &Routes) {
-        let workers = self.shared.as_ref().map_or(1, |it| it.workers.len()).max(1);
+        let workers = self.workers.max(1);
         for (number, pool) in routes.pools.iter().enumerate() {
             if number == self.pools.len() {
                 let share = |caching: &Arc<Caching>| {
@@ -169,9 +202,8 @@ impl Cache {
         let Some(Some(pool)) = self.pools.get_mut(number) else {
             return;
         };
-        let custom = self.shared.as_ref().map(|shared| shared.names.custom());
         let learned = self.learned.get(number).and_then(|it| it.as_deref());
-        let foreign: [Option<&ForeignByName>; 2] = [custom, learned];
+        let foreign: [Option<&ForeignByName>; 2] = [Some(&self.custom), learned];
         let (mut at, mut request) = (0, marks.pushed);
         while at < bytes.len() {
             request += 1;
@@ -233,259 +265,145 @@ impl Cache {
         }
     }
 
-    /// The key and the value at a place, where the value begins, whether there is none, and who told it; to be given back at once.
-    fn lend(&mut self, pool: u16, at: u32) -> Option<(Box<[u8]>, usize, bool, NodeId)> {
-        let entry = self.pool(pool)?.entries.at_mut(at)?;
-        Some((entry.lend(), entry.key_len(), entry.is_null, entry.node))
-    }
-
-    fn take_back(&mut self, pool: u16, at: u32, bytes: Box<[u8]>) {
-        if let Some(entry) = self.pool(pool).and_then(|it| it.entries.at_mut(at)) {
-            entry.take_back(bytes);
-        }
-    }
-
-    /// Returns the counters and sizes, summed over all pools.
-    pub fn counts(&self) -> CacheCounts {
-        let mut sum = CacheCounts::default();
-        for pool in self.pools.iter().flatten() {
-            sum.hits += pool.counts.hits;
-            sum.misses += pool.counts.misses;
-            sum.invalidated += pool.counts.invalidated;
-            sum.evicted += pool.entries.evicted;
-            sum.entries += pool.entries.len() as u64;
-            sum.bytes += pool.entries.bytes() as u64;
-        }
-        sum
-    }
-}
-
-/// Returns true if the cached values of a pool under another picture are valid under this one: the same servers have its keys,
-/// and clients mean the same ones by them.
-fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
-    let (Some(pool), Some(before)) = (routes.pools.get(number), other.pools.get(number)) else {
-        return false;
-    };
-    let is_same = |shard: &Shard| {
-        let at = usize::from(shard.primary);
-        shard.primary == NO_NODE || routes.nodes.get(at) == other.nodes.get(at)
-    };
-    pool.has_keys_as(before)
-        && pool.shards.iter().all(is_same)
-        && pool.tls.is_some() == before.tls.is_some()
-        && routes.prefixes == other.prefixes
-}
-
-/// The request that has a server tell what changes: in all databases, whoever changes it.
-pub(crate) fn tracking(caching: &Caching) -> Vec<&str> {
-    let mut words = vec!["CLIENT", "TRACKING", "ON", "BCAST"];
-    for prefix in caching.prefixes.iter().filter(|prefix| !prefix.is_empty()) {
-        words.extend(["PREFIX", prefix]);
-    }
-    words
-}
-
-impl Worker {
-    /// Returns true if the value of this key of a client of the pool `home` may be cached.
+    /// Returns true if the value of this key, as its servers know it, may be cached.
     #[inline]
-    pub(crate) fn is_cached(&self, home: u16, key: &[u8]) -> bool {
-        let prefixes = &self.routes.prefixes;
-        let (number, key) = match prefixes.is_empty() {
-            true => (home, key),
-            false => prefixes.find(home, key),
-        };
-        let pool = self.cache.pools.get(usize::from(number));
+    pub fn covers(&self, pool: u16, key: &[u8]) -> bool {
+        let pool = self.pools.get(usize::from(pool));
         matches!(pool, Some(Some(pool)) if pool.covers(key))
     }
 
-    /// Answers GET from what is kept, if it may be.
+    /// Looks for the reply to GET of a client whose unanswered requests have these numbers: from `head` on, below `next`. What is
+    /// not found is noted as asked for.
     #[inline]
-    pub(crate) fn answer_from_cache(&mut self, me: Ref, key: &[u8]) -> bool {
-        let Some(client) = self.clients.find(me) else {
-            return false;
-        };
-        if !matches!(client.session, Session::Shared)
-            || client.reply_mode != ReplyMode::On
-            || client.put_off > 0
-        {
-            return false;
-        }
-        let (home, db, proto) = (client.pool, client.db, client.proto);
-        let prefixes = &self.routes.prefixes;
-        let (number, key) = match prefixes.is_empty() {
-            true => (home, key),
-            false => prefixes.find(home, key),
-        };
-        let now_ms = self.now_ms;
-        let Some(Some(pool)) = self.cache.pools.get_mut(usize::from(number)) else {
-            return false;
-        };
+    pub fn look_up(
+        &mut self,
+        (pool_number, db): (u16, u16),
+        key: &[u8],
+        asked: &mut Asked,
+        (head, next): (u32, u32),
+    ) -> Option<Lent> {
+        let pool = self
+            .pools
+            .get_mut(usize::from(pool_number))?
+            .as_deref_mut()?;
         if !pool.covers(key) {
-            return false;
+            return None;
         }
         let hash = pool.hash(key);
-        let has_asked = client.asked.has(hash, client.head, client.next);
-        let found = match has_asked {
+        let found = match asked.has(hash, head, next) {
             true => None,
-            false => pool.find(db, hash, key, now_ms),
+            false => pool.find(db, hash, key, self.now_ms),
         };
         let Some(at) = found else {
-            client.asked.add(hash, client.next);
-            return false;
+            asked.add(hash, next);
+            return None;
         };
         pool.counts.hits += 1;
-        let Some((bytes, key_len, is_null, node)) = self.cache.lend(number, at) else {
-            return false;
-        };
-        let request = client.number();
-        client.last = Some(CommandId::Get);
-        self.seeing.hit(me, CommandId::Get, key, node);
-        let reply = match (is_null, proto) {
-            (false, _) => &bytes[key_len..],
-            (true, Proto::Resp2) => b"$-1\r\n",
-            (true, Proto::Resp3) => b"_\r\n",
-        };
-        self.deliver(me, request, 1, reply);
-        self.cache.take_back(number, at, bytes);
-        true
+        let entry = pool.entries.at_mut(at)?;
+        Some(Lent {
+            pool: pool_number,
+            at,
+            bytes: entry.lend(),
+            start: entry.key_len(),
+            is_null: entry.is_null,
+            node: entry.node,
+        })
     }
 
-    /// Replies came on a connection that nobody looked at.
-    #[inline]
-    pub(crate) fn settle_marks(&mut self, at: u32) {
-        if !self.cache.is_on {
-            return;
-        }
-        if let Some(upstream) = self.upstreams.get(at)
-            && let Some(marks) = &mut upstream.marks
+    /// Takes a value back.
+    pub fn take_back(&mut self, lent: Lent) {
+        if let Some(entry) = self
+            .pool(lent.pool)
+            .and_then(|it| it.entries.at_mut(lent.at))
         {
-            self.cache.settle(marks);
+            entry.take_back(lent.bytes);
         }
     }
 
-    /// Sees to it that the primaries of pools that are kept from tell what changes, and that nobody else does.
-    pub(crate) fn tend_cache(&mut self) {
-        if !self.cache.is_on {
-            return;
-        }
-        let routes = Arc::clone(&self.routes);
+    /// Returns the servers that have to tell what changes, in the order of their numbers.
+    pub fn wanted(routes: &Routes) -> Vec<NodeId> {
         let is_kept = |pool: &&Pool| pool.caching.is_some();
-        let shards = routes
-            .pools
-            .iter()
-            .filter(is_kept)
-            .flat_map(|it| &it.shards);
-        let mut wanted: Vec<NodeId> = shards
+        let pools = routes.pools.iter().filter(is_kept);
+        let mut wanted: Vec<NodeId> = pools
+            .flat_map(|pool| &pool.shards)
             .map(|shard| shard.primary)
             .filter(|node| *node != NO_NODE && !routes.nodes[usize::from(*node)].ejected)
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let links = self.cache.links.iter();
-        let others: Vec<Ref> = links
+        wanted
+    }
+
+    /// Returns the connections to servers that are not among these.
+    pub fn unwanted(&self, wanted: &[NodeId]) -> Vec<Ref> {
+        let links = self.links.iter();
+        links
             .filter(|(node, _)| wanted.binary_search(node).is_err())
             .filter_map(|(_, link)| link.upstream)
-            .collect();
-        for place in others {
-            if self.upstreams.find(place).is_some() {
-                self.drop_upstream(place.at);
-            }
-        }
-        wanted.into_iter().for_each(|node| self.tend_link(node));
-        let now_ms = self.now_ms;
-        for pool in self.cache.pools.iter_mut().flatten() {
-            pool.sweep(SWEPT_MAX, now_ms);
-        }
+            .collect()
     }
 
-    fn tend_link(&mut self, node: NodeId) {
+    /// Returns what is due for the connection to a server, and takes it as done, but for [`Due::Connect`].
+    pub fn due(&mut self, node: NodeId) -> Due {
         let now_ms = self.now_ms;
-        let link = self.cache.links.entry(node).or_default();
+        let link = self.links.entry(node).or_default();
         let Some(place) = link.upstream else {
-            if now_ms < link.retry_at_ms {
-                return;
-            }
-            // One that cannot be reached is left alone for a while by `connect` itself.
-            if let Ok(place) = self.connect(node, 0, Proto::Resp3, Purpose::Tracking) {
-                let link = self.cache.links.entry(node).or_default();
-                link.upstream = Some(place);
-                (link.heard_ms, link.is_asked) = (now_ms, false);
-            }
-            return;
+            return match now_ms < link.retry_at_ms {
+                true => Due::Nothing,
+                false => Due::Connect,
+            };
         };
         if now_ms.saturating_sub(link.heard_ms) <= SILENCE_MS {
-            return;
+            return Due::Nothing;
         }
-        let was_asked = std::mem::replace(&mut link.is_asked, true);
         link.heard_ms = now_ms;
-        let Some(upstream) = self.upstreams.find(place) else {
-            return;
-        };
-        if was_asked {
-            return self.lose(place.at, "it does not answer", Loss::Silent);
-        }
-        if upstream.state == State::Open {
-            const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-            let waiting = Waiting::one(Ref::NONE, 0, Kind::Unwanted, PING, now_ms);
-            upstream.push_own(waiting, PING);
-            self.mark_upstream(place.at);
+        match std::mem::replace(&mut link.is_asked, true) {
+            true => Due::GiveUp(place),
+            false => Due::Ask(place),
         }
     }
 
-    fn pause_link(&mut self, node: NodeId) {
+    /// The connection to a server is on its way.
+    pub fn connects(&mut self, node: NodeId, place: Ref) {
         let now_ms = self.now_ms;
-        let link = self.cache.links.entry(node).or_default();
-        let (first, most) = PAUSE_MS;
-        link.retry_at_ms = now_ms + (first << link.failures.min(16)).min(most);
-        link.failures += 1;
+        let link = self.links.entry(node).or_default();
+        link.upstream = Some(place);
+        (link.heard_ms, link.is_asked) = (now_ms, false);
     }
 
-    /// A server will tell from now on what changes.
-    pub(crate) fn cache_opens(&mut self, node: NodeId) {
-        let number = self.routes.nodes[usize::from(node)].pool;
-        if let Some(link) = self.cache.links.get_mut(&node) {
+    /// A server of this pool will tell from now on what changes.
+    pub fn opened(&mut self, node: NodeId, pool: u16) {
+        if let Some(link) = self.links.get_mut(&node) {
             link.failures = 0;
         }
-        if let Some(pool) = self.cache.pool(number) {
+        if let Some(pool) = self.pool(pool) {
             pool.set_open(node, true);
         }
-        self.seeing
-            .node(node, &self.routes.nodes[usize::from(node)])
-            .caches
-            .set(1);
     }
 
-    /// A server no longer tells what changes, or has refused to: nothing that it has told may be told any more.
-    pub(crate) fn cache_closes(&mut self, node: NodeId, has_refused: bool, reason: &str) {
-        let routes = Arc::clone(&self.routes);
-        let node_of = &routes.nodes[usize::from(node)];
-        let was_open = self.cache.pool(node_of.pool).is_some_and(|pool| {
+    /// A server of this pool no longer tells what changes, or has refused to: nothing that it has told may be told any more.
+    /// Returns true if that is news.
+    pub fn closed(&mut self, node: NodeId, pool: u16, has_refused: bool) -> bool {
+        let now_ms = self.now_ms;
+        let was_open = self.pool(pool).is_some_and(|pool| {
             let was_open = pool.is_open(node);
             pool.set_open(node, false);
             was_open
         });
-        self.seeing
-            .node(node, &self.routes.nodes[usize::from(node)])
-            .caches
-            .set(0);
-        let link = self.cache.links.entry(node).or_default();
+        let link = self.links.entry(node).or_default();
         link.upstream = None;
         let is_news = was_open || has_refused && link.failures == 0;
         if has_refused {
-            self.pause_link(node);
+            let (first, most) = PAUSE_MS;
+            link.retry_at_ms = now_ms + (first << link.failures.min(16)).min(most);
+            link.failures += 1;
         }
-        if is_news && !reason.is_empty() {
-            let name = &node_of.name;
-            log::warning(&format!(
-                "nothing of {name} is cached until it tells again what changes: {reason}"
-            ));
-        }
+        is_news
     }
 
-    /// A server says which keys have changed: `>2 invalidate [key …]`, or null for all.
-    pub(crate) fn invalidated(&mut self, node: NodeId, frame: &[u8]) {
-        let number = self.routes.nodes[usize::from(node)].pool;
-        let Some(pool) = self.cache.pool(number) else {
+    /// A server of this pool says which keys have changed: `>2 invalidate [key …]`, or null for all.
+    pub fn invalidated(&mut self, pool: u16, frame: &[u8]) {
+        let Some(pool) = self.pool(pool) else {
             return;
         };
         let decoded = ReplyDecoder::new().decode(frame);
@@ -510,6 +428,53 @@ impl Worker {
             _ => pool.forget(),
         }
     }
+
+    /// Looks at some of the values, and forgets those that may not be told any more.
+    pub fn sweep(&mut self) {
+        let now_ms = self.now_ms;
+        for pool in self.pools.iter_mut().flatten() {
+            pool.sweep(SWEPT_MAX, now_ms);
+        }
+    }
+
+    /// Returns the counters and sizes, summed over all pools.
+    pub fn counts(&self) -> CacheCounts {
+        let mut sum = CacheCounts::default();
+        for pool in self.pools.iter().flatten() {
+            sum.hits += pool.counts.hits;
+            sum.misses += pool.counts.misses;
+            sum.invalidated += pool.counts.invalidated;
+            sum.evicted += pool.entries.evicted;
+            sum.entries += pool.entries.len() as u64;
+            sum.bytes += pool.entries.bytes() as u64;
+        }
+        sum
+    }
+}
+
+/// Returns true if the cached values of a pool under another routing table are valid under this one: the same servers have its keys,
+/// and clients mean the same ones by them.
+fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
+    let (Some(pool), Some(before)) = (routes.pools.get(number), other.pools.get(number)) else {
+        return false;
+    };
+    let is_same = |shard: &Shard| {
+        let at = usize::from(shard.primary);
+        shard.primary == NO_NODE || routes.nodes.get(at) == other.nodes.get(at)
+    };
+    pool.has_keys_as(before)
+        && pool.shards.iter().all(is_same)
+        && pool.has_tls == before.has_tls
+        && routes.prefixes == other.prefixes
+}
+
+/// The request that has a server tell what changes: in all databases, whoever changes it.
+pub fn tracking(caching: &Caching) -> Vec<&str> {
+    let mut words = vec!["CLIENT", "TRACKING", "ON", "BCAST"];
+    for prefix in caching.prefixes.iter().filter(|prefix| !prefix.is_empty()) {
+        words.extend(["PREFIX", prefix]);
+    }
+    words
 }
 
 #[cfg(test)]

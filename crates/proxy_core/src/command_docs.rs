@@ -4,15 +4,9 @@
 
 use std::io::Write as _;
 
-use redline_resp::{Args, Proto, ReplyDecoder, Value, encode_request};
-use redline_spec::CommandId;
+use redline_resp::{Proto, ReplyDecoder, Value};
 
-use crate::class::Merge;
-use crate::custom::Names;
-use crate::route::NO_NODE;
-use crate::serve::Flow;
-use crate::slab::Ref;
-use crate::worker::Worker;
+use crate::command_names::Names;
 
 /// Which answer it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,61 +25,6 @@ pub enum Listing {
 
 /// The place of the parts of a container in its row.
 const SUBCOMMANDS: usize = 9;
-
-impl Worker {
-    /// COMMAND and what belongs to it.
-    pub(crate) fn command_table(
-        &mut self,
-        me: Ref,
-        id: CommandId,
-        raw: &[u8],
-        args: Args<'_>,
-    ) -> Flow {
-        let node = self.any_node(me).unwrap_or(NO_NODE);
-        let names = &self.shared.names;
-        let listing = match id {
-            _ if !names.hide_something() => return self.forward(me, node, raw),
-            CommandId::Command => Listing::Rows,
-            CommandId::CommandCount => Listing::Count,
-            CommandId::CommandInfo if args.len() == 2 => Listing::Rows,
-            CommandId::CommandInfo => Listing::Asked,
-            CommandId::CommandDocs => Listing::Docs,
-            CommandId::CommandList => Listing::Names,
-            CommandId::CommandGetkeys | CommandId::CommandGetkeysandflags => {
-                let Some(own) = args.get(2).and_then(|name| names.own_name(name)) else {
-                    return self.refuse(me, "ERR Invalid command specified");
-                };
-                let mut words: Vec<&[u8]> = args.iter().collect();
-                words[2] = &own;
-                let mut request = Vec::new();
-                encode_request(words, &mut request);
-                return self.forward(me, node, &request);
-            }
-            _ => return self.forward(me, node, raw),
-        };
-        let asked: Vec<Vec<u8>> = match listing {
-            // Nothing has an empty name.
-            Listing::Asked | Listing::Docs => {
-                let asked = args.iter().skip(2);
-                asked
-                    .map(|name| names.own_name(name).unwrap_or_default())
-                    .collect()
-            }
-            Listing::Rows | Listing::Count | Listing::Names => Vec::new(),
-        };
-        let mut request = Vec::new();
-        match listing {
-            Listing::Rows | Listing::Count => encode_request([b"COMMAND"], &mut request),
-            Listing::Names => request.extend_from_slice(raw),
-            Listing::Asked | Listing::Docs => {
-                let words = args.iter().take(2).chain(asked.iter().map(Vec::as_slice));
-                let words: Vec<&[u8]> = words.collect();
-                encode_request(words, &mut request);
-            }
-        }
-        self.ask_one(me, Merge::Commands(listing), node, &request)
-    }
-}
 
 /// The answer as clients may see it; `None`: it is no such answer.
 pub fn rewritten(names: &Names, listing: Listing, proto: Proto, reply: &[u8]) -> Option<Vec<u8>> {

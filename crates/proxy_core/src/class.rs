@@ -2,7 +2,10 @@
 
 use redline_spec::{self as spec, CommandId, Flags, Gate, Group, KeyShape, Plane, Routing};
 
-use crate::shown::Listing;
+use crate::command_docs::Listing;
+
+/// The number of no command, where a command is known by its number.
+pub const NO_COMMAND: u16 = u16::MAX - 1;
 
 /// The way that a call goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use redline_resp::{Args, Decoded, RequestDecoder, encode_request};
 use redline_spec as spec;
 
-use crate::link::forwarded;
+use crate::request::forwarded;
 
 /// All prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -28,7 +28,7 @@ const SAID_MAX: usize = 4_096;
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// See the module's text.
-pub(super) struct Handover {
+pub struct Handover {
     /// The last node.
     from: NodeId,
     phase: Phase,
@@ -55,7 +55,8 @@ enum Phase {
 
 /// The action that is due for a handover now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub enum Due {
+    /// None.
     Nothing,
     /// The last node is to be left.
     Leave,
@@ -66,7 +67,8 @@ pub(super) enum Due {
 }
 
 impl Handover {
-    pub(super) fn new(from: NodeId) -> Handover {
+    /// Begins when the next node is asked; `from` is the last one.
+    pub fn new(from: NodeId) -> Handover {
         Handover {
             from,
             phase: Phase::Asking,
@@ -78,36 +80,36 @@ impl Handover {
     }
 
     /// Returns the last node, as long as its messages are passed on.
-    pub(super) fn heard(&self) -> Option<NodeId> {
+    pub fn heard(&self) -> Option<NodeId> {
         (!matches!(self.phase, Phase::Left(_))).then_some(self.from)
     }
 
     /// Returns the last node, if its messages are passed on and it has not been asked to stop.
-    pub(super) fn kept(&self) -> Option<NodeId> {
+    pub fn kept(&self) -> Option<NodeId> {
         matches!(self.phase, Phase::Asking | Phase::Both(_)).then_some(self.from)
     }
 
     /// The next node has confirmed.
-    pub(super) fn confirmed(&mut self, ticks: u32) {
+    pub fn confirmed(&mut self, ticks: u32) {
         if self.phase == Phase::Asking {
             self.phase = Phase::Both(ticks.wrapping_add(BOTH_TICKS));
         }
     }
 
     /// The next node has to be asked again, or another one is the next.
-    pub(super) fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         self.phase = Phase::Asking;
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
     /// The last node has been told that it is left.
-    pub(super) fn leaving(&mut self, ticks: u32) {
+    pub fn leaving(&mut self, ticks: u32) {
         self.phase = Phase::Leaving(ticks.wrapping_add(LEAVING_TICKS));
     }
 
     /// The last node is left: what nobody will say any more is heard now.
-    pub(super) fn left(&mut self, ticks: u32) -> Vec<Vec<u8>> {
+    pub fn left(&mut self, ticks: u32) -> Vec<Vec<u8>> {
         self.phase = Phase::Left(ticks.wrapping_add(LATE_TICKS));
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
@@ -115,7 +117,7 @@ impl Handover {
     }
 
     /// A node that is asked says this: whether it is to be heard.
-    pub(super) fn passes(&mut self, node: NodeId, frame: &[u8], ticks: u32) -> bool {
+    pub fn passes(&mut self, node: NodeId, frame: &[u8], ticks: u32) -> bool {
         let hash = self.hashes.hash_one(frame);
         if self.heard() == Some(node) {
             match self.waiting.iter().position(|(of, _)| *of == hash) {
@@ -155,7 +157,7 @@ impl Handover {
     }
 
     /// Returns the action that is due at this tick.
-    pub(super) fn due(&self, ticks: u32) -> Due {
+    pub fn due(&self, ticks: u32) -> Due {
         let is_over = |until: u32| ticks.wrapping_sub(until) < u32::MAX / 2;
         let is_full = self.waiting_bytes > WAITING_BYTES_MAX;
         match self.phase {

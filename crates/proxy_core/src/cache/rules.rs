@@ -24,7 +24,7 @@ use redline_resp::Args;
 use super::Caching;
 use super::calls::{Call, meaning};
 use super::entries::{Entries, Entry, Fresh};
-use crate::custom::ForeignByName;
+use crate::command_names::ForeignByName;
 use crate::route::NodeId;
 
 /// Longer replies are not kept: bytes. They come in one piece, see `replies`.

@@ -18,7 +18,7 @@ pub enum Report {
         /// Its port there.
         port: u16,
     },
-    /// A redirect names a server that is in no picture.
+    /// A redirect names a server that is in no routing table.
     Unknown {
         /// The pool's number.
         pool: u16,

@@ -1,17 +1,16 @@
-//! Which node has a key: an immutable picture of the servers, made by the control side and read by every worker.
+//! Which node has a key: an immutable routing table, made by the control side and read by every worker.
 //!
-//! Must not know connections, clients or how the picture came about.
+//! Must not know connections, clients or how the table came about.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use redline_cluster::{SLOTS, slot_of};
-use redline_net::Endpoint;
-use redline_net::tls::ClientTls;
 use redline_proxy_config::Secret;
 
 use crate::cache::Caching;
-use crate::custom::ForeignByName;
+use crate::command_names::ForeignByName;
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;
 
@@ -22,6 +21,15 @@ pub type NodeId = u16;
 pub const NO_NODE: NodeId = NodeId::MAX;
 /// No shard has it, in [`Placement::Slots`].
 pub const NO_SHARD: u16 = u16::MAX;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// The path of a unix socket.
+    Unix(PathBuf),
+}
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,14 +57,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns true if this is not the server that had its number in an earlier picture, or its name leads to another one now:
+    /// Returns true if this is not the server that had its number in an earlier table, or its name leads to another one now:
     /// the known state of that one does not apply to it.
     pub fn is_another(&self, before: &Node) -> bool {
         (&self.name, self.pool, &self.endpoint) != (&before.name, before.pool, &before.endpoint)
     }
 
-    /// One of the first pool, on this machine.
-    #[cfg(test)]
+    /// Returns a server of the first pool on this machine, for tests.
     pub fn here(name: &str, port: u16) -> Node {
         Node {
             endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()),
@@ -142,8 +149,8 @@ pub struct Pool {
     pub keepalive_s: u32,
     /// Cache of replies to GET; none: nothing is cached.
     pub caching: Option<Arc<Caching>>,
-    /// TLS to its servers: for connections that are made from now on.
-    pub tls: Option<ClientTls>,
+    /// Connections to its servers that are made from now on have TLS.
+    pub has_tls: bool,
 }
 
 impl Pool {
@@ -214,7 +221,7 @@ impl Pool {
     }
 }
 
-/// The picture.
+/// The routing table.
 #[derive(Clone, Debug)]
 pub struct Routes {
     /// All servers that there ever were.
@@ -308,70 +315,63 @@ impl Routes {
     }
 }
 
-/// Where the control side publishes pictures and workers find them.
-#[derive(Debug)]
-pub struct Published {
-    epoch: AtomicU64,
-    routes: Mutex<Arc<Routes>>,
-}
-
-impl Published {
-    /// Begins with this picture.
-    pub fn new(routes: Routes) -> Published {
-        Published {
-            epoch: AtomicU64::new(1),
-            routes: Mutex::new(Arc::new(routes)),
-        }
-    }
-
-    /// Replaces the picture; workers take it up in their next turn.
-    pub fn publish(&self, routes: Routes) {
-        *self.lock() = Arc::new(routes);
-        self.epoch.fetch_add(1, Ordering::Release);
-    }
-
-    /// Changes with every publication: one load a turn.
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// The picture as it is now.
-    pub fn current(&self) -> Arc<Routes> {
-        Arc::clone(&self.lock())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Routes>> {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_publication_is_seen_by_its_epoch() {
-        let routes = |pools| Routes {
-            nodes: Vec::new(),
-            pools,
-            prefixes: Arc::default(),
+    fn pool(placement: Placement, primaries: &[NodeId]) -> Pool {
+        let shard = |&primary: &NodeId| Shard {
+            primary,
+            replicas: Vec::new(),
+            readers: Vec::new(),
         };
-        let published = Published::new(routes(Vec::new()));
-        let before = published.epoch();
-        assert!(published.current().pools.is_empty());
-        published.publish(routes(vec![Pool {
+        Pool {
             name: "a".to_owned(),
-            shards: Vec::new(),
-            placement: Placement::One,
+            shards: primaries.iter().map(shard).collect(),
+            placement,
             databases: 16,
             spreads_reads: false,
             learned: None,
             keepalive_s: 0,
             caching: None,
-            tls: None,
-        }]));
-        assert_ne!(published.epoch(), before);
-        assert_eq!(published.current().pools.len(), 1);
+            has_tls: false,
+        }
+    }
+
+    #[test]
+    fn keys_with_a_prefix_belong_to_its_pool_and_the_others_to_the_clients() {
+        let mut slots = Box::new([NO_SHARD; SLOTS]);
+        slots[usize::from(slot_of(b"k"))] = 1;
+        let routes = Routes {
+            nodes: Vec::new(),
+            pools: vec![
+                pool(Placement::One, &[0]),
+                pool(Placement::Slots(slots), &[1, 2]),
+            ],
+            prefixes: Arc::new(Prefixes::new([("a:", 1, true)])),
+        };
+        assert_eq!(routes.node_of(0, b"k"), 0);
+        assert_eq!(routes.node_of(0, b"a:k"), 2);
+        assert_eq!(routes.node_of(1, b"k"), 2);
+        assert_eq!(routes.node_of(1, b"other"), NO_NODE);
+        // A key that loses its prefix has to be written anew.
+        assert_eq!(routes.group_as_is(0, b"a:k"), None);
+        assert_eq!(routes.group_as_is(0, b"k"), Some(0));
+        let mut groups = Vec::new();
+        routes.groups_of(0, [&b"k"[..], b"a:k"].into_iter(), &mut groups);
+        assert_eq!(groups, [0, 1 << 16 | u32::from(slot_of(b"k"))]);
+        assert!(routes.pools[1].lacks_somebody() && !routes.pools[0].lacks_somebody());
+    }
+
+    #[test]
+    fn a_replica_that_is_promoted_changes_places_with_the_primary() {
+        let mut shard = Shard {
+            primary: 3,
+            replicas: vec![4, 5],
+            readers: Vec::new(),
+        };
+        assert!(shard.promote(5) && !shard.promote(5));
+        assert_eq!((shard.primary, &shard.replicas[..]), (5, &[4, 3][..]));
+        assert!([3, 4, 5].iter().all(|node| shard.has(*node)) && !shard.has(6));
     }
 }

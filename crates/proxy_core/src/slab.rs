@@ -34,6 +34,12 @@ impl Ref {
     };
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
+    }
+}
+
 impl<T> Slab<T> {
     /// No places.
     pub fn new() -> Slab<T> {
@@ -45,7 +51,7 @@ impl<T> Slab<T> {
     }
 
     /// Where the next one will be put.
-    pub fn next(&mut self) -> Ref {
+    pub fn next_place(&mut self) -> Ref {
         let at = match self.free.last() {
             Some(&at) => at,
             None => {
@@ -64,9 +70,9 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts a value where [`Slab::next`] said.
+    /// Puts a value where [`Slab::next_place`] said.
     pub fn put(&mut self, value: T) {
-        let at = self.free.pop().expect("`next` was asked first");
+        let at = self.free.pop().expect("`next_place` was asked first");
         self.places[at as usize].value = Some(Box::new(value));
     }
 
@@ -128,13 +134,13 @@ mod tests {
     #[test]
     fn a_place_is_not_given_away_within_the_turn_that_vacated_it() {
         let mut slab = Slab::new();
-        let first = slab.next();
+        let first = slab.next_place();
         slab.put("a");
         assert_eq!(slab.take(first.at).as_deref(), Some(&"a"));
-        assert_ne!(slab.next().at, first.at);
+        assert_ne!(slab.next_place().at, first.at);
         slab.put("b");
         slab.end_turn();
-        let again = slab.next();
+        let again = slab.next_place();
         slab.put("c");
         assert_eq!(again.at, first.at);
         assert!(slab.find(first).is_none(), "another one is there now");
