@@ -11,15 +11,15 @@ use redline_acl::User;
 use redline_net::{Read, Stream};
 use redline_resp::{Proto, RequestDecoder};
 
-pub use redline_proxy_core::client_state::{Pause, ReplyMode};
-
 use crate::ahead::Ahead;
 use crate::cache::Asked;
-use crate::local::Card;
-use crate::private::Session;
-use crate::pubsub::Subscribed;
+use crate::leases::Session;
+use crate::local_commands::Card;
 use crate::rate_limit::{Booking, Rates};
 use crate::slab::Ref;
+use crate::subscriptions::Subscribed;
+
+pub use redline_proxy_core::client_state::{Pause, ReplyMode};
 
 /// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
@@ -445,28 +445,8 @@ impl EarlyReplies {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU16, AtomicU32};
-
-    use redline_net::PeerAddr;
-
     use super::*;
-
-    fn client() -> Client {
-        let (stream, _) = Stream::pair().unwrap();
-        let card = Card {
-            id: 1,
-            addr: PeerAddr::Unix("/".into()),
-            laddr: None,
-            fd: 0,
-            since_s: 0,
-            active_s: AtomicU32::new(0),
-            last: AtomicU16::new(crate::local::NO_COMMAND),
-            subscriptions: Default::default(),
-            told: Mutex::default(),
-        };
-        Client::new(stream, 1, Arc::new(card))
-    }
+    use crate::testing::client;
 
     #[test]
     fn replies_leave_in_the_order_of_the_requests_whatever_the_order_they_come_in() {

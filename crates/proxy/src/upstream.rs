@@ -13,9 +13,9 @@ use redline_resp::{Framer, Proto};
 
 use crate::cache::{Cache, Marks};
 use crate::class::NO_COMMAND;
+use crate::observability::{MIXED, NodeStats};
 use crate::request::request_len;
 use crate::route::NodeId;
-use crate::seeing::{MIXED, NodeStats};
 use crate::slab::Ref;
 
 /// The destination of a reply.

@@ -65,7 +65,7 @@ impl Control {
 
 impl Learning {
     /// Takes in what a server has; none: it did not say. Whether that is anything new: clients may call nonsense for ever,
-    /// and a new picture makes workers drop what they hold of servers' keys.
+    /// and a new routing table makes workers drop what they hold of servers' keys.
     fn take(&mut self, reply: Option<&Value>) -> bool {
         let found = match (reply, &self.found) {
             (Some(reply), _) => learned(reply),

@@ -1,4 +1,4 @@
-//! Known topology of each pool, and the routes that follow from it. Pure: answers come in, a picture goes out. Knows no
+//! Known topology of each pool, and the routes that follow from it. Pure: answers come in, a routing table goes out. Knows no
 //! connection.
 
 use std::sync::Arc;
@@ -418,7 +418,7 @@ fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
     *shards = order.iter().map(|&at| shards[at].clone()).collect();
 }
 
-/// The picture of all pools.
+/// The routing table of all pools.
 pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Routes {
     Routes {
         nodes: nodes.picture(),
