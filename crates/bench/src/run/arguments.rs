@@ -315,7 +315,7 @@ pub struct MannerArguments {
     /// Ends after so many requests
     #[arg(short = 'n', long, value_name = "N")]
     pub requests: Option<u64>,
-    /// What an error reply does to the run
+    /// Effect of an error reply on the run
     #[arg(long, default_value = "stop", value_name = "WHAT")]
     pub on_error: OnError,
     /// Opens connections again that are lost, with growing pauses; requests in flight there are counted
