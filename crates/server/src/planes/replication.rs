@@ -3,7 +3,7 @@
 //! So there are no replicas, none has acknowledged anything, and nothing is synced to a file. Must not know: how a client
 //! is put aside.
 
-use redline_commands::{Error, wait_ms};
+use redline_commands::{Error, Words, wait_ms};
 use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
@@ -25,7 +25,8 @@ pub(crate) fn role(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(
 
 /// To be no replica is what the server is; to be one is not built.
 pub(crate) fn replicaof(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
-    if args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one") {
+    let mut words = Words::new(CommandId::Replicaof, &args, 1);
+    if words.flag("NO") && words.flag("ONE") {
         caller.reply().ok();
         return Ok(());
     }
