@@ -213,25 +213,6 @@ fn radius_by_member(
     run(ctx, key, options, reply)
 }
 
-/// Which words a search takes behind its fixed ones.
-#[derive(Clone, Copy, PartialEq)]
-enum Form {
-    Radius { may_store: bool },
-    Search { stores: bool },
-}
-
-impl Form {
-    fn of(id: CommandId) -> Form {
-        match id {
-            CommandId::Geosearch => Form::Search { stores: false },
-            CommandId::Geosearchstore => Form::Search { stores: true },
-            _ => Form::Radius {
-                may_store: matches!(id, CommandId::Georadius | CommandId::Georadiusbymember),
-            },
-        }
-    }
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Ascending,
@@ -240,7 +221,7 @@ enum Order {
 
 /// The words of a search.
 struct Options<'a> {
-    form: Form,
+    id: CommandId,
     centre: Option<Place>,
     /// The area that is searched, and the metres of the unit that it was given in.
     shape: Option<(Shape, f64)>,
@@ -256,9 +237,9 @@ struct Options<'a> {
 
 impl<'a> Options<'a> {
     fn parse(mut words: Words<'a>, zset: Option<&Zset>) -> Result<Options<'a>, Error> {
-        let form = Form::of(words.id());
+        let id = words.id();
         let mut options = Options {
-            form,
+            id,
             centre: None,
             shape: None,
             order: None,
@@ -270,7 +251,7 @@ impl<'a> Options<'a> {
             store: None,
             store_distance: false,
         };
-        let search = matches!(form, Form::Search { .. });
+        let may_name_store = matches!(id, CommandId::Georadius | CommandId::Georadiusbymember);
         let (mut from_member, mut from_place) = (false, false);
         while !words.is_empty() {
             let circled = matches!(options.shape, Some((Shape::Circle { .. }, _)));
@@ -294,16 +275,16 @@ impl<'a> Options<'a> {
                     return Err(Error::line("ERR COUNT must be > 0"));
                 }
                 options.count = Some(usize::try_from(count).unwrap_or(usize::MAX));
-            } else if form == (Form::Radius { may_store: true })
+            } else if may_name_store
                 && let Some((by_distance, key)) =
                     words.value_of(&[("STORE", false), ("STOREDIST", true)])
             {
                 // The last one counts, whichever it is. The key specs know the last of each.
                 options.store = Some(key);
                 options.store_distance = by_distance;
-            } else if form == (Form::Search { stores: true }) && words.flag("STOREDIST") {
+            } else if id == CommandId::Geosearchstore && words.flag("STOREDIST") {
                 options.store_distance = true;
-            } else if !search {
+            } else if !options.is_geosearch() {
                 return Err(Error::Syntax);
             } else if !from_place
                 && !cornered
@@ -335,20 +316,22 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// Returns true for GEOSEARCH and GEOSEARCHSTORE, whose centre and area are options, too.
+    fn is_geosearch(&self) -> bool {
+        matches!(self.id, CommandId::Geosearch | CommandId::Geosearchstore)
+    }
+
     /// Checks the rules that concern several words together.
     fn check(&self, has_centre: bool, name: &[u8]) -> Result<(), Error> {
-        let stores = self.store.is_some() || self.form == (Form::Search { stores: true });
+        let stores = self.store.is_some() || self.id == CommandId::Geosearchstore;
         if stores && (self.with_distance || self.with_hash || self.with_place) {
-            return Err(Error::line(match self.form {
-                Form::Search { .. } => {
-                    "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
-                }
-                Form::Radius { .. } => {
-                    "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
-                }
+            return Err(Error::line(if self.is_geosearch() {
+                "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            } else {
+                "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
             }));
         }
-        if matches!(self.form, Form::Search { .. }) {
+        if self.is_geosearch() {
             if !has_centre {
                 let before = "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for ";
                 return Err(Error::quoting(before, name, ""));
@@ -418,9 +401,9 @@ fn run(
                     )
                     .map_err(add_error)?;
             }
-            let event = match options.form {
-                Form::Search { .. } => "geosearchstore",
-                Form::Radius { .. } => "georadiusstore",
+            let event = match options.is_geosearch() {
+                true => "geosearchstore",
+                false => "georadiusstore",
             };
             // Each member counts as a change, and so does that of the key.
             let further = result.len().saturating_sub(1);

@@ -42,7 +42,7 @@ use redline_spec::{self as spec, CommandId, Propagate};
 pub use block::{Block, wait_ms};
 pub use dump::object_of;
 pub use error::{Error, Failure, Stop};
-pub use words::{FromWord, Words, int};
+pub use words::{FromWord, Words};
 
 /// The context of a handler.
 pub struct Ctx<'a> {

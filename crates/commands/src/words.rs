@@ -289,7 +289,7 @@ pub(crate) fn integer(word: &[u8]) -> Result<i64, Error> {
 }
 
 /// Reads a 32-bit integer: the range of an `int` of Redis.
-pub fn int(word: &[u8]) -> Result<i32, Error> {
+pub(crate) fn int(word: &[u8]) -> Result<i32, Error> {
     i32::try_from(integer(word)?).map_err(|_| {
         Error::line("ERR value is out of range, value must between -2147483648 and 2147483647")
     })

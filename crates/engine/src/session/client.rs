@@ -7,16 +7,15 @@ mod filter;
 
 use std::{fmt::Write, sync::atomic::Ordering};
 
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_keyspace::End;
 use redline_resp::Args;
-use redline_spec as spec;
+use redline_spec::{self as spec, CommandId};
 use redline_types::number;
 
 use crate::{
     caller::{Caller, ClientInfo, ReplyMode, flag, state},
     engine::{Message, Pause},
-    errors,
     executor::Halt,
     executor::block,
     executor::{Executor, Outlet},
@@ -77,10 +76,9 @@ pub(crate) fn client_setinfo<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let (option, value) = (&args[2], &args[3]);
-    let library = option.eq_ignore_ascii_case(b"lib-name");
-    if !library && !option.eq_ignore_ascii_case(b"lib-ver") {
-        return Err(quoted("ERR Unrecognized option", option).into());
-    }
+    let library = Words::new(CommandId::ClientSetinfo, &args, 2)
+        .one_of(&[("LIB-NAME", true), ("LIB-VER", false)])
+        .ok_or_else(|| quoted("ERR Unrecognized option", option))?;
     if !is_printable(value) {
         let why = " cannot contain spaces, newlines or special characters.";
         return Err(Error::quoting("ERR ", option, why).into());
@@ -209,7 +207,7 @@ pub(crate) fn client_no_evict<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let on = on_or_off(&args[2])?;
+    let on = on_or_off(Words::new(CommandId::ClientNoEvict, &args, 2))?;
     caller.info.set_flag(flag::NO_EVICT, on);
     caller.reply().ok();
     Ok(())
@@ -220,7 +218,7 @@ pub(crate) fn client_no_touch<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let on = on_or_off(&args[2])?;
+    let on = on_or_off(Words::new(CommandId::ClientNoTouch, &args, 2))?;
     caller.set_state(state::NO_TOUCH, on);
     caller.info.set_flag(flag::NO_TOUCH, on);
     caller.reply().ok();
@@ -232,15 +230,15 @@ pub(crate) fn client_reply<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let word = &args[2];
-    if word.eq_ignore_ascii_case(b"on") {
+    let mut words = Words::new(CommandId::ClientReply, &args, 2);
+    if words.flag("ON") {
         caller.reply_mode = ReplyMode::On;
         caller.set_state(state::REPLY, false);
         caller.reply().ok();
-    } else if word.eq_ignore_ascii_case(b"off") {
+    } else if words.flag("OFF") {
         caller.reply_mode = ReplyMode::Off;
         caller.set_state(state::REPLY, true);
-    } else if word.eq_ignore_ascii_case(b"skip") {
+    } else if words.flag("SKIP") {
         if caller.reply_mode != ReplyMode::Off {
             caller.reply_mode = ReplyMode::SkipNext;
             caller.set_state(state::REPLY, true);
@@ -256,18 +254,16 @@ pub(crate) fn client_unblock<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if args.len() > 4 {
-        return Err(errors::wrong_subcommand_arity(spec::CommandId::Client, args).into());
+    let mut words = Words::new(CommandId::ClientUnblock, &args, 3);
+    if words.len() > 1 {
+        return Err(words.wrong_arity().into());
     }
-    let how = match args.get(3) {
-        None => End::TimedOut,
-        Some(word) if word.eq_ignore_ascii_case(b"timeout") => End::TimedOut,
-        Some(word) if word.eq_ignore_ascii_case(b"error") => End::Unblocked,
-        Some(_) => {
-            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-            return Err(Error::line(text).into());
-        }
-    };
+    let how = words.one_of(&[("TIMEOUT", End::TimedOut), ("ERROR", End::Unblocked)]);
+    if !words.is_empty() {
+        let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+        return Err(Error::line(text).into());
+    }
+    let how = how.unwrap_or(End::TimedOut);
     let id = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
     let info = {
         let clients = executor.engine.clients();
@@ -289,15 +285,15 @@ pub(crate) fn client_pause<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if args.len() > 4 {
-        return Err(errors::wrong_subcommand_arity(spec::CommandId::Client, args).into());
+    let mut words = Words::new(CommandId::ClientPause, &args, 3);
+    if words.len() > 1 {
+        return Err(words.wrong_arity().into());
     }
-    let all = match args.get(3) {
-        None => true,
-        Some(word) if word.eq_ignore_ascii_case(b"all") => true,
-        Some(word) if word.eq_ignore_ascii_case(b"write") => false,
-        Some(_) => return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL").into()),
-    };
+    let all = words.one_of(&[("ALL", true), ("WRITE", false)]);
+    if !words.is_empty() {
+        return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL").into());
+    }
+    let all = all.unwrap_or(true);
     let span_ms = redline_commands::wait_ms(&args[2], executor.now_ms)?.unwrap_or(0);
     let now_ms = executor.outlet.monotonic_ms();
     let wanted = Pause {
@@ -374,7 +370,7 @@ fn write_line(out: &mut String, info: &ClientInfo, letters: &str, now_ms: i64) {
     let names = info.names();
     let text = String::from_utf8_lossy;
     let command = info.command.load(Ordering::Relaxed);
-    let command = spec::CommandId::ALL
+    let command = CommandId::ALL
         .get(usize::from(command))
         .map_or("NULL", |id| spec::row(*id).full_name);
     let (query, capacity) = (load(&info.query_bytes), load(&info.query_capacity));
@@ -476,14 +472,9 @@ fn letters_of(flags: u32) -> String {
     }
 }
 
-fn on_or_off(word: &[u8]) -> Result<bool, Error> {
-    if word.eq_ignore_ascii_case(b"on") {
-        Ok(true)
-    } else if word.eq_ignore_ascii_case(b"off") {
-        Ok(false)
-    } else {
-        Err(Error::Syntax)
-    }
+fn on_or_off(mut words: Words<'_>) -> Result<bool, Error> {
+    let on = words.one_of(&[("ON", true), ("OFF", false)]);
+    on.ok_or(Error::Syntax)
 }
 
 /// Names go into lines of space-separated fields.

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use redline_acl::{HELLO_NEEDS_AUTH, NO_PASSWORD};
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_resp::{Args, Hello, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::number;
 
 use crate::{
@@ -72,16 +73,14 @@ pub(crate) fn hello<O: Outlet>(
     }
     let mut name = None;
     let mut credentials = None;
-    let mut at = 2;
-    while let Some(option) = args.get(at) {
-        if option.eq_ignore_ascii_case(b"auth") && at + 2 < args.len() {
-            credentials = Some((&args[at + 1], &args[at + 2]));
-            at += 3;
-        } else if option.eq_ignore_ascii_case(b"setname") && at + 1 < args.len() {
+    let mut words = Words::new(CommandId::Hello, &args, 2);
+    while let Some(option) = words.peek() {
+        if let Some([user, password]) = words.values("AUTH") {
+            credentials = Some((user, password));
+        } else if let Some(given) = words.value("SETNAME") {
             // Before anything is done, and whoever asks.
-            super::client::check_name(&args[at + 1])?;
-            name = Some(&args[at + 1]);
-            at += 2;
+            super::client::check_name(given)?;
+            name = Some(given);
         } else {
             return Err(Error::quoting("ERR Syntax error in HELLO option '", option, "'").into());
         }
@@ -176,7 +175,7 @@ pub(crate) fn select<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let db = redline_commands::int(&args[1])?;
+    let db: i32 = Words::new(CommandId::Select, &args, 1).read()?;
     let databases = executor.engine.keyspace.databases();
     caller.db = u32::try_from(db)
         .ok()

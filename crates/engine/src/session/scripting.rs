@@ -607,10 +607,9 @@ pub(crate) fn script_flush<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let known = args.get(2).is_none_or(|mode| {
-        mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
-    });
-    if !known || args.len() > 3 {
+    let mut words = redline_commands::Words::new(CommandId::ScriptFlush, &args, 2);
+    let _ = words.flag("SYNC") || words.flag("ASYNC");
+    if !words.is_empty() {
         return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option").into());
     }
     executor.engine.scripts.flush();
@@ -632,11 +631,11 @@ pub(crate) fn script_debug<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let is = |word: &[u8]| args[2].eq_ignore_ascii_case(word);
-    if is(b"yes") || is(b"sync") {
+    let mut words = redline_commands::Words::new(CommandId::ScriptDebug, &args, 2);
+    if words.flag("YES") || words.flag("SYNC") {
         return Err(Error::line("ERR there is no script debugger in this server").into());
     }
-    if !is(b"no") {
+    if !words.flag("NO") {
         return Err(Error::line("ERR Use SCRIPT DEBUG YES/SYNC/NO").into());
     }
     caller.reply().ok();

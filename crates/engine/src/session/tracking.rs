@@ -9,8 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_resp::Args;
+use redline_spec::CommandId;
 use redline_types::number;
 
 use crate::{
@@ -29,14 +30,13 @@ pub(crate) fn client_tracking<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let engine = executor.engine;
-    let (mut mode, named) = parse_options(executor, args.from(3))?;
-    if args[2].eq_ignore_ascii_case(b"off") {
+    let words = |at| Words::new(CommandId::ClientTracking, &args, at);
+    let (mut mode, named) = parse_options(executor, words(3))?;
+    let on = words(2).one_of(&[("ON", true), ("OFF", false)]);
+    if !on.ok_or(Error::Syntax)? {
         tracking::end(engine, caller);
         caller.reply().ok();
         return Ok(());
-    }
-    if !args[2].eq_ignore_ascii_case(b"on") {
-        return Err(Error::Syntax.into());
     }
     check_options(caller, &mode, &named)?;
     if mode.broadcast {
@@ -71,33 +71,35 @@ pub(crate) fn client_tracking<O: Outlet>(
 /// Parses the options: returns the mode, and the prefixes in the order of the call.
 fn parse_options<O: Outlet>(
     executor: &Executor<'_, O>,
-    options: Args<'_>,
+    mut words: Words<'_>,
 ) -> Result<(Mode, Prefixes), Error> {
     let mut mode = Mode::default();
     let mut prefixes = Vec::new();
-    let mut words = options.iter();
-    while let Some(word) = words.next() {
-        match word.to_ascii_lowercase().as_slice() {
-            b"redirect" => {
-                let id = words.next().ok_or(Error::Syntax)?;
-                if mode.redirect.is_some() {
-                    return Err(Error::line(
-                        "ERR A client can only redirect to a single other client",
-                    ));
-                }
-                let id = number::parse_i64(id).ok_or(Error::NotInteger)?;
-                let clients = executor.engine.clients();
-                let known = u64::try_from(id).ok().filter(|id| clients.contains_key(id));
-                mode.redirect = Some(known.ok_or(Error::line(
-                    "ERR The client ID you want redirect to does not exist",
-                ))?);
+    while !words.is_empty() {
+        if let Some(id) = words.value("REDIRECT") {
+            if mode.redirect.is_some() {
+                return Err(Error::line(
+                    "ERR A client can only redirect to a single other client",
+                ));
             }
-            b"bcast" => mode.broadcast = true,
-            b"optin" => mode.opt_in = true,
-            b"optout" => mode.opt_out = true,
-            b"noloop" => mode.no_loop = true,
-            b"prefix" => prefixes.push(words.next().ok_or(Error::Syntax)?.into()),
-            _ => return Err(Error::Syntax),
+            let id = number::parse_i64(id).ok_or(Error::NotInteger)?;
+            let clients = executor.engine.clients();
+            let known = u64::try_from(id).ok().filter(|id| clients.contains_key(id));
+            mode.redirect = Some(known.ok_or(Error::line(
+                "ERR The client ID you want redirect to does not exist",
+            ))?);
+        } else if words.flag("BCAST") {
+            mode.broadcast = true;
+        } else if words.flag("OPTIN") {
+            mode.opt_in = true;
+        } else if words.flag("OPTOUT") {
+            mode.opt_out = true;
+        } else if words.flag("NOLOOP") {
+            mode.no_loop = true;
+        } else if let Some(prefix) = words.value("PREFIX") {
+            prefixes.push(prefix.into());
+        } else {
+            return Err(Error::Syntax);
         }
     }
     Ok((mode, prefixes))
@@ -211,14 +213,15 @@ pub(crate) fn client_caching<O: Outlet>(
         )
         .into());
     };
-    if args[2].eq_ignore_ascii_case(b"yes") {
+    let mut words = Words::new(CommandId::ClientCaching, &args, 2);
+    if words.flag("YES") {
         if !mode.opt_in {
             return Err(Error::line(
                 "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
             )
             .into());
         }
-    } else if args[2].eq_ignore_ascii_case(b"no") {
+    } else if words.flag("NO") {
         if !mode.opt_out {
             return Err(Error::line(
                 "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use redline_acl::{DEFAULT_USER, Entry, Selector, SetUserError, is_user_name};
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, Categories, CommandId, table};
 use redline_types::number;
@@ -209,7 +209,7 @@ pub(crate) fn acl_log(
     let shared = worker.shared;
     let mut log = shared.acl_log.lock().expect("no panic under the ACL log");
     let wanted = match args.get(2) {
-        Some(word) if word.eq_ignore_ascii_case(b"reset") => {
+        Some(_) if Words::new(CommandId::AclLog, &args, 2).flag("RESET") => {
             log.clear();
             caller.reply().ok();
             return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! Must not know: anything about a command that its row does not say.
 
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_resp::{Args, Reply};
 use redline_spec::{
     self as spec, Arg, ArgKind, Categories, CommandId, Find, Flags, KeySpec, Keys, Row, table,
@@ -67,25 +67,22 @@ pub(crate) fn command_list(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let filter = match args.len() {
-        2 => Filter::None,
-        5 if args[2].eq_ignore_ascii_case(b"filterby") => {
-            let (kind, value) = (&args[3], &args[4]);
-            if kind.eq_ignore_ascii_case(b"module") {
-                if value == VECTOR_SETS.as_bytes() {
-                    Filter::Module
-                } else {
-                    Filter::Nothing
-                }
-            } else if kind.eq_ignore_ascii_case(b"aclcat") {
-                Categories::by_name(value).map_or(Filter::Nothing, Filter::Category)
-            } else if kind.eq_ignore_ascii_case(b"pattern") {
-                Filter::Pattern(value)
-            } else {
-                return Err(Error::Syntax.into());
-            }
+    let mut words = Words::new(CommandId::CommandList, &args, 2);
+    let filter = if words.is_empty() {
+        Filter::None
+    } else if words.len() != 3 || !words.flag("FILTERBY") {
+        return Err(Error::Syntax.into());
+    } else if let Some(module) = words.value("MODULE") {
+        match module == VECTOR_SETS.as_bytes() {
+            true => Filter::Module,
+            false => Filter::Nothing,
         }
-        _ => return Err(Error::Syntax.into()),
+    } else if let Some(category) = words.value("ACLCAT") {
+        Categories::by_name(category).map_or(Filter::Nothing, Filter::Category)
+    } else if let Some(pattern) = words.value("PATTERN") {
+        Filter::Pattern(pattern)
+    } else {
+        return Err(Error::Syntax.into());
     };
     let names: Vec<&str> = table::all()
         .iter()

@@ -2,9 +2,10 @@
 //!
 //! Must not know: what a replica would do.
 
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_engine::{Caller, Halt};
 use redline_resp::Args;
+use redline_spec::CommandId;
 use redline_types::number;
 
 use crate::worker::Worker;
@@ -21,7 +22,8 @@ pub(crate) fn role(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(
 
 /// To be no replica is what the server is; to be one is not built.
 pub(crate) fn replicaof(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
-    if args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one") {
+    let mut words = Words::new(CommandId::Replicaof, &args, 1);
+    if words.flag("NO") && words.flag("ONE") {
         caller.reply().ok();
         return Ok(());
     }

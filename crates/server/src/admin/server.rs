@@ -2,10 +2,11 @@
 //!
 //! Must not know: what INFO's text says.
 
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_keyspace::Unit;
 use redline_net::clock;
 use redline_resp::Args;
+use redline_spec::CommandId;
 use redline_types::{hll, number};
 
 use crate::{info, worker::Worker};
@@ -57,9 +58,7 @@ pub(crate) fn lolwut(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     const COLUMNS: usize = 64;
     const ROWS: usize = 12;
     const SIDE_MAX: i64 = 1000;
-    let names_version = args
-        .get(1)
-        .is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
+    let names_version = Words::new(CommandId::Lolwut, &args, 1).flag("VERSION");
     let mut numbers = Vec::new();
     if names_version {
         let number_of = |word: &[u8]| number::parse_i64(word).ok_or(Error::NotInteger);

@@ -8,7 +8,7 @@ use std::{
     sync::{PoisonError, atomic::Ordering},
 };
 
-use redline_commands::Error;
+use redline_commands::{Error, Words};
 use redline_rdb::functions as payload;
 use redline_resp::{Args, Proto, ReplyBuffer};
 use redline_scripting::{
@@ -20,7 +20,6 @@ use redline_types::glob::{self, Case};
 use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run, words};
 use crate::{
     caller::Caller,
-    errors,
     executor::{Executor, Halt, Outlet, units},
 };
 
@@ -163,14 +162,16 @@ pub(crate) fn function_load<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let (options, code) = (2..args.len() - 1, &args[args.len() - 1]);
+    let mut words = Words::new(CommandId::FunctionLoad, &args, 2);
     let mut replaces = false;
-    for option in options {
-        if !args[option].eq_ignore_ascii_case(b"replace") {
-            return Err(Error::quoting("ERR Unknown option given: ", &args[option], "").into());
+    while words.len() > 1 {
+        let option = words.peek().unwrap_or_default();
+        if !words.flag("REPLACE") {
+            return Err(Error::quoting("ERR Unknown option given: ", option, "").into());
         }
         replaces = true;
     }
+    let code = &args[args.len() - 1];
     let name = change(executor, caller, |libraries, host, env| {
         libraries
             .load(host, code, replaces, env)
@@ -200,13 +201,12 @@ pub(crate) fn function_flush<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if args.len() > 3 {
-        return Err(errors::wrong_subcommand_arity(CommandId::Function, args).into());
+    let mut words = Words::new(CommandId::FunctionFlush, &args, 2);
+    if words.len() > 1 {
+        return Err(words.wrong_arity().into());
     }
-    let known = args.get(2).is_none_or(|mode| {
-        mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
-    });
-    if !known {
+    let _ = words.flag("SYNC") || words.flag("ASYNC");
+    if !words.is_empty() {
         return Err(Error::line("ERR FUNCTION FLUSH only supports SYNC|ASYNC option").into());
     }
     change(executor, caller, |libraries, host, _| {
@@ -223,17 +223,13 @@ pub(crate) fn function_list<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let (mut pattern, mut with_code) = (None, false);
-    let mut i = 2;
-    while let Some(option) = args.get(i) {
-        i += 1;
-        if option.eq_ignore_ascii_case(b"withcode") && !with_code {
+    let mut words = Words::new(CommandId::FunctionList, &args, 2);
+    while let Some(option) = words.peek() {
+        if !with_code && words.flag("WITHCODE") {
             with_code = true;
-        } else if option.eq_ignore_ascii_case(b"libraryname") && pattern.is_none() {
-            pattern = Some(
-                args.get(i)
-                    .ok_or(Error::line("ERR library name argument was not given"))?,
-            );
-            i += 1;
+        } else if pattern.is_none() && words.flag("LIBRARYNAME") {
+            const NO_NAME: Error = Error::line("ERR library name argument was not given");
+            pattern = Some(words.next().ok_or(NO_NAME)?);
         } else {
             return Err(Error::quoting("ERR Unknown argument ", option, "").into());
         }
@@ -350,20 +346,22 @@ pub(crate) fn function_restore<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if args.len() > 4 {
-        return Err(errors::wrong_subcommand_arity(CommandId::Function, args).into());
+    let mut words = Words::new(CommandId::FunctionRestore, &args, 3);
+    if words.len() > 1 {
+        return Err(words.wrong_arity().into());
     }
-    let policy =
-        match args.get(3) {
-            None => RestorePolicy::Append,
-            Some(word) if word.eq_ignore_ascii_case(b"append") => RestorePolicy::Append,
-            Some(word) if word.eq_ignore_ascii_case(b"replace") => RestorePolicy::Replace,
-            Some(word) if word.eq_ignore_ascii_case(b"flush") => RestorePolicy::Flush,
-            Some(_) => return Err(Error::line(
-                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
-            )
-            .into()),
-        };
+    let policy = words.one_of(&[
+        ("APPEND", RestorePolicy::Append),
+        ("REPLACE", RestorePolicy::Replace),
+        ("FLUSH", RestorePolicy::Flush),
+    ]);
+    if !words.is_empty() {
+        return Err(Error::line(
+            "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+        )
+        .into());
+    }
+    let policy = policy.unwrap_or(RestorePolicy::Append);
     let codes = payload::restore(&args[2]).map_err(|error| {
         Error::line(match error {
             payload::Refused::VersionOrChecksum => "ERR DUMP payload version or checksum are wrong",
