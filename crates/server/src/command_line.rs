@@ -66,16 +66,16 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
     // Threads are made later: a child would not have them.
     let (service, background) = Service::begin(called, &settings.service)?;
-    if background && settings.pidfile.is_none() {
-        settings.pidfile = Some(PIDFILE.into());
+    if background && settings.service.pidfile.is_none() {
+        settings.service.pidfile = Some(PIDFILE.into());
     }
-    let pidfile = settings.pidfile.as_ref().map(absolute);
+    let pidfile = settings.service.pidfile.as_ref().map(absolute);
     log::notice(&format!(
         "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
         usize::BITS,
         std::process::id(),
     ));
-    if settings.logo {
+    if settings.service.logo {
         // What starts us may look for ` PID: `, which redis-server has nowhere else.
         log::notice(&format!(
             "Running in standalone mode, Port: {}, PID: {}",
@@ -134,7 +134,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
         return Err("which file? As in --check-config /etc/redis/redis.conf".into());
     }
     enter_dir(&mut settings)?;
-    if let Some(path) = &settings.logfile {
+    if let Some(path) = &settings.service.logfile {
         // Only looked at: a check leaves nothing behind.
         let opened = std::fs::OpenOptions::new().append(true).open(path);
         let folder = std::path::absolute(path).ok();
@@ -161,24 +161,24 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
 
 /// Enters the working directory, which must be in place before anything is opened.
 fn enter_dir(settings: &mut Settings) -> Result<(), String> {
-    if let Some(dir) = &settings.dir {
+    if let Some(dir) = &settings.service.dir {
         let refused = |error| {
             let why = error_text(&error);
             format!("can't chdir to '{}': {why}", dir.display())
         };
         std::env::set_current_dir(dir).map_err(refused)?;
         // Relative, it would mean another one from now on.
-        settings.dir = Some(std::env::current_dir().map_err(refused)?);
+        settings.service.dir = Some(std::env::current_dir().map_err(refused)?);
     }
     Ok(())
 }
 
 fn open_log(settings: &Settings) -> Result<(), String> {
     let service = &settings.service;
-    log::set_level(settings.log_level);
+    log::set_level(settings.service.log_level);
     log::set_format(service.log_format, service.log_timestamp);
-    log::set_file(settings.logfile.as_deref())
-        .map_err(|error| cannot_log(settings.logfile.as_deref().unwrap_or(""), &error))?;
+    log::set_file(settings.service.logfile.as_deref())
+        .map_err(|error| cannot_log(settings.service.logfile.as_deref().unwrap_or(""), &error))?;
     if service.syslog {
         let facility = match service.syslog_facility {
             0 => Facility::User,

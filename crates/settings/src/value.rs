@@ -95,6 +95,57 @@ pub enum Syntax {
     Words(fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
 }
 
+/// `yes` or `no`.
+pub const SWITCH: Syntax = Syntax::Switch;
+/// Any text.
+pub const TEXT: Syntax = Syntax::Text;
+/// The greatest number where Redis keeps an `int`.
+pub const INT_MAX: i64 = i32::MAX as i64;
+/// A TCP port.
+pub const PORT: Syntax = int(0, 65535);
+/// A number of seconds, or another that Redis keeps as an `int`.
+pub const SECONDS: Syntax = int(0, INT_MAX);
+
+/// A number.
+pub const fn int(min: i64, max: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max,
+        unit: Unit::Plain,
+        unsigned: false,
+    }
+}
+
+/// A number; one that is negative is refused in other words.
+pub const fn unsigned(min: i64, max: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max,
+        unit: Unit::Plain,
+        unsigned: true,
+    }
+}
+
+/// Bytes. Redis keeps some sizes as signed numbers and others not, which shows in what it says of values beyond 2^63.
+pub const fn memory(min: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max: i64::MAX,
+        unit: Unit::Memory,
+        unsigned: false,
+    }
+}
+
+/// Bytes; see [`memory`].
+pub const fn size(min: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max: i64::MAX,
+        unit: Unit::Memory,
+        unsigned: true,
+    }
+}
+
 const WRONG_COUNT: &str = "wrong number of arguments";
 
 impl Syntax {
@@ -167,6 +218,25 @@ impl Syntax {
             }
         )
     }
+}
+
+/// Reads the default of a row.
+///
+/// # Panics
+///
+/// If it is no value of the syntax, which every default structure would show.
+pub fn default_of(syntax: Syntax, default: &str) -> Value {
+    let words: Vec<&[u8]> = match syntax.is_wordy() {
+        true => default
+            .split(' ')
+            .filter(|w| !w.is_empty())
+            .map(str::as_bytes)
+            .collect(),
+        false => vec![default.as_bytes()],
+    };
+    syntax
+        .parse(&words)
+        .expect("the default of a row is of its syntax")
 }
 
 fn position(names: &[&str], word: &[u8]) -> Option<usize> {
