@@ -48,68 +48,68 @@ settings! {
 
     /// Limits of requests.
     REQUESTS = {
-        bulk_bytes_max: u64 = ("proto-max-bulk-len", Live, memory(1 << 20), "536870912", "Longest argument, and longest string that a command may build.");
+        bulk_bytes_max: u64 = ("proto-max-bulk-len", Live, memory(1 << 20), "536870912", "Maximum length of an argument, and of a string that a command builds.");
     }
 
     /// Information that clients get of the server.
     GREETING = {
         availability_zone: String = ("availability-zone", Live, Syntax::Bytes, "", "Availability zone of the server, shown in INFO and HELLO unless empty.");
-        extended_redis_compatibility: bool = ("extended-redis-compatibility", Live, SWITCH, "yes", "Be Redis to clients in HELLO and in INFO's redis_mode; no: HELLO names this program and its version, and the mode is server_mode, as Valkey does.");
+        extended_redis_compatibility: bool = ("extended-redis-compatibility", Live, SWITCH, "yes", "Report Redis in HELLO and in INFO's redis_mode; no: HELLO reports this program and its version, and the mode is server_mode, as in Valkey.");
     }
 
     /// The log of refusals.
     REFUSALS = {
-        acl_log_entries_max: usize = ("acllog-max-len", Live, int(0, i64::MAX), "128", "Entries that the log of refusals holds.");
+        acl_log_entries_max: usize = ("acllog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of ACL LOG.");
     }
 
     /// The limit on memory.
     MEMORY = {
-        maxmemory_bytes: u64 = ("maxmemory", Live, size(0), "0", "Memory that keys and values may take; 0: any.");
-        maxmemory_policy: Policy as PolicyName = ("maxmemory-policy", Live, Syntax::Choice(PolicyName::NAMES), "noeviction", "Which keys go when maxmemory is reached.");
+        maxmemory_bytes: u64 = ("maxmemory", Live, size(0), "0", "Memory limit for keys and values; 0: no limit.");
+        maxmemory_policy: Policy as PolicyName = ("maxmemory-policy", Live, Syntax::Choice(PolicyName::NAMES), "noeviction", "Eviction policy when maxmemory is reached.");
     }
 
     /// The access counter of the LFU policies.
     LFU = {
         _ = ("maxmemory-eviction-tenacity", Inert, int(0, 100), "10", "How long one command may evict: here at most 64 keys.");
-        lfu_log_factor: u32 = ("lfu-log-factor", Live, SECONDS, "10", "How slowly the access counter of the LFU policies grows.");
-        lfu_decay_minutes: u32 = ("lfu-decay-time", Live, SECONDS, "1", "Minutes after which the access counter is lowered; 0: never.");
+        lfu_log_factor: u32 = ("lfu-log-factor", Live, SECONDS, "10", "Logarithm factor of the LFU access counter; the higher, the slower it grows.");
+        lfu_decay_minutes: u32 = ("lfu-decay-time", Live, SECONDS, "1", "Minutes after which the LFU access counter is lowered; 0: never.");
     }
 
     /// Thresholds of the compact encodings.
     DATA_TYPES = {
         [limits.hash_max_listpack_entries]: usize = ("hash-max-listpack-entries", Live, unsigned(0, i64::MAX), "512", "Fields up to which a hash stays packed.").alias("hash-max-ziplist-entries");
         [limits.hash_max_listpack_value]: usize = ("hash-max-listpack-value", Live, size(0), "64", "Length of a field or value up to which a hash stays packed.").alias("hash-max-ziplist-value");
-        [limits.list_max_listpack_size]: i32 = ("list-max-listpack-size", Live, int(i32::MIN as i64, INT_MAX), "-2", "Size of a list's nodes: elements, or -1 to -5 for 4 to 64 KiB.").alias("list-max-ziplist-size");
+        [limits.list_max_listpack_size]: i32 = ("list-max-listpack-size", Live, int(i32::MIN as i64, INT_MAX), "-2", "Maximum size of a list's nodes: elements, or -1 to -5 for 4 to 64 KiB.").alias("list-max-ziplist-size");
         _ = ("list-compress-depth", Inert, SECONDS, "0", "Nodes at the ends of a list that are not compressed: none ever is.");
         [limits.set_max_intset_entries]: usize = ("set-max-intset-entries", Live, unsigned(0, i64::MAX), "512", "Members up to which a set of integers stays an array.");
         [limits.set_max_listpack_entries]: usize = ("set-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a set stays packed.");
         [limits.set_max_listpack_value]: usize = ("set-max-listpack-value", Live, unsigned(0, i64::MAX), "64", "Length of a member up to which a set stays packed.");
         [limits.zset_max_listpack_entries]: usize = ("zset-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a sorted set stays packed.").alias("zset-max-ziplist-entries");
         [limits.zset_max_listpack_value]: usize = ("zset-max-listpack-value", Live, size(0), "64", "Length of a member up to which a sorted set stays packed.").alias("zset-max-ziplist-value");
-        [limits.stream_node_max_bytes]: usize = ("stream-node-max-bytes", Live, size(0), "4096", "Bytes in one node of a stream; 0: any.");
-        [limits.stream_node_max_entries]: usize = ("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Entries in one node of a stream; 0: any.");
+        [limits.stream_node_max_bytes]: usize = ("stream-node-max-bytes", Live, size(0), "4096", "Maximum size of a stream's node; 0: no limit.");
+        [limits.stream_node_max_entries]: usize = ("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Maximum entries in a stream's node; 0: no limit.");
         [limits.hll_sparse_max_bytes]: usize = ("hll-sparse-max-bytes", Live, size(0), "3000", "Bytes up to which a HyperLogLog stays sparse.");
         _ = ("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread.");
     }
 
     /// Scripts, events, logs and times of calls.
     CALLS = {
-        busy_reply_threshold_ms: u64 = ("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which others are told that a script is busy; 0: never.").alias("lua-time-limit");
-        busy_reply_scope: BusyScope = ("busy-reply-scope", Live, Syntax::Choice(BusyScope::NAMES), "keys", "Which commands are refused then: those that need what the script holds, or, as in Redis, all but the few that are for such times.");
-        notify: Classes as EventLetters = ("notify-keyspace-events", Live, TEXT, "", "Which events of keys are published: letters, as K, E, g, $ and A.");
+        busy_reply_threshold_ms: u64 = ("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which a script counts as busy, and other clients get -BUSY; 0: never.").alias("lua-time-limit");
+        busy_reply_scope: BusyScope = ("busy-reply-scope", Live, Syntax::Choice(BusyScope::NAMES), "keys", "Commands that get -BUSY while a script is busy: those that need keys that it holds, or, as in Redis, all but the few that are allowed then.");
+        notify: Classes as EventLetters = ("notify-keyspace-events", Live, TEXT, "", "Keyspace events that are published, by letters, as K, E, g, $ and A; empty: none.");
         [command_logs[Kind::Slow as usize].from]: i64 = ("slowlog-log-slower-than", Live, int(-1, i64::MAX), "10000", "Microseconds from which a call goes to the slow log; -1: none does. Below 1000 every call is timed by itself, which costs throughput.").alias("commandlog-execution-slower-than");
-        [command_logs[Kind::Slow as usize].entries_max]: usize = ("slowlog-max-len", Live, int(0, i64::MAX), "128", "Calls in the slow log.").alias("commandlog-slow-execution-max-len");
+        [command_logs[Kind::Slow as usize].entries_max]: usize = ("slowlog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the slow log.").alias("commandlog-slow-execution-max-len");
         [command_logs[Kind::LargeRequest as usize].from]: i64 = ("commandlog-request-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a request is logged; -1: none is.");
-        [command_logs[Kind::LargeRequest as usize].entries_max]: usize = ("commandlog-large-request-max-len", Live, int(0, i64::MAX), "128", "Calls in the log of large requests.");
+        [command_logs[Kind::LargeRequest as usize].entries_max]: usize = ("commandlog-large-request-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large requests.");
         [command_logs[Kind::LargeReply as usize].from]: i64 = ("commandlog-reply-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a call is logged for its reply; -1: none is.");
-        [command_logs[Kind::LargeReply as usize].entries_max]: usize = ("commandlog-large-reply-max-len", Live, int(0, i64::MAX), "128", "Calls in the log of large replies.");
+        [command_logs[Kind::LargeReply as usize].entries_max]: usize = ("commandlog-large-reply-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large replies.");
         latency_monitor_threshold_ms: u64 = ("latency-monitor-threshold", Live, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor; 0: none does.");
         latency_tracking: bool = ("latency-tracking", Live, SWITCH, "yes", "Keep a distribution of each command's time.");
     }
 
     /// Client-side caching.
     TRACKING = {
-        tracking_keys_max: usize = ("tracking-table-max-keys", Live, unsigned(0, i64::MAX), "1000000", "Most keys that are remembered for client-side caching; 0: any number.");
+        tracking_keys_max: usize = ("tracking-table-max-keys", Live, unsigned(0, i64::MAX), "1000000", "Maximum number of keys tracked for client-side caching; 0: no limit.");
     }
 
     /// Serialised values.

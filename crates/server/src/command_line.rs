@@ -19,7 +19,7 @@ use redline_net::{
 use crate::{
     Server, Settings,
     config::{
-        Class,
+        Class, Parameter,
         file::{Loader, shown},
         table,
     },
@@ -149,7 +149,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
     let mut said = String::from("The configuration is valid.\n");
     let inert: Vec<&str> = table::ROWS
         .iter()
-        .filter(|row| matches!(row.class, Class::Inert | Class::InertFixed))
+        .filter(|row| !row.is_effective())
         .filter(|row| row.text(&settings) != row.default.as_bytes())
         .map(|row| row.name)
         .collect();
@@ -353,25 +353,23 @@ A configuration file comes first; - reads more of it from standard input; what c
   redline server --version                  Version, on one line.
   redline server --help                     This text.
 
-Parameters that have an effect (* can be changed while the server runs, with CONFIG SET):
-
+Parameters that have an effect, each with its default; * marks those that CONFIG SET changes while the server runs.
+A size may have a unit: kb, mb and gb are powers of 1024; k, m and g are powers of 1000.
 ",
     );
-    let effective = |class| matches!(class, Class::Live | Class::Start);
-    for row in table::ROWS.iter().filter(|row| effective(row.class)) {
-        let star = if row.class == Class::Live { '*' } else { ' ' };
-        let default = if row.default.is_empty() {
-            "\"\""
-        } else {
-            row.default
-        };
-        text.push_str(&format!(
-            "{star} --{} {default}\n      {}\n",
-            row.name, row.doc
-        ));
+    for section in table::SECTIONS {
+        let rows = table::ROWS
+            .iter()
+            .filter(|row| row.section == section.title && row.is_effective());
+        for (at, row) in rows.enumerate() {
+            if at == 0 {
+                text.push_str(&format!("\n{}:\n\n", section.title));
+            }
+            describe(row, &mut text);
+        }
     }
     text.push_str("\nParameters of parts that are not built yet: a value that needs its part ends the start.\n\n");
-    let rest = || table::ROWS.iter().filter(|row| !effective(row.class));
+    let rest = || table::ROWS.iter().filter(|row| !row.is_effective());
     for row in rest() {
         if let Some(part) = row.unbuilt_part() {
             text.push_str(&format!("  {}: {part}\n", row.name));
@@ -390,6 +388,45 @@ Parameters that have an effect (* can be changed while the server runs, with CON
     }
     text.push('\n');
     text
+}
+
+/// Adds a parameter to the text of `--help`.
+fn describe(row: &Parameter, text: &mut String) {
+    let star = if row.class == Class::Live { '*' } else { ' ' };
+    let default = if row.default.is_empty() {
+        "\"\""
+    } else {
+        row.default
+    };
+    let values = row.values().map(|values| format!(" Values: {values}."));
+    let alias = row.alias.map(|alias| format!(" Also: {alias}."));
+    let description = [
+        row.doc,
+        &values.unwrap_or_default(),
+        &alias.unwrap_or_default(),
+    ];
+    text.push_str(&format!("{star} --{} {default}\n", row.name));
+    wrap(&description.concat(), text);
+}
+
+/// Adds a paragraph, indented, in lines of at most 100 columns.
+fn wrap(paragraph: &str, text: &mut String) {
+    const COLUMNS_MAX: usize = 100;
+    const INDENT: &str = "     ";
+    let mut column = usize::MAX;
+    for word in paragraph.split(' ') {
+        if column > COLUMNS_MAX - word.len() {
+            if column != usize::MAX {
+                text.push('\n');
+            }
+            text.push_str(INDENT);
+            column = INDENT.len();
+        }
+        text.push(' ');
+        text.push_str(word);
+        column += 1 + word.len();
+    }
+    text.push('\n');
 }
 
 #[cfg(test)]
@@ -474,6 +511,25 @@ mod tests {
             let is_unbuilt = unbuilt.lines().any(|known| known.starts_with(&line));
             assert_eq!(is_unbuilt, !is_accepted, "{name}");
         }
+    }
+
+    #[test]
+    fn help_has_every_parameter_with_an_effect_in_its_section() {
+        let text = usage();
+        for row in table::ROWS.iter().filter(|row| row.is_effective()) {
+            let line = format!(" --{} {}", row.name, row.default);
+            let line = line.trim_end();
+            let (before, _) = text.rsplit_once(line).expect(row.name);
+            let title = before
+                .lines()
+                .rfind(|line| line.ends_with(':') && !line.starts_with(' '));
+            assert_eq!(title, Some(&*format!("{}:", row.section)), "{}", row.name);
+        }
+        assert!(text.contains(
+            "\n* --loglevel notice\n      Minimum log level. Values: debug, verbose, notice, warning or nothing.\n"
+        ));
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(120), "{longest:?}");
     }
 
     #[test]

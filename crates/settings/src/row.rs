@@ -1,6 +1,6 @@
 //! A parameter as a row. Must not know how rows are found or shown.
 
-use crate::value::{Refusal, Syntax, Value, Words, default_of};
+use crate::value::{Refusal, Syntax, Value, Words, default_of, numbers};
 
 /// When a change of a parameter takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,14 @@ impl Row {
             *number = (*number).clamp(least, most);
         }
         Ok(value)
+    }
+
+    /// Returns the values in words, for an operator; `None` for any text, and for words that a function checks.
+    pub fn values(&self) -> Option<String> {
+        match self.within {
+            Some((least, most)) => Some(numbers(least, most)),
+            None => self.syntax.values(),
+        }
     }
 
     /// The default, as a value.

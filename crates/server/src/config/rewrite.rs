@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use redline_resp::split_words;
-use redline_settings::value::{Syntax, Unit};
+use redline_settings::value::{Syntax, Unit, memory_text};
 
 use super::{
     Parameter,
@@ -162,7 +162,7 @@ fn lines_of(parameter: &Parameter, settings: &Settings) -> Vec<Wanted> {
             },
             _,
         ) => match u64::try_from(value.integer()) {
-            Ok(bytes) => vec![size(bytes)],
+            Ok(bytes) => vec![memory_text(bytes).into()],
             Err(_) => vec![text],
         },
         (Syntax::Words(_), []) => vec![in_quotes(b"")],
@@ -183,24 +183,13 @@ fn output_limits(settings: &Settings) -> Vec<(Vec<Vec<u8>>, bool)> {
         .map(|(class, (limit, default))| {
             let values = vec![
                 class.as_bytes().to_vec(),
-                size(limit.hard_bytes),
-                size(limit.soft_bytes),
+                memory_text(limit.hard_bytes).into(),
+                memory_text(limit.soft_bytes).into(),
                 limit.soft_seconds.to_string().into_bytes(),
             ];
             (values, limit != default)
         })
         .collect()
-}
-
-/// Bytes in the largest unit of which they are a multiple.
-fn size(bytes: u64) -> Vec<u8> {
-    const UNITS: [(&str, u32); 3] = [("gb", 30), ("mb", 20), ("kb", 10)];
-    let whole = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
-    match UNITS.iter().find(|(_, shift)| whole(*shift)) {
-        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-    .into_bytes()
 }
 
 #[cfg(test)]

@@ -126,13 +126,13 @@ settings! {
 
     /// Listeners and connections.
     LISTENERS = {
-        bind: Vec<String> = ("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on; * is every IPv4 address, ::* every IPv6 address, and a - before one lets it be missing.");
+        bind: Vec<String> = ("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on: * is every IPv4 address, ::* every IPv6 address; one behind a - may be missing.");
         /// A zero is a port that the system chooses.
-        metrics_port: Option<u16> as Port = ("metrics-port", Start, PORT, "0", "Port at which metrics for Prometheus are read by HTTP, under /metrics; 0: none.");
-        metrics_bind: Vec<String> = ("metrics-bind", Start, Syntax::Words(addresses), "127.0.0.1 -::1", "Addresses for that, as in bind; whoever reaches them may read.");
+        metrics_port: Option<u16> as Port = ("metrics-port", Start, PORT, "0", "HTTP port of the metrics for Prometheus, under /metrics; 0: none.");
+        metrics_bind: Vec<String> = ("metrics-bind", Start, Syntax::Words(addresses), "127.0.0.1 -::1", "Addresses of the metrics port, as in bind; metrics can be read without a password.");
         /// A zero is a port that the system chooses.
         port: Option<u16> as Port = ("port", Live, PORT, "6379", "TCP port; 0: none.");
-        protected_mode: bool = ("protected-mode", Live, SWITCH, "yes", "Refuse clients from other hosts while no password is set.");
+        protected_mode: bool = ("protected-mode", Live, SWITCH, "yes", "Refuse clients from other hosts while the default user has no password.");
         tcp_backlog: u32 = ("tcp-backlog", Start, SECONDS, "511", "Listen backlog: connections that may wait to be accepted.");
         tcp_keepalive_s: u32 = ("tcp-keepalive", Live, SECONDS, "300", "Seconds between TCP keepalive probes, for connections accepted from now on; 0: off.");
         timeout_s: u64 = ("timeout", Live, SECONDS, "0", "Seconds after which an idle client is closed; 0: never.");
@@ -144,11 +144,11 @@ settings! {
 
     /// Buffers of clients, and what is not done about connections.
     BUFFERS = {
-        query_buffer_bytes_max: u64 = ("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "A client whose unread requests grow beyond this is closed.");
+        query_buffer_bytes_max: u64 = ("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "Maximum size of a client's query buffer; a client above it is closed.");
         /// Of clients, replicas and subscribers.
-        output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "For a class of clients: bytes of unread replies at which one is closed at once, bytes at which it is closed after a time, and that time in seconds; 0: no limit.");
+        output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client above the first size is closed at once, one that is above the second for so many seconds as well; 0: no limit.");
         /// Negative: so many percent of `maxmemory_bytes`.
-        client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Memory of all clients together, above which those with most are closed; in percent: of maxmemory; 0: any.");
+        client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, those that use most are closed. A percentage is one of maxmemory; 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
         _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS.");
         _ = ("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary.");
@@ -163,7 +163,7 @@ settings! {
     /// Threads.
     THREADS = {
         threads: usize = ("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use.");
-        event_coalescing_us: u64 = ("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker with many clients sleeps before it polls its sockets again, so that their requests arrive together; twice as long beside other workers, up to three times (or 300, if it is busy most of the time) where waking up costs much CPU time, as on many virtual machines; 0: off.");
+        event_coalescing_us: u64 = ("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker with many clients sleeps before it polls its sockets again, so that requests arrive together; twice as long beside other workers, up to three times (or 300, if it is busy most of the time) where waking up costs much CPU time, as on many virtual machines; 0: off.");
         balance_clients: bool = ("balance-clients", Live, SWITCH, "yes", "Move clients between workers: one worker serves all while it can, and an overloaded worker gives some away.");
         server_cpulist: Option<String> = ("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist");
         _ = ("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads.");
@@ -171,7 +171,7 @@ settings! {
         _ = ("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads.").alias("bio_cpulist");
         _ = ("aof-rewrite-cpulist", InertFixed, TEXT, "", "CPUs of the process that rewrites the append-only file.").alias("aof_rewrite_cpulist");
         _ = ("bgsave-cpulist", InertFixed, TEXT, "", "CPUs of the process that saves.").alias("bgsave_cpulist");
-        hz: u32 = ("hz", Live, int(0, INT_MAX), "10", "Frequency of background work of each worker, in runs a second: 1 to 500.").within(1, 500);
+        hz: u32 = ("hz", Live, int(0, INT_MAX), "10", "Frequency of background work of each worker, in runs per second.").within(1, 500);
         _ = ("dynamic-hz", Inert, SWITCH, "yes", "Raise hz with the number of clients: here background work does not depend on it.");
     }
 
@@ -182,27 +182,27 @@ settings! {
 
     /// Dangerous commands.
     PERMISSIONS = {
-        enable_protected_configs: Permission = ("enable-protected-configs", Start, Syntax::Choice(Permission::NAMES), "no", "Who may change dir and dbfilename.");
-        enable_debug_command: Permission = ("enable-debug-command", Start, Syntax::Choice(Permission::NAMES), "no", "Who may call DEBUG.");
+        enable_protected_configs: Permission = ("enable-protected-configs", Start, Syntax::Choice(Permission::NAMES), "no", "Allow CONFIG SET of dir and dbfilename; local: to clients on this machine.");
+        enable_debug_command: Permission = ("enable-debug-command", Start, Syntax::Choice(Permission::NAMES), "no", "Allow DEBUG; local: to clients on this machine.");
         _ = ("enable-module-command", InertFixed, Syntax::Choice(Permission::NAMES), "no", "Who may call MODULE: there are no modules.");
     }
 
     /// Passwords and users.
     SECURITY = {
         /// It is the default user's.
-        requirepass: Option<Vec<u8>> = ("requirepass", Live, Syntax::Bytes, "", "Password that clients must give with AUTH; empty: none.").secret().then(Settings::apply_requirepass);
+        requirepass: Option<Vec<u8>> = ("requirepass", Live, Syntax::Bytes, "", "Password of the default user; empty: none.").secret().then(Settings::apply_requirepass);
         aclfile: Option<String> = ("aclfile", Start, TEXT, "", "File that defines the users, for ACL LOAD and ACL SAVE; empty: none.");
-        acl_open_channels: bool as OpenChannels = ("acl-pubsub-default", Live, Syntax::Choice(OpenChannels::NAMES), "resetchannels", "Channels that a new user may use: all, or none.");
+        acl_open_channels: bool as OpenChannels = ("acl-pubsub-default", Live, Syntax::Choice(OpenChannels::NAMES), "resetchannels", "Pub/Sub channels of a new user: all or none.");
     }
 
     /// The search for keys to evict.
     EVICTION = {
-        maxmemory_samples: u32 = ("maxmemory-samples", Live, int(1, 64), "5", "Keys that are looked at to find one to evict.");
+        maxmemory_samples: u32 = ("maxmemory-samples", Live, int(1, 64), "5", "Keys sampled to find one to evict.");
     }
 
     /// The search for expired keys, and the giving back of memory.
     EXPIRY = {
-        active_expire_effort: u32 = ("active-expire-effort", Live, int(1, 10), "1", "How much time goes into finding expired keys.");
+        active_expire_effort: u32 = ("active-expire-effort", Live, int(1, 10), "1", "Effort of the search for expired keys; more takes more CPU time.");
         _ = ("lazyfree-lazy-eviction", Inert, SWITCH, "no", "Free evicted values in the background: large ones always are.");
         _ = ("lazyfree-lazy-expire", Inert, SWITCH, "no", "Free expired values in the background: large ones always are.");
         _ = ("lazyfree-lazy-server-del", Inert, SWITCH, "no", "Free overwritten values in the background: large ones always are.");
@@ -333,32 +333,32 @@ settings! {
     /// The process.
     PROCESS = {
         daemonize: bool = ("daemonize", Start, SWITCH, "no", "Run in the background, unless supervised.");
-        supervised: Supervision = ("supervised", Start, Syntax::Choice(Supervision::NAMES), "no", "Notify a supervisor when the server is ready: no, upstart, systemd, or auto (by the environment).");
-        pidfile: Option<String> = ("pidfile", Start, TEXT, "", "File to which the process id is written; in the background /var/run/redis.pid unless named.");
+        supervised: Supervision = ("supervised", Start, Syntax::Choice(Supervision::NAMES), "no", "Supervisor to notify when the server is ready; auto: by the environment.");
+        pidfile: Option<String> = ("pidfile", Start, TEXT, "", "File to which the process id is written; empty: none, in the background /var/run/redis.pid.");
         /// See `log.rs`.
-        log_level: u8 = ("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Log level: debug, verbose, notice, warning or nothing.");
+        log_level: u8 = ("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Minimum log level.");
         logfile: Option<String> = ("logfile", Start, TEXT, "", "Log file; empty: standard output.");
-        log_format: LogFormat = ("log-format", Live, Syntax::Choice(LogFormat::NAMES), "text", "Format of log lines: as Redis does (Valkey's name for that is legacy), as JSON objects, or as key=value.");
-        log_timestamp: LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: as their format has it (in text as Redis does, in the others by ISO 8601), by ISO 8601, or in milliseconds since 1970.");
+        log_format: LogFormat = ("log-format", Live, Syntax::Choice(LogFormat::NAMES), "text", "Format of log lines: as in Redis (text, or legacy as in Valkey), JSON objects, or key=value.");
+        log_timestamp: LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: legacy is Redis's in text and ISO 8601 in the other formats; milliseconds are those since 1970.");
         syslog: bool = ("syslog-enabled", Start, SWITCH, "no", "Log to syslog as well.");
         syslog_ident: String = ("syslog-ident", Start, TEXT, "redis", "Name in syslog.");
         /// 0 is `user`, `n` is `local(n-1)`.
         syslog_facility: u8 = ("syslog-facility", Start, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog.");
         _ = ("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes.");
         _ = ("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash.");
-        logo: bool = ("always-show-logo", Start, SWITCH, "no", "Log mode, port and process id at the start, as Redis's logo does.");
+        logo: bool = ("always-show-logo", Start, SWITCH, "no", "Log mode, port and process id at the start, as in Redis's logo.");
         _ = ("hide-user-data-from-log", Inert, SWITCH, "no", "Keep keys and values out of the log: they never go there.");
-        title: bool = ("set-proc-title", Start, SWITCH, "yes", "Set the process title, as far as the command line had room.");
-        title_template: String = ("proc-title-template", Live, Syntax::Checked(title_template), "{title} {listen-addr} {server-mode}", "Template of the process title; also {port}, {tls-port}, {unixsocket} and {config-file}.");
+        title: bool = ("set-proc-title", Start, SWITCH, "yes", "Set the process title, as far as the command line left room.");
+        title_template: String = ("proc-title-template", Live, Syntax::Checked(title_template), "{title} {listen-addr} {server-mode}", "Template of the process title; it may also contain {port}, {tls-port}, {unixsocket} and {config-file}.");
         _ = ("locale-collate", Inert, Syntax::Checked(locale), "", "Locale in which strings are compared.");
         _ = ("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start.");
         _ = ("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose.");
-        oom_score: OomScore = ("oom-score-adj", Live, Syntax::Choice(OomScore::NAMES), "no", "Set the score by which the kernel's OOM killer chooses processes; relative (or yes): added to the score at the start.");
+        oom_score: OomScore = ("oom-score-adj", Live, Syntax::Choice(OomScore::NAMES), "no", "Set the score by which the kernel's OOM killer chooses processes; relative (or yes) adds to the score at the start.");
         oom_scores: [i32; 3] as OomScores = ("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "OOM scores of a primary, a replica and a background process; the first is used.");
         _ = ("shutdown-timeout", Inert, SECONDS, "10", "Seconds that a shutdown waits for replicas.");
         _ = ("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.").unbuilt("snapshots", |t| !saves(t));
         _ = ("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.").unbuilt("snapshots", |t| !saves(t));
-        dir: Option<PathBuf> as WorkingDir = ("dir", Live, TEXT, "", "Working directory.").protected().always_written();
+        dir: Option<PathBuf> as WorkingDir = ("dir", Live, TEXT, "", "Working directory; by default that of the process.").protected().always_written();
     }
 }
 
@@ -370,28 +370,28 @@ settings! {
     /// TLS.
     TLS = {
         /// A zero is a port that the system chooses.
-        port: Option<u16> as Port = ("tls-port", Live, PORT, "0", "Port with TLS, beside or instead of the one without; 0: none.");
+        port: Option<u16> as Port = ("tls-port", Live, PORT, "0", "TLS port, beside the plain port or, with --port 0, instead of it; 0: none.");
         _ = ("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus.");
         _ = ("tls-replication", Inert, SWITCH, "no", "TLS towards the primary.");
-        auth_clients: ClientAuth as ClientCertificates = ("tls-auth-clients", Live, Syntax::Choice(ClientCertificates::NAMES), "yes", "Ask clients for a certificate of an authority that is trusted; optional: only who has one.");
-        prefer_server_ciphers: bool = ("tls-prefer-server-ciphers", Live, SWITCH, "no", "Choose the cipher in the server's order, not the client's.");
+        auth_clients: ClientAuth as ClientCertificates = ("tls-auth-clients", Live, Syntax::Choice(ClientCertificates::NAMES), "yes", "Require a client certificate of a trusted authority; optional: verify one if the client presents it.");
+        prefer_server_ciphers: bool = ("tls-prefer-server-ciphers", Live, SWITCH, "no", "Choose the cipher in the server's order instead of the client's.");
         session_caching: bool = ("tls-session-caching", Live, SWITCH, "yes", "Let clients resume TLS sessions.");
-        session_cache_size: usize = ("tls-session-cache-size", Live, SECONDS, "20480", "TLS sessions that are kept for that; 0: as many as come, up to 1048576.");
-        session_cache_timeout_s: u64 = ("tls-session-cache-timeout", Live, SECONDS, "300", "Seconds that they are kept.");
-        cert_file: Option<String> = ("tls-cert-file", Live, TEXT, "", "The server's certificate and those behind it, in PEM form; setting it, also to what it is, reads all files of TLS again, as SIGHUP does.");
-        key_file: Option<String> = ("tls-key-file", Live, TEXT, "", "The key of that certificate, not encrypted.");
-        key_file_pass: Option<String> = ("tls-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused.").secret();
-        client_cert_file: Option<String> = ("tls-client-cert-file", Live, TEXT, "", "Certificate for connections that the server makes: read and checked.");
-        client_key_file: Option<String> = ("tls-client-key-file", Live, TEXT, "", "The key of that certificate.");
-        client_key_file_pass: Option<String> = ("tls-client-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused.").secret();
-        auto_reload_interval_s: u64 = ("tls-auto-reload-interval", Live, SECONDS, "0", "Seconds between looks at the files of certificates and keys, which are read again if one has changed; 0: never.");
+        session_cache_size: usize = ("tls-session-cache-size", Live, SECONDS, "20480", "Maximum number of TLS sessions kept for resumption; 0: 1048576.");
+        session_cache_timeout_s: u64 = ("tls-session-cache-timeout", Live, SECONDS, "300", "Seconds for which a TLS session can be resumed.");
+        cert_file: Option<String> = ("tls-cert-file", Live, TEXT, "", "Server certificate and its chain, in PEM format; setting it, even to the same path, reads all TLS files again, as SIGHUP does.");
+        key_file: Option<String> = ("tls-key-file", Live, TEXT, "", "Private key of tls-cert-file, not encrypted.");
+        key_file_pass: Option<String> = ("tls-key-file-pass", Live, TEXT, "", "Password of tls-key-file; encrypted keys are refused.").secret();
+        client_cert_file: Option<String> = ("tls-client-cert-file", Live, TEXT, "", "Certificate for outgoing connections: read and checked.");
+        client_key_file: Option<String> = ("tls-client-key-file", Live, TEXT, "", "Private key of tls-client-cert-file.");
+        client_key_file_pass: Option<String> = ("tls-client-key-file-pass", Live, TEXT, "", "Password of tls-client-key-file; encrypted keys are refused.").secret();
+        auto_reload_interval_s: u64 = ("tls-auto-reload-interval", Live, SECONDS, "0", "Seconds between checks whether files of certificates and keys have changed, which are then read again; 0: never.");
         _ = ("tls-auth-clients-user", Inert, Syntax::Choice(&["CN", "URI", "off"]), "off", "Field of a client's certificate that names its user.").unbuilt("authentication by certificates", |t| t == b"off");
         _ = ("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters: keys are exchanged over elliptic curves only.");
-        ca_cert_file: Option<String> = ("tls-ca-cert-file", Live, TEXT, "", "Certificates of the authorities that are trusted.");
-        ca_cert_dir: Option<String> = ("tls-ca-cert-dir", Live, TEXT, "", "Folder of files with such certificates.");
+        ca_cert_file: Option<String> = ("tls-ca-cert-file", Live, TEXT, "", "Certificates of trusted authorities.");
+        ca_cert_dir: Option<String> = ("tls-ca-cert-dir", Live, TEXT, "", "Folder of files with certificates of trusted authorities.");
         protocols: String = ("tls-protocols", Live, TEXT, "", "TLS versions, as in TLSv1.2 TLSv1.3; empty: both.");
         ciphers: String = ("tls-ciphers", Live, TEXT, "", "Ciphers of TLS 1.2, as an OpenSSL cipher list; empty: all that are supported.");
-        ciphersuites: String = ("tls-ciphersuites", Live, TEXT, "", "Ciphers of TLS 1.3 by name, with colons between; empty: all that are supported.");
+        ciphersuites: String = ("tls-ciphersuites", Live, TEXT, "", "Cipher suites of TLS 1.3 by name, separated by colons; empty: all that are supported.");
     }
 }
 
