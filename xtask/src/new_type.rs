@@ -318,7 +318,7 @@ mod tests {
             check_touched(&touched(&before, &after))
         };
         let add = |text: &mut Vec<u8>| text.extend_from_slice(b"// more\n");
-        assert!(plant("crates/server/src/planes/debug.rs", add).is_err());
+        assert!(plant("crates/server/src/admin/debug.rs", add).is_err());
         assert!(plant("crates/types/src/value.rs", add).is_err());
         assert!(plant("crates/types/src/another.rs", add).is_err());
         let cut = |text: &mut Vec<u8>| text.truncate(text.len() / 2);

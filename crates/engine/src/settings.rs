@@ -1,7 +1,7 @@
 //! The settings that commands go by: one plain structure, published whole.
 //!
-//! An executor that sees the epoch move takes the new one before its next command. Must not know: how a parameter is
-//! written, where settings come from.
+//! An executor that sees the epoch move takes the new one before its next command. Must not know: who reads
+//! and sets parameters, where settings come from.
 
 use std::sync::{
     Arc, Mutex,
@@ -10,10 +10,13 @@ use std::sync::{
 
 use redline_acl::{Dialect, Users};
 use redline_keyspace::{Classes, Policy};
-use redline_resp::limits;
+use redline_settings::{
+    Codec, choices, settings,
+    value::{INT_MAX, Refusal, SECONDS, SWITCH, Syntax, TEXT, Value, int, memory, size, unsigned},
+};
 use redline_types::Limits;
 
-use crate::commandlog::Threshold;
+use crate::commandlog::{Kind, Threshold};
 
 /// Which commands are refused while a script is over its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,72 +27,135 @@ pub enum BusyScope {
     All,
 }
 
-/// The settings of an engine. Defaults are those of Redis 8.2.3.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The users.
-    pub acl: Arc<Users>,
-    /// Entries that the log of refusals holds.
-    pub acl_log_entries_max: usize,
-    /// Availability zone that clients are told; empty: none.
-    pub availability_zone: String,
-    /// HELLO and INFO say Redis; otherwise they name this program.
-    pub extended_redis_compatibility: bool,
-    /// Longest argument: bytes.
-    pub bulk_bytes_max: u64,
-    /// Most keys that are remembered for clients that track them; 0: any number.
-    pub tracking_keys_max: usize,
-    /// Memory limit: bytes; 0: none.
-    pub maxmemory_bytes: u64,
-    /// Policy by which keys are evicted when it is reached.
-    pub maxmemory_policy: Policy,
-    /// LFU: how slowly the counter grows.
-    pub lfu_log_factor: u32,
-    /// LFU: minutes until the counter is lowered.
-    pub lfu_decay_minutes: u32,
-    /// Milliseconds after which a script is called busy; 0: never.
-    pub busy_reply_threshold_ms: u64,
-    /// Scope of the commands that are refused then.
-    pub busy_reply_scope: BusyScope,
-    /// Which keyspace events are published.
-    pub notify: Classes,
-    /// Thresholds of the compact encodings.
-    pub limits: Limits,
-    /// When a call gets into which log of commands, by the log's kind (`commandlog.rs`).
-    pub command_logs: [Threshold; 3],
-    /// Milliseconds from which the latency monitor keeps an event; 0: it is off.
-    pub latency_monitor_threshold_ms: u64,
-    /// Distributions of the commands' times are kept.
-    pub latency_tracking: bool,
+choices! {
+    BusyScope: BusyScope { "keys" => Keys, "all" => All }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            acl: Arc::new(Users::new(&Dialect {
-                open_channels: false,
-                split: redline_resp::split_words,
-            })),
-            acl_log_entries_max: 128,
-            availability_zone: String::new(),
-            extended_redis_compatibility: true,
-            bulk_bytes_max: limits::BULK_BYTES_MAX,
-            tracking_keys_max: 1_000_000,
-            maxmemory_bytes: 0,
-            maxmemory_policy: Policy::NoEviction,
-            lfu_log_factor: 10,
-            lfu_decay_minutes: 1,
-            busy_reply_threshold_ms: 5000,
-            busy_reply_scope: BusyScope::Keys,
-            notify: Classes::NONE,
-            limits: Limits::default(),
-            command_logs: [10_000, 1024 * 1024, 1024 * 1024].map(|from| Threshold {
-                from,
-                entries_max: 128,
-            }),
-            latency_monitor_threshold_ms: 0,
-            latency_tracking: true,
+settings! {
+    /// The settings of an engine. Defaults are those of Redis 8.2.3.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        /// The users.
+        acl: Arc<Users> = Arc::new(Users::new(&Dialect {
+            open_channels: false,
+            split: redline_resp::split_words,
+        }));
+        /// Thresholds of the compact encodings.
+        limits: Limits = Limits::default();
+        /// When a call gets into which log of commands, by the log's kind (`commandlog.rs`).
+        command_logs: [Threshold; 3] = [Threshold { from: -1, entries_max: 0 }; 3];
+    }
+
+    /// Limits of requests.
+    REQUESTS = {
+        bulk_bytes_max: u64 = ("proto-max-bulk-len", Live, memory(1 << 20), "536870912", "Maximum length of an argument, and of a string that a command builds.");
+    }
+
+    /// Information that clients get of the server.
+    GREETING = {
+        availability_zone: String = ("availability-zone", Live, Syntax::Bytes, "", "Availability zone of the server, shown in INFO and HELLO unless empty.");
+        extended_redis_compatibility: bool = ("extended-redis-compatibility", Live, SWITCH, "yes", "Report Redis in HELLO and in INFO's redis_mode; no: HELLO reports this program and its version, and the mode is server_mode, as in Valkey.");
+    }
+
+    /// The log of refusals.
+    REFUSALS = {
+        acl_log_entries_max: usize = ("acllog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of ACL LOG.");
+    }
+
+    /// The limit on memory.
+    MEMORY = {
+        maxmemory_bytes: u64 = ("maxmemory", Live, size(0), "0", "Memory limit for keys and values; 0: no limit.");
+        maxmemory_policy: Policy as PolicyName = ("maxmemory-policy", Live, Syntax::Choice(PolicyName::NAMES), "noeviction", "Eviction policy when maxmemory is reached.");
+    }
+
+    /// The access counter of the LFU policies.
+    LFU = {
+        _ = ("maxmemory-eviction-tenacity", Inert, int(0, 100), "10", "How long one command may evict: here at most 64 keys.");
+        lfu_log_factor: u32 = ("lfu-log-factor", Live, SECONDS, "10", "Logarithm factor of the LFU access counter; the higher, the slower it grows.");
+        lfu_decay_minutes: u32 = ("lfu-decay-time", Live, SECONDS, "1", "Minutes after which the LFU access counter is lowered; 0: never.");
+    }
+
+    /// Thresholds of the compact encodings.
+    DATA_TYPES = {
+        [limits.hash_max_listpack_entries]: usize = ("hash-max-listpack-entries", Live, unsigned(0, i64::MAX), "512", "Fields up to which a hash stays packed.").alias("hash-max-ziplist-entries");
+        [limits.hash_max_listpack_value]: usize = ("hash-max-listpack-value", Live, size(0), "64", "Length of a field or value up to which a hash stays packed.").alias("hash-max-ziplist-value");
+        [limits.list_max_listpack_size]: i32 = ("list-max-listpack-size", Live, int(i32::MIN as i64, INT_MAX), "-2", "Maximum size of a list's nodes: elements, or -1 to -5 for 4 to 64 KiB.").alias("list-max-ziplist-size");
+        _ = ("list-compress-depth", Inert, SECONDS, "0", "Nodes at the ends of a list that are not compressed: none ever is.");
+        [limits.set_max_intset_entries]: usize = ("set-max-intset-entries", Live, unsigned(0, i64::MAX), "512", "Members up to which a set of integers stays an array.");
+        [limits.set_max_listpack_entries]: usize = ("set-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a set stays packed.");
+        [limits.set_max_listpack_value]: usize = ("set-max-listpack-value", Live, unsigned(0, i64::MAX), "64", "Length of a member up to which a set stays packed.");
+        [limits.zset_max_listpack_entries]: usize = ("zset-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a sorted set stays packed.").alias("zset-max-ziplist-entries");
+        [limits.zset_max_listpack_value]: usize = ("zset-max-listpack-value", Live, size(0), "64", "Length of a member up to which a sorted set stays packed.").alias("zset-max-ziplist-value");
+        [limits.stream_node_max_bytes]: usize = ("stream-node-max-bytes", Live, size(0), "4096", "Maximum size of a stream's node; 0: no limit.");
+        [limits.stream_node_max_entries]: usize = ("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Maximum entries in a stream's node; 0: no limit.");
+        [limits.hll_sparse_max_bytes]: usize = ("hll-sparse-max-bytes", Live, size(0), "3000", "Bytes up to which a HyperLogLog stays sparse.");
+        _ = ("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread.");
+    }
+
+    /// Scripts, events, logs and times of calls.
+    CALLS = {
+        busy_reply_threshold_ms: u64 = ("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which a script counts as busy, and other clients get -BUSY; 0: never.").alias("lua-time-limit");
+        busy_reply_scope: BusyScope = ("busy-reply-scope", Live, Syntax::Choice(BusyScope::NAMES), "keys", "Commands that get -BUSY while a script is busy: those that need keys that it holds, or, as in Redis, all but the few that are allowed then.");
+        notify: Classes as EventLetters = ("notify-keyspace-events", Live, TEXT, "", "Keyspace events that are published, by letters, as K, E, g, $ and A; empty: none.");
+        [command_logs[Kind::Slow as usize].from]: i64 = ("slowlog-log-slower-than", Live, int(-1, i64::MAX), "10000", "Microseconds from which a call goes to the slow log; -1: none does. Below 1000 every call is timed by itself, which costs throughput.").alias("commandlog-execution-slower-than");
+        [command_logs[Kind::Slow as usize].entries_max]: usize = ("slowlog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the slow log.").alias("commandlog-slow-execution-max-len");
+        [command_logs[Kind::LargeRequest as usize].from]: i64 = ("commandlog-request-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a request is logged; -1: none is.");
+        [command_logs[Kind::LargeRequest as usize].entries_max]: usize = ("commandlog-large-request-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large requests.");
+        [command_logs[Kind::LargeReply as usize].from]: i64 = ("commandlog-reply-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a call is logged for its reply; -1: none is.");
+        [command_logs[Kind::LargeReply as usize].entries_max]: usize = ("commandlog-large-reply-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large replies.");
+        latency_monitor_threshold_ms: u64 = ("latency-monitor-threshold", Live, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor; 0: none does.");
+        latency_tracking: bool = ("latency-tracking", Live, SWITCH, "yes", "Keep a distribution of each command's time.");
+    }
+
+    /// Client-side caching.
+    TRACKING = {
+        tracking_keys_max: usize = ("tracking-table-max-keys", Live, unsigned(0, i64::MAX), "1000000", "Maximum number of keys tracked for client-side caching; 0: no limit.");
+    }
+
+    /// Serialised values.
+    PAYLOADS = {
+        [limits.payload_compressed]: bool = ("rdbcompression", Live, SWITCH, "yes", "Compress long strings in payloads of DUMP.");
+    }
+}
+
+/// `maxmemory-policy` by its names.
+struct PolicyName;
+
+impl PolicyName {
+    const NAMES: &[&str] = &{
+        let mut names = [""; Policy::NAMES.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Policy::NAMES[at].1;
+            at += 1;
         }
+        names
+    };
+}
+
+impl Codec<Policy> for PolicyName {
+    fn of(value: &Value) -> Result<Policy, Refusal> {
+        Ok(Policy::NAMES[value.integer() as usize].0)
+    }
+
+    fn value(policy: &Policy) -> Value {
+        let at = Policy::NAMES.iter().position(|(known, _)| known == policy);
+        Value::Integer(at.unwrap_or_default() as i64)
+    }
+}
+
+/// Classes of keyspace events by their letters.
+struct EventLetters;
+
+impl Codec<Classes> for EventLetters {
+    fn of(value: &Value) -> Result<Classes, Refusal> {
+        const WRONG: &str = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
+        let letters = std::str::from_utf8(value.bytes()).ok();
+        Ok(letters.and_then(Classes::parse).ok_or(WRONG)?)
+    }
+
+    fn value(classes: &Classes) -> Value {
+        Value::Text(classes.letters().into_bytes())
     }
 }
 
@@ -132,5 +198,20 @@ impl Published {
     pub fn publish(&self, settings: Settings) {
         *self.current.lock().expect("no panic under the settings") = Arc::new(settings);
         self.move_epoch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_rooms_below() {
+        let settings = Settings::default();
+        assert_eq!(settings.limits, Limits::default());
+        assert_eq!(
+            settings.bulk_bytes_max,
+            redline_resp::limits::BULK_BYTES_MAX
+        );
     }
 }

@@ -19,7 +19,7 @@ use redline_net::{
 use crate::{
     Server, Settings,
     config::{
-        Class,
+        Class, Parameter,
         file::{Loader, shown},
         table,
     },
@@ -66,16 +66,16 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
     // Threads are made later: a child would not have them.
     let (service, background) = Service::begin(called, &settings.service)?;
-    if background && settings.pidfile.is_none() {
-        settings.pidfile = Some(PIDFILE.into());
+    if background && settings.service.pidfile.is_none() {
+        settings.service.pidfile = Some(PIDFILE.into());
     }
-    let pidfile = settings.pidfile.as_ref().map(absolute);
+    let pidfile = settings.service.pidfile.as_ref().map(absolute);
     log::notice(&format!(
         "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
         usize::BITS,
         std::process::id(),
     ));
-    if settings.logo {
+    if settings.service.logo {
         // What starts us may look for ` PID: `, which redis-server has nowhere else.
         log::notice(&format!(
             "Running in standalone mode, Port: {}, PID: {}",
@@ -134,7 +134,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
         return Err("which file? As in --check-config /etc/redis/redis.conf".into());
     }
     enter_dir(&mut settings)?;
-    if let Some(path) = &settings.logfile {
+    if let Some(path) = &settings.service.logfile {
         // Only looked at: a check leaves nothing behind.
         let opened = std::fs::OpenOptions::new().append(true).open(path);
         let folder = std::path::absolute(path).ok();
@@ -149,7 +149,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
     let mut said = String::from("The configuration is valid.\n");
     let inert: Vec<&str> = table::ROWS
         .iter()
-        .filter(|row| matches!(row.class, Class::Inert | Class::InertFixed))
+        .filter(|row| !row.is_effective())
         .filter(|row| row.text(&settings) != row.default.as_bytes())
         .map(|row| row.name)
         .collect();
@@ -161,24 +161,24 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
 
 /// Enters the working directory, which must be in place before anything is opened.
 fn enter_dir(settings: &mut Settings) -> Result<(), String> {
-    if let Some(dir) = &settings.dir {
+    if let Some(dir) = &settings.service.dir {
         let refused = |error| {
             let why = error_text(&error);
             format!("can't chdir to '{}': {why}", dir.display())
         };
         std::env::set_current_dir(dir).map_err(refused)?;
         // Relative, it would mean another one from now on.
-        settings.dir = Some(std::env::current_dir().map_err(refused)?);
+        settings.service.dir = Some(std::env::current_dir().map_err(refused)?);
     }
     Ok(())
 }
 
 fn open_log(settings: &Settings) -> Result<(), String> {
     let service = &settings.service;
-    log::set_level(settings.log_level);
+    log::set_level(settings.service.log_level);
     log::set_format(service.log_format, service.log_timestamp);
-    log::set_file(settings.logfile.as_deref())
-        .map_err(|error| cannot_log(settings.logfile.as_deref().unwrap_or(""), &error))?;
+    log::set_file(settings.service.logfile.as_deref())
+        .map_err(|error| cannot_log(settings.service.logfile.as_deref().unwrap_or(""), &error))?;
     if service.syslog {
         let facility = match service.syslog_facility {
             0 => Facility::User,
@@ -353,25 +353,23 @@ A configuration file comes first; - reads more of it from standard input; what c
   redline server --version                  Version, on one line.
   redline server --help                     This text.
 
-Parameters that have an effect (* can be changed while the server runs, with CONFIG SET):
-
+Parameters that have an effect, each with its default; * marks those that CONFIG SET changes while the server runs.
+A size may have a unit: kb, mb and gb are powers of 1024; k, m and g are powers of 1000.
 ",
     );
-    let effective = |class| matches!(class, Class::Live | Class::Start);
-    for row in table::ROWS.iter().filter(|row| effective(row.class)) {
-        let star = if row.class == Class::Live { '*' } else { ' ' };
-        let default = if row.default.is_empty() {
-            "\"\""
-        } else {
-            row.default
-        };
-        text.push_str(&format!(
-            "{star} --{} {default}\n      {}\n",
-            row.name, row.doc
-        ));
+    for section in table::SECTIONS {
+        let rows = table::ROWS
+            .iter()
+            .filter(|row| row.section == section.title && row.is_effective());
+        for (at, row) in rows.enumerate() {
+            if at == 0 {
+                text.push_str(&format!("\n{}:\n\n", section.title));
+            }
+            describe(row, &mut text);
+        }
     }
     text.push_str("\nParameters of parts that are not built yet: a value that needs its part ends the start.\n\n");
-    let rest = || table::ROWS.iter().filter(|row| !effective(row.class));
+    let rest = || table::ROWS.iter().filter(|row| !row.is_effective());
     for row in rest() {
         if let Some(part) = row.unbuilt_part() {
             text.push_str(&format!("  {}: {part}\n", row.name));
@@ -390,6 +388,45 @@ Parameters that have an effect (* can be changed while the server runs, with CON
     }
     text.push('\n');
     text
+}
+
+/// Adds a parameter to the text of `--help`.
+fn describe(row: &Parameter, text: &mut String) {
+    let star = if row.class == Class::Live { '*' } else { ' ' };
+    let default = if row.default.is_empty() {
+        "\"\""
+    } else {
+        row.default
+    };
+    let values = row.values().map(|values| format!(" Values: {values}."));
+    let alias = row.alias.map(|alias| format!(" Also: {alias}."));
+    let description = [
+        row.doc,
+        &values.unwrap_or_default(),
+        &alias.unwrap_or_default(),
+    ];
+    text.push_str(&format!("{star} --{} {default}\n", row.name));
+    wrap(&description.concat(), text);
+}
+
+/// Adds a paragraph, indented, in lines of at most 100 columns.
+fn wrap(paragraph: &str, text: &mut String) {
+    const COLUMNS_MAX: usize = 100;
+    const INDENT: &str = "     ";
+    let mut column = usize::MAX;
+    for word in paragraph.split(' ') {
+        if column > COLUMNS_MAX - word.len() {
+            if column != usize::MAX {
+                text.push('\n');
+            }
+            text.push_str(INDENT);
+            column = INDENT.len();
+        }
+        text.push(' ');
+        text.push_str(word);
+        column += 1 + word.len();
+    }
+    text.push('\n');
 }
 
 #[cfg(test)]
@@ -474,6 +511,25 @@ mod tests {
             let is_unbuilt = unbuilt.lines().any(|known| known.starts_with(&line));
             assert_eq!(is_unbuilt, !is_accepted, "{name}");
         }
+    }
+
+    #[test]
+    fn help_has_every_parameter_with_an_effect_in_its_section() {
+        let text = usage();
+        for row in table::ROWS.iter().filter(|row| row.is_effective()) {
+            let line = format!(" --{} {}", row.name, row.default);
+            let line = line.trim_end();
+            let (before, _) = text.rsplit_once(line).expect(row.name);
+            let title = before
+                .lines()
+                .rfind(|line| line.ends_with(':') && !line.starts_with(' '));
+            assert_eq!(title, Some(&*format!("{}:", row.section)), "{}", row.name);
+        }
+        assert!(text.contains(
+            "\n* --loglevel notice\n      Minimum log level. Values: debug, verbose, notice, warning or nothing.\n"
+        ));
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(120), "{longest:?}");
     }
 
     #[test]

@@ -1,74 +1,67 @@
 //! The configuration table: one row per parameter, and everything that comes out of it.
 //!
-//! Start in [`table`] for the rows. CONFIG GET and SET, CONFIG REWRITE, the configuration file, the command line
-//! and `--help` are all derived from it. A parameter without effect keeps its value in [`Settings::kept`], so that
-//! CONFIG GET shows what was set.
+//! Start in [`table`] for the rows. The structures of settings and their defaults, CONFIG GET and SET, CONFIG REWRITE, the
+//! configuration file, the command line and `--help` are all derived from them. A parameter without effect keeps its value in
+//! [`Settings::kept`], so that CONFIG GET shows what was set.
 //!
 //! Must not know: workers, sessions, sockets.
 
+mod checks;
+mod codecs;
 pub mod file;
 pub mod rewrite;
 pub mod table;
-pub mod value;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Deref};
 
-use crate::settings::Settings;
-use value::{Refusal, Syntax, Value, Words};
+pub use redline_settings::Class;
+use redline_settings::{
+    Field, Row, Setting,
+    value::{Refusal, Value, Words},
+};
 
-/// When a change of a parameter takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// At once, by CONFIG SET.
-    Live,
-    /// At the start only.
-    Start,
-    /// Never: accepted so that files written for Redis work.
-    Inert,
-    /// Never, and CONFIG SET refuses to change it, as Redis does.
-    InertFixed,
-}
+use crate::settings::{ServiceSettings, Settings, TlsSettings};
 
-/// One parameter.
+/// One parameter of the server: a row, and where its value is kept.
+#[derive(Clone, Copy)]
 pub struct Parameter {
-    /// Its name.
-    pub name: &'static str,
-    /// Another name for the same: an older one, or a newer one of Valkey's.
-    pub alias: Option<&'static str>,
-    /// When it takes effect.
-    pub class: Class,
-    /// Values that the parameter takes.
-    pub syntax: Syntax,
-    /// Default value.
-    pub default: &'static str,
-    /// Description of the parameter's effect.
-    pub doc: &'static str,
-    /// CONFIG SET needs `enable-protected-configs`.
-    pub protected: bool,
-    /// Its value is a secret: logs do not show it.
-    pub secret: bool,
-    /// Several lines of a file add up.
-    pub adds_up: bool,
-    /// A smaller number means this one.
-    raised_to: Option<i64>,
-    /// Where its value is kept, if it has an effect.
-    field: Option<Field>,
-    /// The part that it would configure, if that part does not exist yet.
-    unbuilt: Option<Unbuilt>,
+    /// Title of its section.
+    pub section: &'static str,
+    row: Row,
+    place: Place,
 }
 
-/// A parameter's place in [`Settings`].
+/// The structure that holds a parameter's value.
 #[derive(Clone, Copy)]
-struct Field {
-    read: fn(&Settings) -> Value,
-    write: fn(&mut Settings, &Value) -> Result<(), Refusal>,
+enum Place {
+    Own(Field<Settings>),
+    Engine(Field<redline_engine::Settings>),
+    Process(Field<ServiceSettings>),
+    Tls(Field<TlsSettings>),
+    /// None: it has no effect.
+    Kept,
 }
 
-/// A part that does not exist yet, and the values that do not need it.
+/// Rows of one structure that stand together.
 #[derive(Clone, Copy)]
-struct Unbuilt {
-    part: &'static str,
-    harmless: fn(&[u8]) -> bool,
+pub enum Group {
+    /// Of the server.
+    Own(&'static [Setting<Settings>]),
+    /// Of the engine.
+    Engine(&'static [Setting<redline_engine::Settings>]),
+    /// Of the process.
+    Process(&'static [Setting<ServiceSettings>]),
+    /// Of TLS.
+    Tls(&'static [Setting<TlsSettings>]),
+}
+
+/// Groups under one title.
+#[derive(Clone, Copy)]
+pub struct Section {
+    /// Title, as `--help` shows it.
+    pub title: &'static str,
+    /// The groups.
+    pub groups: &'static [Group],
 }
 
 /// Values of parameters without effect, where they were set.
@@ -82,32 +75,109 @@ pub fn find(name: &[u8]) -> Option<&'static Parameter> {
     })
 }
 
-impl Parameter {
-    /// Its name, and the other one.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        [self.name].into_iter().chain(self.alias)
+impl Group {
+    const fn len(self) -> usize {
+        match self {
+            Group::Own(rows) => rows.len(),
+            Group::Engine(rows) => rows.len(),
+            Group::Process(rows) => rows.len(),
+            Group::Tls(rows) => rows.len(),
+        }
     }
 
+    /// The row at `at`, and its place.
+    const fn at(self, at: usize) -> (Row, Place) {
+        match self {
+            Group::Own(rows) => match rows[at].field {
+                Some(field) => (rows[at].row, Place::Own(field)),
+                None => (rows[at].row, Place::Kept),
+            },
+            Group::Engine(rows) => match rows[at].field {
+                Some(field) => (rows[at].row, Place::Engine(field)),
+                None => (rows[at].row, Place::Kept),
+            },
+            Group::Process(rows) => match rows[at].field {
+                Some(field) => (rows[at].row, Place::Process(field)),
+                None => (rows[at].row, Place::Kept),
+            },
+            Group::Tls(rows) => match rows[at].field {
+                Some(field) => (rows[at].row, Place::Tls(field)),
+                None => (rows[at].row, Place::Kept),
+            },
+        }
+    }
+}
+
+/// Returns how many rows there are.
+const fn count(sections: &[Section]) -> usize {
+    let (mut rows, mut section) = (0, 0);
+    while section < sections.len() {
+        let mut group = 0;
+        while group < sections[section].groups.len() {
+            rows += sections[section].groups[group].len();
+            group += 1;
+        }
+        section += 1;
+    }
+    rows
+}
+
+/// Puts all rows into one array.
+const fn assemble<const COUNT: usize>(sections: &[Section]) -> [Parameter; COUNT] {
+    let (row, place) = sections[0].groups[0].at(0);
+    let mut all = [Parameter {
+        section: sections[0].title,
+        row,
+        place,
+    }; COUNT];
+    let (mut at, mut section) = (0, 0);
+    while section < sections.len() {
+        let Section { title, groups } = sections[section];
+        let mut group = 0;
+        while group < groups.len() {
+            let mut next = 0;
+            while next < groups[group].len() {
+                let (row, place) = groups[group].at(next);
+                all[at] = Parameter {
+                    section: title,
+                    row,
+                    place,
+                };
+                (at, next) = (at + 1, next + 1);
+            }
+            group += 1;
+        }
+        section += 1;
+    }
+    all
+}
+
+impl Deref for Parameter {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        &self.row
+    }
+}
+
+impl Parameter {
     /// Does it say how connections with TLS are made? Then they are prepared anew when it is set, also to the same value:
     /// a file of that name may have become another. How often the files are looked at is another matter.
     pub fn concerns_tls(&self) -> bool {
         self.name.starts_with("tls-") && self.name != "tls-auto-reload-interval"
     }
 
-    /// May CONFIG SET change it?
-    pub fn is_immutable(&self) -> bool {
-        matches!(self.class, Class::Start | Class::InertFixed)
-    }
-
     /// Its value.
     pub fn value(&self, settings: &Settings) -> Value {
-        match self.field {
-            Some(field) => (field.read)(settings),
-            None => settings
-                .kept
-                .get(self.name)
-                .cloned()
-                .unwrap_or_else(|| self.default_value()),
+        match self.place {
+            Place::Own(field) => field.value(settings),
+            Place::Engine(field) => field.value(&settings.engine),
+            Place::Process(field) => field.value(&settings.service),
+            Place::Tls(field) => field.value(&settings.tls),
+            Place::Kept => match settings.kept.get(self.name) {
+                Some(value) => value.clone(),
+                None => self.default_value(),
+            },
         }
     }
 
@@ -118,13 +188,13 @@ impl Parameter {
 
     /// Reads `words` and stores what they say.
     pub fn set(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
-        let mut value = self.syntax.parse(words)?;
-        if let (Some(least), Value::Integer(number)) = (self.raised_to, &mut value) {
-            *number = least.max(*number);
-        }
-        match self.field {
-            Some(field) => (field.write)(settings, &value),
-            None => {
+        let value = self.parse(words)?;
+        match self.place {
+            Place::Own(field) => field.set(settings, &value),
+            Place::Engine(field) => field.set(&mut settings.engine, &value),
+            Place::Process(field) => field.set(&mut settings.service, &value),
+            Place::Tls(field) => field.set(&mut settings.tls, &value),
+            Place::Kept => {
                 settings.kept.insert(self.name, value);
                 Ok(())
             }
@@ -133,10 +203,10 @@ impl Parameter {
 
     /// The same for a line of a file, after earlier lines: of some parameters the lines add up.
     pub fn add(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
-        if !self.adds_up || self.field.is_some() {
+        if !self.adds_up || !matches!(self.place, Place::Kept) {
             return self.set(settings, words);
         }
-        let Value::Words(more) = self.syntax.parse(words)? else {
+        let Value::Words(more) = self.parse(words)? else {
             return self.set(settings, words);
         };
         let kept = settings
@@ -152,32 +222,10 @@ impl Parameter {
 
     /// Says which part is missing if the value needs one that does not exist.
     pub fn check_built(&self, settings: &Settings) -> Result<(), Refusal> {
-        match self.unbuilt {
-            Some(unbuilt) if !(unbuilt.harmless)(&self.text(settings)) => {
-                Err(not_built(unbuilt.part))
-            }
-            _ => Ok(()),
+        match self.missing_part(&self.text(settings)) {
+            Some(part) => Err(not_built(part)),
+            None => Ok(()),
         }
-    }
-
-    /// The part that it would configure, if that does not exist yet.
-    pub fn unbuilt_part(&self) -> Option<&'static str> {
-        self.unbuilt.map(|unbuilt| unbuilt.part)
-    }
-
-    fn default_value(&self) -> Value {
-        let words: Vec<&[u8]> = match self.syntax.is_wordy() {
-            true => self
-                .default
-                .split(' ')
-                .filter(|w| !w.is_empty())
-                .map(str::as_bytes)
-                .collect(),
-            false => vec![self.default.as_bytes()],
-        };
-        self.syntax
-            .parse(&words)
-            .expect("a test reads every row's default")
     }
 }
 
@@ -212,9 +260,10 @@ mod tests {
                 row.name,
                 row.doc
             );
-            let effect = matches!(row.class, Class::Live | Class::Start);
-            assert!(
-                effect == row.field.is_some() || row.unbuilt.is_some(),
+            let has_field = !matches!(row.place, Place::Kept);
+            assert_eq!(
+                row.is_effective(),
+                has_field,
                 "{}: a parameter has a field exactly if it has an effect",
                 row.name
             );
@@ -224,6 +273,8 @@ mod tests {
     #[test]
     fn defaults_are_what_the_settings_begin_with() {
         let settings = Settings::default();
+        let query_buffer = redline_resp::limits::QUERY_BUFFER_BYTES_MAX;
+        assert_eq!(settings.query_buffer_bytes_max, query_buffer);
         for row in table::ROWS.iter().filter(|row| row.name != "dir") {
             let shown = String::from_utf8(row.text(&settings)).unwrap();
             assert_eq!(shown, row.default, "{}", row.name);

@@ -46,8 +46,8 @@ mod worker;
 pub use log::{LogFormat, LogTimestamp};
 pub use redline_engine::{Names, commandlog::Threshold, settings::BusyScope};
 pub use redline_net::{console, tls::ClientAuth};
-pub use service::{OomScore, Service, ServiceSettings, Supervision};
-pub use settings::{OutputLimit, Permission, Settings, TlsSettings, UserLine};
+pub use service::{OomScore, Service, Supervision};
+pub use settings::{OutputLimit, Permission, ServiceSettings, Settings, TlsSettings, UserLine};
 pub use start::{Origin, Server, StartError};
 
 use shared::{Message, Shared};

@@ -15,6 +15,7 @@ use redline_net::{
     clock::{self, LocalTime},
     syslog::{Severity, Syslog},
 };
+use redline_settings::choices;
 
 /// Weights of a line, and of `loglevel`: its words' indexes.
 const DEBUG: u8 = 0;
@@ -31,28 +32,33 @@ const WEIGHTS: [(&str, char, Severity); 4] = [
     ("warning", '#', Severity::Warning),
 ];
 
-/// How lines are written: `log-format`, its words' indexes.
+/// How lines are written: `log-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// As redis-server writes them.
     #[default]
-    Text = 0,
+    Text,
     /// A JSON object a line.
-    Json = 1,
+    Json,
     /// Pairs of `key=value`, with the keys of Valkey's `logfmt`.
-    Logfmt = 2,
+    Logfmt,
 }
 
-/// How lines name the time: `log-timestamp-format`, its words' indexes.
+/// How lines name the time: `log-timestamp-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogTimestamp {
     /// As the form of the line has it: in text as redis-server does, otherwise by ISO 8601.
     #[default]
-    Legacy = 0,
+    Legacy,
     /// By ISO 8601.
-    Iso8601 = 1,
+    Iso8601,
     /// In milliseconds since 1970.
-    Milliseconds = 2,
+    Milliseconds,
+}
+
+choices! {
+    LogFormat: LogFormat { "text" => Text, "json" => Json, "logfmt" => Logfmt, "legacy" => Text }
+    LogTimestamp: LogTimestamp { "legacy" => Legacy, "iso8601" => Iso8601, "milliseconds" => Milliseconds }
 }
 
 static LEVEL: AtomicU8 = AtomicU8::new(NOTICE);

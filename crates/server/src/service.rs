@@ -8,78 +8,42 @@ use std::{
 };
 
 use redline_net::service;
+use redline_settings::choices;
 
-use crate::{log, settings::Settings};
+use crate::{
+    log,
+    settings::{ServiceSettings, Settings},
+};
 
-/// Supervisor of the process: `supervised`, its words' indexes.
+/// Supervisor of the process: `supervised`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supervision {
     /// Upstart: the process stops itself when it is ready.
-    Upstart = 0,
+    Upstart,
     /// systemd: it is told by messages.
-    Systemd = 1,
+    Systemd,
     /// Whichever the environment speaks of.
-    Auto = 2,
+    Auto,
     /// Nobody.
-    No = 3,
+    No,
 }
 
-/// Mode in which the process's score for the kernel's out-of-memory killer is set: `oom-score-adj`, its words' indexes.
+choices! {
+    Supervision: Supervision { "upstart" => Upstart, "systemd" => Systemd, "auto" => Auto, "no" => No }
+    OomScore: OomScore { "no" => No, "yes" => Yes, "relative" => Relative, "absolute" => Absolute }
+}
+
+/// Mode in which the process's score for the kernel's out-of-memory killer is set: `oom-score-adj`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OomScore {
     /// It is not.
-    No = 0,
+    No,
     /// As `Relative`.
-    Yes = 1,
+    Yes,
     /// Added to what the process was given at its start.
-    Relative = 2,
+    Relative,
     /// As it is.
-    Absolute = 3,
-}
-
-/// Settings of the process itself, not of what it serves.
-#[derive(Clone, Debug)]
-pub struct ServiceSettings {
-    /// Go to the background; not if somebody supervises.
-    pub daemonize: bool,
-    /// Supervisor of the process.
-    pub supervised: Supervision,
-    /// Log to the system's log as well.
-    pub syslog: bool,
-    /// The name there.
-    pub syslog_ident: String,
-    /// The facility there: 0 is `user`, `n` is `local(n-1)`.
-    pub syslog_facility: u8,
-    /// How lines of the log are written.
-    pub log_format: log::LogFormat,
-    /// How they name the time.
-    pub log_timestamp: log::LogTimestamp,
-    /// Mode in which the kernel's out-of-memory score is set.
-    pub oom_score: OomScore,
-    /// The scores of a primary, a replica and a process in the background.
-    pub oom_scores: [i32; 3],
-    /// Show a title in the list of processes.
-    pub title: bool,
-    /// Template of the title that is shown.
-    pub title_template: String,
-}
-
-impl Default for ServiceSettings {
-    fn default() -> Self {
-        ServiceSettings {
-            daemonize: false,
-            supervised: Supervision::No,
-            syslog: false,
-            syslog_ident: "redis".into(),
-            syslog_facility: 1,
-            log_format: log::LogFormat::Text,
-            log_timestamp: log::LogTimestamp::Legacy,
-            oom_score: OomScore::No,
-            oom_scores: [0, 200, 800],
-            title: true,
-            title_template: "{title} {listen-addr} {server-mode}".into(),
-        }
-    }
+    Absolute,
 }
 
 /// A process that is the server's own, not one that a server is embedded in.
@@ -150,12 +114,7 @@ impl Service {
             return;
         }
         let title = |called: &str| {
-            let facts = TitleFacts {
-                title: called,
-                settings,
-                config_file,
-                ports,
-            };
+            let facts = TitleFacts::of(called, settings, config_file, ports);
             expanded(&settings.service.title_template, |name| facts.value(name))
                 .unwrap_or_else(|| called.into())
         };
@@ -236,22 +195,38 @@ fn tell_systemd(state: &str) -> bool {
 /// Facts that a title may contain.
 struct TitleFacts<'a> {
     title: &'a str,
-    settings: &'a Settings,
+    unixsocket: &'a str,
+    /// The first address that the server listens on, as it is configured.
+    address: &'a str,
     config_file: Option<&'a str>,
     ports: [usize; 2],
 }
 
-impl TitleFacts<'_> {
+impl<'a> TitleFacts<'a> {
+    fn of(
+        title: &'a str,
+        settings: &'a Settings,
+        config_file: Option<&'a str>,
+        ports: [usize; 2],
+    ) -> TitleFacts<'a> {
+        TitleFacts {
+            title,
+            unixsocket: settings.unixsocket.as_deref().unwrap_or(""),
+            address: settings.bind.first().map_or("*", String::as_str),
+            config_file,
+            ports,
+        }
+    }
+
     fn value(&self, name: &str) -> Option<String> {
         let [port, tls_port] = self.ports;
-        let socket = self.settings.unixsocket.as_deref().unwrap_or("");
+        let socket = self.unixsocket;
         Some(match name {
             "title" => self.title.into(),
             "listen-addr" if port == 0 && tls_port == 0 => socket.into(),
             "listen-addr" => {
                 let port = if port == 0 { tls_port } else { port };
-                let address = self.settings.bind.first().map_or("*", String::as_str);
-                format!("{address}:{port}")
+                format!("{}:{port}", self.address)
             }
             "server-mode" => String::new(),
             "port" => port.to_string(),
@@ -265,16 +240,14 @@ impl TitleFacts<'_> {
 
 /// Can a title be made of this?
 pub fn is_title_template(template: &str) -> bool {
-    let known = |name: &str| {
-        let facts = TitleFacts {
-            title: "",
-            settings: &Settings::default(),
-            config_file: None,
-            ports: [1, 0],
-        };
-        facts.value(name)
+    let facts = TitleFacts {
+        title: "",
+        unixsocket: "",
+        address: "*",
+        config_file: None,
+        ports: [1, 0],
     };
-    expanded(template, known).is_some_and(|text| !text.is_empty())
+    expanded(template, |name| facts.value(name)).is_some_and(|text| !text.is_empty())
 }
 
 /// The template with `{name}` replaced, `{{` as a brace, and without spaces around it. `None`: a name is not known, or a
@@ -334,12 +307,7 @@ mod tests {
             ..Settings::default()
         };
         let shown = |template, ports| {
-            let facts = TitleFacts {
-                title: "redis-server",
-                settings: &settings,
-                config_file: None,
-                ports,
-            };
+            let facts = TitleFacts::of("redis-server", &settings, None, ports);
             expanded(template, |name| facts.value(name)).unwrap()
         };
         let usual = ServiceSettings::default().title_template;

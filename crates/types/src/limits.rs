@@ -1,5 +1,5 @@
 //! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not
-//! know where they come from (the configuration table sets them).
+//! know where they come from (rows of the engine's settings set them).
 
 /// The thresholds of every type, under the names of the configuration parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]

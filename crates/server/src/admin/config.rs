@@ -15,10 +15,11 @@ use std::{
 use redline_commands::Error;
 use redline_net::{Listener, error_text, limits, tls::ServerTls};
 use redline_resp::Args;
+use redline_settings::value::Refusal;
 use redline_types::glob::{self, Case};
 
 use crate::{
-    config::{self, Parameter, rewrite::rewritten, table, value::Refusal},
+    config::{self, Parameter, rewrite::rewritten, table},
     cron, log,
     service::apply_oom_score,
     settings::{Permission, Settings},
@@ -96,7 +97,7 @@ pub(crate) fn config_set(
         Ok::<(), Error>(())
     })?;
     worker.refresh();
-    log::set_level(worker.outlet.settings.log_level);
+    log::set_level(worker.outlet.settings.service.log_level);
     let service = &worker.outlet.settings.service;
     log::set_format(service.log_format, service.log_timestamp);
     effects.finish(worker);
@@ -322,8 +323,8 @@ impl Effects {
             let why = "Failed to set current oom_score_adj. Check server logs.";
             apply_oom_score(service).map_err(|_| (name, why.into()))?;
         }
-        if settings.dir != before.dir
-            && let Some(dir) = &settings.dir
+        if settings.service.dir != before.service.dir
+            && let Some(dir) = &settings.service.dir
         {
             let refused = |error| {
                 let _ = apply_oom_score(&before.service);
@@ -331,7 +332,7 @@ impl Effects {
             };
             std::env::set_current_dir(dir).map_err(refused)?;
             // Relative, it would mean another one from now on.
-            settings.dir = Some(std::env::current_dir().map_err(refused)?);
+            settings.service.dir = Some(std::env::current_dir().map_err(refused)?);
         }
         Ok(())
     }

@@ -11,11 +11,11 @@ use redline_commands::{Error, object_of};
 use redline_keyspace::{Expiry, Found, Owned, StringRef, Trace, ValueRef, View, lock::StripeSet};
 use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
+use redline_settings::value::parse_memory;
 use redline_types::{PackedRef, Value, list::NodeRef, number};
 
 use crate::{
     admin::{command::write_help, config},
-    config::value::parse_memory,
     shared::Message,
     worker::{Worker, handover},
 };

@@ -19,7 +19,7 @@ use redline_resp::split_words;
 use redline_spec::nearest;
 use redline_types::glob::{self, Case};
 
-use super::{Parameter, find, not_built, table, words_of};
+use super::{find, not_built, table, words_of};
 use crate::settings::{Settings, UserLine};
 
 /// Includes within includes.
@@ -254,7 +254,7 @@ fn is_open_rule(rule: &[u8]) -> bool {
 
 /// Returns the error for an unknown directive: Redis's words, and what was probably meant.
 fn unknown(name: &[u8]) -> String {
-    let known = table::ROWS.iter().flat_map(Parameter::names);
+    let known = table::ROWS.iter().flat_map(|row| row.names());
     let known = known.chain(["include", "user", "rename-command"]);
     let meant = nearest(&String::from_utf8_lossy(name), known);
     let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));

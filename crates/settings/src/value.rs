@@ -95,6 +95,57 @@ pub enum Syntax {
     Words(fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
 }
 
+/// `yes` or `no`.
+pub const SWITCH: Syntax = Syntax::Switch;
+/// Any text.
+pub const TEXT: Syntax = Syntax::Text;
+/// The greatest number where Redis keeps an `int`.
+pub const INT_MAX: i64 = i32::MAX as i64;
+/// A TCP port.
+pub const PORT: Syntax = int(0, 65535);
+/// A number of seconds, or another that Redis keeps as an `int`.
+pub const SECONDS: Syntax = int(0, INT_MAX);
+
+/// A number.
+pub const fn int(min: i64, max: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max,
+        unit: Unit::Plain,
+        unsigned: false,
+    }
+}
+
+/// A number; one that is negative is refused in other words.
+pub const fn unsigned(min: i64, max: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max,
+        unit: Unit::Plain,
+        unsigned: true,
+    }
+}
+
+/// Bytes. Redis keeps some sizes as signed numbers and others not, which shows in what it says of values beyond 2^63.
+pub const fn memory(min: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max: i64::MAX,
+        unit: Unit::Memory,
+        unsigned: false,
+    }
+}
+
+/// Bytes; see [`memory`].
+pub const fn size(min: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max: i64::MAX,
+        unit: Unit::Memory,
+        unsigned: true,
+    }
+}
+
 const WRONG_COUNT: &str = "wrong number of arguments";
 
 impl Syntax {
@@ -158,6 +209,23 @@ impl Syntax {
         }
     }
 
+    /// Returns the values in words, for an operator; `None` for any text, and for words that a function checks.
+    pub fn values(self) -> Option<String> {
+        Some(match self {
+            Syntax::Switch => "yes or no".into(),
+            Syntax::Choice([names @ .., last]) => format!("{} or {last}", names.join(", ")),
+            Syntax::Bits(names) => format!("any of {}", names.join(", ")),
+            Syntax::Integer { min, max, unit, .. } => match unit {
+                Unit::Octal => format!("{min:o} to {max:o}, in octal"),
+                Unit::Plain => numbers(min, max),
+                Unit::Memory => sizes(min),
+                Unit::MemoryOrPercent => format!("{}, or a percentage", sizes(min)),
+            },
+            Syntax::Choice([]) | Syntax::Text | Syntax::Bytes => return None,
+            Syntax::Checked(_) | Syntax::Words(_) => return None,
+        })
+    }
+
     fn allows_percent(self) -> bool {
         matches!(
             self,
@@ -166,6 +234,43 @@ impl Syntax {
                 ..
             }
         )
+    }
+}
+
+/// Reads the default of a row.
+///
+/// # Panics
+///
+/// If it is no value of the syntax, which every default structure would show.
+pub fn default_of(syntax: Syntax, default: &str) -> Value {
+    let words: Vec<&[u8]> = match syntax.is_wordy() {
+        true => default
+            .split(' ')
+            .filter(|w| !w.is_empty())
+            .map(str::as_bytes)
+            .collect(),
+        false => vec![default.as_bytes()],
+    };
+    syntax
+        .parse(&words)
+        .expect("the default of a row is of its syntax")
+}
+
+/// Returns the numbers of a range in words. A bound of a machine's integers is none.
+pub fn numbers(min: i64, max: i64) -> String {
+    match (min <= i32::MIN.into(), max >= INT_MAX) {
+        (false, false) => format!("{min} to {max}"),
+        (false, true) => format!("{min} or more"),
+        (true, false) => format!("{max} or less"),
+        (true, true) => "a number".into(),
+    }
+}
+
+fn sizes(min: i64) -> String {
+    match u64::try_from(min) {
+        Ok(0) => "a size".into(),
+        Ok(least) => format!("a size from {}", memory_text(least)),
+        Err(_) => format!("a size, or {min}"),
     }
 }
 
@@ -295,6 +400,16 @@ pub fn parse_memory(word: &[u8]) -> Option<u64> {
     Some(number.wrapping_mul(unit))
 }
 
+/// Bytes in the largest unit of which they are a multiple.
+pub fn memory_text(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 3] = [("gb", 30), ("mb", 20), ("kb", 10)];
+    let whole = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
+    match UNITS.iter().find(|(_, shift)| whole(*shift)) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 /// The bytes before the first zero.
 pub fn c_string(word: &[u8]) -> &[u8] {
     word.split(|byte| *byte == 0).next().unwrap_or_default()
@@ -330,6 +445,24 @@ mod tests {
         ] {
             assert_eq!(parse_memory(text.as_bytes()), bytes, "{text}");
         }
+    }
+
+    #[test]
+    fn values_are_told_in_words() {
+        for (syntax, words) in [
+            (SWITCH, "yes or no"),
+            (Syntax::Choice(&["a", "b", "c"]), "a, b or c"),
+            (PORT, "0 to 65535"),
+            (SECONDS, "0 or more"),
+            (int(-1, i64::MAX), "-1 or more"),
+            (int(i32::MIN.into(), INT_MAX), "a number"),
+            (size(0), "a size"),
+            (memory(1 << 20), "a size from 1mb"),
+            (memory(-1), "a size, or -1"),
+        ] {
+            assert_eq!(syntax.values().as_deref(), Some(words));
+        }
+        assert_eq!(TEXT.values(), None);
     }
 
     #[test]

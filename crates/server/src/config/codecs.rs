@@ -1,0 +1,111 @@
+//! Conversions of values whose fields are of no plain type. Must not know: names of parameters.
+
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
+
+use redline_net::tls::ClientAuth;
+use redline_settings::{
+    Codec, choices,
+    value::{Refusal, Value},
+};
+use redline_types::number;
+
+use super::checks::{OUTPUT_CLASSES, output_class, output_limit};
+use crate::settings::OutputLimit;
+
+/// Requirement for clients to present a certificate, by its words.
+pub struct ClientCertificates;
+
+choices! {
+    ClientCertificates: ClientAuth { "no" => No, "yes" => Required, "optional" => Optional }
+}
+
+/// Channels of a new user, by the words for all and for none.
+pub struct OpenChannels;
+
+impl OpenChannels {
+    /// The words.
+    pub const NAMES: &[&str] = &["allchannels", "resetchannels"];
+}
+
+impl Codec<bool> for OpenChannels {
+    fn of(value: &Value) -> Result<bool, Refusal> {
+        Ok(value.integer() == 0)
+    }
+
+    fn value(are_open: &bool) -> Value {
+        Value::Integer((!are_open).into())
+    }
+}
+
+/// Three numbers.
+pub struct OomScores;
+
+impl Codec<[i32; 3]> for OomScores {
+    fn of(value: &Value) -> Result<[i32; 3], Refusal> {
+        let mut scores = [0; 3];
+        for (score, word) in scores.iter_mut().zip(value.words()) {
+            *score = number::parse_i64(word).unwrap_or(0) as i32;
+        }
+        Ok(scores)
+    }
+
+    fn value(scores: &[i32; 3]) -> Value {
+        Value::Words(scores.map(|n| n.to_string().into_bytes()).into())
+    }
+}
+
+/// The working directory. By default it is the process's, whatever that is; set, it is a path, and an empty one is wrong.
+pub struct WorkingDir;
+
+impl Codec<Option<PathBuf>> for WorkingDir {
+    fn of(value: &Value) -> Result<Option<PathBuf>, Refusal> {
+        let path = OsStr::from_bytes(value.bytes());
+        Ok((!path.is_empty()).then(|| path.into()))
+    }
+
+    fn value(dir: &Option<PathBuf>) -> Value {
+        let dir = dir.clone().or_else(|| std::env::current_dir().ok());
+        Value::Text(dir.unwrap_or_default().into_os_string().into_vec())
+    }
+
+    fn set(dir: &mut Option<PathBuf>, value: &Value) -> Result<(), Refusal> {
+        *dir = Some(OsStr::from_bytes(value.bytes()).into());
+        Ok(())
+    }
+}
+
+/// Limits by class of clients; a class that a value does not name keeps its limit.
+pub struct OutputLimits;
+
+impl Codec<[OutputLimit; 3]> for OutputLimits {
+    fn of(value: &Value) -> Result<[OutputLimit; 3], Refusal> {
+        let mut limits = [OutputLimit::NONE; 3];
+        Self::set(&mut limits, value)?;
+        Ok(limits)
+    }
+
+    fn value(limits: &[OutputLimit; 3]) -> Value {
+        let mut words = Vec::new();
+        for (name, limit) in OUTPUT_CLASSES.iter().zip(limits) {
+            words.push(name.as_bytes().to_vec());
+            words.push(limit.hard_bytes.to_string().into_bytes());
+            words.push(limit.soft_bytes.to_string().into_bytes());
+            words.push(limit.soft_seconds.to_string().into_bytes());
+        }
+        Value::Words(words)
+    }
+
+    fn set(limits: &mut [OutputLimit; 3], value: &Value) -> Result<(), Refusal> {
+        for group in value.words().chunks(4) {
+            let (class, limit) = (output_class(&group[0]), output_limit(&group[1..]));
+            if let (Some(class), Some(limit)) = (class, limit) {
+                limits[class] = limit;
+            }
+        }
+        Ok(())
+    }
+}
