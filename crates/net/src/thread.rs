@@ -1,11 +1,11 @@
-//! Threads of which none dies alone. Must not know what they do.
+//! Threads whose panic ends the process. Must not know their work.
 
 use std::io;
 use std::process::abort;
 use std::thread::{Builder, JoinHandle, panicking};
 
-/// Starts a thread. If it panics, data may be torn, or nobody does its work any more: it says its last words, and the process
-/// ends.
+/// Starts a thread. If it panics, data may be torn, or its work may be left undone: the panic is reported, and the
+/// process ends.
 pub fn spawn(
     name: &str,
     last_words: fn(),
