@@ -587,7 +587,7 @@ impl Entry {
         unsafe { Entry::create(heap, self.key(), value, self.expire_at_ms(), self.clock()) }
     }
 
-    /// Returns the bytes that the entry itself takes from the heap, its size class.
+    /// Returns the number of bytes that the entry itself takes from the heap, its size class.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -739,7 +739,7 @@ impl Garbage {
         }
     }
 
-    /// Returns the bytes that its release gives back, unless a reply still refers to it.
+    /// Returns the number of bytes that its release gives back, unless a reply still refers to it.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Garbage::Blob(blob) => blob.capacity(),
@@ -801,7 +801,7 @@ fn packed_header(packed: &PackedRef<'_>) -> u64 {
     tag | (packed.bytes.len() as u64) << VALUE_LEN_SHIFT
 }
 
-/// Returns the bytes of the count in front of a packed collection of that form.
+/// Returns the number of bytes of the count in front of a packed collection of that form.
 #[inline]
 fn count_bytes(form: PackedForm) -> usize {
     if form.int_bytes().is_some() {
@@ -854,7 +854,7 @@ fn inline_len(header: u64) -> usize {
     (header >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as usize
 }
 
-/// Returns the bytes behind the key.
+/// Returns the number of bytes behind the key.
 #[inline]
 fn inline_bytes(header: u64) -> usize {
     match tag(header) {

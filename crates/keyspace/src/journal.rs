@@ -125,7 +125,7 @@ impl Effects {
         })
     }
 
-    /// Returns the bytes of all words.
+    /// Returns the number of bytes of all words.
     pub fn len_bytes(&self) -> u64 {
         let blobs = self.words.iter().map(|word| match word {
             Stored::Bytes(..) => 0,
@@ -213,8 +213,8 @@ impl Journal {
         self.next.load(Ordering::Acquire) - 1
     }
 
-    /// Returns the bytes of records that some reader has yet to read. The owner of a reader bounds this, by detaching
-    /// one that does not keep up or by accepting no more writes.
+    /// Returns the number of bytes of records that some reader has yet to read. The owner of a reader bounds this, by
+    /// detaching one that does not keep up or by accepting no more writes.
     pub fn unread_bytes(&self) -> u64 {
         self.unread_bytes.load(Ordering::Relaxed)
     }

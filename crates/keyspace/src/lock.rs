@@ -521,7 +521,7 @@ impl Locks {
         }
     }
 
-    /// Returns the bytes that the locks take.
+    /// Returns the number of bytes that the locks take.
     pub(crate) fn fixed_bytes(&self) -> usize {
         size_of_val(&*self.words.lines) + size_of_val(&*self.waiters)
     }

@@ -320,14 +320,14 @@ impl Keyspace {
         (keys.sum(), expiring.sum())
     }
 
-    /// Returns the bytes that an empty keyspace takes: its locks, and the state of stripes across databases. They are
-    /// part of [`Keyspace::used_bytes`].
+    /// Returns the number of bytes that an empty keyspace takes: its locks, and the state of stripes across databases.
+    /// They are part of [`Keyspace::used_bytes`].
     pub fn fixed_bytes(&self) -> u64 {
         self.fixed_bytes
     }
 
-    /// Returns the bytes that the keyspace takes, with keys, values and their tables: `maxmemory` limits them. Each
-    /// worker may hold back up to [`MEMORY_STEP_BYTES`].
+    /// Returns the number of bytes that the keyspace takes, with keys, values and their tables: `maxmemory` limits
+    /// them. Each worker may hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
         self.bytes.0.load(Ordering::Relaxed).max(0) as u64
     }

@@ -106,7 +106,7 @@ pub struct Wanted {
 }
 
 impl Waiter {
-    /// Makes a wait that has not ended. It stands in no queue yet: see [`View::wait`](crate::View::wait).
+    /// Makes a wait that has not ended. It stands in no queue yet: see [`Unit::wait`](crate::Unit::wait).
     pub fn new(space: &Keyspace, wanted: Wanted) -> Waiter {
         let mut stripes = StripeSet::EMPTY;
         for key in wanted.keys.iter().chain(&wanted.targets) {

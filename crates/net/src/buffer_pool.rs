@@ -83,7 +83,7 @@ impl BufferPool {
         self.free_min = self.free.len();
     }
 
-    /// Returns the bytes of unused buffers in the pool.
+    /// Returns the number of bytes of unused buffers in the pool.
     pub fn pooled_bytes(&self) -> usize {
         self.pooled_bytes
     }

@@ -80,7 +80,7 @@ impl LocalTime {
 /// Returns the local time of a time that is given in seconds since 1970.
 pub fn local(unix_s: u64) -> LocalTime {
     let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
-    // SAFETY: tm is numbers and a pointer that nobody reads, for which all zero is valid.
+    // SAFETY: tm is numbers and a pointer that is never read, for which all zero is valid.
     let mut civil: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both are valid for the time of the call; with a year beyond its range it writes nothing.
     unsafe { libc::localtime_r(&time, &mut civil) };

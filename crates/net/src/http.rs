@@ -48,7 +48,7 @@ struct Exchange {
     passed_over: usize,
 }
 
-/// Returns true if an exchange is over.
+/// Result of a step of an exchange: it goes on, or it is over.
 #[derive(PartialEq, Eq)]
 enum Step {
     Goes,

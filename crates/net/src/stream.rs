@@ -51,7 +51,7 @@ pub enum Read {
 /// Two exceptions exist. The end of a stream is no byte: when data and the peer's FIN arrive together, a short read
 /// takes the data, and no event will follow; the event that announced both has `closed` set, and its receiver reads
 /// until [`Read::Eof`]. And a peer that sends TCP urgent data, or file descriptors over a unix socket, makes a read
-/// stop at that mark; such a peer delays its own requests until it sends more, and nobody else's.
+/// stop at that mark; such a peer delays its own requests until it sends more, and no other's.
 ///
 /// # TLS
 ///

@@ -44,7 +44,7 @@ mod tests {
         let last_words = || console::line_to_stderr("these are its last words");
         if std::env::var_os(CHILD).is_some() {
             let thread = spawn("torn", last_words, || panic!("this is wanted")).unwrap();
-            // Who survives comes to an end without a fault.
+            // The thread that survives comes to an end without a fault.
             let _ = thread.join();
             return;
         }

@@ -142,7 +142,7 @@ impl Host {
         self.vm.collect_some();
     }
 
-    /// Returns the bytes that the interpreter's heap holds.
+    /// Returns the number of bytes that the interpreter's heap holds.
     pub fn memory_bytes(&self) -> usize {
         self.vm.memory_bytes()
     }

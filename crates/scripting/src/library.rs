@@ -198,7 +198,7 @@ impl Libraries {
         (registry.libraries.len(), registry.functions.len())
     }
 
-    /// Returns the bytes that the libraries' texts and descriptions hold.
+    /// Returns the number of bytes that the libraries' texts and descriptions hold.
     pub fn bytes(&self) -> usize {
         let registry = self.registry();
         registry.libraries.values().map(|l| l.heap_bytes()).sum()

@@ -400,7 +400,7 @@ impl Scripts {
         self.len() == 0
     }
 
-    /// Returns the bytes that the cached scripts hold.
+    /// Returns the number of bytes that the cached scripts hold.
     pub fn bytes(&self) -> usize {
         self.read().bytes
     }

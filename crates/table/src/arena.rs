@@ -62,7 +62,7 @@ pub(crate) const fn class_of(bytes: usize) -> usize {
     EXACT_BYTES_MAX / 8 + doubling * STEPS + (last >> (doubling + 5)) - STEPS
 }
 
-/// Returns the bytes of an object of a class.
+/// Returns the number of bytes of an object of a class.
 #[inline]
 pub(crate) const fn class_bytes(class: usize) -> usize {
     if class < EXACT_BYTES_MAX / 8 {
@@ -286,12 +286,12 @@ impl Arena {
         }
     }
 
-    /// Returns the bytes of allocated objects.
+    /// Returns the number of bytes of allocated objects.
     pub(crate) fn live_bytes(&self) -> usize {
         self.live_bytes.load(Relaxed)
     }
 
-    /// Returns the bytes held from the operating system.
+    /// Returns the number of bytes held from the operating system.
     pub(crate) fn mapped_bytes(&self) -> usize {
         self.mapped_bytes.load(Relaxed)
     }
@@ -302,7 +302,7 @@ impl Arena {
         self.base.load(Relaxed)
     }
 
-    /// Returns the bytes of the range, 0 before the first object was allocated.
+    /// Returns the number of bytes of the range, 0 before the first object was allocated.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
@@ -314,7 +314,7 @@ impl Arena {
         self.base()
     }
 
-    /// Returns the bytes of the range, which is reserved now if need be.
+    /// Returns the number of bytes of the range, which is reserved now if need be.
     pub(crate) fn reserved_bytes(&self) -> usize {
         self.region();
         self.bytes()
@@ -794,7 +794,7 @@ fn segment_base(region: &Region, number: u32) -> NonNull<u8> {
     region.span_base(number * UNITS as u32)
 }
 
-/// Returns the bytes of the allocated objects of a segment; without the lock, the value may be outdated.
+/// Returns the number of bytes of the allocated objects of a segment; without the lock, the value may be outdated.
 fn live_bytes_of(region: &Region, number: u32) -> usize {
     let spans = &region.segments[number as usize].spans;
     spans

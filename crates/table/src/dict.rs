@@ -222,7 +222,7 @@ impl<V> Dict<V> {
         Some((key, value))
     }
 
-    /// Returns the bytes on the heap, without those that the values own elsewhere.
+    /// Returns the number of bytes on the heap, without those that the values own elsewhere.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
@@ -397,7 +397,7 @@ impl BytesDict {
         Some((key, value))
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the number of bytes on the heap.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()

@@ -25,7 +25,7 @@
 //! [`Index::prefetch_entry`] start them early for a whole batch, before any lock is taken, while other threads may
 //! rebuild the table. They are sound because nothing that they read can go away or be torn into something harmful:
 //! - The place of the directory and its length are one atomic word, read once.
-//! - Chunks, directories and the bitmaps between them live in the arena [`TABLES`], whose range is reserved once and
+//! - Chunks, directories and the bitmaps between them live in the arena `TABLES`, whose range is reserved once and
 //!   never unmapped. Memory given back to the operating system reads as zeros.
 //! - Every access to that range, here and in `arena.rs`, is of a whole aligned `AtomicU64`, relaxed. So a stale read is
 //!   a race in no formal sense; the value is old, or belongs to another table, or is zero.
@@ -274,7 +274,7 @@ impl Index {
         self.note_change();
     }
 
-    /// Returns the bytes that the table takes, without `Index` itself.
+    /// Returns the number of bytes that the table takes, without `Index` itself.
     #[inline]
     pub fn table_bytes(&self) -> usize {
         self.layout().bytes()

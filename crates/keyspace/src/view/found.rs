@@ -167,8 +167,8 @@ impl<'v> Found<'v> {
         unsafe { self.entry.set_clock(word) };
     }
 
-    /// Returns the bytes that the key takes, with its share of the table of a database that is not nearly empty (MEMORY
-    /// USAGE).
+    /// Returns the number of bytes that the key takes, with its share of the table of a database that is not nearly
+    /// empty (MEMORY USAGE).
     pub fn memory_bytes(self) -> usize {
         /// Measured over a million keys: 10.4 bytes.
         const TABLE_BYTES_PER_KEY: usize = 10;

@@ -620,7 +620,7 @@ fn move_in(index: &Index, hash: u64, from: Option<Entry>, to: Option<Entry>) -> 
     })
 }
 
-/// Returns the bytes by which a change makes an index larger.
+/// Returns the number of bytes by which a change makes an index larger.
 #[inline]
 fn grown_by(index: &Index, change: impl FnOnce()) -> i64 {
     let before = index.table_bytes();

@@ -8,7 +8,7 @@ use super::*;
 use crate::WatchFlag;
 use crate::{StringRef, ValueRef, lock::NobodyWaits, lock::STRIPES, notify::Classes, space::SLOTS};
 
-/// Makes a keyspace, and a worker that is alone with it.
+/// A keyspace, and a worker that is alone with it.
 struct Alone {
     space: Keyspace,
     local: Local,
@@ -66,7 +66,7 @@ impl Alone {
             .collect()
     }
 
-    /// Returns the bytes of keys and values in the memory account, the worker's share included.
+    /// Returns the number of bytes of keys and values in the memory account, the worker's share included.
     fn used_bytes(&mut self) -> u64 {
         self.local.flush_account(&self.space);
         self.space.used_bytes() - self.space.fixed_bytes()

@@ -77,7 +77,7 @@ impl Memory {
         }
     }
 
-    /// Returns the bytes in use.
+    /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -97,7 +97,7 @@ impl Memory {
         self.used > self.max_before_reserve()
     }
 
-    /// Returns the bytes that may still be allocated.
+    /// Returns the number of bytes that may still be allocated.
     pub(super) fn free(&self) -> usize {
         self.max.saturating_sub(self.used)
     }

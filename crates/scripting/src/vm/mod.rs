@@ -302,7 +302,7 @@ impl Vm {
         }
     }
 
-    /// Returns the bytes that the interpreter's heap holds.
+    /// Returns the number of bytes that the interpreter's heap holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         // SAFETY: the machine lives as long as `self`, and nothing runs.
         unsafe { (*self.machine.as_ptr()).memory.used() }

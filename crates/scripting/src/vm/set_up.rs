@@ -57,8 +57,7 @@ unsafe extern "C-unwind" {
     fn luaJIT_setmode(state: *mut lua_State, index: c_int, mode: c_int) -> c_int;
 }
 
-/// Puts together the environment of scripts, and leaves [`run`] in the registry. With an argument other than null: that
-/// of functions.
+/// Makes the environment of scripts, or with an argument other than null of functions; puts [`run`] into the registry.
 ///
 /// # Safety
 /// Called protected, once per state.

@@ -119,7 +119,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Returns the bytes to leave out before something of this size, so that it is aligned.
+    /// Returns the number of bytes to leave out before something of this size, so that it is aligned.
     fn padding(&self, at: usize, option: u8, size: usize) -> usize {
         if size == 0 || option == b'c' {
             return 0;

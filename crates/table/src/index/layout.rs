@@ -88,7 +88,7 @@ impl Layout {
         bucket_at(self.bucket_address(at))
     }
 
-    /// Returns the bytes of chunks and directory.
+    /// Returns the number of bytes of chunks and directory.
     #[inline]
     pub(super) fn bytes(self) -> usize {
         let chunks = self.chunks();

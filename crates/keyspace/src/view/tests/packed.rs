@@ -6,7 +6,7 @@ use redline_types::zset::AddFlags;
 use super::*;
 use crate::PACKED_BYTES_MAX;
 
-/// Returns everything that can be seen of a collection, how it is stored included.
+/// Everything that can be seen of a collection, how it is stored included.
 type Seen = (Kind, &'static str, usize, Vec<Vec<u8>>);
 
 fn seen(value: &Value) -> Seen {
