@@ -175,7 +175,7 @@ struct Log {
     /// Without a gap, the first numbered `first`.
     records: VecDeque<Arc<Record>>,
     first: u64,
-    /// Those behind a gap.
+    /// Records behind a gap.
     early: BTreeMap<u64, Record>,
     /// Each reader's name and the number it reads next.
     cursors: Vec<(u32, u64)>,

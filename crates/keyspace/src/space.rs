@@ -480,7 +480,7 @@ pub struct Local {
     pub rng: fastrand::Rng,
     /// Thresholds of the compact encodings; the worker refreshes them when the configuration changes.
     pub limits: Limits,
-    /// How accesses are recorded; refreshed likewise.
+    /// Rules by which accesses are recorded; refreshed likewise.
     pub clock: Clock,
     /// Which keyspace events are wanted; refreshed likewise.
     pub notify: Classes,

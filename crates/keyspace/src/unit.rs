@@ -26,7 +26,7 @@ use crate::{
 pub struct Unit<'k> {
     space: &'k Keyspace,
     guard: Guard<'k>,
-    /// Something was changed that no record has been written for.
+    /// True if a change has no record yet.
     #[cfg(debug_assertions)]
     unrecorded: Cell<bool>,
 }

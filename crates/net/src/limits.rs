@@ -9,7 +9,7 @@ use std::io;
 pub struct OpenFiles {
     /// The limit that holds now.
     pub soft: u64,
-    /// How far it may be raised without privileges.
+    /// The limit to which it may be raised without privileges.
     pub hard: u64,
 }
 

@@ -44,11 +44,11 @@ pub struct Thread {
     pub name: String,
     /// The CPU time that it has used, in steps of a clock tick (usually 10 ms).
     pub cpu: CpuTime,
-    /// How long it has run, user and system time together; precise. `None` where the kernel does not say.
+    /// Time that it has run, user and system time together; precise. `None` where the kernel does not say.
     pub ran: Option<Duration>,
-    /// How long it was ready to run, but waited for a CPU; likewise.
+    /// Time that it was ready to run, but waited for a CPU; likewise.
     pub waited: Option<Duration>,
-    /// How often it has gone to sleep because it had nothing to do; likewise.
+    /// Number of times that it has gone to sleep because it had nothing to do; likewise.
     pub sleeps: Option<u64>,
 }
 

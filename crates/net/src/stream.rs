@@ -26,7 +26,7 @@ pub enum Read {
     /// `bytes` bytes: at least one, but with TLS there may be none, if the bytes that came were not for the reader and
     /// more may be there.
     Data {
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
         /// Nothing more is there: the next byte that arrives raises an event. The caller need not try again (but see
         /// [`crate::Event::closed`]).
@@ -147,7 +147,7 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
-    /// Tells a peer that speaks TLS that nothing more will come: to be called once, before the stream is dropped.
+    /// Tells a peer that speaks TLS that nothing more will come: called once, before the stream is dropped.
     pub fn close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close_notify(&self.socket);
@@ -396,7 +396,8 @@ pub const SLICES_MAX: usize = 1024;
 pub enum Flush {
     /// Everything was written.
     Done,
-    /// So many bytes were written (perhaps none, and with TLS perhaps all); the rest waits until the socket is writable.
+    /// This many bytes were written (perhaps none, and with TLS perhaps all); the rest waits until the socket is
+    /// writable.
     Partial(usize),
     /// The connection is gone.
     Closed(io::Error),

@@ -130,11 +130,11 @@ impl std::error::Error for LibraryError {}
 /// Policy for the existing libraries when others are restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestorePolicy {
-    /// All go.
+    /// All are removed.
     Flush,
     /// All stay; one of the same name is an error.
     Append,
-    /// Those of the same names go.
+    /// Those of the same names are removed.
     Replace,
 }
 

@@ -112,7 +112,7 @@ impl std::error::Error for ShebangError {}
 #[derive(Debug)]
 pub struct Script {
     source: Box<[u8]>,
-    /// Where the Lua text starts: at the end of the shebang line, so that line numbers stay true.
+    /// Start of the Lua text: the end of the shebang line, so that line numbers stay true.
     lua_at: usize,
     sha: Sha,
     flags: ScriptFlags,
@@ -294,7 +294,7 @@ impl PartialEq for BySource {
 impl Eq for BySource {}
 
 impl Scripts {
-    /// How many scripts EVAL alone may leave in the cache.
+    /// Number of scripts that EVAL alone may leave in the cache.
     pub const EVAL_SCRIPTS_MAX: usize = 500;
 
     /// Makes an empty cache.

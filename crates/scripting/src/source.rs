@@ -198,7 +198,7 @@ struct Edit {
 /// Reason why the text ends before its end.
 #[derive(Debug)]
 struct Trouble {
-    /// Where the marker is put.
+    /// Place of the marker.
     at: usize,
     /// Place up to which 5.1 reads before its error, for the line that it names.
     seen: usize,
@@ -291,7 +291,7 @@ enum Open {
 /// A function that is open.
 #[derive(Debug, Default)]
 struct Body {
-    /// Where its parameters end.
+    /// End of its parameters.
     begins_at: Option<usize>,
     is_variadic: bool,
     uses_arg: bool,

@@ -75,7 +75,7 @@ pub(crate) const fn class_bytes(class: usize) -> usize {
     (STEPS + step + 1) << (doubling + 5)
 }
 
-/// How the spans of a class are cut.
+/// Layout of the spans of a class.
 #[derive(Clone, Copy)]
 struct Cut {
     object_bytes: u32,

@@ -441,7 +441,7 @@ pub const LOOK_AHEAD_MAX: usize = 64;
 struct Core<P: Payload> {
     /// `2^depth` positions. An index that is split less often than `depth` times owns several, and lies in the first.
     subs: Box<[Index]>,
-    /// How often the index of each position was split.
+    /// Number of times that the index of each position was split.
     depths: Box<[u8]>,
     depth: u32,
     len: usize,

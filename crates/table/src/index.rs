@@ -652,7 +652,7 @@ fn entries_max(buckets: u32) -> usize {
     (buckets as usize * ENTRIES * 59) >> 6
 }
 
-/// By how many buckets a table grows and shrinks.
+/// Returns the number of buckets by which a table grows and shrinks.
 #[inline]
 fn step(buckets: u32) -> u32 {
     ((buckets + 4) / 8).max(1)

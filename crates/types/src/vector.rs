@@ -43,7 +43,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 pub struct Shape {
     /// Components as they are stored, from 1 to [`DIMENSIONS_MAX`].
     pub dimensions: usize,
-    /// How they are stored.
+    /// Form in which they are stored.
     pub quantization: Quantization,
     /// About how many links a node gets on a layer of the graph, from [`LINKS_MIN`] to [`LINKS_MAX`].
     pub links: usize,

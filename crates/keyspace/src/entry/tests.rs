@@ -33,7 +33,7 @@ enum Sample {
     Bytes(usize, bool),
     Blob(usize),
     List,
-    /// So many bytes of a packed collection.
+    /// A packed collection of so many bytes.
     Packed(PackedForm, usize),
 }
 

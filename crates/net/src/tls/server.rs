@@ -49,7 +49,7 @@ pub struct ServerTlsOptions {
     pub client_auth: ClientAuth,
     /// The server's order of ciphers decides, not the client's.
     pub prefer_server_ciphers: bool,
-    /// How sessions are resumed; `None`: not at all.
+    /// Rules by which sessions are resumed; `None`: not at all.
     pub session_cache: Option<SessionCache>,
     /// Certificate and key for connections that the server makes itself.
     pub outgoing: Option<(String, String)>,

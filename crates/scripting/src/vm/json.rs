@@ -634,7 +634,7 @@ struct Decoder<'a> {
     settings: Settings,
     source: &'a [u8],
     at: usize,
-    /// Where the token that was read last starts, or is wrong.
+    /// Start of the token that was read last, or the place where it is wrong.
     token_at: usize,
     steps: u32,
 }

@@ -56,7 +56,7 @@ use crate::library::{Function, FunctionRef, LibraryError};
 use crate::script::Script;
 use crate::source::Rewritten;
 
-/// Where [`run::run`] is kept: in the registry by `set_up`, and at this place of the main thread's stack from then on.
+/// Place of [`run::run`]: in the registry by `set_up`, and at this index of the main thread's stack from then on.
 const RUN_INDEX: c_int = 1;
 
 /// Capacity of the reused buffers that survives a call with large arguments or a large reply.

@@ -20,7 +20,7 @@ use crate::script::Script;
 /// Compiled scripts per generation of the cache; see [`push_compiled`].
 const COMPILED_MAX: u32 = 512;
 
-/// Where scripts say that they come from.
+/// Name of the source of scripts in error messages.
 const CHUNK_NAME: &CStr = c"@user_script";
 
 /// Bookkeeping of the functions that an interpreter has compiled.

@@ -64,7 +64,7 @@ pub(super) unsafe fn report(machine: *mut Machine, error: &[u8], counted: bool) 
 #[derive(Debug)]
 pub(super) struct Aggregate {
     kind: Kind,
-    /// Where its header will be.
+    /// Place of its header.
     mark: Mark,
     /// Elements (of a map: pairs) written.
     n: usize,

@@ -33,7 +33,7 @@ pub(super) struct Watch {
     is_killed: bool,
     /// The error of a script that was killed.
     kill_text: Vec<u8>,
-    /// When the server had its last turn, and when the clock was last read; none before the first read.
+    /// Time of the server's last turn, and of the last read of the clock; none before the first read.
     last_tick: Option<Instant>,
     last_look: Option<Instant>,
     instructions_per_look: c_int,

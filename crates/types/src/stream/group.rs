@@ -31,9 +31,9 @@ pub struct ConsumerId(u32);
 pub struct Pending {
     /// The consumer that has the entry.
     pub consumer: ConsumerId,
-    /// When it was delivered last, as Unix time in milliseconds.
+    /// Time of the last delivery, as Unix time in milliseconds.
     pub delivered_at_ms: i64,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub deliveries: u64,
 }
 
@@ -48,9 +48,9 @@ impl Pending {
 #[derive(Clone)]
 pub struct Consumer {
     name: Box<[u8]>,
-    /// When it last tried to read or claim, as Unix time in milliseconds.
+    /// Time of its last attempt to read or claim, as Unix time in milliseconds.
     pub seen_at_ms: i64,
-    /// When it last got an entry, as Unix time in milliseconds; none if it never did.
+    /// Time when it last got an entry, as Unix time in milliseconds; none if it never did.
     pub active_at_ms: Option<i64>,
     pending: IdMap<()>,
 }

@@ -27,7 +27,7 @@ const SAME_NAMES: u8 = 2;
 #[derive(Clone)]
 pub(super) struct Node {
     bytes: Vec<u8>,
-    /// Where the entries start.
+    /// Start of the entries.
     entries_at: usize,
     live: u32,
     deleted: u32,
@@ -383,7 +383,7 @@ pub(super) struct Iter<'a> {
     node: &'a Node,
     first: StreamId,
     rest: &'a [u8],
-    /// Where `rest` starts in the node.
+    /// Start of `rest` in the node.
     at: usize,
 }
 

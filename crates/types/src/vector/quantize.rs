@@ -5,7 +5,7 @@
 //! components are added up is part of the result's last digits: norms, quantized vectors, and products of fewer than
 //! `LANES` components give the digits that Redis 8.2.3 gives.
 
-/// How the components of a set's vectors are stored.
+/// Forms in which the components of a set's vectors are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantization {
     /// As 32-bit floats.
