@@ -10,7 +10,7 @@ const SAME_ENTRY_MS_MAX: u64 = 60_000;
 /// Number of the newest entries among which one of the same kind is looked for.
 const LOOK_BACK_ENTRIES: usize = 10;
 
-/// Where a refused call came from.
+/// Origin of a refused call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// A client called.
@@ -49,7 +49,7 @@ impl Reason {
 pub struct Event {
     /// Part of the call that was refused.
     pub reason: Reason,
-    /// Where the call came from.
+    /// Origin of the call.
     pub context: Context,
     /// The command, key or channel; for a login, the command that logs in.
     pub object: Vec<u8>,
@@ -66,9 +66,9 @@ pub struct Event {
 pub struct Entry {
     /// Unique for the life of the process, ascending from 0.
     pub id: u64,
-    /// How many.
+    /// Number of refusals.
     pub count: u64,
-    /// When the first was: Unix time in milliseconds.
+    /// Time of the first one: Unix time in milliseconds.
     pub created_ms: u64,
     /// The last of them.
     pub last: Event,

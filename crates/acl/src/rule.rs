@@ -12,7 +12,7 @@ pub struct Dialect {
     pub split: fn(&[u8]) -> Option<Vec<Vec<u8>>>,
 }
 
-/// Why a rule was refused.
+/// Reason why a rule was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
     /// There is no such command, subcommand or category.

@@ -2,9 +2,9 @@
 //! views as a worker of the server uses them, in batches with its prefetch passes.
 //!
 //! `cargo bench -p redline-keyspace` prints nanoseconds per operation and the ratios that the project promises.
-//! Wall-clock figures mean something only while nobody else uses the CPUs: a round counts as *quiet* if its threads
-//! had the CPU for at least 95 % of it, and the figure is the median of the quiet rounds (marked `~` if there
-//! were none). CPU time per operation does not depend on that.
+//! Wall-clock figures mean something only while no other load uses the CPUs: a round counts as *quiet* if its threads
+//! had the CPU for at least 95 % of it, and the figure is the median of the quiet rounds (marked `~` if there were
+//! none). CPU time per operation does not depend on that.
 
 use std::{
     hint::black_box,
@@ -205,7 +205,7 @@ fn fill(space: &mut Keyspace) {
         let mut view = unit.view(&mut local, 0, NOW_MS);
         view.set_string(&key, VALUE, Expiry::Clear);
     }
-    // What the server's timer does within some seconds: huge pages.
+    // The work of the server's timer within some seconds: huge pages.
     (0..100).for_each(|_| redline_table::heap::maintain(1));
 }
 
@@ -283,7 +283,7 @@ impl<'a> Worker<'a> {
         black_box(&self.out);
     }
 
-    /// `false`: a stripe was in the way.
+    /// Returns false if a stripe was in the way.
     fn run_one(&mut self, work: Work, at: usize) -> bool {
         match work {
             Work::Mset => self.mset(at),
@@ -359,7 +359,7 @@ fn pin(number: usize) {
     let _ = number;
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -1,9 +1,10 @@
-//! Looking ahead: the cache misses of many keys are started before the first key is used. Takes no lock.
+//! Prefetching: the cache misses of many keys are started before the first key is used. Takes no lock.
 //!
 //! A key is four dependent misses away: its slot, the slot's directory, the bucket, the entry. One after the other they
-//! cost more than all the rest of a GET, so each step is taken for many keys before the next. What is read on the way may be
-//! changed by others meanwhile: then a useless line is fetched, and the search under the lock finds the truth. If nothing
-//! has changed, the entry that was seen is the truth, and no search is made (see `redline_table::Index`).
+//! cost more than all the rest of a GET, so each step is taken for many keys before the next. Words that are read on
+//! the way may be changed by others meanwhile: then a useless line is fetched, and the search under the lock decides.
+//! If nothing has changed, the entry that was seen is the right one, and no search is made (see
+//! `redline_table::Index`).
 //!
 //! Must not know: keys, entries, requests.
 
@@ -23,7 +24,7 @@ pub struct Ahead {
 }
 
 impl Keyspace {
-    /// First step: asks for the key's slot.
+    /// Takes the first step: prefetches the key's slot.
     #[inline]
     pub fn ahead(&self, db: u32, place: Place) -> Ahead {
         let index = self.db(db).map(|db| &db.slots[slot_of(place.hash())]);
@@ -39,8 +40,9 @@ impl Keyspace {
 }
 
 impl Ahead {
-    /// The other steps for some keys at once: directories, buckets, and the entries that the buckets' tags point to.
-    /// What has spilled beyond its bucket is followed in rounds of its own, since each further bucket is another miss.
+    /// Takes the other steps for some keys at once: directories, buckets, and the entries that the buckets' tags point
+    /// to. Entries that have spilled beyond their bucket are followed in rounds of their own, since each further bucket
+    /// is another miss.
     #[inline]
     pub fn fetch(keys: &mut [Ahead]) {
         keys.iter().for_each(Ahead::directory);
@@ -50,7 +52,7 @@ impl Ahead {
         }
     }
 
-    /// Second step: asks for the word of the directory.
+    /// Takes the second step: prefetches the word of the directory.
     #[inline]
     fn directory(&self) {
         if let Some(index) = self.index {
@@ -58,7 +60,7 @@ impl Ahead {
         }
     }
 
-    /// Third step: asks for the bucket.
+    /// Takes the third step: prefetches the bucket.
     #[inline]
     fn bucket(&mut self) {
         if let Some(index) = self.index {
@@ -66,14 +68,14 @@ impl Ahead {
         }
     }
 
-    /// Fourth step: asks for the entry. `true`: it has spilled out of its bucket.
+    /// Takes the fourth step: prefetches the entry. Returns true if it has spilled out of its bucket.
     #[inline]
     fn entry(&mut self) -> bool {
         self.index
             .is_some_and(|index| index.prefetch_entry(&mut self.sight, self.place.hash()))
     }
 
-    /// Further steps: looks for the entry so many buckets beyond the first. `true`: it is still further.
+    /// Takes a further step: looks for the entry so many buckets beyond the first. Returns true if it is still further.
     fn beyond(&mut self, step: u32) -> bool {
         self.index.is_some_and(|index| {
             index.prefetch_entry_beyond(&mut self.sight, self.place.hash(), step)
@@ -86,8 +88,8 @@ impl Ahead {
         self.place
     }
 
-    /// The entry that was seen, if that was in this slot and is certainly still there. For holders of the stripe. Whether
-    /// it has the key is not known.
+    /// Returns the entry that was seen, if that was in this slot and is certainly still there. For holders of the
+    /// stripe. It may have another key.
     #[inline]
     pub(crate) fn recall(&self, index: &Index) -> Option<NonNull<u8>> {
         if !self.index.is_some_and(|seen| std::ptr::eq(seen, index)) {
@@ -100,13 +102,13 @@ impl Ahead {
 /// Buckets beyond the first that are looked at: at the usual fill one key in a hundred is further away.
 const STEPS_MAX: u32 = 3;
 
-/// The fourth step and the further ones, for up to 64 keys at once.
+/// Takes the fourth step and the further ones, for up to 64 keys at once.
 fn fetch_entries(keys: &mut [Ahead]) {
     let spilled = fetch_first(keys);
     fetch_beyond(keys, spilled);
 }
 
-/// The fourth step, for up to 64 keys at once. Gives those whose entries are beyond their bucket: bit by place.
+/// Takes the fourth step, for up to 64 keys at once. Returns those whose entries are beyond their bucket: bit by place.
 fn fetch_first(keys: &mut [Ahead]) -> u64 {
     let mut spilled = 0;
     for (i, key) in keys.iter_mut().enumerate() {
@@ -115,7 +117,7 @@ fn fetch_first(keys: &mut [Ahead]) -> u64 {
     spilled
 }
 
-/// The further steps of those.
+/// Takes the further steps of those.
 fn fetch_beyond(keys: &mut [Ahead], mut spilled: u64) {
     for step in 1..=STEPS_MAX {
         let mut rest = spilled;
@@ -130,25 +132,26 @@ fn fetch_beyond(keys: &mut [Ahead], mut spilled: u64) {
 }
 
 /// The keys of a batch in the order in which they will be looked up. They are walked to while the batch is decoded and
-/// executed, some keys ahead of their use and in blocks. A block is small, since a CPU has room for a dozen or two of misses
-/// at a time, and whoever asks for more in a row waits for the first of them. And it is not one key, since a prefetch holds
-/// the CPU up while it translates its address: of several in a row the translations overlap.
+/// executed, some keys ahead of their use and in blocks. A block is small, since a CPU has room for a dozen or two of
+/// misses at a time, and one more in a row waits for the first of them. And it is not one key, since a prefetch stalls
+/// the CPU while it translates its address: of several in a row the translations overlap.
 #[derive(Default)]
 pub struct Walk {
     keys: Vec<Ahead>,
-    /// So many keys have taken their second step.
+    /// Number of keys that have taken their second step.
     directories: usize,
-    /// So many keys have taken their third step.
+    /// Number of keys that have taken their third step.
     buckets: usize,
-    /// Of the block that took its fourth step last: see [`fetch_first`].
+    /// Result for the block that took its fourth step last: see [`fetch_first`].
     spilled: u64,
 }
 
-/// Keys that take a step together.
+/// Number of keys that take a step together.
 const BLOCK: usize = 8;
 
 impl Walk {
-    /// Adds a key that will be looked up after those that are here, and walks on with the ones before. Gives its number.
+    /// Adds a key that will be looked up after those that are here, and walks on with the ones before. Returns its
+    /// number.
     #[inline]
     pub fn push(&mut self, key: Ahead) -> usize {
         let number = self.keys.len();
@@ -160,7 +163,7 @@ impl Walk {
         number
     }
 
-    /// The second and the third step, for all keys below these numbers.
+    /// Takes the second and the third step, for all keys below these numbers.
     #[inline(never)]
     fn walk_to(&mut self, directories: usize, buckets: usize) {
         let keys = &mut self.keys;
@@ -173,14 +176,14 @@ impl Walk {
         (self.directories, self.buckets) = (directories, buckets);
     }
 
-    /// All are here: walks on with the last ones, and asks for the first entries.
+    /// Walks on with the last keys, when all are here, and prefetches the first entries.
     pub fn begin(&mut self) {
         let all = self.keys.len();
         self.walk_to(all, all);
         fetch_entries(&mut self.keys[..all.min(2 * BLOCK)]);
     }
 
-    /// This key is about to be looked up: asks for the entries of later ones. To be told of each key in turn.
+    /// Prefetches the entries of later keys, since this one is about to be looked up. Called for each key in turn.
     #[inline]
     pub fn reach(&mut self, number: usize) {
         if number.is_multiple_of(BLOCK) {
@@ -188,7 +191,7 @@ impl Walk {
         }
     }
 
-    /// The further steps for the block that begins there, and the fourth step for the next.
+    /// Takes the further steps for the block that begins there, and the fourth step for the next.
     #[inline(never)]
     fn entries_from(&mut self, number: usize) {
         let later = self.keys.get_mut(number..).unwrap_or_default();
@@ -204,13 +207,13 @@ impl Walk {
         self.keys.get(number)
     }
 
-    /// All of them.
+    /// Returns the state of the lookup of all keys.
     #[inline]
     pub fn keys(&self) -> &[Ahead] {
         &self.keys
     }
 
-    /// Forgets them.
+    /// Removes all keys.
     #[inline]
     pub fn clear(&mut self) {
         self.keys.clear();

@@ -1,7 +1,7 @@
 //! Entries: one allocation holds a key, its metadata and, when small, its value.
 //!
-//! Must not know: databases, locks, expiry policy. An [`Entry`] is a pointer; who may use it when is
-//! decided by the stripe lock of its key (see `view.rs`).
+//! Must not know: databases, locks, expiry policy. An [`Entry`] is a pointer; the stripe lock of its key decides who
+//! may use it (see `view.rs`).
 //!
 //! # Layout
 //!
@@ -23,11 +23,11 @@
 //! # Collections
 //!
 //! One that is a run of bytes (see `redline_types::packed`) and not above [`PACKED_BYTES_MAX`] is inline as well. A
-//! structure, the room that its vector keeps for growing and the classes of a general allocator would add some 60
-//! bytes to it, and two more cache misses to each look at it. Whoever reads or changes it copies it into a [`Value`]
-//! that is used again and again (`opened.rs`); a change that stays within the size class is then copied over the old
-//! bytes, any other makes a new entry. Other collections are a [`Value`], which is a tag and a pointer, and move back
-//! in when they have shrunk to [`PACKED_AGAIN_BYTES_MAX`]: half, so that one at the border does not move at every step.
+//! structure, the room that its vector keeps for growing and the classes of a general allocator would add some 60 bytes
+//! to it, and two more cache misses to each look at it. Readers and writers copy it into a [`Value`] that is used again
+//! and again (`opened.rs`); a change that stays within the size class is then copied over the old bytes, any other
+//! makes a new entry. Other collections are a [`Value`], which is a tag and a pointer, and move back in when they have
+//! shrunk to [`PACKED_AGAIN_BYTES_MAX`]: half, so that one at the border does not move at every step.
 
 use std::{ptr::NonNull, sync::Arc};
 
@@ -83,7 +83,7 @@ pub(crate) enum Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// The type of a collection; strings have none that anybody waits for.
+    /// Returns the type of a collection; strings have none, since no client waits for them.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match self {
             Stored::Object(value) => Some(value.kind()),
@@ -110,7 +110,7 @@ pub(crate) enum Content<'a> {
 }
 
 impl Content<'_> {
-    /// The type of a collection; `None` for a string.
+    /// Returns the type of a collection; `None` for a string.
     #[inline]
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
@@ -126,7 +126,7 @@ impl Content<'_> {
     }
 }
 
-/// The bytes of a collection, if they may be stored inside an entry.
+/// Returns the bytes of a collection, if they may be stored inside an entry.
 #[inline]
 pub(crate) fn fit_for_entry(value: &Value) -> Option<PackedRef<'_>> {
     value
@@ -149,7 +149,7 @@ pub enum StringRef<'a> {
 }
 
 impl<'a> StringRef<'a> {
-    /// The value's bytes.
+    /// Returns the value's bytes.
     #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         match self {
@@ -161,8 +161,8 @@ impl<'a> StringRef<'a> {
     /// Returns the encoding of a string under a key of that length, as OBJECT ENCODING replies it: `int`, `embstr` or
     /// `raw`.
     ///
-    /// `embstr` is what Redis 8 calls a string that shares one allocation of 64 bytes with its key and its
-    /// expiry. It fixes this when the value is stored, we tell what it would be if it were stored now.
+    /// `embstr` is what Redis 8 calls a string that shares one allocation of 64 bytes with its key and its expiry.
+    /// Redis fixes this when the value is stored; this function says what it would be if it were stored now.
     pub fn encoding(self, key_bytes: usize, expires: bool) -> &'static str {
         const EMBSTR_BYTES_MAX: usize = 41;
         const SHORT_KEY_BYTES_MAX: usize = 31;
@@ -194,7 +194,7 @@ impl ValueRef<'_> {
     }
 }
 
-/// A pointer to an entry. Copying it copies no data; whoever removes it from the table destroys it.
+/// A pointer to an entry. Copying it copies no data; its last holder removes it from the table and destroys it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry(NonNull<u8>);
 
@@ -264,20 +264,20 @@ impl Entry {
         Entry(pointer)
     }
 
-    /// From a pointer that the table holds.
+    /// Makes an entry of a pointer that the table holds.
     #[inline]
     pub(crate) fn from_table(pointer: NonNull<u8>) -> Entry {
         Entry(pointer)
     }
 
-    /// For the table.
+    /// Returns the pointer for the table.
     #[inline]
     pub(crate) fn pointer(self) -> NonNull<u8> {
         self.0
     }
 
-    /// Frees the entry and drops its value. Returns what can be dropped elsewhere: a collection or
-    /// blob whose release may take long.
+    /// Frees the entry and drops its value. Returns the part that can be dropped elsewhere: a collection or blob whose
+    /// release may take long.
     ///
     /// # Safety
     /// The entry is out of the table, alive, and this is its last use.
@@ -321,11 +321,11 @@ impl Entry {
         }
     }
 
-    /// The key.
+    /// Returns the key.
     ///
     /// # Safety
-    /// The entry is alive for `'a` and nobody moves or destroys it meanwhile: the caller holds the
-    /// stripe of its key. This holds for all methods below.
+    /// The entry is alive for `'a` and is not moved or destroyed meanwhile: the caller holds the stripe of its key.
+    /// This holds for all methods below.
     #[inline]
     pub(crate) unsafe fn key<'a>(self) -> &'a [u8] {
         // SAFETY: the layout puts the key there; the caller vouches for the entry.
@@ -336,7 +336,7 @@ impl Entry {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -366,7 +366,7 @@ impl Entry {
         }
     }
 
-    /// The collection outside the entry, to be changed; `None` for a string and a packed collection.
+    /// Returns the collection outside the entry, to be changed; `None` for a string and a packed collection.
     ///
     /// # Safety
     /// See [`Entry::key`]; and no other
@@ -380,7 +380,7 @@ impl Entry {
         }
     }
 
-    /// The blob, to be changed.
+    /// Returns the blob, to be changed.
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
@@ -393,7 +393,7 @@ impl Entry {
         }
     }
 
-    /// The bytes of an inline string, to be changed: OBJECT ENCODING calls it `raw` from then on.
+    /// Returns the bytes of an inline string, to be changed: OBJECT ENCODING calls it `raw` from then on.
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
@@ -414,8 +414,8 @@ impl Entry {
         }
     }
 
-    /// Overwrites an inline string where it stands, if the new one fits the same size class and the
-    /// entry has the room for an expiry that it needs, neither more nor less.
+    /// Overwrites an inline string in place, if the new one fits the same size class and the entry has the room for an
+    /// expiry that it needs, neither more nor less.
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
@@ -460,7 +460,7 @@ impl Entry {
         }
     }
 
-    /// Overwrites a packed collection where it stands, if the new one fits the same size class.
+    /// Overwrites a packed collection in place, if the new one fits the same size class.
     ///
     /// # Safety
     /// See [`Entry::object_mut`]. The new bytes are not the entry's own.
@@ -487,7 +487,7 @@ impl Entry {
         }
     }
 
-    /// When the key expires, as Unix time in milliseconds.
+    /// Returns the time when the key expires, as Unix time in milliseconds.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -500,7 +500,7 @@ impl Entry {
         }
     }
 
-    /// No element of the value expires before this time; `None` if none ever does, or it has none.
+    /// Returns a time before which no element of the value expires; `None` if none ever does, or it has none.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -528,7 +528,7 @@ impl Entry {
         }
     }
 
-    /// The 24-bit LRU or LFU word.
+    /// Returns the 24-bit LRU or LFU word.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -578,7 +578,7 @@ impl Entry {
         }
     }
 
-    /// Another entry of this key, with its expiry and clock, that has this value; the old one stays as it is.
+    /// Makes another entry of this key, with its expiry and clock, that has this value; the old one stays as it is.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -587,7 +587,7 @@ impl Entry {
         unsafe { Entry::create(heap, self.key(), value, self.expire_at_ms(), self.clock()) }
     }
 
-    /// Bytes that the entry itself takes from the heap, its size class.
+    /// Returns the number of bytes that the entry itself takes from the heap, its size class.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -597,7 +597,7 @@ impl Entry {
         unsafe { Heap::size_class(self.bytes()) }
     }
 
-    /// Heap bytes of the value outside the entry.
+    /// Returns the heap bytes of the value outside the entry.
     ///
     /// # Safety
     /// See [`Entry::key`].
@@ -696,7 +696,7 @@ impl Owned {
         }
     }
 
-    /// A copy of a packed collection.
+    /// Returns a copy of a packed collection.
     pub(crate) fn of_packed(packed: PackedRef<'_>) -> Owned {
         Owned::Packed {
             form: packed.form,
@@ -722,7 +722,7 @@ impl Owned {
     }
 }
 
-/// Something whose release may take long: dropped behind the command, not in it.
+/// A value whose release may take long: dropped behind the command, not in it.
 pub enum Garbage {
     /// A large string.
     Blob(Blob),
@@ -731,7 +731,7 @@ pub enum Garbage {
 }
 
 impl Garbage {
-    /// Is it worth a hand-over to another thread? Redis frees up to 64 elements in place.
+    /// Returns true if its release is worth a hand-over to another thread. Redis frees up to 64 elements in place.
     pub fn is_heavy(&self) -> bool {
         match self {
             Garbage::Blob(blob) => blob.len() > 1024 * 1024,
@@ -739,7 +739,7 @@ impl Garbage {
         }
     }
 
-    /// Bytes that its release gives back, unless a reply still refers to it.
+    /// Returns the number of bytes that its release gives back, unless a reply still refers to it.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Garbage::Blob(blob) => blob.capacity(),
@@ -748,9 +748,9 @@ impl Garbage {
     }
 }
 
-/// A blob's bytes, to be changed, with room for `more`. While a reply refers to the blob, this makes a
-/// copy of its own first. Capacity grows by more than is asked for, so that many small additions to a
-/// large string copy it only now and then.
+/// Returns a blob's bytes, to be changed, with room for `more`. While a reply refers to the blob, this makes a copy of
+/// its own first. Capacity grows by more than is asked for, so that many small additions to a large string copy it only
+/// now and then.
 pub(crate) fn blob_to_edit(blob: &mut Blob, more: usize) -> &mut Vec<u8> {
     const DOUBLED_BYTES_MAX: usize = 1024 * 1024;
     let spare = if blob.len() <= DOUBLED_BYTES_MAX {
@@ -771,7 +771,7 @@ pub(crate) fn blob_to_edit(blob: &mut Blob, more: usize) -> &mut Vec<u8> {
     bytes
 }
 
-/// Heap bytes of a blob.
+/// Returns the heap bytes of a blob.
 pub(crate) fn blob_bytes(blob: &Blob) -> usize {
     blob.capacity() + size_of::<Vec<u8>>() + 16
 }
@@ -794,14 +794,14 @@ fn packed_form(header: u64) -> PackedForm {
     PackedForm::ALL[(header & TAG_MASK) as usize - Tag::Packed as usize]
 }
 
-/// Tag and length of a packed collection.
+/// Returns tag and length of a packed collection.
 #[inline]
 fn packed_header(packed: &PackedRef<'_>) -> u64 {
     let tag = Tag::Packed as u64 + packed.form as u64;
     tag | (packed.bytes.len() as u64) << VALUE_LEN_SHIFT
 }
 
-/// Bytes of the count in front of a packed collection of that form.
+/// Returns the number of bytes of the count in front of a packed collection of that form.
 #[inline]
 fn count_bytes(form: PackedForm) -> usize {
     if form.int_bytes().is_some() {
@@ -812,7 +812,7 @@ fn count_bytes(form: PackedForm) -> usize {
 }
 
 /// # Safety
-/// Behind `at` there is room for the count and the bytes, which nobody else uses.
+/// Behind `at` there is room for the count and the bytes, which no other code uses.
 #[inline]
 unsafe fn write_packed(at: *mut u8, packed: PackedRef<'_>) {
     let count_bytes = count_bytes(packed.form);
@@ -854,7 +854,7 @@ fn inline_len(header: u64) -> usize {
     (header >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as usize
 }
 
-/// Bytes behind the key.
+/// Returns the number of bytes behind the key.
 #[inline]
 fn inline_bytes(header: u64) -> usize {
     match tag(header) {

@@ -1,26 +1,26 @@
-//! The journal: the one order of all effects on the keyspace, for whoever saves or copies it.
+//! The journal: the one order of all effects on the keyspace, for readers that save or copy it.
 //!
-//! Knows neither what commands mean nor who reads: it takes a unit's effect as commands, numbers it, and hands the
-//! records out in order.
+//! Must not know: the meaning of commands, the readers. It takes a unit's effect as commands, numbers it, and returns
+//! the records in order.
 //!
 //! # How it works
 //!
 //! A unit that has changed something writes one [`Record`] while it still holds its stripes. The record's number comes
 //! from one counter, so of two units that touched the same key the later has the higher number; units that had nothing
-//! in common are in some order. The record goes into the *lane* of its worker, a list that nobody else writes to, so
-//! that workers share nothing but the counter.
+//! in common are in some order. The record goes into the *lane* of its worker, a list that no other thread writes to,
+//! so that workers share nothing but the counter.
 //!
 //! A worker may take a number and be stopped before its record is in its lane. Readers therefore see the *gap-free
-//! prefix* only: [`Journal::read`] collects the lanes, puts records that came too early aside, and hands out those up
-//! to the first number that is missing. It takes no lane by force: a lane in use is looked at the next time, and its
-//! owner wakes the reader when it is done.
+//! prefix* only: [`Journal::read`] collects the lanes, keeps records that came too early, and returns those up to the
+//! first number that is missing. It takes no lane by force: a lane in use is looked at the next time, and its owner
+//! wakes the reader when it is done.
 //!
 //! With no reader nothing is numbered or kept, and a unit pays one relaxed load. A reader is attached while all stripes
 //! are held, so every unit is either wholly before it or has its record.
 //!
 //! # Gates
 //!
-//! [`Gate`] is where a reader says how far it has got (written to disk, acknowledged by a replica). A session whose
+//! A reader reports to a [`Gate`] how far it has got (written to disk, acknowledged by a replica). A session whose
 //! replies must not leave before some number is reached waits there, and is woken like any suspended session.
 
 use std::{
@@ -49,7 +49,7 @@ use crate::{
     lock::{Wait, Wake, WakeToken},
 };
 
-/// Is called when there is something to read, by units that hold stripes: it must neither block nor take any.
+/// Called when there is something to read, by units that hold stripes: it must neither block nor take any.
 pub type WakeReader = Box<dyn Fn() + Send + Sync>;
 
 /// One word of a command.
@@ -57,7 +57,7 @@ pub type WakeReader = Box<dyn Fn() + Send + Sync>;
 pub enum Word<'a> {
     /// Copied.
     Bytes(&'a [u8]),
-    /// Referred to: large, and unchanged as long as anybody refers to it.
+    /// Referred to: large, and unchanged as long as there is a reference to it.
     Blob(&'a Blob),
 }
 
@@ -90,7 +90,7 @@ enum Stored {
 }
 
 impl Effects {
-    /// Nothing to tell?
+    /// Returns true if there is no effect.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
@@ -112,7 +112,7 @@ impl Effects {
         self.commands.push((db, self.words.len()));
     }
 
-    /// The commands, in order: database and words.
+    /// Returns the commands, in order: database and words.
     pub fn commands(&self) -> impl Iterator<Item = (u32, Vec<&[u8]>)> {
         let mut from = 0;
         self.commands.iter().map(move |(db, end)| {
@@ -125,7 +125,7 @@ impl Effects {
         })
     }
 
-    /// Bytes of all words.
+    /// Returns the number of bytes of all words.
     pub fn len_bytes(&self) -> u64 {
         let blobs = self.words.iter().map(|word| match word {
             Stored::Bytes(..) => 0,
@@ -135,7 +135,7 @@ impl Effects {
     }
 }
 
-/// The effects of one unit.
+/// The record of one unit's effects.
 #[derive(Debug)]
 pub struct Record {
     /// Ascending by one from record to record.
@@ -152,9 +152,9 @@ pub struct Record {
 #[repr(align(128))] // its owner writes it often
 pub struct Lane(Mutex<Vec<Record>>);
 
-/// See the module's text.
+/// The journal: see the module's text.
 pub struct Journal {
-    /// How many readers there are.
+    /// Number of readers.
     readers: AtomicU32,
     /// The number of the next record.
     next: AtomicU64,
@@ -165,7 +165,7 @@ pub struct Journal {
     lanes: Mutex<Vec<Arc<Lane>>>,
     log: Mutex<Log>,
     wakers: Mutex<Vec<(u32, WakeReader)>>,
-    /// Where replies wait for a reader.
+    /// Gate at which replies wait for a reader.
     pub gate: Gate,
 }
 
@@ -175,7 +175,7 @@ struct Log {
     /// Without a gap, the first numbered `first`.
     records: VecDeque<Arc<Record>>,
     first: u64,
-    /// Those behind a gap.
+    /// Records behind a gap.
     early: BTreeMap<u64, Record>,
     /// Each reader's name and the number it reads next.
     cursors: Vec<(u32, u64)>,
@@ -202,30 +202,30 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Is there a reader? While a stripe is held the answer does not become yes.
+    /// Returns true if there is a reader. While a stripe is held the answer does not become true.
     #[inline]
     pub fn is_attached(&self) -> bool {
         self.readers.load(Ordering::Relaxed) != 0
     }
 
-    /// The number of the last record, which may still be on its way; 0: none yet.
+    /// Returns the number of the last record, which may still be on its way; 0: none yet.
     pub fn last(&self) -> u64 {
         self.next.load(Ordering::Acquire) - 1
     }
 
-    /// Bytes of records that some reader has yet to read. Whoever owns a reader bounds this, by detaching one that
-    /// does not keep up or by taking in no more writes.
+    /// Returns the number of bytes of records that some reader has yet to read. The owner of a reader bounds this, by
+    /// detaching one that does not keep up or by accepting no more writes.
     pub fn unread_bytes(&self) -> u64 {
         self.unread_bytes.load(Ordering::Relaxed)
     }
 
-    /// Attaches a reader, to whom every unit from now on is told; says after which number it begins. The caller holds
-    /// all stripes.
+    /// Attaches a reader, which gets the record of every unit from now on; returns the number after which it begins.
+    /// The caller holds all stripes.
     pub(crate) fn attach(&self, wake: WakeReader) -> (Reader, u64) {
         let mut log = self.log.lock().expect("no panic under the log");
         let after = self.last();
         if log.cursors.is_empty() {
-            // What units left behind that ran when the last reader went.
+            // Records of units that ran when the last reader was detached.
             log.records.clear();
             log.early.clear();
             log.first = after + 1;
@@ -252,7 +252,7 @@ impl Journal {
         self.readers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A lane for a worker.
+    /// Makes a lane for a worker.
     pub fn lane(&self) -> Arc<Lane> {
         let lane = Arc::new(Lane::default());
         let mut lanes = self.lanes.lock().expect("no panic under the lanes");
@@ -281,7 +281,7 @@ impl Journal {
         number
     }
 
-    /// Appends to `out` what comes next for this reader: records without a gap, in order.
+    /// Appends to `out` the next records for this reader: without a gap, in order.
     pub fn read(&self, reader: &Reader, out: &mut Vec<Arc<Record>>) {
         let mut log = self.log.lock().expect("no panic under the log");
         self.collect(&mut log);
@@ -297,13 +297,13 @@ impl Journal {
         }
     }
 
-    /// To be called before a reader sleeps; then it reads once more, and sleeps if it gets nothing: its `wake` is
+    /// Announces that a reader is going to sleep; then it reads once more, and sleeps if it gets nothing: its `wake` is
     /// called when that changes.
     pub fn prepare_to_sleep(&self) {
         self.asleep.swap(true, Ordering::AcqRel);
     }
 
-    /// Fetches what the lanes have.
+    /// Fetches the records of the lanes.
     fn collect(&self, log: &mut Log) {
         let lanes = self.lanes.lock().expect("no panic under the lanes");
         for lane in lanes.iter() {
@@ -327,7 +327,7 @@ impl Journal {
         }
     }
 
-    /// Drops what every reader has read.
+    /// Drops the records that every reader has read.
     fn forget_read(&self, log: &mut Log) {
         let end = log.first + log.records.len() as u64;
         let least = log.cursors.iter().map(|(_, next)| *next).min();
@@ -341,15 +341,15 @@ impl Journal {
     }
 }
 
-/// How far something has got with the records, and who waits for it to get further.
+/// The number of the last record that was reached (synced, acknowledged), and the sessions that wait for a later one.
 pub struct Gate {
-    /// Everything up to here may be answered; `u64::MAX`: nobody needs to wait.
+    /// Replies up to this record may leave; `u64::MAX`: all may.
     reached: AtomicU64,
     waiting: Mutex<BinaryHeap<Reverse<(u64, WakeToken)>>>,
 }
 
 impl Default for Gate {
-    /// Open.
+    /// Makes an open gate.
     fn default() -> Gate {
         Gate {
             reached: AtomicU64::new(Gate::OPEN),
@@ -361,23 +361,23 @@ impl Default for Gate {
 impl Gate {
     const OPEN: u64 = u64::MAX;
 
-    /// Nobody needs to wait, whatever the number?
+    /// Returns true if the gate is open, whatever the number.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.reached.load(Ordering::Relaxed) == Self::OPEN
     }
 
-    /// May what depends on this record be answered?
+    /// Returns true if replies that depend on this record may leave.
     pub fn is_reached(&self, number: u64) -> bool {
         self.reached.load(Ordering::Acquire) >= number
     }
 
-    /// From now on whatever is beyond this record waits.
+    /// Closes the gate behind this record.
     pub fn close(&self, reached: u64) {
         self.reached.store(reached, Ordering::Release);
     }
 
-    /// Puts a session on the list of those who wait for this record.
+    /// Puts a session on the list of those that wait for this record.
     pub fn wait_for(&self, number: u64, token: WakeToken) -> Wait {
         let mut waiting = self.waiting.lock().expect("no panic under a waiting list");
         if self.is_reached(number) {
@@ -387,7 +387,7 @@ impl Gate {
         Wait::Registered
     }
 
-    /// This record is reached: wakes who waited for it, or for an earlier one.
+    /// Reports that this record is reached: wakes the sessions that waited for it, or for an earlier one.
     pub fn advance(&self, number: u64, wake: &dyn Wake) {
         let mut waiting = self.waiting.lock().expect("no panic under a waiting list");
         let reached = self.reached.load(Ordering::Relaxed).max(number);
@@ -398,7 +398,7 @@ impl Gate {
         }
     }
 
-    /// Nobody needs to wait any more.
+    /// Opens the gate: all replies may leave.
     pub fn open(&self, wake: &dyn Wake) {
         self.advance(Self::OPEN, wake);
     }
@@ -586,7 +586,7 @@ mod model {
         });
     }
 
-    /// Two units of one stripe: the numbers have the order in which they held it.
+    /// Asserts that the numbers of two units of one stripe have the order in which they held it.
     #[test]
     fn journal_numbers_follow_the_stripe() {
         struct State {
@@ -626,7 +626,7 @@ mod model {
         });
     }
 
-    /// A session waits for its record; the reader comes, with what it has, when it likes.
+    /// Asserts that a session that waits for its record is released, whenever the reader reports it.
     #[test]
     fn journal_a_gated_session_is_released() {
         check(|| {

@@ -1,8 +1,8 @@
 //! Databases: the hash table of keys, entries, expiry, eviction, memory accounting, stripe locks,
 //! watched keys, and keyspace events as data.
 //!
-//! Must not know: commands, sockets, files, threads. Who holds stripes is a [`Unit`], by the protocol of
-//! [`lock`]; what it may do to keys is [`View`]; what happens to keys behind the commands is [`upkeep`].
+//! Must not know: commands, sockets, files, threads. A [`Unit`] holds stripes, by the protocol of [`lock`]; a [`View`]
+//! is the access to their keys; [`upkeep`] is the work on keys behind the commands.
 
 mod ahead;
 mod entry;

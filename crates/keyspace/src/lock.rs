@@ -1,38 +1,36 @@
 //! The lock protocol: stripes, the ticket and the script mutex.
 //!
-//! Knows neither keys nor threads: it is told which stripes a unit needs, and it tells a
-//! [`Wake`] which suspended session may try again.
+//! Must not know: keys, threads. It gets the stripes that a unit needs, and gives a [`Wake`] the suspended sessions
+//! that may try again.
 //!
 //! # The protocol
 //!
 //! A *unit* (one command, one EXEC, one script, one expiry, one eviction) holds every stripe it
 //! needs while it runs. Three rules keep this free of deadlock and of starvation:
 //!
-//! 1. **Only the holder of the script mutex may wait while it holds a stripe.** Every other unit
-//!    takes all its stripes by trying, in ascending order; if one is in the way it lets go of all
-//!    and is suspended, registered with the stripe that was in the way. So a wait cycle would have
-//!    to consist of script holders only, and there is at most one.
-//! 2. **Who releases, wakes.** A suspended session is on the waiting list of the stripe that
-//!    stopped it and has set `WAITERS` in its word. The releaser clears the word with one atomic
-//!    operation and sees the flag in what it cleared, so no registration is lost.
-//! 3. **A ticket ends starvation.** A unit that has failed [`ROUNDS_BEFORE_TICKET`] times asks for
-//!    the only ticket. Its owner marks its stripes `RESERVED`: nobody else takes them anew, those who
-//!    hold them let go sooner or later, and so the owner gets them all. The script holder ignores
-//!    reservations: were it to respect one, it would wait, holding stripes, for somebody who waits
-//!    for those stripes.
+//! 1. **Only the holder of the script mutex may wait while it holds a stripe.** Every other unit takes all its stripes
+//!    by trying, in ascending order; if one is in the way it releases all and is suspended, registered with the stripe
+//!    that was in the way. So a wait cycle would have to consist of script holders only, and there is at most one.
+//! 2. **The releaser wakes.** A suspended session is on the waiting list of the stripe that stopped it and has set
+//!    `WAITERS` in its word. The releaser clears the word with one atomic operation and sees the flag in what it
+//!    cleared, so no registration is lost.
+//! 3. **A ticket ends starvation.** A unit that has failed [`ROUNDS_BEFORE_TICKET`] times asks for the only ticket. Its
+//!    owner marks its stripes `RESERVED`: no other unit takes them anew, their holders release them sooner or later,
+//!    and so the owner gets them all. The script holder ignores reservations: were it to respect one, it would wait,
+//!    holding stripes, for a unit that waits for those stripes.
 //!
-//! # The two lines
+//! # The two queues
 //!
-//! The ticket and the script mutex are owned by sessions, not by threads, and change hands in the order of asking:
-//! whoever gives one up makes the first in line its owner and wakes that session alone, which finds itself the owner
-//! when it asks again. Were all woken to race for it, every hand-over would cost as many wake-ups as there are
-//! waiters, and nothing would bound how often one of them loses. The price is that nobody has it while its next owner
-//! wakes up. A session that will not ask again (it was closed, refused, or did without) says so by
-//! [`Locks::leave_lines`], which passes on what it may have been handed meanwhile. The stripes' own waiting lists
-//! wake everybody: they have no order, and rule 3 is what bounds losing there.
+//! The ticket and the script mutex are owned by sessions, not by threads, and change hands in the order of asking: a
+//! session that gives one up makes the first in its queue the owner and wakes that session alone, which finds itself
+//! the owner when it asks again. Were all woken to race for it, every hand-over would cost as many wake-ups as there
+//! are waiters, and nothing would bound how often one of them loses. The price is that no session has it while its next
+//! owner wakes up. A session that will not ask again (it was closed, refused, or did without) reports that by
+//! [`Locks::leave_lines`], which passes on what it may have been handed meanwhile. The stripes' own waiting lists wake
+//! all their sessions: they have no order, and rule 3 is what bounds losing there.
 //!
-//! A keyspace that only one thread uses (`--threads 1`) needs the same words, since a script that turns its loop holds
-//! stripes against other sessions, but no atomic operations: see [`Locks::of_one_thread`].
+//! A keyspace that only one thread uses (`--threads 1`) needs the same words, since a script that runs its worker's
+//! loop holds stripes against other sessions, but no atomic operations: see [`Locks::of_one_thread`].
 //!
 //! The word of a stripe is one `u32`, with several threads in a cache line of its own. The protocol is model-checked with
 //! `loom` (`lock/model.rs`, `RUSTFLAGS="--cfg loom" cargo test -p redline-keyspace --release --lib lock::model`).
@@ -65,16 +63,16 @@ pub const STRIPES: usize = 1024;
 #[cfg(loom)]
 pub const STRIPES: usize = 4;
 
-/// After so many failed rounds a multi-stripe unit asks for the ticket.
+/// Number of failed rounds after which a multi-stripe unit asks for the ticket.
 pub const ROUNDS_BEFORE_TICKET: u32 = 3;
 
-/// How often a held stripe is looked at again before the unit is suspended. Units are short (tens of nanoseconds to a
-/// few microseconds), so this nearly always suffices. Each look comes after a pause, and each pause is twice the one
-/// before, a few microseconds in all: every look takes the cache line away from the holder, who mostly wants it again at
-/// once (a hot key). Several units of the holder's fit into the first pause, so that the key's lines change hands once for
-/// all of them.
+/// Number of looks at a held stripe before the unit is suspended. Units are short (tens of nanoseconds to a few
+/// microseconds), so this nearly always suffices. Each look comes after a pause, and each pause is twice the one
+/// before, a few microseconds in all: every look takes the cache line away from the holder, which mostly wants it again
+/// at once (a hot key). Several units of the holder's fit into the first pause, so that the key's lines change hands
+/// once for all of them.
 const LOOKS_MAX: u32 = if cfg!(loom) { 1 } else { 4 };
-/// The first of these pauses: so many of the CPU's own, of 15 to 50 ns each.
+/// Length of the first of these pauses, in the CPU's own pauses of 15 to 50 ns each.
 const FIRST_PAUSE: u32 = if cfg!(loom) { 1 } else { 8 };
 
 const HELD: u32 = 1;
@@ -90,7 +88,7 @@ pub trait Wake: Send + Sync {
     fn wake(&self, token: WakeToken);
 }
 
-/// For tests in which nobody is suspended.
+/// For tests that suspend no session.
 #[cfg(test)]
 pub(crate) struct NobodyWaits;
 
@@ -125,7 +123,7 @@ impl StripeSet {
         words: 0,
     };
 
-    /// Every stripe.
+    /// Returns the set of every stripe.
     pub const fn all() -> StripeSet {
         const LAST: u64 = u64::MAX >> ((64 - STRIPES % 64) % 64);
         let mut bits = [u64::MAX; WORDS];
@@ -136,7 +134,7 @@ impl StripeSet {
         }
     }
 
-    /// Is every stripe in the set?
+    /// Returns true if every stripe is in the set.
     pub fn is_all(&self) -> bool {
         *self == ALL
     }
@@ -149,7 +147,7 @@ impl StripeSet {
         self.words |= 1 << word;
     }
 
-    /// Is the stripe in the set?
+    /// Returns true if the stripe is in the set.
     #[inline]
     pub fn contains(&self, stripe: u16) -> bool {
         self.bits[usize::from(stripe) / 64] & (1 << (stripe % 64)) != 0
@@ -177,19 +175,19 @@ impl StripeSet {
         *self = StripeSet::EMPTY;
     }
 
-    /// No stripe at all?
+    /// Returns true if no stripe is in the set.
     pub fn is_empty(&self) -> bool {
         self.words == 0
     }
 
-    /// The stripes, ascending.
+    /// Returns the stripes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         ones(self.words)
             .flat_map(|word| ones(self.bits[usize::from(word)]).map(move |bit| word * 64 + bit))
     }
 }
 
-/// The numbers of the bits that are set, ascending.
+/// Returns the numbers of the bits that are set, ascending.
 #[inline]
 fn ones(mut bits: u64) -> impl Iterator<Item = u16> {
     std::iter::from_fn(move || {
@@ -257,7 +255,7 @@ impl OnlyThread {
         OnlyThread(Self::UNCLAIMED.into())
     }
 
-    /// Is the calling thread the only one? Claims the keyspace for it if none has.
+    /// Returns true if the calling thread is the only one. Claims the keyspace for it if none has.
     #[inline]
     fn is_this(&self) -> bool {
         thread_local! {
@@ -288,11 +286,11 @@ impl OnlyThread {
     }
 }
 
-/// Something that one session owns at a time, and those who wait for it, in the order of asking.
+/// A lock that one session owns at a time, and the sessions that wait for it, in the order of asking.
 struct Line {
     /// 0, or the owner's token plus one. Changes only while the list is locked.
     owner: AtomicU64,
-    /// Nobody waits while it has no owner.
+    /// The sessions that wait; none does while the lock has no owner.
     waiters: Mutex<VecDeque<WakeToken>>,
 }
 
@@ -313,14 +311,14 @@ impl Line {
         self.owner.load(Ordering::Acquire) == token + 1
     }
 
-    /// `true`: `token` owns it, since it was free, or was handed over. `false`: it stands in line, once.
+    /// Returns true if `token` owns it, since it was free, or was handed over; false if it stands in the queue, once.
     fn ask(&self, token: WakeToken) -> bool {
         let mut waiters = self.waiters.lock().expect("no panic under a waiting list");
         let owner = self.owner.load(Ordering::Acquire);
         if owner == 0 {
             self.owner.store(token + 1, Ordering::Release);
         } else if owner != token + 1 {
-            // Woken for another reason, it keeps its place.
+            // A session that was woken for another reason keeps its place.
             if !waiters.contains(&token) {
                 waiters.push_back(token);
             }
@@ -344,7 +342,7 @@ impl Line {
         }
     }
 
-    /// `token` waits no more; if it has become the owner meanwhile, the next in line is.
+    /// Removes `token` from the queue; if it has become the owner meanwhile, the next in line is.
     fn leave(&self, token: WakeToken, wake: &dyn Wake) {
         let mut waiters = self.waiters.lock().expect("no panic under a waiting list");
         if self.is_owned_by(token) {
@@ -364,7 +362,7 @@ pub enum Wait {
     TryAgain,
 }
 
-/// The stripes that a view may touch: what its guard holds, or a part of it.
+/// The stripes that a view may touch: those that its guard holds, or a part of them.
 #[derive(Clone, Copy)]
 pub(crate) enum Held<'a> {
     /// None. Stripes are taken one at a time where they are needed (SCAN, RANDOMKEY).
@@ -378,7 +376,7 @@ pub(crate) enum Held<'a> {
 }
 
 impl Held<'_> {
-    /// Is this stripe among them?
+    /// Returns true if this stripe is among them.
     #[inline]
     pub(crate) fn covers(&self, stripe: u16) -> bool {
         match self {
@@ -390,7 +388,7 @@ impl Held<'_> {
     }
 }
 
-/// Stripes, and perhaps the script mutex, that are held until the guard is dropped. Nothing else lets go of a stripe.
+/// Stripes, and perhaps the script mutex, that are held until the guard is dropped. Nothing else releases a stripe.
 pub(crate) struct Guard<'l> {
     locks: &'l Locks,
     stripes: Stripes,
@@ -409,12 +407,12 @@ enum Stripes {
 }
 
 impl<'l> Guard<'l> {
-    /// Holds nothing.
+    /// Makes a guard that holds nothing.
     pub(crate) fn none(locks: &'l Locks) -> Guard<'l> {
         Guard::of(locks, Stripes::None)
     }
 
-    /// Holds everything without a lock. The caller has borrowed what the locks guard exclusively.
+    /// Makes a guard that holds everything without a lock. The caller has borrowed what the locks guard exclusively.
     pub(crate) fn exclusive(locks: &'l Locks) -> Guard<'l> {
         Guard::of(locks, Stripes::Exclusive)
     }
@@ -436,19 +434,19 @@ impl<'l> Guard<'l> {
         }
     }
 
-    /// Was everything borrowed exclusively, instead of locked?
+    /// Returns true if everything was borrowed exclusively, instead of locked.
     #[cfg(debug_assertions)]
     pub(crate) fn is_exclusive(&self) -> bool {
         matches!(self.stripes, Stripes::Exclusive)
     }
 
-    /// Is the script mutex held?
+    /// Returns true if the script mutex is held.
     #[inline]
     pub(crate) fn holds_script(&self) -> bool {
         matches!(self.stripes, Stripes::Script(_))
     }
 
-    /// Takes a stripe more, waiting if need be, whatever else is held.
+    /// Takes another stripe, waiting if need be, whatever else is held.
     ///
     /// # Panics
     /// Without the script mutex: only its holder may wait (rule 1).
@@ -472,8 +470,8 @@ impl<'l> Guard<'l> {
         wanted.iter().for_each(|stripe| self.add(stripe));
     }
 
-    /// Lets go of the only stripe, if one is held and nothing else; otherwise does nothing and says `false`. After `true` the
-    /// guard must be forgotten. Inlined where a drop would be a call.
+    /// Releases the only stripe, if one is held and nothing else; otherwise does nothing and returns false. After
+    /// `true` the guard must be forgotten. Inlined where a drop would be a call.
     #[inline(always)]
     pub(crate) fn let_go_of_one(&self) -> bool {
         let Stripes::One(stripe) = self.stripes else {
@@ -500,7 +498,7 @@ impl Drop for Guard<'_> {
 }
 
 impl Locks {
-    /// Free locks; `wake` hears of every session that may try again.
+    /// Makes free locks; `wake` gets every session that may try again.
     pub fn new(wake: Box<dyn Wake>) -> Locks {
         Locks {
             words: Words::new(LINE_WORDS),
@@ -512,9 +510,9 @@ impl Locks {
         }
     }
 
-    /// The same for one thread: the first that takes a stripe. Taking a stripe and letting go of it are plain reads and
-    /// writes then, which saves two locked instructions a command (15 ns of the 250 of a SET). Another thread that tries
-    /// ends the process.
+    /// Makes locks for one thread: the first that takes a stripe. Taking a stripe and releasing it are plain reads and
+    /// writes then, which saves two locked instructions a command (15 ns of the 250 of a SET). Another thread that
+    /// tries ends the process.
     pub fn of_one_thread(wake: Box<dyn Wake>) -> Locks {
         Locks {
             only: OnlyThread::unclaimed(),
@@ -523,7 +521,7 @@ impl Locks {
         }
     }
 
-    /// Bytes that the locks take.
+    /// Returns the number of bytes that the locks take.
     pub(crate) fn fixed_bytes(&self) -> usize {
         size_of_val(&*self.words.lines) + size_of_val(&*self.waiters)
     }
@@ -540,14 +538,14 @@ impl Locks {
             .then(|| Guard::of(self, Stripes::One(stripe)))
     }
 
-    /// Asks for the cache line of a stripe, to be written: with several workers it is mostly in another CPU's cache.
+    /// Prefetches the cache line of a stripe, to be written: with several workers it is mostly in another CPU's cache.
     /// A hint; takes nothing.
     #[inline]
     pub fn prefetch(&self, stripe: u16) {
         prefetch_for_write(self.words.of(stripe));
     }
 
-    /// Lets go of one stripe and wakes who waited for it.
+    /// Releases one stripe and wakes the sessions that waited for it.
     #[inline]
     fn unlock_one(&self, stripe: u16) {
         self.unlock(stripe, self.only.is_this());
@@ -597,7 +595,7 @@ impl Locks {
         Ok(())
     }
 
-    /// The same where nobody can take a stripe meanwhile: all are looked at before the first is taken.
+    /// Does the same where no other thread can take a stripe meanwhile: all are looked at before the first is taken.
     fn try_set_alone(&self, set: &StripeSet, refuse: u32) -> Result<(), u16> {
         let word = |stripe| self.words.of(stripe);
         let is_refused = |stripe: &u16| word(*stripe).load(Ordering::Relaxed) & refuse != 0;
@@ -611,7 +609,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Lets go of all stripes of the set.
+    /// Releases all stripes of the set.
     fn unlock_set(&self, set: &StripeSet) {
         let is_only_thread = self.only.is_this();
         set.iter()
@@ -637,7 +635,7 @@ impl Locks {
             if seen & refuse == 0 {
                 return Wait::TryAgain;
             }
-            // The flag is set while the list is locked; whoever clears it looks at the list after.
+            // The flag is set while the list is locked; the thread that clears it looks at the list after.
             if word
                 .compare_exchange(seen, seen | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
@@ -648,9 +646,9 @@ impl Locks {
         }
     }
 
-    /// Asks for the ticket (rule 3). `true`: granted, the stripes of `set` are reserved, and every
-    /// further try passes `ticket = true` until [`Locks::return_ticket`] with the same set.
-    /// `false`: somebody else has it; the session stands in line and is woken when it is its turn.
+    /// Asks for the ticket (rule 3). Returns true if it is granted: the stripes of `set` are reserved, and every
+    /// further try passes `ticket = true` until [`Locks::return_ticket`] with the same set. Returns false if another
+    /// session has it; this one stands in the queue and is woken when it is its turn.
     pub fn request_ticket(&self, set: &StripeSet, token: WakeToken) -> bool {
         if !self.ticket.ask(token) {
             return false;
@@ -674,20 +672,20 @@ impl Locks {
         self.ticket.pass_on(&*self.wake);
     }
 
-    /// Tries for the script mutex. On failure the session stands in line and is woken when it is its turn.
+    /// Tries for the script mutex. On failure the session stands in the queue and is woken when it is its turn.
     pub(crate) fn try_script(&self, token: WakeToken) -> Option<Guard<'_>> {
         self.script
             .ask(token)
             .then(|| Guard::of(self, Stripes::Script(Box::default())))
     }
 
-    /// Lets go of the script mutex; the script holds no stripe any more.
+    /// Releases the script mutex; the script holds no stripe any more.
     fn unlock_script(&self) {
         self.script.pass_on(&*self.wake);
     }
 
-    /// A session that was told to wait for the ticket or for the script mutex will not come back for it: it has
-    /// closed, was refused, or did without. It holds neither; whichever it was handed meanwhile goes to the next.
+    /// Removes a session from both queues that will not ask again for the ticket or the script mutex: it has closed,
+    /// was refused, or did without. It holds neither; if one was handed to it meanwhile, the next in line gets it.
     pub fn leave_lines(&self, token: WakeToken) {
         self.ticket.leave(token, &*self.wake);
         self.script.leave(token, &*self.wake);

@@ -1,8 +1,8 @@
-//! Keyspace events as data: classes and events. Who hears of them is the server's business.
+//! Keyspace events as data: classes and events. Must not know the receivers.
 
 use std::{cell::RefCell, ops::RangeBounds, vec::Drain};
 
-/// The name of the event of a key whose time has come.
+/// The name of the event of a key that has expired.
 pub const EXPIRED: &str = "expired";
 
 /// A set of event classes, as `notify-keyspace-events` names them.
@@ -10,7 +10,7 @@ pub const EXPIRED: &str = "expired";
 pub struct Classes(pub u32);
 
 impl Classes {
-    /// Nothing is wanted.
+    /// No event.
     pub const NONE: Classes = Classes(0);
     /// `K`: publish to `__keyspace@<db>__:<key>`.
     pub const KEYSPACE: Classes = Classes(1);
@@ -44,7 +44,7 @@ impl Classes {
     pub const OVERWRITTEN: Classes = Classes(1 << 15);
     /// `c`: keys whose value was replaced by one of another type.
     pub const TYPE_CHANGED: Classes = Classes(1 << 16);
-    /// A key has changed. No letter names it: it is reported while somebody tracks keys, whatever is wanted besides. It
+    /// A key has changed. No letter names it: it is reported while a client tracks keys, whatever is wanted besides. It
     /// has no name, unless it is [`EXPIRED`]: then no command has changed it.
     pub const CHANGED: Classes = Classes(1 << 30);
     /// A whole database was emptied; the event has no key. As `CHANGED`.
@@ -54,18 +54,18 @@ impl Classes {
 
     pub(crate) const REPLACED: Classes = Classes(Classes::OVERWRITTEN.0 | Classes::TYPE_CHANGED.0);
 
-    /// Do the two share a class?
+    /// Returns true if the two share a class.
     #[inline]
     pub fn intersects(self, other: Classes) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Both together.
+    /// Returns both together.
     pub fn union(self, other: Classes) -> Classes {
         Classes(self.0 | other.0)
     }
 
-    /// From the letters of `notify-keyspace-events`; `None` if one is unknown.
+    /// Parses the letters of `notify-keyspace-events`; `None` if one is unknown.
     pub fn parse(letters: &str) -> Option<Classes> {
         letters.chars().try_fold(Classes::NONE, |classes, letter| {
             let class = if letter == 'A' {
@@ -77,7 +77,7 @@ impl Classes {
         })
     }
 
-    /// As CONFIG GET shows it: Redis leaves `n`, `o` and `c` out where it writes `A`.
+    /// Formats the classes as CONFIG GET shows them: Redis leaves `n`, `o` and `c` out where it writes `A`.
     pub fn letters(self) -> String {
         let all = self.0 & Classes::ALL.0 == Classes::ALL.0;
         let hidden = match all {
@@ -116,7 +116,7 @@ const LETTERS: &[(char, Classes)] = &[
     ('m', Classes::KEY_MISS),
 ];
 
-/// Something happened to a key.
+/// An event of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The class that decides whether it is wanted.
@@ -135,12 +135,12 @@ pub struct Event {
 pub struct Events(RefCell<Vec<Event>>);
 
 impl Events {
-    /// Appends one.
+    /// Appends an event.
     pub fn push(&self, event: Event) {
         self.0.borrow_mut().push(event);
     }
 
-    /// Is an event of this class the last one?
+    /// Returns true if an event of this class is the last one.
     pub(crate) fn ends_with(&self, class: Classes) -> bool {
         self.0
             .borrow()
@@ -148,13 +148,13 @@ impl Events {
             .is_some_and(|event| event.class == class)
     }
 
-    /// Nothing to publish?
+    /// Returns true if there is no event to publish.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// Takes events out, in order.
+    /// Removes events and returns them, in order.
     pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, Event> {
         self.0.get_mut().drain(range)
     }

@@ -1,4 +1,4 @@
-//! Packed collections while somebody looks at them or changes them: structures of a worker's own, used again and again.
+//! Packed collections while they are read or changed: structures of a worker's own, used again and again.
 //!
 //! A small collection lives in its entry as a run of bytes. To be read as a [`Value`] it is *opened*: copied into one
 //! that is kept for that. Readers may look at several side by side, so what is opened for them stays open, at a place
@@ -11,17 +11,17 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 
 use redline_types::{PackedForm, PackedRef, Value};
 
-/// Values that stay open for readers: so many are kept from one unit to the next.
+/// Number of values that stay open for readers and are kept from one unit to the next.
 const OPEN_KEPT_MAX: usize = 64;
-/// Values to be borrowed that are kept, of each form.
+/// Number of values to be borrowed that are kept, of each form.
 const SPARE_MAX: usize = 8;
 /// A value with more memory of its own than this is not kept.
 const KEPT_BYTES_MAX: usize = 8 * 1024;
 
-/// See the module's text.
+/// The values of a worker: see the module's text.
 #[derive(Default)]
 pub(crate) struct Opened {
-    /// The first `used` are lent to readers; the others belong to nobody.
+    /// The first `used` are lent to readers; the others are free.
     #[expect(clippy::vec_box, reason = "growing must move none of them")]
     open: UnsafeCell<Vec<Box<Value>>>,
     used: Cell<usize>,
@@ -34,12 +34,12 @@ impl Opened {
     pub(crate) fn open(&self, packed: PackedRef<'_>) -> &Value {
         let at = self.used.get();
         // SAFETY: `Opened` is not `Sync`, and nothing that is called while this reference lives comes back here. It is
-        // to the vector, not to what its boxes hold: of these only the one at `at` is touched, which is lent to nobody.
+        // to the vector, not to the contents of its boxes: of these only the one at `at` is touched, which is not lent.
         let open = unsafe { &mut *self.open.get() };
         match open.get_mut(at) {
             None => open.push(Box::new(Value::of_packed(packed))),
             Some(value) => {
-                // Most calls find here what can take the bytes without a new allocation.
+                // Most calls find a value here that can take the bytes without a new allocation.
                 if value.packed().is_some_and(|last| last.form == packed.form) {
                     value.load_packed(packed);
                 } else {
@@ -55,7 +55,7 @@ impl Opened {
         unsafe { &*value }
     }
 
-    /// Takes back what readers had.
+    /// Takes back the values that were lent to readers.
     #[inline]
     pub(crate) fn close_all(&mut self) {
         if *self.used.get_mut() > 0 {
@@ -66,7 +66,7 @@ impl Opened {
         }
     }
 
-    /// A value of the caller's own with this content.
+    /// Returns a value of the caller's own with these contents.
     #[inline]
     pub(crate) fn take(&self, packed: PackedRef<'_>) -> Value {
         let spare = self.spare.borrow_mut()[packed.form as usize].pop();
@@ -79,7 +79,7 @@ impl Opened {
         }
     }
 
-    /// Takes a value that is not needed any more, from wherever it comes.
+    /// Takes a value that is not needed any more, wherever it comes from.
     #[inline]
     pub(crate) fn give_back(&self, value: Value) {
         if let Some(packed) = value.packed() {

@@ -41,7 +41,7 @@ impl Policy {
         (Policy::NoEviction, "noeviction"),
     ];
 
-    /// Its name in the configuration.
+    /// Returns its name in the configuration.
     pub fn name(self) -> &'static str {
         Policy::NAMES
             .iter()
@@ -50,7 +50,7 @@ impl Policy {
             .1
     }
 
-    /// From its number (`policy as u32`).
+    /// Returns the policy of a number (`policy as u32`).
     pub fn from_number(number: u32) -> Policy {
         Policy::NAMES
             .iter()
@@ -59,12 +59,12 @@ impl Policy {
             .unwrap_or_default()
     }
 
-    /// Does the clock word count accesses?
+    /// Returns true if the clock word counts accesses.
     pub fn is_lfu(self) -> bool {
         matches!(self, Policy::AllKeysLfu | Policy::VolatileLfu)
     }
 
-    /// Are only keys with an expiry candidates?
+    /// Returns true if only keys with an expiry are candidates.
     pub fn is_volatile(self) -> bool {
         matches!(
             self,
@@ -75,7 +75,7 @@ impl Policy {
         )
     }
 
-    /// Is any candidate as good as another?
+    /// Returns true if any candidate is as good as another.
     pub fn is_random(self) -> bool {
         matches!(self, Policy::AllKeysRandom | Policy::VolatileRandom)
     }
@@ -85,7 +85,7 @@ const CLOCK_MASK: u32 = 0xff_ffff;
 const MINUTES_MASK: u32 = 0xffff;
 const LFU_INITIAL: u32 = 5;
 
-/// How accesses are recorded, and what time it is for that purpose.
+/// Rules by which accesses are recorded, and the current time for that purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// Count accesses (an LFU policy) instead of dating them.
@@ -96,7 +96,7 @@ pub struct Clock {
     pub decay_minutes: u32,
     /// Unix time in seconds.
     pub now_s: u32,
-    /// Accesses leave no mark (CLIENT NO-TOUCH).
+    /// Accesses are not recorded (CLIENT NO-TOUCH).
     pub frozen: bool,
 }
 
@@ -113,7 +113,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The word of a new entry.
+    /// Returns the word of a new entry.
     #[inline]
     pub fn initial(&self) -> u32 {
         if self.lfu {
@@ -123,7 +123,7 @@ impl Clock {
         }
     }
 
-    /// The word after an access. `random` is asked only under an LFU policy.
+    /// Returns the word after an access. `random` is called only under an LFU policy.
     #[inline]
     pub fn touched(&self, word: u32, random: impl FnOnce() -> f64) -> u32 {
         if self.frozen {
@@ -139,26 +139,26 @@ impl Clock {
         self.minutes() << 8 | (count + u32::from(grow))
     }
 
-    /// Seconds since the last access, as OBJECT IDLETIME tells.
+    /// Returns the seconds since the last access, for OBJECT IDLETIME.
     pub fn idle_s(&self, word: u32) -> u32 {
         (self.now_s & CLOCK_MASK).wrapping_sub(word) & CLOCK_MASK
     }
 
-    /// The access counter after its decay, as OBJECT FREQ tells.
+    /// Returns the access counter after its decay, for OBJECT FREQ.
     pub fn frequency(&self, word: u32) -> u32 {
         let elapsed = self.minutes().wrapping_sub(word >> 8) & MINUTES_MASK;
         let periods = elapsed.checked_div(self.decay_minutes).unwrap_or(0);
         (word & 0xff).saturating_sub(periods)
     }
 
-    /// A word that says "idle for so many seconds" (OBJECT IDLETIME's inverse, for RESTORE).
-    /// The longest time that can be recorded stands for all longer ones.
+    /// Returns the word for "idle for so many seconds" (OBJECT IDLETIME's inverse, for RESTORE). The longest time that
+    /// can be recorded stands for all longer ones.
     pub fn idle_word(&self, idle_s: u64) -> u32 {
         let idle_s = idle_s.min(u64::from(CLOCK_MASK - 1)) as u32;
         self.now_s.wrapping_sub(idle_s) & CLOCK_MASK
     }
 
-    /// A word that says "this counter, not yet decayed" (OBJECT FREQ's inverse, for RESTORE).
+    /// Returns the word for "this counter, not yet decayed" (OBJECT FREQ's inverse, for RESTORE).
     pub fn frequency_word(&self, frequency: u8) -> u32 {
         self.minutes() << 8 | u32::from(frequency)
     }

@@ -1,4 +1,4 @@
-//! The keyspace: databases of 16,384 slots, and what belongs to a stripe.
+//! The keyspace: databases of 16,384 slots, and the state of stripes.
 //!
 //! Must not know: commands, sessions. Access to a slot goes through a unit that holds its stripe
 //! ([`crate::View`]); this file owns the memory that those stripes guard.
@@ -31,7 +31,7 @@ use crate::{
 
 pub(crate) const SLOTS_PER_STRIPE: usize = SLOTS / STRIPES;
 
-/// Where a key belongs: its hash, which says its slot and its stripe.
+/// Place of a key: its hash, which says its slot and its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub(crate) u64);
 
@@ -48,13 +48,13 @@ impl Place {
     }
 }
 
-/// The stripe that guards a slot.
+/// Returns the stripe that guards a slot.
 #[inline]
 pub(crate) fn stripe_of_slot(slot: usize) -> u16 {
     (slot / SLOTS_PER_STRIPE) as u16
 }
 
-/// The stripe of a key whose hash is given.
+/// Returns the stripe of a key whose hash is given.
 #[inline]
 pub(crate) fn stripe_of(hash: u64) -> u16 {
     stripe_of_slot(slot_of(hash))
@@ -66,13 +66,13 @@ pub struct Settings {
     pub maxmemory_bytes: AtomicU64,
     /// A [`Policy`], as its number.
     pub policy: AtomicU32,
-    /// How many keys are looked at for one victim (`maxmemory-samples`).
+    /// Number of keys that are looked at for one victim (`maxmemory-samples`).
     pub samples: AtomicU32,
     /// `lfu-log-factor`.
     pub lfu_log_factor: AtomicU32,
     /// `lfu-decay-time` in minutes.
     pub lfu_decay_minutes: AtomicU32,
-    /// Which keyspace events are wanted: [`Classes`] bits.
+    /// Wanted keyspace events: [`Classes`] bits.
     pub notify: AtomicU32,
 }
 
@@ -83,8 +83,8 @@ pub struct Keyspace {
     /// A bit for each database: whether there may be a table. It stays when that is taken out.
     used_dbs: Box<[AtomicU64]>,
     stripes: Box<[StripeCell]>,
-    /// Tables of flushed databases, empty again. They are reused and never freed, because the
-    /// lock-free prefetch of another worker may still look at one.
+    /// Tables of flushed databases, empty again. They are reused and never freed, because the lock-free prefetch of
+    /// another worker may still read one.
     spare: Mutex<Vec<&'static Db>>,
     /// See [`Settings`].
     pub settings: Settings,
@@ -92,20 +92,20 @@ pub struct Keyspace {
     fixed_bytes: u64,
     /// The fixed bytes, and those of entries and values, the workers' unflushed steps aside.
     bytes: OwnLine<AtomicI64>,
-    /// Watched keys over all stripes, and clients that track keys: where there are none nobody looks.
+    /// Number of watched keys over all stripes, and of clients that track keys: at 0 no registry is searched.
     pub(crate) watched: AtomicU64,
     /// Clients that track keys.
     pub(crate) tracked: AtomicU64,
-    /// Places in queues over all stripes: where nobody waits nobody looks (`wait.rs`).
+    /// Number of places in queues over all stripes: at 0 no queue is searched (`wait.rs`).
     pub(crate) waits: AtomicU64,
-    /// Queues, and those of them with somebody who wants to know when the key goes.
+    /// Number of queues, over all stripes.
     pub(crate) waited_keys: AtomicU64,
-    /// See `waited_keys`.
+    /// Number of queues with a client that wants to know when the key goes.
     pub(crate) waited_keys_gone: AtomicU64,
     pub(crate) journal: Journal,
 }
 
-/// Something that workers write often, away from what they read at every command.
+/// A word that workers write often, apart from those that they read at every command.
 #[repr(align(128))]
 struct OwnLine<T>(T);
 
@@ -152,12 +152,12 @@ unsafe impl Sync for Keyspace {}
 unsafe impl Send for Keyspace {}
 
 impl Keyspace {
-    /// An empty keyspace of `databases` databases. Memory for a database comes with its first key.
+    /// Makes an empty keyspace of `databases` databases. Memory for a database comes with its first key.
     pub fn new(databases: usize, wake: Box<dyn Wake>) -> Keyspace {
         Keyspace::with_locks(databases, Locks::new(wake))
     }
 
-    /// An empty keyspace that only one thread uses; its locks are cheaper: see [`Locks::of_one_thread`].
+    /// Makes an empty keyspace that only one thread uses; its locks are cheaper: see [`Locks::of_one_thread`].
     pub fn of_one_thread(databases: usize, wake: Box<dyn Wake>) -> Keyspace {
         Keyspace::with_locks(databases, Locks::of_one_thread(wake))
     }
@@ -198,20 +198,20 @@ impl Keyspace {
         Place(redline_table::hash(key))
     }
 
-    /// Returns the locks, for those who wait for them.
+    /// Returns the locks, for sessions that wait for them.
     #[inline]
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// The journal of effects.
+    /// Returns the journal of effects.
     #[inline]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Attaches a reader to the journal, between two units; says after which number it begins. Gives `wake` back if a
-    /// stripe is in use. (Who holds all stripes anyway calls [`Unit::attach_reader`].)
+    /// Attaches a reader to the journal, between two units; returns the number after which it begins. Gives `wake` back
+    /// if a stripe is in use. (A holder of all stripes calls [`Unit::attach_reader`].)
     pub fn try_attach_reader(&self, wake: WakeReader) -> Result<(Reader, u64), WakeReader> {
         match Unit::try_set(self, &StripeSet::all(), false) {
             Ok(mut unit) => Ok(unit.attach_reader(wake)),
@@ -238,28 +238,28 @@ impl Keyspace {
         Some(self.journal.append(lane, effects))
     }
 
-    /// Somebody has got so far with the journal's records: replies that waited for it may leave.
+    /// Reports how far a reader has got with the journal's records: replies that waited for it may leave.
     pub fn release_replies(&self, reached: u64) {
         self.journal.gate.advance(reached, self.locks.wake());
     }
 
-    /// Replies need not wait for the journal any more.
+    /// Reports that replies need not wait for the journal any more.
     pub fn release_all_replies(&self) {
         self.journal.gate.open(self.locks.wake());
     }
 
-    /// Number of databases.
+    /// Returns the number of databases.
     pub fn databases(&self) -> u32 {
         self.dbs.len() as u32
     }
 
-    /// The databases that have been used, in order; the others have no keys. There may be a million, and whoever goes over
-    /// all of them does so many times a second.
+    /// Returns the databases that have been used, in order; the others have no keys. There may be a million, and some
+    /// callers go over all of them many times a second.
     pub fn used_databases(&self) -> impl Iterator<Item = u32> {
         std::iter::successors(self.next_used_db(0), |db| self.next_used_db(db + 1))
     }
 
-    /// The first database from `first` on that has been used.
+    /// Returns the first database from `first` on that has been used.
     pub(crate) fn next_used_db(&self, first: u32) -> Option<u32> {
         let mut wanted = !0u64 << (first % 64);
         for (place, word) in (self.used_dbs.iter().enumerate()).skip(first as usize / 64) {
@@ -276,7 +276,7 @@ impl Keyspace {
         self.used_dbs[db as usize / 64].fetch_or(1 << (db % 64), Ordering::Relaxed);
     }
 
-    /// Keys of a database. Exact when no unit is running, and inside one that holds all stripes.
+    /// Returns the number of keys of a database. Exact when no unit is running, and inside one that holds all stripes.
     pub fn key_count(&self, db: u32) -> u64 {
         self.db(db).map_or(0, |db| {
             db.stripes
@@ -286,7 +286,7 @@ impl Keyspace {
         })
     }
 
-    /// Keys of a database that have an expiry.
+    /// Returns the number of keys of a database that have an expiry.
     pub fn expiring_key_count(&self, db: u32) -> u64 {
         self.db(db).map_or(0, |db| {
             db.stripes
@@ -296,7 +296,7 @@ impl Keyspace {
         })
     }
 
-    /// Keys of a database whose collection has elements that expire.
+    /// Returns the number of keys of a database whose collection has elements that expire.
     pub fn timed_key_count(&self, db: u32) -> u64 {
         self.db(db).map_or(0, |db| {
             db.stripes
@@ -306,7 +306,7 @@ impl Keyspace {
         })
     }
 
-    /// Bytes of a database's tables: of that of its keys, and of those of what expires. They are part of
+    /// Returns the bytes of a database's tables: of that of its keys, and of those of what expires. They are part of
     /// [`Keyspace::used_bytes`], but for the fixed part that a database takes with its first key. Goes over all slots.
     pub fn table_bytes(&self, db: u32) -> (u64, u64) {
         let Some(db) = self.db(db) else {
@@ -320,14 +320,14 @@ impl Keyspace {
         (keys.sum(), expiring.sum())
     }
 
-    /// Bytes that an empty keyspace takes: its locks, and what a stripe has across databases. They are part of
-    /// [`Keyspace::used_bytes`].
+    /// Returns the number of bytes that an empty keyspace takes: its locks, and the state of stripes across databases.
+    /// They are part of [`Keyspace::used_bytes`].
     pub fn fixed_bytes(&self) -> u64 {
         self.fixed_bytes
     }
 
-    /// Bytes that the keyspace takes, with keys, values and their tables: what `maxmemory` limits. Each worker may
-    /// hold back up to [`MEMORY_STEP_BYTES`].
+    /// Returns the number of bytes that the keyspace takes, with keys, values and their tables: `maxmemory` limits
+    /// them. Each worker may hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
         self.bytes.0.load(Ordering::Relaxed).max(0) as u64
     }
@@ -338,7 +338,7 @@ impl Keyspace {
         unsafe { self.dbs[db as usize].load(Ordering::Acquire).as_ref() }
     }
 
-    /// The database's table, made if it does not exist yet.
+    /// Returns the database's table, made if it does not exist yet.
     #[inline]
     pub(crate) fn db_or_create(&self, db: u32) -> &'static Db {
         match self.db(db) {
@@ -364,7 +364,7 @@ impl Keyspace {
         table
     }
 
-    /// Takes a database's table out; the caller holds all stripes. What was in it is freed by
+    /// Removes and returns a database's table; the caller holds all stripes. Its contents are freed by
     /// [`Flushed::free`], behind the command.
     pub(crate) fn take_db(&self, db: u32) -> Option<Flushed> {
         let pointer = self.dbs[db as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -387,7 +387,7 @@ impl Keyspace {
         reason = "the stripe lock is what makes it exclusive"
     )]
     pub(crate) unsafe fn stripe_state(&self, stripe: u16) -> &mut StripeState {
-        // SAFETY: the caller is the only one who looks at it.
+        // SAFETY: the caller is the only one to use it.
         unsafe { &mut *self.stripes[usize::from(stripe)].0.get() }
     }
 
@@ -417,11 +417,11 @@ impl Db {
     }
 }
 
-/// The table of a flushed database: out of reach of every command, its memory not yet given back.
+/// The table of a flushed database: no command reaches it, and its memory is not yet given back.
 pub struct Flushed(pub(crate) &'static Db);
 
 impl Flushed {
-    /// Number of keys that it still holds.
+    /// Returns the number of keys that it still holds.
     pub fn len(&self) -> u64 {
         self.0
             .stripes
@@ -430,7 +430,7 @@ impl Flushed {
             .sum()
     }
 
-    /// Held nothing?
+    /// Returns true if it held nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -472,7 +472,7 @@ impl Flushed {
 /// A worker's unflushed share of the memory account is at most this.
 pub const MEMORY_STEP_BYTES: i64 = 64 * 1024;
 
-/// The state of one worker: its allocator, its counters, what its units left behind.
+/// The state of one worker: its allocator, its counters, the results of its units.
 pub struct Local {
     /// Allocates and frees entries.
     pub heap: Heap,
@@ -480,19 +480,20 @@ pub struct Local {
     pub rng: fastrand::Rng,
     /// Thresholds of the compact encodings; the worker refreshes them when the configuration changes.
     pub limits: Limits,
-    /// How accesses are recorded; refreshed likewise.
+    /// Rules by which accesses are recorded; refreshed likewise.
     pub clock: Clock,
     /// Which keyspace events are wanted; refreshed likewise.
     pub notify: Classes,
-    /// Expired keys stay where they are, though no command sees them: a pause is on. Refreshed likewise.
+    /// Expired keys stay in their place, though no command sees them: a pause is on. Refreshed likewise.
     pub keeps_expired: bool,
     /// Keyspace events of the running unit, in order.
     pub events: Events,
-    /// Keys that somebody waits for and that the running unit has changed: to be looked after before it lets go.
+    /// Keys that a client waits for and that the running unit has changed: they are served before it releases its
+    /// stripes.
     pub ready: VecDeque<Ready>,
     /// The effects of the running unit so far, for the journal; empty without a reader.
     pub(crate) effects: RefCell<Effects>,
-    /// This worker's way into the journal; made with its first record.
+    /// This worker's lane of the journal; made with its first record.
     pub(crate) lane: Option<JournalArc<Lane>>,
     /// The garbage to drop behind the command.
     pub garbage: Vec<Garbage>,
@@ -517,15 +518,15 @@ pub struct Local {
     /// The changes of the running view, and the reports of them.
     #[cfg(debug_assertions)]
     pub(crate) witness: RefCell<crate::view::Witness>,
-    /// Where a string is edited that is too long for its place.
+    /// Buffer in which a string is edited that is too long for its place.
     pub(crate) scratch: Vec<u8>,
-    /// Where packed collections are looked at and changed.
+    /// Values in which packed collections are read and changed.
     pub(crate) opened: Opened,
     pub(crate) bytes: i64,
 }
 
 impl Local {
-    /// For a new worker.
+    /// Makes the state of a new worker.
     pub fn new(rng: fastrand::Rng, limits: Limits) -> Local {
         Local {
             heap: Heap::new(),
@@ -564,13 +565,13 @@ impl Local {
         }
     }
 
-    /// Takes out what the running unit has done so far, before units of others run in the middle of it (a script that
-    /// turns its worker's loop).
+    /// Takes out the effects of the running unit so far, before units of others run in the middle of it (a script that
+    /// runs its worker's loop).
     pub fn take_effects(&mut self) -> Effects {
         std::mem::take(self.effects.get_mut())
     }
 
-    /// Puts back what [`Local::take_effects`] took out.
+    /// Puts back the effects that [`Local::take_effects`] took out.
     pub fn restore_effects(&mut self, effects: Effects) {
         debug_assert!(self.effects.get_mut().is_empty(), "every unit has ended");
         self.effects = RefCell::new(effects);

@@ -1,8 +1,8 @@
 //! Statistics of a database, found by looking at its keys: how large values are, and how long keys have to live.
 //!
-//! A look takes one stripe at a time, from a random one on, and ends when it has seen enough keys: so it is exact for small
-//! databases, and a sample of large ones, at a bounded price. A stripe that is in use is passed over. Must not know: who
-//! asks, how it is shown.
+//! A survey takes one stripe at a time, from a random one on, and ends when it has seen enough keys: so it is exact for
+//! small databases, and a sample of large ones, at a bounded price. A stripe that is in use is passed over. Must not
+//! know: the caller, the presentation.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,12 +15,12 @@ use crate::{
     unit::Unit,
 };
 
-/// Keys that a look takes in, and about as many more as a slot holds.
+/// Number of keys that a survey reads, up to as many more as a slot holds.
 const KEYS_MAX: u64 = 4096;
 /// Classes of sizes: 0, and one for each power of two.
 pub const SIZE_CLASSES: usize = 65;
 
-/// How many values there are of each class of sizes: class 0 are empty ones, class `n` those from 2^(n-1) on.
+/// Numbers of values of each class of sizes: class 0 are empty ones, class `n` those from 2^(n-1) on.
 pub type Sizes = [u64; SIZE_CLASSES];
 
 /// Values by their size.
@@ -33,8 +33,8 @@ pub struct ValueSizes {
 }
 
 impl Keyspace {
-    /// How many values of which size a database holds. `unit`: the caller's, or one that holds nothing; `start`: any number. What
-    /// is found is scaled to all keys.
+    /// Returns how many values of which size a database holds. `unit`: the caller's, or one that holds nothing;
+    /// `start`: any number. The counts are scaled to all keys.
     pub fn value_sizes(&self, db: u32, unit: &Unit<'_>, start: u64) -> ValueSizes {
         let mut sizes = ValueSizes {
             strings: [0; SIZE_CLASSES],
@@ -60,8 +60,8 @@ impl Keyspace {
         sizes
     }
 
-    /// How many milliseconds keys with an expiry have to live on average; 0: there are none. The arguments are those of
-    /// [`Keyspace::value_sizes`], and Unix time.
+    /// Returns how many milliseconds keys with an expiry have to live on average; 0: there are none. The arguments are
+    /// those of [`Keyspace::value_sizes`], and Unix time.
     pub fn average_ttl_ms(&self, db: u32, unit: &Unit<'_>, start: u64, now_ms: i64) -> u64 {
         let (mut seen, mut sum_ms) = (0, 0u128);
         self.walk(db, unit, start, |tables, stripe| {
@@ -135,7 +135,7 @@ impl ValueSizes {
         sizes[(usize::BITS - size.leading_zeros()) as usize] += 1;
     }
 
-    /// Makes of what was seen what there is. What was there in the sample does not go to nothing.
+    /// Scales the counts of a sample to all keys. A count above zero stays above zero.
     fn scale(&mut self, keys: u64, seen: u64) {
         if seen == 0 || seen >= keys {
             return;
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(sizes.strings[3], 1000);
         assert_eq!(sizes.strings.iter().sum::<u64>(), 1000);
         assert_eq!(space.average_ttl_ms(0, &none, 7, 1000), 60_000);
-        // A stripe of one's own need not be taken, one of another's is passed over.
+        // A stripe that the unit holds need not be taken, one of another unit's is passed over.
         let all = Unit::try_set(&space, &StripeSet::all(), false).expect("all are free");
         assert_eq!(space.value_sizes(0, &all, 7).strings[3], 1000);
         assert_eq!(space.value_sizes(0, &none, 7).strings[3], 0);

@@ -1,10 +1,10 @@
-//! The unit: what holds stripes, gives access to their keys, and writes the journal's record before it lets go.
+//! The unit: holds stripes, gives access to their keys, and writes the journal's record before it releases them.
 //!
-//! One command, one EXEC, one script, one expiry, one eviction is a unit. A [`Unit`] takes its stripes when it is made and
-//! lets go of them when it is dropped; a [`View`] can be had from a unit only, so whoever can touch a key holds its
+//! One command, one EXEC, one script, one expiry, one eviction is a unit. A [`Unit`] takes its stripes when it is made
+//! and releases them when it is dropped; a [`View`] can be had from a unit only, so code that can touch a key holds its
 //! stripe. The protocol by which stripes are taken is [`lock`](crate::lock).
 //!
-//! Must not know: commands, connections, what is done for a waiting client.
+//! Must not know: commands, connections, the service of waiting clients.
 
 #[cfg(debug_assertions)]
 use std::cell::Cell;
@@ -26,23 +26,23 @@ use crate::{
 pub struct Unit<'k> {
     space: &'k Keyspace,
     guard: Guard<'k>,
-    /// Something was changed that no record has been written for.
+    /// True if a change has no record yet.
     #[cfg(debug_assertions)]
     unrecorded: Cell<bool>,
 }
 
 impl<'k> Unit<'k> {
-    /// Holds nothing: the view takes one stripe at a time by itself (SCAN, RANDOMKEY).
+    /// Makes a unit that holds nothing: the view takes one stripe at a time by itself (SCAN, RANDOMKEY).
     pub fn none(space: &'k Keyspace) -> Unit<'k> {
         Unit::of(space, Guard::none(space.locks()))
     }
 
-    /// Holds everything, without a lock: nobody else can use the keyspace meanwhile.
+    /// Makes a unit that holds everything, without a lock: no other unit can use the keyspace meanwhile.
     pub fn exclusive(space: &'k mut Keyspace) -> Unit<'k> {
         Unit::of(space, Guard::exclusive(space.locks()))
     }
 
-    /// Tries for one stripe. `None`: somebody else holds it, or has it reserved.
+    /// Tries for one stripe. `None`: another unit holds it, or has it reserved.
     #[inline]
     pub fn try_one(space: &'k Keyspace, stripe: u16) -> Option<Unit<'k>> {
         let guard = space.locks().try_one(stripe)?;
@@ -56,8 +56,8 @@ impl<'k> Unit<'k> {
         Ok(Unit::of(space, guard))
     }
 
-    /// Tries for the script mutex, and holds no stripe yet: see [`Unit::add`]. `None`: the session of this token stands in
-    /// line now, and is woken when it is its turn.
+    /// Tries for the script mutex, and holds no stripe yet: see [`Unit::add`]. `None`: the session of this token stands
+    /// in the queue now, and is woken when it is its turn.
     pub fn try_script(space: &'k Keyspace, token: WakeToken) -> Option<Unit<'k>> {
         let guard = space.locks().try_script(token)?;
         Some(Unit::of(space, guard))
@@ -88,23 +88,23 @@ impl<'k> Unit<'k> {
         &self.unrecorded
     }
 
-    /// Is this stripe held?
+    /// Returns true if this stripe is held.
     #[inline]
     pub fn covers(&self, stripe: u16) -> bool {
         self.held().covers(stripe)
     }
 
-    /// Is every stripe held?
+    /// Returns true if every stripe is held.
     pub fn holds_all(&self) -> bool {
         matches!(self.held(), Held::All)
     }
 
-    /// Is the script mutex held, so that further stripes may be added?
+    /// Returns true if the script mutex is held, so that further stripes may be added.
     pub fn holds_script(&self) -> bool {
         self.guard.holds_script()
     }
 
-    /// Takes a stripe more, unless it is held already. Waits for it.
+    /// Takes another stripe, unless it is held already. Waits for it.
     ///
     /// # Panics
     /// If the stripe is missing and the unit does not hold the script mutex.
@@ -113,7 +113,7 @@ impl<'k> Unit<'k> {
         self.guard.add(stripe);
     }
 
-    /// The same for every stripe of a set.
+    /// Does the same for every stripe of a set.
     pub fn add_set(&mut self, wanted: &StripeSet) {
         self.guard.add_set(wanted);
     }
@@ -125,8 +125,8 @@ impl<'k> Unit<'k> {
         View::new(self, local, db, now_ms)
     }
 
-    /// Writes the journal's record of what the unit has changed so far, if there is a reader and anything to tell, and
-    /// returns its number. To be called after the last command, while others may not yet see the changes.
+    /// Writes the journal's record of what the unit has changed so far, if there is a reader and any change, and
+    /// returns its number. Called after the last command, while others may not yet see the changes.
     #[inline]
     pub fn record(&mut self, local: &mut Local) -> Option<u64> {
         #[cfg(debug_assertions)]
@@ -134,7 +134,7 @@ impl<'k> Unit<'k> {
         self.space.record(local)
     }
 
-    /// Writes the record and lets go: see [`Unit::record`].
+    /// Writes the record and releases the stripes: see [`Unit::record`].
     #[inline]
     pub fn commit(mut self, local: &mut Local) -> Option<u64> {
         let number = self.record(local);
@@ -142,7 +142,7 @@ impl<'k> Unit<'k> {
         number
     }
 
-    /// Lets go, as a drop does, without a call where one stripe is held.
+    /// Releases the stripes, as a drop does, without a call where one stripe is held.
     #[inline(always)]
     pub fn release(self) {
         #[cfg(debug_assertions)]
@@ -160,7 +160,8 @@ impl<'k> Unit<'k> {
         );
     }
 
-    /// Attaches a reader to the journal, to whom every later unit is told; returns the number after which it begins.
+    /// Attaches a reader to the journal, which gets the record of every later unit; returns the number after which it
+    /// begins.
     ///
     /// # Panics
     /// Unless every stripe is held.
@@ -169,7 +170,7 @@ impl<'k> Unit<'k> {
         self.space.journal().attach(wake)
     }
 
-    /// Does anybody wait for this key, in whatever database?
+    /// Returns true if a client waits for this key, in any database.
     ///
     /// # Panics
     /// Unless its stripe is held.
@@ -178,15 +179,15 @@ impl<'k> Unit<'k> {
         self.space.is_waited_for(self.held(), key, place)
     }
 
-    /// Adds to `set` the stripes that the unit needs if it makes a key appear, to serve who waits for it, and who waits for
-    /// what is written in serving them. Keys whose stripes are not held are not looked at, so the caller takes the wider
-    /// set and asks again until it grows no more.
+    /// Adds to `set` the stripes that the unit needs if it makes a key appear, to serve the clients that wait for it,
+    /// and those that wait for keys that are written in serving them. Keys whose stripes are not held are not looked
+    /// at, so the caller takes the wider set and asks again until it grows no more.
     pub fn widen(&self, key: &[u8], set: &mut StripeSet) {
         self.space.widen(self.held(), key, set);
     }
 
-    /// Begins to watch a key of database `db` (WATCH), and says whether the key exists. If it is stale, its removal is no
-    /// change for this watcher. `None`: this flag's owner watches it already.
+    /// Begins to watch a key of database `db` (WATCH), and returns whether the key exists. If it is stale, its removal
+    /// is no change for this watcher. `None`: this flag's owner watches it already.
     pub fn watch(
         &mut self,
         db: u32,
@@ -231,7 +232,7 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Takes a waiter that has ended out of the queue of one of its keys, whose stripe the unit holds.
+    /// Removes a waiter that has ended from the queue of one of its keys, whose stripe the unit holds.
     pub fn leave_queue(&mut self, waiter: &Arc<Waiter>, key: &[u8]) {
         let stripe = self.held_stripe(key);
         // SAFETY: the stripe is held; the reference ends with this function.
@@ -249,7 +250,7 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// The waiter at a place in a key's queue, those who have ended removed on the way.
+    /// Returns the waiter at a place in a key's queue; those that have ended are removed on the way.
     pub fn waiter_at(&mut self, db: u32, key: &[u8], at: usize) -> Option<Arc<Waiter>> {
         let stripe = self.held_stripe(key);
         loop {
@@ -268,7 +269,7 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// How many stand in a key's queue, and whether one of them is to know when the key goes. The key counts as
+    /// Returns how many stand in a key's queue, and whether one of them is to know when the key goes. The key counts as
     /// looked after: the next change makes it ready again.
     pub fn begin_serving(&mut self, db: u32, key: &[u8]) -> (usize, bool) {
         let stripe = self.held_stripe(key);

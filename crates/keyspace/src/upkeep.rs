@@ -1,8 +1,8 @@
 //! Maintenance of keys behind the commands: active expiry, eviction, compaction.
 //!
-//! Each step is a unit of its own: it takes one stripe, does a bounded amount of work, lets go. A
-//! worker calls the steps from its timer and decides from what they report whether to go on; there
-//! is no clock in here. Must not know: commands, threads, time.
+//! Each step is a unit of its own: it takes one stripe, does a bounded amount of work, and releases it. A worker calls
+//! the steps from its timer and decides from their results whether to go on; there is no clock in here. Must not know:
+//! commands, threads, time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -19,10 +19,10 @@ use crate::{
     view::{Found, Trace, View},
 };
 
-/// Entries that one expiry step looks at before it lets go of the stripe.
+/// Number of entries that one expiry step looks at before it releases the stripe.
 const EXPIRY_STEP_ENTRIES: usize = 128;
 
-/// Elements of collections that one step takes out before it lets go of the stripe.
+/// Number of elements of collections that one step removes before it releases the stripe.
 const EXPIRY_STEP_ELEMENTS: usize = 256;
 
 /// The kind of data that a cursor looks for.
@@ -34,24 +34,24 @@ pub enum Expiring {
     Elements,
 }
 
-/// Where active expiry stands: one per worker for keys and one for elements, each with stripes of its own.
+/// Position of active expiry: one per worker for keys and one for elements, each with stripes of its own.
 #[derive(Debug)]
 pub struct ExpiryCursor {
     what: Expiring,
     /// The first stripe that it visits, and how many further on the next one is.
     first: u16,
     step: u16,
-    /// Where it is.
+    /// The current stripe and database.
     stripe: u16,
     db: u32,
-    /// The place in the stripe's index where a walk that was too long for one step goes on; 0: at its begin.
+    /// Place in the stripe's index where a walk that was too long for one step goes on; 0: at its begin.
     from: u32,
     /// The earliest time that this walk has met and that is not due yet: Unix time in milliseconds.
     next_expire_ms: i64,
     /// The earliest time that was met since [`ExpiryCursor::take_soonest_ms`].
     soonest_ms: i64,
-    /// Walks that were given up, because the stripe was in use when they were to go on: the table and the
-    /// stripe. Until they are walked again nobody knows what is due there.
+    /// Walks that were given up, because the stripe was in use when they were to go on: the table and the stripe. Until
+    /// they are walked again it is unknown what is due there.
     unfinished: Vec<(*const Db, u16)>,
 }
 
@@ -61,11 +61,12 @@ unsafe impl Send for ExpiryCursor {}
 /// Result of an attempt to evict a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// One has gone.
+    /// A key was evicted.
     One,
-    /// There are keys that may go, but those that were tried are in use: with several workers that passes at once.
+    /// There are keys that may be evicted, but those that were tried are in use: with several workers that passes at
+    /// once.
     Later,
-    /// None may go.
+    /// No key may be evicted.
     Nothing,
 }
 
@@ -81,7 +82,7 @@ pub struct Step {
 }
 
 impl ExpiryCursor {
-    /// For worker `index` of `workers`: it visits every `workers`-th stripe.
+    /// Makes the cursor of worker `index` of `workers`: it visits every `workers`-th stripe.
     pub fn new(what: Expiring, index: usize, workers: usize) -> ExpiryCursor {
         ExpiryCursor {
             what,
@@ -96,13 +97,13 @@ impl ExpiryCursor {
         }
     }
 
-    /// The time before which nothing is due in the stripes that were visited since the last call, with what came into
-    /// them afterwards excepted; `i64::MAX` if nothing has an expiry.
+    /// Returns the time before which nothing is due in the stripes that were visited since the last call, except what
+    /// was added to them afterwards; `i64::MAX` if nothing has an expiry.
     pub fn take_soonest_ms(&mut self) -> i64 {
         std::mem::replace(&mut self.soonest_ms, i64::MAX)
     }
 
-    /// For each stripe, the time before which nothing is due.
+    /// Returns for each stripe the time before which nothing is due.
     fn next_ms<'a>(&self, db: &'a Db) -> &'a [AtomicI64] {
         match self.what {
             Expiring::Keys => &db.next_expire_ms,
@@ -110,7 +111,7 @@ impl ExpiryCursor {
         }
     }
 
-    /// The entries of a stripe among which to look, and the time before which none is due.
+    /// Returns the entries of a stripe to search, and the time before which none is due.
     fn index<'a>(&self, db: &'a Db, stripe: u16) -> (&'a Index, &'a AtomicI64) {
         let state = &db.stripes[usize::from(stripe)];
         let index = match self.what {
@@ -120,7 +121,7 @@ impl ExpiryCursor {
         (index, &self.next_ms(db)[usize::from(stripe)])
     }
 
-    /// When an entry of that index is due. Safety: its stripe is held.
+    /// Returns the time when an entry of that index is due. Safety: its stripe is held.
     unsafe fn due_ms(&self, entry: Entry) -> Option<i64> {
         // SAFETY: handed on from the caller.
         unsafe {
@@ -131,13 +132,13 @@ impl ExpiryCursor {
         }
     }
 
-    /// Is a walk of this table's stripe yet to be made up for?
+    /// Returns true if a walk of this table's stripe was given up and is to be repeated.
     fn owes(&mut self, db: &Db) -> bool {
         let owed = (std::ptr::from_ref(db), self.stripe);
         !self.unfinished.is_empty() && self.unfinished.contains(&owed)
     }
 
-    /// Goes on to the next stripe of the database, or to the next database. Says whether it came round.
+    /// Goes on to the next stripe of the database, or to the next database. Returns true if it came round.
     #[inline]
     fn advance(&mut self, space: &Keyspace) -> bool {
         self.from = 0;
@@ -146,7 +147,7 @@ impl ExpiryCursor {
         usize::from(self.stripe) >= STRIPES && self.leave_db(space)
     }
 
-    /// Goes on to the next database that has been used. Says whether it came round.
+    /// Goes on to the next database that has been used. Returns true if it came round.
     fn leave_db(&mut self, space: &Keyspace) -> bool {
         self.stripe = self.first;
         let next = space.next_used_db(self.db + 1);
@@ -156,12 +157,12 @@ impl ExpiryCursor {
 }
 
 impl Keyspace {
-    /// One step of active expiry: goes on to the next stripe where something is due, walks some of its entries with an
-    /// expiry (or with elements that have one), and removes what is due. `publish` gets the events, and the unit that still
-    /// holds the stripe.
+    /// Makes one step of active expiry: goes on to the next stripe where something is due, walks some of its entries
+    /// with an expiry (or with elements that have one), and removes those that are due. `publish` gets the events, and
+    /// the unit that still holds the stripe.
     ///
-    /// A worker does this ten times a second also where nothing expires, so what it looks at lies close together: one
-    /// time for each stripe, and nothing for databases that were never used.
+    /// A worker does this ten times a second also where nothing expires, so the data that it reads lies close together:
+    /// one time for each stripe, and nothing for databases that were never used.
     pub fn expire_step(
         &self,
         local: &mut Local,
@@ -190,7 +191,7 @@ impl Keyspace {
         }
         let (index, next_ms) = cursor.index(db, stripe);
         if cursor.from == 0 {
-            // Whoever sets an earlier expiry during the walk lowers this again.
+            // A change that sets an earlier expiry during the walk lowers this again.
             next_ms.store(i64::MAX, Ordering::Relaxed);
         }
         let mut due = Vec::new();
@@ -246,7 +247,7 @@ impl Keyspace {
         step
     }
 
-    /// Goes on to the next stripe where something is due, and says in which database. `None`: it came round, or had no
+    /// Goes on to the next stripe where something is due, and returns its database. `None`: it came round, or had no
     /// further to go.
     fn next_due(&self, cursor: &mut ExpiryCursor, now_ms: i64) -> Option<&'static Db> {
         loop {
@@ -285,7 +286,7 @@ impl Keyspace {
         }
     }
 
-    /// Is more memory used than `maxmemory` allows?
+    /// Returns true if more memory is used than `maxmemory` allows.
     #[inline]
     pub fn over_limit(&self) -> bool {
         let limit = self.settings.maxmemory_bytes.load(Ordering::Relaxed);
@@ -327,7 +328,7 @@ impl Keyspace {
         Evicted::Later
     }
 
-    /// The candidates of a stripe, by database.
+    /// Returns the candidates of a stripe, by database.
     fn candidates(
         &self,
         stripe: usize,
@@ -345,8 +346,8 @@ impl Keyspace {
         })
     }
 
-    /// A stripe with candidates: of a few that are drawn by lot one by lot, weighted by its candidates. Were stripes
-    /// drawn without weights, each would lose as many keys as come in, whatever it has, and some would soon be bare. All
+    /// Returns a stripe with candidates: one of a few random ones, weighted by its candidates. Were stripes drawn
+    /// without weights, each would lose as many keys as come in, however many it has, and some would soon be empty. All
     /// are counted only where keys are few. None: there was no candidate at all.
     fn draw_stripe(&self, local: &mut Local, volatile: bool) -> Option<usize> {
         const DRAWN: usize = 4;
@@ -376,7 +377,7 @@ impl Keyspace {
         local.rng.choice(stripes)
     }
 
-    /// A database, weighted by its candidates in this stripe. None: they have gone since.
+    /// Returns a database, weighted by its candidates in this stripe. None: they have been removed since.
     fn draw_database(
         &self,
         local: &mut Local,
@@ -398,7 +399,8 @@ impl Keyspace {
         last
     }
 
-    /// Looks at one key and offers it to the pool, unless its stripe is in use. `false`: there is no key at all.
+    /// Looks at one key and offers it to the pool, unless its stripe is in use. Returns false if there is no key at
+    /// all.
     fn sample(&self, local: &mut Local, policy: Policy) -> bool {
         let volatile = policy.is_volatile();
         let Some(stripe) = self.draw_stripe(local, volatile) else {
@@ -468,9 +470,9 @@ impl Keyspace {
         eligible
     }
 
-    /// One step of a running compaction ([`heap::Compaction`]): moves the entries of one stripe that lie in
-    /// memory to be vacated. `stripe` is the walk's cursor; the walk is over when it reaches [`STRIPES`].
-    /// A stripe in use is tried again at the next call.
+    /// Makes one step of a running compaction ([`heap::Compaction`]): moves the entries of one stripe that lie in
+    /// memory to be vacated. `stripe` is the walk's cursor; the walk is over when it reaches [`STRIPES`]. A stripe in
+    /// use is tried again at the next call.
     pub fn compact_step(&self, local: &mut Local, stripe: &mut usize) -> Step {
         let mut step = Step::default();
         let here = *stripe as u16;
@@ -689,7 +691,7 @@ mod tests {
         const KEYS_MIN: i64 = 100;
         let (space, mut local) = keyspace();
         evicts_at_random(&space);
-        // Keys that nobody has evicted yet: never below the least, so there is always one that can go.
+        // Keys that have not been evicted yet: never below the least, so there is always one that can be.
         let keys = std::sync::atomic::AtomicI64::new(0);
         let evict = |seed: u64| {
             let mut local = Local::new(fastrand::Rng::with_seed(seed), Limits::default());

@@ -5,16 +5,15 @@
 //!
 //! # How handlers use it
 //!
-//! - Readers take `&self`, so several values may be looked at side by side. A key that has expired is
-//!   not there; it is removed when the unit ends. A small collection is copied out of its entry for them and stays
-//!   open until the unit ends: who only asks for its type or length need not have it opened, and who looks at very
-//!   many keys one after the other uses [`Found::with`]. Each look-up names its [`Trace`].
+//! - Readers take `&self`, so several values may be looked at side by side. A key that has expired is not there; it is
+//!   removed when the unit ends. A small collection is copied out of its entry for them and stays open until the unit
+//!   ends: a reader of its type or length alone need not have it opened, and a reader of very many keys one after the
+//!   other uses [`Found::with`]. Each look-up names its [`Trace`].
 //! - Writers take `&mut self`. [`View::write`] and [`View::write_or_new`] hand out a collection, keep the memory
 //!   account, and remove the key when nothing is left in it.
-//! - Whoever changed a key calls [`View::changed`] once per change, with the event's name: it raises
-//!   watch flags, counts the change, queues the keyspace event, and after an update that emptied the
-//!   key, the `del` event. [`View::announced`] does the same and counts nothing. A handler that changes nothing calls
-//!   nothing.
+//! - A handler that has changed a key calls [`View::changed`] once per change, with the event's name: it raises watch
+//!   flags, counts the change, queues the keyspace event, and after an update that emptied the key, the `del` event.
+//!   [`View::announced`] does the same and counts nothing. A handler that changes nothing calls nothing.
 
 mod database;
 mod door;
@@ -56,20 +55,20 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
-/// A stripe was in the way of a unit that takes its stripes as it goes (SCAN, RANDOMKEY): the unit has
-/// changed nothing and may be suspended until this stripe is free.
+/// A stripe was in the way of a unit that takes its stripes as it goes (SCAN, RANDOMKEY): the unit has changed nothing
+/// and may be suspended until this stripe is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy(pub u16);
 
 /// A unit has met keys whose stripes it does not hold (SORT … BY): it has changed and answered nothing, and is to be
-/// run again by whoever holds these stripes as well.
+/// run again under these stripes as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(pub Box<StripeSet>);
 
 /// The change to a key's expiry when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// It goes: the key stays until deleted.
+    /// The expiry is removed: the key stays until deleted.
     Clear,
     /// It stays as it was.
     Keep,
@@ -77,8 +76,8 @@ pub enum Expiry {
     AtMs(i64),
 }
 
-/// A key of a request and its hash. It is told from other keys by its place in memory, so that place must keep the key as
-/// long as the unit runs.
+/// A key of a request and its hash. It is recognised by its place in memory, so that place must keep the key as long as
+/// the unit runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint {
     address: usize,
@@ -93,7 +92,7 @@ impl Hint {
         place: Place(0),
     };
 
-    /// Of a key and its place.
+    /// Makes the hint of a key and its place.
     #[inline]
     pub fn new(key: &[u8], place: Place) -> Hint {
         Hint {
@@ -115,7 +114,7 @@ impl Hint {
     }
 }
 
-/// So many keys are prefetched together, one such group before they are used.
+/// Number of keys that are prefetched together, one such group before they are used.
 const HINTS_AHEAD: usize = 16;
 
 /// One unit's access to the keyspace. See the module's text.
@@ -126,19 +125,19 @@ pub struct View<'a> {
     pub local: &'a mut Local,
     db: u32,
     now_ms: i64,
-    /// The key that was looked for last, if it is one of the hinted.
+    /// The last key that was searched, if it is one of the hinted.
     hint: Cell<Hint>,
-    /// Result of the lookup ahead for the unit's only key.
+    /// Result of the prefetch for the unit's only key.
     ahead: Option<&'a Ahead>,
-    /// The keys that the unit will look for, mostly in this order.
+    /// The keys that the unit will search, mostly in this order.
     hints: &'a [Hint],
     next_hint: Cell<usize>,
-    /// Where the entries are of the two keys that were last looked at to be changed: that was their use.
+    /// Places of the entries of the two keys that were last looked at to be changed: that was their use.
     used_ahead: Cell<[usize; 2]>,
     /// Changes so far: what Redis calls `dirty`.
     changes: u64,
     emptied: bool,
-    /// The command has said by itself what is to be journalled.
+    /// The command has called [`View::propagate`].
     propagated: bool,
     /// Of the unit: it has changed something and no record has been written.
     #[cfg(debug_assertions)]
@@ -146,7 +145,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// See [`Unit::view`].
+    /// Makes a view: see [`Unit::view`].
     #[inline(always)] // as that
     pub(crate) fn new(
         unit: &'a mut Unit<'_>,
@@ -184,28 +183,29 @@ impl<'a> View<'a> {
         self.unrecorded.set(true);
     }
 
-    /// Tells what is known of the key that the unit will ask for: saves computing its hash again, and mostly the search.
+    /// Gives the view the prefetched state of the key that the unit will ask for: saves computing its hash again, and
+    /// mostly the search.
     #[inline]
     pub fn hint(&mut self, key: &[u8], ahead: &'a Ahead) {
         self.hint.set(Hint::new(key, ahead.place()));
         self.ahead = Some(ahead);
     }
 
-    /// The same for many keys, in the order in which the unit will ask for them. Their entries are asked for
-    /// a few keys ahead.
+    /// Does the same for many keys, in the order in which the unit will ask for them. Their entries are prefetched a
+    /// few keys ahead.
     pub fn hints(&mut self, hints: &'a [Hint]) {
         self.hints = hints;
         self.prefetch(0);
         self.prefetch(HINTS_AHEAD);
     }
 
-    /// The unit's time: Unix time in milliseconds.
+    /// Returns the unit's time: Unix time in milliseconds.
     #[inline]
     pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
-    /// The selected database.
+    /// Returns the selected database.
     pub fn db(&self) -> u32 {
         self.db
     }
@@ -223,14 +223,14 @@ impl<'a> View<'a> {
         result
     }
 
-    /// Changes that the unit has reported so far.
+    /// Returns the number of changes that the unit has reported so far.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Makes sure that keys which only the run could know may be touched. On an error the handler gives up, before it has
-    /// changed, answered or counted anything, and is called again under a wider set of stripes. The keys it finds then
-    /// may be others; so it asks again.
+    /// Makes sure that keys which are known only once the command runs may be touched. On an error the handler gives
+    /// up, before it has changed, answered or counted anything, and is called again under a wider set of stripes. The
+    /// keys it finds then may be others; so it asks again.
     pub fn require<K: AsRef<[u8]>>(&self, keys: impl Iterator<Item = K>) -> Result<(), Missing> {
         if matches!(self.held, Held::All) {
             return Ok(());
@@ -265,9 +265,9 @@ impl<'a> View<'a> {
         self.store_string(key, hash, old, value, false, expiry);
     }
 
-    /// Replaces a string by what `map` makes of it, with one lookup; its expiry stays. `map` gets the
-    /// value, or `None` without the key, and gives the new one and a result, or refuses. For values that
-    /// are made anew (INCR); see [`View::edit_string`] for those that are changed.
+    /// Replaces a string by the result of `map`, with one lookup; its expiry stays. `map` gets the value, or `None`
+    /// without the key, and returns the new one and a result, or an error. For values that are made anew (INCR); see
+    /// [`View::edit_string`] for those that are changed.
     #[inline]
     pub fn map_string<B: AsRef<[u8]>, R, E: From<WrongType>>(
         &mut self,
@@ -285,10 +285,9 @@ impl<'a> View<'a> {
         Ok(result)
     }
 
-    /// Edits a string, creating an empty one first if there is none; its expiry stays. The edit sees the
-    /// value as a buffer with room for `more` bytes, or refuses before it has changed any. OBJECT
-    /// ENCODING calls such a string `raw` from then on. A large string is edited where it stands, unless
-    /// a reply still refers to it.
+    /// Edits a string, creating an empty one first if there is none; its expiry stays. The edit sees the value as a
+    /// buffer with room for `more` bytes, or returns an error before it has changed any. OBJECT ENCODING calls such a
+    /// string `raw` from then on. A large string is edited in place, unless a reply still refers to it.
     pub fn edit_string<R, E: From<WrongType>>(
         &mut self,
         key: &[u8],
@@ -299,7 +298,7 @@ impl<'a> View<'a> {
         self.local.scratch.clear();
         if let Some(entry) = old {
             let change = self.begin_change();
-            // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the references end here.
+            // SAFETY: the stripe is held, and `&mut self` excludes readers; the references end here.
             unsafe {
                 if let Some(blob) = entry.blob_mut(&change) {
                     let before = (blob_bytes(blob), Seen::of(blob));
@@ -335,7 +334,7 @@ impl<'a> View<'a> {
         result
     }
 
-    /// Edits a string that keeps its length, where it stands; see [`View::edit_string`]. `None` without the key.
+    /// Edits a string that keeps its length, in place; see [`View::edit_string`]. `None` without the key.
     pub fn edit_bytes<R>(
         &mut self,
         key: &[u8],
@@ -345,7 +344,7 @@ impl<'a> View<'a> {
             return Ok(None);
         };
         let change = self.begin_change();
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the references end here.
+        // SAFETY: the stripe is held, and `&mut self` excludes readers; the references end here.
         let (result, grown, differs) = unsafe {
             if let Some(blob) = entry.blob_mut(&change) {
                 let before = (blob_bytes(blob), Seen::of(blob));
@@ -376,7 +375,7 @@ impl<'a> View<'a> {
         self.write_or_new_if(key, false, edit)
     }
 
-    /// The same for a key that is made if it is missing: it stays if the edit puts something into it.
+    /// Does the same for a key that is made if it is missing: it stays if the edit puts something into it.
     pub fn write_or_new<T: Collection, R>(
         &mut self,
         key: &[u8],
@@ -386,7 +385,7 @@ impl<'a> View<'a> {
         Ok(result.expect("there is a collection to edit"))
     }
 
-    /// One or the other, as `create` says.
+    /// Does one or the other, as `create` says.
     pub fn write_or_new_if<T: Collection, R>(
         &mut self,
         key: &[u8],
@@ -395,7 +394,7 @@ impl<'a> View<'a> {
     ) -> Result<Option<R>, WrongType> {
         self.emptied = false;
         let (hash, found) = self.find_mut(key);
-        // What is no structure by itself is edited in one of the worker's.
+        // A packed collection is edited in a structure of the worker's.
         let mut opened = match found {
             None if !create => return Ok(None),
             None => Some(match PackedRef::empty(T::KIND) {
@@ -422,7 +421,7 @@ impl<'a> View<'a> {
         let change = self.begin_change();
         let value = match (&mut opened, found) {
             (Some(value), _) => value,
-            // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+            // SAFETY: the stripe is held, and `&mut self` excludes readers.
             (None, Some(entry)) => unsafe { entry.object_mut(&change) }.ok_or(WrongType)?,
             (None, None) => unreachable!("one is made for a key that is missing"),
         };
@@ -463,8 +462,8 @@ impl<'a> View<'a> {
 
     // ---- keys ---------------------------------------------------------------------------------
 
-    /// Makes the key this value, whatever it was; see [`View::set_string`] for a string that is copied. An empty collection
-    /// is not stored (but a stream is): the key goes. Says whether the key exists now.
+    /// Sets the key to this value, whatever it was; see [`View::set_string`] for a string that is copied. An empty
+    /// collection is not stored (but a stream is): the key is removed. Returns true if the key exists now.
     pub fn insert(&mut self, key: &[u8], value: impl Into<Owned>, expiry: Expiry) -> bool {
         let value = match value.into() {
             Owned::Object(value) if value.leaves_no_key() => {
@@ -493,7 +492,7 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Removes a key; says whether it was there. Reports nothing: see [`View::changed`].
+    /// Removes a key; returns true if it was there. Reports nothing: see [`View::changed`].
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let (hash, found) = self.find_mut(key);
         if let Some(entry) = found {
@@ -502,12 +501,12 @@ impl<'a> View<'a> {
         found.is_some()
     }
 
-    /// The same for a command whose result is nothing to store: a key that has expired, and that nobody has met yet, is
-    /// deleted like any other one.
+    /// Does the same for a command whose result is nothing to store: a key that has expired, and that no reader has met
+    /// yet, is deleted like any other one.
     pub fn remove_for_nothing(&mut self, key: &[u8]) -> bool {
         let (hash, found) = self.look(key);
         let met = self.local.met_expired.get_mut();
-        // Told of already, so it only has to go.
+        // Its expiry is reported already, so it only has to be removed.
         if !met.is_empty() && met.contains(&(self.db, key.into())) {
             return self.remove(key);
         }
@@ -529,14 +528,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a value that [`View::take`] or [`Found::copy`] gave, whatever the key was.
+    /// Stores a value that [`View::take`] or [`Found::copy`] returned, whatever the key was.
     pub fn put_owned(&mut self, key: &[u8], value: Owned, expire_at_ms: Option<i64>) {
         let expiry = expire_at_ms.map_or(Expiry::Clear, Expiry::AtMs);
         value.with_stored(|stored| self.put(key, stored, expiry));
     }
 
-    /// Sets or clears a key's expiry; says whether the key exists. A time in the past is stored as it
-    /// is: the handler decides to delete instead.
+    /// Sets or clears a key's expiry; returns true if the key exists. A time in the past is stored as it is: the
+    /// handler decides to delete instead.
     pub fn set_expiry(&mut self, key: &[u8], at: Option<i64>) -> bool {
         let (hash, Some(entry)) = self.find_mut(key) else {
             return false;
@@ -555,15 +554,15 @@ impl<'a> View<'a> {
         self.announced(class, event, key);
     }
 
-    /// Reports what is told to watchers and in events, but is no change of its own for those who count: the second half
-    /// of a move, or nothing at all.
+    /// Reports a change to watchers and in events that is no change of its own in the counts: the second half of a
+    /// move, or nothing at all.
     #[inline]
     pub fn announced(&mut self, class: Classes, event: &'static str, key: &[u8]) {
         self.note_unrecorded();
         self.touch_watchers(key);
         self.notify(class, event, key);
         if class == Classes::STREAM {
-            // A stream that was there already has more for those who read it, or a group less.
+            // A stream that was there already has more for its readers, or a group less.
             self.appeared(self.hash(key), key, Some(Kind::Stream));
         }
         if self.emptied {
@@ -592,7 +591,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Raises the flags, and queues the news for those who track keys; see [`Classes::CHANGED`] for its name.
+    /// Raises the flags, and queues the change for clients that track keys; see [`Classes::CHANGED`] for its name.
     #[cold]
     fn tell_watchers(&self, key: &[u8], name: &'static str) {
         let lives = || name != EXPIRED && self.lives(self.db, key);
@@ -608,7 +607,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Queues a keyspace event, if anybody wants its class.
+    /// Queues a keyspace event, if its class is wanted.
     #[inline]
     pub fn notify(&self, class: Classes, event: &'static str, key: &[u8]) {
         if self.local.notify.intersects(class) {
@@ -621,8 +620,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Queues the events of a value that another takes the place of. Setting a value does this by itself; RENAME
-    /// and COPY remove the old value first and tell later.
+    /// Queues the events of a value that replaces another one. Setting a value does this by itself; RENAME and COPY
+    /// remove the old value first and report later.
     pub fn notify_replaced(&self, key: &[u8], old_type: &str, new_type: &str) {
         self.notify(Classes::OVERWRITTEN, "overwritten", key);
         if old_type != new_type {
@@ -632,14 +631,16 @@ impl<'a> View<'a> {
 
     // ---- the journal --------------------------------------------------------------------------
 
-    /// Does anybody read the journal? Saves a handler the work to make up what [`View::propagate`] would drop.
+    /// Returns true if the journal has a reader. Saves a handler the work to make commands that [`View::propagate`]
+    /// would drop.
     #[inline]
     pub fn is_journaled(&self) -> bool {
         self.space.journal.is_attached()
     }
 
-    /// Says what the command did, where its own words would not: they name a chance, or a span of time, or less than a
-    /// simpler command does. Reported in the order of doing; no call stands for "as it was called".
+    /// Sets the commands that the journal gets in place of the call itself, where its words depend on chance or on a
+    /// span of time, or where a simpler command does the same. Reported in the order of doing; no call stands for "as
+    /// it was called".
     pub fn propagate<'w>(&mut self, words: impl IntoIterator<Item: Into<Word<'w>>>) {
         self.propagated = true;
         if self.is_journaled() {
@@ -649,12 +650,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Has the command called [`View::propagate`]?
+    /// Returns true if the command has called [`View::propagate`].
     pub fn has_propagated(&self) -> bool {
         self.propagated
     }
 
-    /// A key has gone, for no command's sake.
+    /// Reports that a key was removed, but not by a command.
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
         if self.is_journaled() {
             let words = [Word::Bytes(b"DEL"), Word::Bytes(key)];
@@ -662,7 +663,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Fields of a hash have gone, for no command's sake.
+    /// Reports that fields of a hash were removed, but not by a command.
     pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
         if self.is_journaled() {
             let call = [Word::Bytes(b"HDEL"), Word::Bytes(key)].into_iter();
@@ -672,7 +673,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Writes a record of its own of what was changed so far: the next change in the same unit gets another number.
+    /// Writes a separate record of the changes so far: the next change in the same unit gets another number.
     pub(crate) fn record(&mut self) {
         #[cfg(debug_assertions)]
         self.unrecorded.set(false);
@@ -681,8 +682,8 @@ impl<'a> View<'a> {
 
     // ---- its end ------------------------------------------------------------------------------
 
-    /// Ends the unit, once: adds its changes to the worker's, and removes the expired keys that its readers met. To be
-    /// called before the stripes are let go of.
+    /// Ends the unit, once: adds its changes to the worker's, and removes the expired keys that its readers met. Called
+    /// before the stripes are released.
     #[inline]
     pub fn finish(&mut self) {
         self.end();

@@ -1,24 +1,24 @@
-//! Clients that wait for keys: who waits for which, first come first served, and whose element it is.
+//! Clients that wait for keys: their queues, first come first served, and the end of a wait.
 //!
 //! A [`Waiter`] stands in the queue of every key that it waits for. The queues belong to the stripes of their keys:
 //! they are looked at and changed by holders of the stripe only. Must not know: commands, sessions, threads, time.
 //!
-//! # Who ends a wait
+//! # How a wait ends
 //!
 //! A served element, a time-out, CLIENT UNBLOCK, CLIENT KILL and a closed connection may come at the same moment, on
-//! different threads, and none of them asks another. So each wait has one word, and whoever changes it from `WAITING`
-//! has ended the wait, for good and alone ([`Waiter::end`]). Who serves does so *before* it takes anything from a key:
-//! nothing is ever taken for a client that has gone. What stays behind in the queues of a wait that has ended is of no
-//! consequence: it is passed over, and removed by whoever comes by with the stripe.
+//! different threads, and none of them asks another. So each wait has one word, and the thread that changes it from
+//! `WAITING` has ended the wait, for good and alone ([`Waiter::end`]). A thread that serves does so *before* it takes
+//! anything from a key: nothing is ever taken for a client that has gone. Entries that a wait leaves in queues after
+//! its end are of no consequence: they are passed over, and removed by the next holder of the stripe that meets them.
 //!
 //! A kill may come between two waits of a client. It is remembered in the client's [`WaitSlot`], so that the next wait
 //! ends as it begins.
 //!
-//! # Why nobody is overlooked
+//! # Why no client is overlooked
 //!
-//! A client begins to wait while its unit holds the stripes of all its keys and has found nothing there. Whoever makes
-//! such a key appear holds its stripe as well, so it comes before (then the client has found the key) or after, and
-//! sees the queue. The count that spares everybody else the look into the queues needs no order of its own: it was
+//! A client begins to wait while its unit holds the stripes of all its keys and has found nothing there. A unit that
+//! makes such a key appear holds its stripe as well, so it comes before (then the client has found the key) or after,
+//! and sees the queue. The count that spares other units the look into the queues needs no order of its own: it was
 //! raised under the same stripe. `model` below checks both with loom.
 //!
 //! So no key that a client waits for holds anything that it could take, from the end of one unit to the beginning of the
@@ -48,17 +48,17 @@ use crate::{
     space::{Keyspace, Place, StripeState},
 };
 
-/// How a wait has ended.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum End {
     /// The client got what it waited for, or an error from the command.
     Served = 1,
-    /// Its time was over, or CLIENT UNBLOCK said so.
+    /// Its time was over, or CLIENT UNBLOCK ended it.
     TimedOut,
     /// CLIENT UNBLOCK … ERROR.
     Unblocked,
-    /// The client was killed, or has gone by itself.
+    /// The client was killed, or has disconnected.
     Gone,
     /// Its command is to be run again, by its own worker.
     Again,
@@ -75,11 +75,11 @@ pub struct Waiter {
     pub db: u32,
     /// The keys that the client waits for, without duplicates.
     pub keys: Box<[Box<[u8]>]>,
-    /// Which further keys serving it writes (the destination of BLMOVE).
+    /// Further keys that serving it writes (the destination of BLMOVE).
     pub targets: Box<[Box<[u8]>]>,
     /// The stripes of `keys` and `targets`: serving it takes them all.
     pub stripes: StripeSet,
-    /// The type that a key must have to be of use.
+    /// The type that a key must have to serve it.
     pub kind: Kind,
     /// It is served (with an error) also when a key goes or changes its type: XREADGROUP.
     pub when_gone: bool,
@@ -106,7 +106,7 @@ pub struct Wanted {
 }
 
 impl Waiter {
-    /// A wait that nobody has ended. It stands in no queue yet: see [`View::wait`](crate::View::wait).
+    /// Makes a wait that has not ended. It stands in no queue yet: see [`Unit::wait`](crate::Unit::wait).
     pub fn new(space: &Keyspace, wanted: Wanted) -> Waiter {
         let mut stripes = StripeSet::EMPTY;
         for key in wanted.keys.iter().chain(&wanted.targets) {
@@ -132,15 +132,15 @@ impl Waiter {
         }
     }
 
-    /// Ends the wait. `false`: somebody else has, and what they have decided stands.
+    /// Ends the wait. Returns false if another thread has, whose decision stands.
     pub fn end(&self, how: End) -> bool {
-        // Release and acquire: what the winner did before is visible to whoever finds the wait ended.
+        // Release and acquire: what the winner did before is visible to a thread that finds the wait ended.
         self.word
             .compare_exchange(WAITING, how as u32, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// How the wait has ended; `None`: it goes on.
+    /// Returns the end of the wait; `None`: it goes on.
     pub fn ended(&self) -> Option<End> {
         const ENDS: [End; 5] = [
             End::Served,
@@ -165,7 +165,7 @@ struct SlotState {
 }
 
 impl WaitSlot {
-    /// The client begins to wait. If it was killed before, the wait ends at once.
+    /// Enters a wait that the client begins. If it was killed before, the wait ends at once.
     pub fn enter(&self, waiter: &Arc<Waiter>) {
         let mut slot = self.0.lock().expect("no panic under a wait slot");
         if slot.killed {
@@ -174,25 +174,25 @@ impl WaitSlot {
         slot.waiter = Some(waiter.clone());
     }
 
-    /// The client waits no more.
+    /// Removes the wait of a client that waits no more.
     pub fn leave(&self) {
         self.0.lock().expect("no panic under a wait slot").waiter = None;
     }
 
-    /// Has the client's wait ended, and has it not gone on yet?
+    /// Returns true if the client's wait has ended, and the client has not gone on yet.
     pub fn is_over(&self) -> bool {
         let slot = self.0.lock().expect("no panic under a wait slot");
         let waiter = slot.waiter.as_ref();
         waiter.is_some_and(|waiter| waiter.ended().is_some())
     }
 
-    /// Ends the client's wait, if it waits: whom to tell.
+    /// Ends the client's wait, if it waits, and returns the waiter to be told.
     pub fn end(&self, how: End) -> Option<Arc<Waiter>> {
         let slot = self.0.lock().expect("no panic under a wait slot");
         slot.waiter.clone().filter(|waiter| waiter.end(how))
     }
 
-    /// Ends this wait and all later ones: the client is to go.
+    /// Ends this wait and all later ones: the client is to be closed.
     pub fn kill(&self) {
         let mut slot = self.0.lock().expect("no panic under a wait slot");
         slot.killed = true;
@@ -202,17 +202,17 @@ impl WaitSlot {
     }
 }
 
-/// Those who wait for one key of one database.
+/// The clients that wait for one key of one database.
 pub(crate) struct Queue {
     pub(crate) db: u32,
     pub(crate) waiters: VecDeque<Arc<Waiter>>,
-    /// How many of them are to know when the key goes.
+    /// Number of them that are to know when the key goes.
     pub(crate) when_gone: usize,
     /// In [`Ready`] of the unit that holds the stripe.
     pub(crate) ready: bool,
 }
 
-/// A key that somebody waits for and that the running unit has changed.
+/// A key that a client waits for and that the running unit has changed.
 #[derive(Debug)]
 pub struct Ready {
     /// Its database.
@@ -222,13 +222,13 @@ pub struct Ready {
 }
 
 impl Keyspace {
-    /// Does anybody wait for any key? Exact for the keys of a stripe that the caller holds.
+    /// Returns true if a client waits for any key. Exact for the keys of a stripe that the caller holds.
     #[inline]
     pub fn anybody_waits(&self) -> bool {
         self.waits.load(Relaxed) != 0
     }
 
-    /// Keys that somebody waits for, and those of them where it matters when they go.
+    /// Returns the number of keys that a client waits for, and of those where it matters when they go.
     pub fn waited_keys(&self) -> (u64, u64) {
         (
             self.waited_keys.load(Relaxed),
@@ -236,7 +236,7 @@ impl Keyspace {
         )
     }
 
-    /// See [`Unit::widen`](crate::Unit::widen).
+    /// Does the work of [`Unit::widen`](crate::Unit::widen).
     pub(crate) fn widen(&self, held: Held<'_>, key: &[u8], set: &mut StripeSet) {
         let (mut todo, mut seen) = (Vec::new(), HashSet::new());
         self.widen_one(held, key, set, &mut seen, &mut todo);
@@ -245,7 +245,7 @@ impl Keyspace {
         }
     }
 
-    /// See [`Unit::is_waited_for`](crate::Unit::is_waited_for).
+    /// Does the work of [`Unit::is_waited_for`](crate::Unit::is_waited_for).
     pub(crate) fn is_waited_for(&self, held: Held<'_>, key: &[u8], place: Place) -> bool {
         let stripe = place.stripe();
         assert!(held.covers(stripe), "queues belong to their stripes");
@@ -307,11 +307,11 @@ impl Keyspace {
                 self.waited_keys_gone.fetch_add(1, Relaxed);
             }
         }
-        // Before the stripe is let go of: who takes it next must see that somebody waits.
+        // Before the stripe is released: its next holder must see that a client waits.
         self.waits.fetch_add(1, Relaxed);
     }
 
-    /// Takes a place in a queue away; the queue goes with its last.
+    /// Removes a place in a queue; the queue goes with its last.
     pub(crate) fn remove_at(&self, state: &mut StripeState, db: u32, key: &[u8], at: usize) {
         let Some(queues) = state.waiters.get_mut(key) else {
             return;
@@ -362,7 +362,7 @@ mod model {
         }
     }
 
-    /// A key that one stripe guards: its elements, and who waits for it.
+    /// A key that one stripe guards: its elements, and the clients that wait for it.
     struct Key {
         locks: Locks,
         waits: AtomicU64,
@@ -392,7 +392,7 @@ mod model {
             }
         }
 
-        /// A push: one element more, and at the end of the unit whoever waits is served.
+        /// Pushes an element, and serves the waiting client at the end of the unit.
         fn push(&self) -> bool {
             let _held = self.lock();
             let mut served = false;

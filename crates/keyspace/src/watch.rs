@@ -1,4 +1,4 @@
-//! Watched keys: a flag per watching session, raised by whoever changes a watched key.
+//! Watched keys: a flag per watching session, raised when a watched key changes.
 //!
 //! The registry of a stripe is guarded by that stripe; the flag itself is atomic, so that EXEC and the
 //! session may look at it at any time. Must not know: sessions, commands.
@@ -12,32 +12,32 @@ use std::sync::{
 use crate::notify::Classes;
 use crate::space::Keyspace;
 
-/// Says whether any key that a session watches has changed since it began to watch.
+/// Flag that is raised when a key that a session watches changes after it began to watch.
 #[derive(Debug, Default)]
 pub struct WatchFlag(AtomicBool);
 
 impl WatchFlag {
-    /// Has a watched key changed?
+    /// Returns true if a watched key has changed.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// One has, or may have.
+    /// Raises the flag: a key has changed, or may have.
     pub fn raise(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
-/// One who watches a key.
+/// A watcher of a key.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     flag: Arc<WatchFlag>,
-    /// The key had expired when it began, and was still there: that it goes is no change.
+    /// The key had expired when the watch began, and was still there: its removal is no change.
     saw_stale: bool,
 }
 
 impl Keyspace {
-    /// Registers a watcher; the caller holds the stripe of the key. `false`: it watches the key already.
+    /// Registers a watcher; the caller holds the stripe of the key. Returns false if it watches the key already.
     pub(crate) fn watch(
         &self,
         stripe: u16,
@@ -49,7 +49,7 @@ impl Keyspace {
         // SAFETY: the caller holds the stripe; the reference ends with this function.
         let state = unsafe { self.stripe_state(stripe) };
         let watchers = state.watchers.entry((db, key.into())).or_default();
-        // From the end: who watches a key again has mostly come last.
+        // From the end: a session that watches a key again has mostly come last.
         let mut known = watchers.iter().rev().map(|watcher| &watcher.flag);
         if known.any(|known| Arc::ptr_eq(known, flag)) {
             return false;
@@ -62,7 +62,7 @@ impl Keyspace {
         true
     }
 
-    /// Takes a watcher off; the caller holds the stripe of the key.
+    /// Removes a watcher; the caller holds the stripe of the key.
     pub(crate) fn unwatch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) {
         // SAFETY: as above.
         let state = unsafe { self.stripe_state(stripe) };
@@ -79,25 +79,26 @@ impl Keyspace {
         }
     }
 
-    /// One more client wants to hear of changed keys (CLIENT TRACKING): until as many calls of
+    /// Counts one more client that tracks changed keys (CLIENT TRACKING): until as many calls of
     /// [`Keyspace::end_tracking`], every changed key is an event of [`Classes::CHANGED`].
     pub fn begin_tracking(&self) {
         self.tracked.fetch_add(1, Ordering::SeqCst);
         self.watched.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// See [`Keyspace::begin_tracking`].
+    /// Ends what [`Keyspace::begin_tracking`] began.
     pub fn end_tracking(&self) {
         self.watched.fetch_sub(1, Ordering::SeqCst);
         self.tracked.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Does any client want to hear of changed keys?
+    /// Returns true if a client tracks changed keys.
     pub fn is_tracked(&self) -> bool {
         self.tracked.load(Ordering::Relaxed) != 0
     }
 
-    /// A key has changed: raises the flags of its watchers. The caller holds the stripe. `lives`: is it there now?
+    /// Raises the flags of the watchers of a key that has changed. The caller holds the stripe. `lives`: it is there
+    /// now.
     pub(crate) fn touch(&self, stripe: u16, db: u32, key: &[u8], lives: impl Fn() -> bool) {
         // SAFETY: the caller holds the stripe.
         let state = unsafe { self.stripe_state(stripe) };
@@ -109,8 +110,8 @@ impl Keyspace {
         }
     }
 
-    /// Raises the flags of all watchers of `db` where `concerns` says so of the key, and of whether its watcher saw it
-    /// stale. The caller holds all stripes.
+    /// Raises the flags of all watchers of `db` where `concerns` returns true for the key, and for whether its watcher
+    /// saw it stale. The caller holds all stripes.
     pub(crate) fn touch_all(&self, db: u32, mut concerns: impl FnMut(&[u8], bool) -> bool) {
         if self.watched.load(Ordering::Relaxed) == 0 {
             return;

@@ -1,6 +1,6 @@
-//! Where to listen or to connect: host and port or a path, the endpoints that they mean, and errors that name them.
+//! Addresses to listen on or to connect to: host and port or a path, their endpoints, and errors that name them.
 //!
-//! It must not know what is spoken there.
+//! It must not know the protocol that is spoken there.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// An address that needs no look-up any more.
+/// An address that needs no look-up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// An IP address and a port.
@@ -33,7 +33,7 @@ pub enum Endpoint {
 }
 
 impl Address {
-    /// A TCP address.
+    /// Makes a TCP address.
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
         Address::Tcp {
             host: host.into(),
@@ -41,13 +41,13 @@ impl Address {
         }
     }
 
-    /// A unix socket.
+    /// Makes the address of a unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Address::Unix(path.into())
     }
 
-    /// The endpoints behind this address, those of IPv4 first, as Redis's clients try them. Names are looked up with
-    /// the system's resolver, which may block; literal addresses and paths are not.
+    /// Returns the endpoints of this address, those of IPv4 first, as Redis's clients try them. Names are looked up
+    /// with the system's resolver, which may block; literal addresses and paths are not.
     pub fn resolve(&self) -> Result<Vec<Endpoint>, NetError> {
         match self {
             Address::Unix(path) => Ok(vec![Endpoint::Unix(path.clone())]),
@@ -61,7 +61,7 @@ impl Address {
     }
 }
 
-/// The address of a unix socket, of whose path the system takes no more than some hundred bytes.
+/// Returns the address of a unix socket. The system allows a path of some hundred bytes.
 pub fn unix_address(path: &Path) -> io::Result<SockAddr> {
     let bytes = path.as_os_str().len();
     if bytes > UNIX_PATH_BYTES_MAX {
@@ -73,7 +73,7 @@ pub fn unix_address(path: &Path) -> io::Result<SockAddr> {
     SockAddr::unix(path)
 }
 
-/// Longest path that `sockaddr_un` has room for, without the zero behind it.
+/// Longest path that fits in `sockaddr_un`, without the zero behind it.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 fn resolve_host(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -114,7 +114,7 @@ impl From<SocketAddr> for Endpoint {
     }
 }
 
-/// `host:port`, or `[host]:port` where the host itself holds colons.
+/// Formats as `host:port`, or `[host]:port` where the host itself holds colons.
 pub(crate) fn write_host_port(f: &mut fmt::Formatter<'_>, host: &str, port: u16) -> fmt::Result {
     if host.contains(':') {
         write!(f, "[{host}]:{port}")
@@ -123,7 +123,7 @@ pub(crate) fn write_host_port(f: &mut fmt::Formatter<'_>, host: &str, port: u16)
     }
 }
 
-/// An error of the operating system together with the address that it is about: "127.0.0.1:6379: Connection refused".
+/// An error of the operating system together with its address: "127.0.0.1:6379: Connection refused".
 #[derive(Debug)]
 pub struct NetError {
     /// The address, as it was given.
@@ -133,7 +133,7 @@ pub struct NetError {
 }
 
 impl NetError {
-    /// `error`, which happened at `address`.
+    /// Makes an error of `error` and the address at which it happened.
     pub fn new(address: &impl fmt::Display, error: io::Error) -> Self {
         NetError {
             address: address.to_string(),
@@ -160,7 +160,7 @@ impl From<NetError> for io::Error {
     }
 }
 
-/// The text of an error as C programs print it: "Connection refused", without Rust's "(os error 111)".
+/// Returns the text of an error as C programs print it: "Connection refused", without Rust's "(os error 111)".
 pub fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {

@@ -1,4 +1,4 @@
-//! A moment at which a poller is to wake up, more exact than the milliseconds of [`crate::Poller::poll`].
+//! A time at which a poller wakes up, more exact than the milliseconds of [`crate::Poller::poll`].
 //!
 //! It must not know what is due then.
 
@@ -10,9 +10,9 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// A timer that a [`crate::Poller`] can watch: each time it goes off is an event.
+/// A timer that a [`crate::Poller`] can watch: each expiry is an event.
 ///
-/// It need not be read: with edges, every expiry raises an event of its own, and setting it anew forgets the last one.
+/// It need not be read: with edges, every expiry raises an event of its own, and setting it anew replaces the last one.
 /// Timers of this kind are not delayed by the slack that the kernel gives to the timeout of a wait.
 pub struct Alarm {
     timer: OwnedFd,
@@ -21,7 +21,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Makes an alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Alarm {
@@ -30,8 +30,8 @@ impl Alarm {
         })
     }
 
-    /// Goes off once, at that time of [`crate::clock::monotonic_ns`]; at once if it has passed. Replaces what was set.
-    /// A system call, unless it is what was set last.
+    /// Sets the alarm to that time of [`crate::clock::monotonic_ns`]; it expires once, and at once if the time has
+    /// passed. Replaces the last setting. A system call, unless the time is the one that was set last.
     pub fn set(&mut self, at_ns: u64) -> io::Result<()> {
         let at_ns = at_ns.max(1); // 0 would disarm it
         if self.at_ns == at_ns {

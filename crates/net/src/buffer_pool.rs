@@ -1,6 +1,6 @@
-//! Buffers that connections borrow while they have something in them.
+//! Buffers that connections borrow while they hold data.
 //!
-//! An idle connection holds none, so ten thousand of them cost no buffer memory. It must not know what is put in.
+//! An idle connection holds none, so ten thousand of them cost no buffer memory. It must not know their contents.
 
 /// Sizes of a [`BufferPool`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub struct BufferPool {
     limits: BufferPoolLimits,
     free: Vec<Vec<u8>>,
     pooled_bytes: usize,
-    /// The fewest free buffers since the last [`BufferPool::trim`]: so many were never needed.
+    /// The fewest free buffers since the last [`BufferPool::trim`]: this many were never needed.
     free_min: usize,
 }
 
 impl BufferPool {
-    /// An empty pool; buffers are made when they are first needed.
+    /// Makes an empty pool; buffers are made when they are first needed.
     pub fn new(limits: BufferPoolLimits) -> Self {
         assert!(limits.buffer_bytes > 0 && limits.buffer_bytes <= limits.buffer_bytes_max);
         BufferPool {
@@ -45,7 +45,7 @@ impl BufferPool {
         }
     }
 
-    /// An empty buffer, with at least `buffer_bytes` of capacity.
+    /// Returns an empty buffer, with at least `buffer_bytes` of capacity.
     pub fn take(&mut self) -> Vec<u8> {
         match self.free.pop() {
             Some(buffer) => {
@@ -57,7 +57,7 @@ impl BufferPool {
         }
     }
 
-    /// Takes back a buffer; what is in it is dropped.
+    /// Takes back a buffer; its contents are dropped.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         let fits = (self.limits.buffer_bytes..=self.limits.buffer_bytes_max).contains(&bytes)
@@ -69,11 +69,11 @@ impl BufferPool {
         }
     }
 
-    /// Gives the allocator back half of the buffers (rounded up) that lay unused since the last call. Called about
-    /// once a second, it lets a peak go within some seconds, and keeps what a steady load uses.
+    /// Gives the allocator back half of the buffers (rounded up) that were unused since the last call. Called about
+    /// once a second, it frees a peak within some seconds, and keeps the buffers of a steady load.
     pub fn trim(&mut self) {
         let unneeded = self.free_min.min(self.free.len()).div_ceil(2);
-        // The oldest lie at the front; the ones in use travel at the back, warm in the cache.
+        // The oldest are at the front; those in use are taken from and returned to the back, warm in the cache.
         for buffer in self.free.drain(..unneeded) {
             self.pooled_bytes -= buffer.capacity();
         }
@@ -83,7 +83,7 @@ impl BufferPool {
         self.free_min = self.free.len();
     }
 
-    /// Bytes that lie in the pool unused.
+    /// Returns the number of bytes of unused buffers in the pool.
     pub fn pooled_bytes(&self) -> usize {
         self.pooled_bytes
     }

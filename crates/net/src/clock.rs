@@ -1,54 +1,54 @@
-//! The one place where time is read.
+//! Clocks: the one place where time is read.
 //!
 //! The precise clocks cost 20 to 40 ns a read; the coarse ones a few, and lag behind by up to one tick of the kernel
 //! (1 to 10 ms). It must not know what the time is used for.
 
-/// Nanoseconds of a clock that never goes back; its zero is arbitrary.
+/// Returns nanoseconds of a clock that never goes back; its zero is arbitrary.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC).as_ns()
 }
 
-/// Microseconds of the clock of [`monotonic_ns`].
+/// Returns microseconds of the clock of [`monotonic_ns`].
 pub fn monotonic_us() -> u64 {
     monotonic_ns() / 1_000
 }
 
-/// Milliseconds of the clock of [`monotonic_ns`].
+/// Returns milliseconds of the clock of [`monotonic_ns`].
 pub fn monotonic_ms() -> u64 {
     monotonic_ns() / 1_000_000
 }
 
-/// As [`monotonic_ms`], cheaper, and up to a tick late.
+/// Returns [`monotonic_ms`] at a lower cost, up to a tick late.
 pub fn monotonic_coarse_ms() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE).as_ns() / 1_000_000
 }
 
-/// Nanoseconds of CPU time that the calling thread has used so far. A system call.
+/// Returns nanoseconds of CPU time that the calling thread has used so far. A system call.
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID).as_ns()
 }
 
-/// Microseconds of [`thread_cpu_ns`].
+/// Returns microseconds of [`thread_cpu_ns`].
 pub fn thread_cpu_us() -> u64 {
     thread_cpu_ns() / 1_000
 }
 
-/// Microseconds since 1970, of the wall clock, which may jump.
+/// Returns microseconds since 1970, of the wall clock, which may jump.
 pub fn wall_us() -> u64 {
     read(libc::CLOCK_REALTIME).as_ns() / 1_000
 }
 
-/// Milliseconds since 1970, of the wall clock, which may jump.
+/// Returns milliseconds since 1970, of the wall clock, which may jump.
 pub fn wall_ms() -> u64 {
     read(libc::CLOCK_REALTIME).as_ns() / 1_000_000
 }
 
-/// As [`wall_ms`], cheaper, and up to a tick late.
+/// Returns [`wall_ms`] at a lower cost, up to a tick late.
 pub fn wall_coarse_ms() -> u64 {
     read(libc::CLOCK_REALTIME_COARSE).as_ns() / 1_000_000
 }
 
-/// A moment in the time zone of the machine, or of `TZ`.
+/// A time in the time zone of the machine, or of `TZ`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
     /// The year.
@@ -63,12 +63,12 @@ pub struct LocalTime {
     pub minute: u32,
     /// 0 to 60: there are leap seconds.
     pub second: u32,
-    /// How far it is ahead of UTC: seconds.
+    /// Seconds by which it is ahead of UTC.
     pub offset_s: i64,
 }
 
 impl LocalTime {
-    /// The month's first three letters.
+    /// Returns the month's first three letters.
     pub fn month_name(&self) -> &'static str {
         const NAMES: [&str; 12] = [
             "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -77,10 +77,10 @@ impl LocalTime {
     }
 }
 
-/// Returns the local time at that moment, which is given in seconds since 1970.
+/// Returns the local time of a time that is given in seconds since 1970.
 pub fn local(unix_s: u64) -> LocalTime {
     let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
-    // SAFETY: tm is numbers and a pointer that nobody reads, for which all zero is valid.
+    // SAFETY: tm is numbers and a pointer that is never read, for which all zero is valid.
     let mut civil: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both are valid for the time of the call; with a year beyond its range it writes nothing.
     unsafe { libc::localtime_r(&time, &mut civil) };

@@ -1,17 +1,17 @@
-//! Messages of a process on its standard streams: help, results of a check, the reason why it ends. A stream that nobody
-//! reads, or that takes nothing any more, is no reason to panic, which is what the standard macros do then.
+//! Messages of a process on its standard streams: help, results of a check, the reason why it ends. A stream without a
+//! reader, or one that accepts no more bytes, is no reason to panic, which the standard macros do.
 
 use std::io::{self, ErrorKind, Write};
 
 use crate::error_text;
 
-/// Writes to standard output. Whoever has read enough has gone (`redline server --help | head -1`): that is no error. The
-/// error of a stream that cannot take it, such as a file on a full disk, is text that says so.
+/// Writes to standard output. A reader that has closed the pipe (`redline server --help | head -1`) is no error. The
+/// error of a stream that cannot be written, such as a file on a full disk, is returned as text.
 pub fn out(text: &str) -> Result<(), String> {
     to(&mut io::stdout().lock(), text)
 }
 
-/// Writes a line to standard error, if that takes it: there is nowhere else to say that it did not.
+/// Writes a line to standard error, if that accepts it; a failure cannot be reported anywhere.
 pub fn line_to_stderr(text: &str) {
     // In one piece, so that lines of several threads do not mix.
     let _ = io::stderr()

@@ -5,12 +5,13 @@
 use std::io;
 use std::mem;
 
-/// How many CPUs this process may use: those it is bound to, less what a control group's quota takes away.
+/// Returns the number of CPUs that this process may use: those it is bound to, less what a control group's quota takes
+/// away.
 pub fn usable_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The numbers of the CPUs that the calling thread may run on.
+/// Returns the numbers of the CPUs that the calling thread may run on.
 #[cfg(test)]
 fn usable() -> io::Result<Vec<usize>> {
     // SAFETY: a cpu_set_t is a plain array of bits; all zero is the empty set.
@@ -46,8 +47,8 @@ pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
-/// Reads a list of CPUs as Redis's `server-cpulist` has it: numbers and ranges with commas between them, a range with
-/// a step if wanted: `0,2-3,4-10:2`. `None` if it is not such a list.
+/// Parses a list of CPUs as Redis's `server-cpulist` has it: numbers and ranges with commas between them, a range with
+/// an optional step: `0,2-3,4-10:2`. `None` if it is not such a list.
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for item in text.split(',') {

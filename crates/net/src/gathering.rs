@@ -1,88 +1,89 @@
-//! When a loop lets requests gather ([`Poller::set_gathering`](crate::Poller::set_gathering)), decided at every tick from what
-//! the last one saw.
+//! The decision when a loop lets requests gather ([`Poller::set_gathering`](crate::Poller::set_gathering)), made at
+//! every tick from the counts since the last one.
 //!
-//! It pays where many clients send many requests: each wake-up serves more of them then. It must not keep clients waiting
-//! that have nothing else to do, so there have to be many: those that were answered before the worker rests keep each
-//! other, and their own program, busy meanwhile. If looks after rests find nearly all of the clients, all were waiting, and
-//! there is no more resting till the next tick. Where requests come seldom, because each is much work or because nobody asks
-//! for more, a rest costs more than the wake-ups that it saves. And a worker that is idle most of the time has no reason to
-//! be thrifty.
+//! It pays where many clients send many requests: each wake-up serves more of them then. It must not keep clients
+//! waiting that have nothing else to do, so there have to be many: those that were answered before the worker rests
+//! keep each other, and their own program, busy meanwhile. If looks after rests find nearly all of the clients, all
+//! were waiting, and there is no more resting till the next tick. Where requests come seldom, because each is much work
+//! or because clients send no more, a rest costs more than the wake-ups that it saves. And a worker that is idle most
+//! of the time has no reason to save CPU time.
 //!
 //! A rest costs CPU time itself: the kernel puts the thread to sleep, sets a timer, and wakes the CPU up again. On a real
 //! machine that is a few microseconds; on a virtual one it was found to be 24, where each of these steps leaves the guest.
 //! There rests are longer, and fewer; [`Stretch`] says by which rule.
 //!
-//! Whether it pays also depends on what nobody here can see. Clients that send one request after the other, from a program
-//! that has more than enough to do, send more of them if whom they ask rests. Where requests come at a rate of their own, or
-//! the way to the clients is long, a rest only makes them wait. So it is tried now and then ([`Trial`]): if no more requests
-//! are served with rests than without, there are none for a while.
+//! Whether it pays also depends on facts that this side cannot see. Clients that send one request after the other, from
+//! a program that uses its whole CPU, send more of them if the server rests. Where requests come at a rate of their
+//! own, or the way to the clients is long, a rest only makes them wait. So it is tried now and then ([`Trial`]): if no
+//! more requests are served with rests than without, there are none for a while.
 //!
 //! Must not know: sockets, requests.
 
 use std::{mem, time::Duration};
 
-/// A worker with fewer clients that have asked lately never rests.
+/// A worker with fewer clients that have sent something lately never rests.
 const ACTIVE_MIN: u32 = 16;
-/// Nor does one that uses less than this of a CPU: percent. Rests are to save some of it, hence the distance.
+/// A worker that uses less than this of a CPU does not rest either: percent. Rests are to save some of it, hence the
+/// distance.
 const BUSY_TO_BEGIN: u64 = 30;
 /// The same, for one that rests already.
 const BUSY_TO_GO_ON: u64 = 20;
-/// Nor one to which fewer requests come in the time of a hundred rests: hardly anything would gather.
+/// Nor does a worker rest that gets fewer requests in the time of a hundred rests: hardly any would gather.
 const HEARD_TO_BEGIN: u64 = 600;
 /// The same, for one that rests already.
 const HEARD_TO_GO_ON: u64 = 450;
-/// For shorter rests, what comes in this time counts. It was measured with rests of 50 to 150 us: below 40 requests in a
-/// millisecond, those of 50 us saved nothing, and those of 150 us cost more than they saved.
+/// For shorter rests, the requests in this time count. It was measured with rests of 50 to 150 us: below 40 requests in
+/// a millisecond, those of 50 us saved nothing, and those of 150 us cost more than they saved.
 const REST_MIN: Duration = Duration::from_micros(150);
-/// A rest that costs this much is as long as it is asked to be; one that costs more is longer by the same factor. With 50
-/// connections of redis-benchmark and rests of 50, 100, 150, 200 and 300 us, each of 24 us, a GET at P=16 took 0.73, 0.68,
-/// 0.65, 0.68 and 0.63 us of CPU, at P=1 8.9, 8.6, 7.5, 8.9 and 7.9 (medians of four,
-/// to within a tenth; docs/performance.md has rounds by turns).
+/// A rest that costs this much is as long as it is asked to be; one that costs more is longer by the same factor. With
+/// 50 connections of redis-benchmark and rests of 50, 100, 150, 200 and 300 us, each of 24 us, a GET at P=16 took 0.73,
+/// 0.68, 0.65, 0.68 and 0.63 us of CPU, at P=1 8.9, 8.6, 7.5, 8.9 and 7.9 (medians of four, to within a tenth;
+/// docs/performance.md has rounds by turns).
 const COST_US: u64 = 8;
-/// By this factor at most: requests wait.
+/// Largest such factor: requests wait.
 const STRETCH_MAX: u64 = 3;
 /// A worker that is busy for so much of the time, in percent, rests longer still where it costs more than
 /// [`COST_US`]: its clients wait for each other more than for it. Four turns of redis-benchmark with 50 connections took, with
 /// rests of 150, 225 and 300 us, 0.75, 0.59 and 0.60 us of CPU for a GET at P=16, and 8.2, 7.3 and 6.9 at P=1, with a
 /// quarter and an eighth more requests in a second; of 300, 400, 500 and 600 us, which were three turns more, no length was better.
 const LONG_BUSY_TO_BEGIN: u64 = 55;
-/// The same, for one that does already.
+/// The same, for a worker whose rests are longer already.
 const LONG_BUSY_TO_GO_ON: u64 = 45;
-/// How long those are at most: where a rest costs so much more than [`COST_US`]; less, where that is less.
+/// Longest such rest, where a rest costs so much more than [`COST_US`]; where it costs less, the limit is lower.
 const LONG: Duration = Duration::from_micros(300);
 const LONG_COST_US: u64 = COST_US * (STRETCH_MAX - 1);
-/// So many of the clients are to come in the time of one at most, in percent: the others keep the senders busy.
+/// Percentage of the clients that may come during one of them at most: the others keep the senders busy.
 const LONG_CLIENTS: u64 = 66;
 /// The most that [`Stretch::IfSeldom`] makes of a rest.
 const STRETCH_IF_SELDOM_MAX: u64 = 4;
-/// After longer rests have been too long, they are as asked for so long: microseconds.
+/// Microseconds without longer rests, after some have been too long.
 const UNSTRETCHED_US: u64 = 5_000_000;
-/// When so many of the clients have come to wait, in percent, the rest was too long. Not half: a program that has taken
-/// many replies at once sends many requests at once.
+/// Percentage of the clients that wait at the end of a rest from which on it was too long. Not half: a program that has
+/// taken many replies at once sends many requests at once.
 const TOO_LONG: usize = 90;
-/// So many rests between two ticks may have been too long. One may always be: a machine has other things to do, too.
+/// Rests between two ticks that may have been too long. One always may: a machine has other things to do, too.
 const TOO_LONG_MAX: u32 = 8;
 
-/// A trial begins once rests have been right for so long: microseconds. What lasts less is not worth one.
+/// A trial begins once rests have been right for this long: microseconds. Shorter phases are not worth one.
 const TRIAL_AFTER_US: u64 = 5_000_000;
-/// With rests or without, from one tick to the next: the first tells nothing, and neither side is always the later one.
+/// Ticks with rests or without in a trial: the first tells nothing, and neither side is always the later one.
 const TRIAL: [bool; 9] = [true, true, false, false, true, true, false, false, true];
-/// With rests there have to be so many more requests, in percent: less is chance.
+/// Percentage of further requests that rests have to bring: less is chance.
 const GAIN: u64 = 3;
-/// The result of a trial holds for so long: microseconds, at first.
+/// Initial time for which the result of a trial holds: microseconds.
 const RESULT_US_MIN: u64 = 10_000_000;
-/// And so long at most: it doubles each time, as long as the load stays as it is.
+/// Longest such time: it doubles each time, as long as the load stays as it is.
 const RESULT_US_MAX: u64 = 80_000_000;
-/// Load has changed when requests are fewer or more by so much, in percent, for two ticks.
+/// Percentage by which requests have to be fewer or more, for two ticks, to be another load.
 const CHANGE: u64 = 33;
 
-/// How rests are longer than asked for, where each costs more than a few microseconds.
+/// Rule by which rests are longer than asked for, where each costs more than a few microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
     /// By the factor by which they cost more, and longer still while the worker is busy most of the time.
     ByCost,
-    /// Only where so few requests come that hardly any would gather, and no more than it takes: a rest is long for its
-    /// clients as it is, because whom it asks in turn rests as well.
+    /// Only where so few requests come that hardly any would gather, and no more than it takes: a rest is long for
+    /// clients as it is, since the servers that the worker calls rest as well.
     IfSeldom,
 }
 
@@ -99,7 +100,7 @@ impl Rate {
         self.us += other.us;
     }
 
-    /// Is this more than `percent` of the other?
+    /// Returns true if this is more than `percent` of the other.
     fn exceeds(self, percent: u64, other: Rate) -> bool {
         let product = |rate: Rate, us: u64| u128::from(rate.requests) * u128::from(us);
         product(self, other.us) * 100 > product(other, self.us) * u128::from(percent)
@@ -108,13 +109,13 @@ impl Rate {
 
 /// A trial of whether more requests are served with rests than without.
 struct Trial {
-    /// Since when there was no reason against them. `None`: there is one.
+    /// Time since which there was no reason against rests. `None`: there is one.
     right_since_us: Option<u64>,
-    /// So many ticks of a trial are over.
+    /// Ticks of a trial that are over.
     ticks: usize,
     with: Rate,
     without: Rate,
-    /// Result of the last trial: true if there is to be rest, and the rate of requests that was measured that way.
+    /// Result of the last trial: true if the worker is to rest, and the rate of requests that was measured that way.
     result: Option<(bool, Rate)>,
     result_until_us: u64,
     result_us: u64,
@@ -194,15 +195,15 @@ pub struct Gathering {
     trial: Trial,
     /// Requests served by the last tick, ever.
     served: u64,
-    /// Clients that something came from since the last tick.
+    /// Clients that were heard from since the last tick.
     active: u32,
-    /// Clients that something came from between the two ticks before.
+    /// Clients that were heard from between the two ticks before.
     active_before: u32,
-    /// How often something came from clients since the last tick.
+    /// Number of times that clients were heard from since the last tick.
     heard: u32,
     /// Rests in which nearly all clients came to wait.
     too_long: u32,
-    /// When the last tick was, and what CPU time its thread had used by then.
+    /// Time of the last tick, and the CPU time that its thread had used by then.
     ticked_us: u64,
     used_us: u64,
     /// At the last tick there was no reason against rests.
@@ -211,12 +212,12 @@ pub struct Gathering {
     long: bool,
     /// Rests are longer than asked for.
     stretched: bool,
-    /// They are not to be until then.
+    /// Time until which they are not to be.
     unstretched_until_us: u64,
 }
 
 impl Gathering {
-    /// For a worker that has not begun.
+    /// Makes the decision of a worker that has not begun.
     pub fn new(stretch: Stretch) -> Gathering {
         Gathering {
             stretch,
@@ -235,15 +236,16 @@ impl Gathering {
         }
     }
 
-    /// Something came from so many clients, of which so many had been silent since the last tick.
+    /// Counts clients that were heard from, and how many of them had been silent since the last tick.
     pub fn note(&mut self, clients: u32, were_silent: u32) {
         self.heard = self.heard.saturating_add(clients);
         self.active += were_silent;
     }
 
-    /// How long to rest, until the next tick: `span` or longer, or not at all. The time, the CPU time of the worker's thread,
-    /// and what a rest has cost of that lately ([`Poller::rest_cost`](crate::Poller::rest_cost)). How many requests have been
-    /// served so far, if it is to be tried out whether rests make them more.
+    /// Returns the length of rests until the next tick: `span` or longer, or zero. It takes the time, the CPU time of
+    /// the worker's thread, and the part of it that a rest has cost lately
+    /// ([`Poller::rest_cost`](crate::Poller::rest_cost)); and the requests served so far, if a trial is to find out
+    /// whether rests make them more.
     pub fn tick(
         &mut self,
         now_us: u64,
@@ -327,7 +329,7 @@ impl Gathering {
         }
     }
 
-    /// A look after a rest has found so many events. Says whether to rest again.
+    /// Counts the events that a look after a rest has found. Returns true if the worker may rest again.
     pub fn go_on(&mut self, events: usize) -> bool {
         self.too_long += u32::from(events * 100 > self.active_before as usize * TOO_LONG);
         self.too_long <= TOO_LONG_MAX
@@ -384,14 +386,15 @@ mod tests {
         assert!(!gathering.go_on(19));
     }
 
-    /// How long a worker with twenty clients, busy for half of the time, rests after so many ticks, if a rest costs so much.
+    /// Returns the rest of a worker with twenty clients, busy for half of the time, after so many ticks, if a rest
+    /// costs so much.
     fn span_after(gathering: &mut Gathering, ticks: u64, cost_us: u64) -> Duration {
         let one = |_| span_then(gathering, (20, 50, 100), cost_us);
         (0..ticks).map(one).last().expect("a tick")
     }
 
-    /// How long it rests after one more tick before which it had so many clients, was busy for so many percent of the time,
-    /// and heard from clients so often in a millisecond.
+    /// Returns its rest after one more tick before which it had so many clients, was busy for so many percent of the
+    /// time, and heard from clients so often in a millisecond.
     fn span_then(gathering: &mut Gathering, tick: (u32, u64, u32), cost_us: u64) -> Duration {
         let (clients, busy, a_ms) = tick;
         gathering.note(a_ms * 100, clients);
@@ -445,7 +448,7 @@ mod tests {
         assert_eq!([seldom(20, COST_US * 2), seldom(20, COST_US)], [300, 0]);
         assert_eq!([seldom(10, COST_US * 4), seldom(10, COST_US * 3)], [600, 0]);
         assert_eq!(seldom(9, COST_US * 9), 0);
-        // Nobody knows before the first.
+        // Not known before the first.
         assert_eq!(seldom(10, 0), 600);
     }
 

@@ -1,8 +1,8 @@
 //! An HTTP/1.1 responder for one resource, `/metrics`: enough for Prometheus, for a browser and for curl, and no more.
 //!
 //! It has a thread and a poller of its own. Connections, bytes of a request and time are bounded; each connection is
-//! answered once and closed. Who stalls holds nobody up: when all places are taken, the oldest exchange gives way.
-//! Must not know: what the resource says.
+//! answered once and closed. A peer that stalls delays no other: when all places are taken, the oldest exchange is
+//! closed. Must not know: the contents of the resource.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ const EXCHANGES_MAX: usize = 16;
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of bytes behind a request that are read; a client that sends more is not read until its end.
 const PASSED_OVER_BYTES_MAX: usize = 64 * 1024;
-/// An exchange that takes longer ends: milliseconds.
+/// Longest time of an exchange: milliseconds.
 const EXCHANGE_MS_MAX: u64 = 5_000;
-/// When accepting fails, most likely for want of a descriptor, it is tried again after so long.
+/// Pause before accepting is tried again, after it has failed, most likely for want of a descriptor.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 /// Descriptors that it takes: its connections, its poller and what wakes it. Listeners come on top.
 pub const DESCRIPTORS: u64 = EXCHANGES_MAX as u64 + 2;
@@ -25,7 +25,7 @@ const WAKER: usize = 0;
 const FIRST_LISTENER: usize = 1;
 const FIRST_EXCHANGE: usize = 64;
 
-/// See the module's text.
+/// The responder: see the module's text.
 pub struct Responder {
     poller: Poller,
     listeners: Vec<Listener>,
@@ -36,7 +36,7 @@ pub struct Responder {
 
 /// A connection, from its request to its end.
 struct Exchange {
-    /// How many came before it.
+    /// Number of connections that came before it.
     number: u64,
     stream: Stream,
     deadline_ms: u64,
@@ -48,7 +48,7 @@ struct Exchange {
     passed_over: usize,
 }
 
-/// Is an exchange over?
+/// Result of a step of an exchange: it goes on, or it is over.
 #[derive(PartialEq, Eq)]
 enum Step {
     Goes,
@@ -56,7 +56,7 @@ enum Step {
 }
 
 impl Responder {
-    /// One that answers those who connect to these listeners.
+    /// Makes a responder to peers that connect to these listeners.
     pub fn new(listeners: Vec<Listener>) -> std::io::Result<Responder> {
         let poller = Poller::new(EXCHANGES_MAX)?;
         for (index, listener) in listeners.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Responder {
         self.poller.waker(WAKER)
     }
 
-    /// Answers with what `page` makes, until `is_over`. An error: nothing can be waited for any more.
+    /// Answers with the text that `page` makes, until `is_over`. An error: the poller can wait for nothing any more.
     pub fn run(
         mut self,
         is_over: impl Fn() -> bool,
@@ -121,7 +121,7 @@ impl Responder {
             let watched =
                 self.poller
                     .register(&stream, FIRST_EXCHANGE + place, Interest::ReadWrite);
-            // What cannot be watched is closed.
+            // A connection that cannot be watched is closed.
             self.accepted += 1;
             self.exchanges[place] = watched.is_ok().then(|| Exchange {
                 number: self.accepted,
@@ -135,7 +135,7 @@ impl Responder {
         }
     }
 
-    /// A free place, or that of the oldest exchange.
+    /// Returns a free place, or that of the oldest exchange.
     fn place(&self) -> usize {
         let number = |place: &usize| self.exchanges[*place].as_ref().map(|e| e.number);
         // No exchange is less than any.
@@ -145,7 +145,7 @@ impl Responder {
     }
 
     fn go_on(&mut self, place: usize, page: impl Fn() -> String) {
-        // An event may be of a connection that has given way.
+        // An event may be of a connection that was closed for a newer one.
         if let Some(exchange) = &mut self.exchanges[place]
             && exchange.go_on(page).unwrap_or(Step::Ends) == Step::Ends
         {
@@ -155,7 +155,7 @@ impl Responder {
 }
 
 impl Exchange {
-    /// Does what can be done now.
+    /// Does the steps that are possible now.
     fn go_on(&mut self, page: impl Fn() -> String) -> std::io::Result<Step> {
         let ended = self.receive()?;
         if self.reply.is_empty()
@@ -172,13 +172,13 @@ impl Exchange {
                 None => return Ok(Step::Goes),
             }
         }
-        // To close with unread bytes would take back what the peer has not read yet: its end is awaited.
+        // To close with unread bytes would discard what the peer has not read yet: its end is awaited.
         self.stream.shutdown(Shutdown::Write)?;
         Ok(if ended { Step::Ends } else { Step::Goes })
     }
 
-    /// Reads what is there; says whether nothing more will come, or be waited for. Behind a whole request everything is
-    /// passed over, within reason: a thread that only reads answers nobody.
+    /// Reads the bytes that are there; returns true if no more will come, or be waited for. Behind a whole request
+    /// everything is passed over, up to a limit: a thread that only reads answers no other peer.
     fn receive(&mut self) -> std::io::Result<bool> {
         let mut passed_over = Vec::new();
         loop {
@@ -206,7 +206,7 @@ impl Exchange {
     }
 }
 
-/// The reply to a request; `None`: it is not whole yet.
+/// Returns the reply to a request; `None`: it is not whole yet.
 fn answer(request: &[u8], page: impl Fn() -> String) -> Option<Vec<u8>> {
     let Some(end) = head_end(request) else {
         return (request.len() > REQUEST_BYTES_MAX)
@@ -236,13 +236,13 @@ fn answer(request: &[u8], page: impl Fn() -> String) -> Option<Vec<u8>> {
 const METRICS: &str = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
 const TEXT: &str = "Content-Type: text/plain; charset=utf-8\r\n";
 
-/// Where the empty line that ends a request's head begins.
+/// Returns the place of the empty line that ends a request's head.
 fn head_end(request: &[u8]) -> Option<usize> {
     let ends = |line: &[u8]| request.windows(line.len()).position(|bytes| bytes == line);
     ends(b"\r\n\r\n").or_else(|| ends(b"\n\n"))
 }
 
-/// The path of a target, which may be a whole address (RFC 9112, 3.2.2) and may have a query.
+/// Returns the path of a target, which may be a whole address (RFC 9112, 3.2.2) and may have a query.
 fn path(target: &str) -> &str {
     let target = match target.split_once("://") {
         Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),

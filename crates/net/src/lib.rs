@@ -1,5 +1,6 @@
-//! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few things asked of
-//! the operating system around them (clock, CPUs, threads, limits, signals, process figures, services, syslog, what is said to whoever started the process), and TLS. Linux only.
+//! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few calls of the
+//! operating system around them (clock, CPUs, threads, limits, signals, process figures, services, syslog, standard
+//! streams), and TLS. Linux only.
 //!
 //! It moves bytes. It must not know RESP, commands, keys or configuration files (certificates it reads itself).
 //!

@@ -1,19 +1,19 @@
 //! The number of files that the process may have open, and how to raise it.
 //!
-//! It must not know how many connections are wanted, or what is said when there cannot be so many.
+//! It must not know how many connections are wanted, or how their lack is reported.
 
 use std::io;
 
-/// How many descriptors may be open.
+/// Limits on open descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
     /// The limit that holds now.
     pub soft: u64,
-    /// How far it may be raised without privileges.
+    /// The limit to which it may be raised without privileges.
     pub hard: u64,
 }
 
-/// The limits that hold now.
+/// Returns the limits that hold now.
 pub fn open_files() -> io::Result<OpenFiles> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -36,7 +36,7 @@ pub fn open_files() -> io::Result<OpenFiles> {
 pub struct Raised {
     /// The limit that holds now.
     pub granted: u64,
-    /// Why it is not what was wanted.
+    /// Reason why it is not what was wanted.
     pub refused: Option<io::Error>,
 }
 
@@ -45,7 +45,7 @@ pub fn raise_open_files(wanted: u64) -> io::Result<Raised> {
     let now = open_files()?;
     let mut refused = None;
     if wanted > now.hard {
-        // Beyond the hard limit only the privileged get; everybody else gets the hard limit.
+        // Beyond the hard limit only a privileged process gets; others get the hard limit.
         refused = set(OpenFiles {
             soft: wanted,
             hard: wanted,

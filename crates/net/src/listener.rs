@@ -1,6 +1,6 @@
 //! Listening sockets, TCP and unix, with Redis's rules for `bind` addresses.
 //!
-//! It must not know who serves the connections.
+//! It must not know the thread that serves the connections.
 
 use std::ffi::CString;
 use std::fs;
@@ -44,7 +44,8 @@ pub struct UnixAccess<'a> {
 }
 
 impl Listener {
-    /// Marks it as one whose peers speak TLS. What it accepts is plain still: its owner has the certificates.
+    /// Marks it as one whose peers speak TLS. Connections that it accepts are plain still: its owner has the
+    /// certificates.
     pub fn for_tls(mut self) -> Listener {
         self.is_tls = true;
         self
@@ -66,8 +67,8 @@ impl Listener {
         Listener::bind_all(binds, port, backlog, Sharing::Alone)
     }
 
-    /// The same, beside `old`, which may be on the same port, and on the same addresses: so nobody finds the port closed
-    /// between one set of listeners and the next. Who is on a port that others hold is refused as ever.
+    /// Listens beside `old`, which may be on the same port, and on the same addresses: so no client finds the port
+    /// closed between one set of listeners and the next. A port that others hold is refused as ever.
     pub fn bind_tcp_beside(
         old: &[&Listener],
         binds: &[impl AsRef<str>],
@@ -120,8 +121,8 @@ impl Listener {
         listen_tcp(address, backlog, Sharing::Alone).map_err(|error| NetError::new(&address, error))
     }
 
-    /// Listens on a unix socket at `path`. A file that a dead server left
-    /// there is removed first, and so is an empty one; a living server's, or what holds something, is an error.
+    /// Listens on a unix socket at `path`. A file that a dead server left there is removed first, and so is an empty
+    /// one; the socket of a living server, or a file with contents, is an error.
     pub fn bind_unix(
         path: impl AsRef<Path>,
         access: UnixAccess<'_>,
@@ -131,7 +132,7 @@ impl Listener {
         listen_unix(path, access, backlog).map_err(|error| NetError::new(&path.display(), error))
     }
 
-    /// The next connection that waits, or `None`. The stream is non-blocking.
+    /// Returns the next connection that waits, or `None`. The stream is non-blocking.
     ///
     /// After a readable event, accept until `None`. An error ends that early: out of descriptors
     /// ([`is_out_of_descriptors`]), or out of memory. The connections that wait then stay where they are, and raise
@@ -179,13 +180,14 @@ impl Listener {
         }
     }
 
-    /// Ends it, whoever else has it: who connects from now on is refused, and so is who has not been accepted yet.
+    /// Ends it for every holder: peers that connect from now on are refused, and so are those that have not been
+    /// accepted yet.
     pub fn close(&self) {
         // It fails if that has been done already.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// The address that it listens on, as a connection's own end is printed.
+    /// Returns the address that it listens on, as a connection's own end is printed.
     pub fn local_address(&self) -> io::Result<PeerAddr> {
         match &self.file {
             Some(file) => Ok(PeerAddr::Unix(file.path.clone())),
@@ -198,7 +200,7 @@ impl Listener {
         }
     }
 
-    /// The port that it listens on; `None` for a unix socket.
+    /// Returns the port that it listens on; `None` for a unix socket.
     pub fn port(&self) -> Option<u16> {
         Some(self.socket.local_addr().ok()?.as_socket()?.port())
     }
@@ -287,7 +289,7 @@ fn listen_unix(path: &Path, access: UnixAccess<'_>, backlog: u32) -> io::Result<
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&address)?;
     let file = SocketFile::of(path)?;
-    // Before `listen`: until then every connection is refused, so nobody slips in under looser permissions.
+    // Before `listen`: until then every connection is refused, so no peer connects under looser permissions.
     if let Some(group) = access.group {
         std::os::unix::fs::chown(path, None, Some(group_id(group)?))?;
     }
@@ -303,7 +305,7 @@ fn listen_unix(path: &Path, access: UnixAccess<'_>, backlog: u32) -> io::Result<
     })
 }
 
-/// The number of the group of that name.
+/// Returns the number of the group of that name.
 fn group_id(name: &str) -> io::Result<u32> {
     const BYTES_MAX: usize = 1 << 20;
     let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no group {name:?}"));
@@ -337,12 +339,12 @@ fn backlog_of(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
-/// Removes a socket file behind which nobody listens, or an empty file, with which somebody has reserved the path.
+/// Removes a socket file without a listener, or an empty file, which reserves the path.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => {}
         Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return fs::remove_file(path),
-        // Whatever else is there is not ours to remove; binding will say that the address is in use.
+        // Any other file is not ours to remove; binding will report that the address is in use.
         _ => return Ok(()),
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
@@ -356,9 +358,9 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
 /// place, that one is left alone.
 #[derive(Debug)]
 struct SocketFile {
-    /// As it was given: by this name clients know it.
+    /// The path as it was given: the name that clients know.
     path: PathBuf,
-    /// Where it is, whatever the working directory becomes.
+    /// The path whatever the working directory becomes.
     place: PathBuf,
     inode: (u64, u64),
 }

@@ -34,9 +34,8 @@ const NOTIFIED: u8 = 1;
 const ASLEEP: u8 = 2;
 
 /// The receiving end; belongs to one loop.
-///
-/// The queue has no limit of its own, so that a control message is never refused: whoever sends in bulk bounds what
-/// it has outstanding, by [`Sender::queued`] or by waiting for an answer.
+/// The queue has no limit of its own, so that a control message is never refused: a thread that sends in bulk bounds
+/// its outstanding messages, by [`Sender::queued`] or by waiting for an answer.
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
 }
@@ -59,13 +58,13 @@ struct Queue<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// A mailbox whose senders wake the poller of `waker`.
+    /// Makes a mailbox whose senders wake the poller of `waker`.
     pub fn new(waker: Waker) -> Self {
         Mailbox::with_wake(move || waker.wake())
     }
 
-    /// A mailbox for a thread that sleeps in a way of its own, such as `park`. `wake` must end the current sleep, or
-    /// else the next one; it is called on the sender's thread.
+    /// Makes a mailbox for a thread that sleeps in a way of its own, such as `park`. `wake` must end the current sleep,
+    /// or else the next one; it is called on the sender's thread.
     pub fn with_wake(wake: impl Fn() + Send + Sync + 'static) -> Self {
         let queue = Mutex::new(Queue {
             messages: Vec::new(),
@@ -80,7 +79,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// A new sending end.
+    /// Returns a new sending end.
     pub fn sender(&self) -> Sender<T> {
         Sender {
             shared: Arc::clone(&self.shared),
@@ -109,11 +108,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// To be called right before the loop waits. `true`: it may wait as long as it likes, a message will wake it.
-    /// `false`: messages are there, so it must not wait, but drain.
+    /// Called right before the loop waits. Returns true if it may wait without a time limit, since a message will wake
+    /// it; false if messages are there, so that it must not wait, but drain.
     #[must_use]
     pub fn prepare_to_sleep(&mut self) -> bool {
-        // Relaxed: nothing but the word's own order of changes decides who was first, and `drain` acquires.
+        // Relaxed: the word's own order of changes alone decides which side was first, and `drain` acquires.
         let state = &self.shared.state;
         let slept = state.compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
         // Already ASLEEP: the loop turned once without draining, and nothing came since.
@@ -131,14 +130,14 @@ impl<T> Sender<T> {
         }
         queue.messages.push(message);
         drop(queue);
-        // Release: who acquires the word finds the message. Nothing is read on account of the old value, it only tells
-        // whether to wake.
+        // Release: a thread that acquires the word finds the message. Nothing is read on account of the old value, it
+        // only tells whether to wake.
         if self.shared.state.swap(NOTIFIED, Ordering::Release) == ASLEEP {
             (self.shared.wake)();
         }
     }
 
-    /// How many messages wait.
+    /// Returns the number of messages that wait.
     pub fn queued(&self) -> usize {
         self.shared.lock().messages.len()
     }
@@ -260,8 +259,8 @@ mod interleavings {
 
     use super::*;
 
-    /// Stands for the poller and its eventfd: remembers a wake-up until a wait takes it. A wait that nobody ends is a
-    /// deadlock, which loom reports.
+    /// Stands for the poller and its eventfd: remembers a wake-up until a wait takes it. A wait that is never ended is
+    /// a deadlock, which loom reports.
     #[derive(Default)]
     struct Eventfd {
         set: Mutex<bool>,
@@ -284,7 +283,7 @@ mod interleavings {
             *set = false;
         }
 
-        /// A wait that something else than a message may have ended.
+        /// Waits in a way that may be ended by something else than a message.
         fn poll(&self) {
             *self.set.lock().unwrap() = false;
         }

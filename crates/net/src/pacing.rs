@@ -1,17 +1,17 @@
-//! Which connections the kernel's congestion control may pace: none within this machine.
+//! Turns off the congestion control's pacing for connections within this machine.
 //!
 //! BBR sends each segment by a timer of its own. Over loopback there is no network to be spared, and the timers cost more
 //! CPU time than the copies: a third of what it takes to send a value of a mebibyte. A socket stays paced once it was
 //! connected under BBR, so another control has to be there before: on the socket that connects, and on the listener, of
 //! which those that it accepts are copies. What is accepted from elsewhere gets back what the machine has chosen.
 //!
-//! It must not know what is sent.
+//! It must not know the bytes that are sent.
 
 use std::os::fd::AsFd;
 
 use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 
-/// The control that every kernel has and anybody may choose. It does not pace.
+/// The control that every kernel has and any process may choose. It does not pace.
 const UNPACED: &str = "reno";
 
 /// The machine's congestion control, where it paces and was taken off a socket.
@@ -28,7 +28,7 @@ impl Pacing {
 
     /// Gives it back.
     pub(crate) fn put_on(&self, socket: impl AsFd) {
-        // What the machine has chosen anybody may choose. Without it the connection works as well.
+        // Any process may choose the control of the machine. Without it the connection works as well.
         let _ = set_tcp_congestion(&socket, &self.0);
     }
 }

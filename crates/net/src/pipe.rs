@@ -15,10 +15,10 @@ use rustix::pipe::{
 
 use crate::{Read, Stream};
 
-/// Room in a pipe for which nobody has asked.
+/// Capacity of a pipe by default.
 const USUAL_BYTES: usize = 64 * 1024;
 
-/// Between two sockets, with room for bytes that the second one does not take yet.
+/// A pipe between two sockets, with room for bytes that the second one does not take yet.
 #[derive(Debug)]
 pub struct Pipe {
     from: OwnedFd,
@@ -27,11 +27,11 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// An empty one, with room for so many bytes if the system allows that. Fails for want of descriptors, and where pipes
-    /// are so scarce that one has less than the usual room: then each step would move next to nothing.
+    /// Makes an empty pipe, with room for so many bytes if the system allows that. Fails for want of descriptors, and
+    /// where pipes are so scarce that one has less than the usual room: then each step would move next to nothing.
     pub fn new(bytes: usize) -> io::Result<Pipe> {
         let (from, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Whoever has too many large ones already gets one of the usual size: it works as well, in more steps.
+        // A user who has too many large ones already gets one of the usual size: it works as well, in more steps.
         let _ = fcntl_setpipe_size(&into, bytes);
         if fcntl_getpipe_size(&into)? < bytes.min(USUAL_BYTES) {
             return Err(io::ErrorKind::QuotaExceeded.into());
@@ -43,7 +43,7 @@ impl Pipe {
         })
     }
 
-    /// Bytes in it.
+    /// Returns the number of bytes in it.
     pub fn held(&self) -> usize {
         self.held
     }
@@ -65,8 +65,8 @@ impl Pipe {
         }
     }
 
-    /// Gives to such a stream what it takes now, and says how much that was; `None` if it takes nothing now. With `more` to
-    /// come the kernel may keep the end back for it, at most some 200 ms.
+    /// Writes to such a stream the bytes that it takes now, and returns their number; `None` if it takes nothing now.
+    /// With `more` to come the kernel may keep the end back for it, at most some 200 ms.
     pub fn empty(&mut self, stream: &Stream, more: bool) -> io::Result<Option<usize>> {
         let flags = match more {
             true => SpliceFlags::MORE,
@@ -77,7 +77,7 @@ impl Pipe {
         Ok(bytes)
     }
 
-    /// Appends what it holds to `buffer` instead.
+    /// Appends the bytes in it to `buffer` instead.
     pub fn read_into(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         let start = buffer.len();
         buffer.resize(start + self.held, 0);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::{Endpoint, connect_endpoint};
 
-    /// Two ends of a connection.
+    /// Returns the two ends of a connection.
     fn ends() -> (Stream, std::net::TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());

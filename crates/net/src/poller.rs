@@ -1,6 +1,6 @@
 //! Readiness of sockets: an edge-triggered epoll behind a small interface.
 //!
-//! It must not know what is read or written; it hands out tokens that its owner chose.
+//! It must not know what is read or written; it reports tokens that its owner chose.
 //!
 //! # Why edges, and why mio
 //!
@@ -24,11 +24,11 @@
 //!
 //! # Letting events gather
 //!
-//! Whoever sleeps in the poller is woken by the first event, serves that one socket, and goes to sleep again before the
-//! next has something to say: with many busy peers every few requests cost a wake-up. A poller with a span of gathering
-//! that finds nothing first sleeps for that span, in which no socket can wake it (a [`Waker`] can), and then looks again,
-//! a few times before it sleeps as any other.
-//! Network cards know this as interrupt coalescing. While something is ready it never sleeps. Whether it pays, its owner knows.
+//! A thread that sleeps in the poller is woken by the first event, serves that one socket, and goes to sleep again
+//! before the next has something to say: with many busy peers every few requests cost a wake-up. A poller with a span
+//! of gathering that finds nothing first sleeps for that span, in which no socket can wake it (a [`Waker`] can), and
+//! then looks again, a few times before it sleeps as any other. Network cards know this as interrupt coalescing. While
+//! something is ready it never sleeps. Its owner decides when it pays.
 //!
 //! Measured with a server, 50 connections of redis-benchmark on another CPU, a span of 50 us and one request a read: 55 instead
 //! of 180 sleeps in a thousand reads, 8 % less CPU time, of the server's own code a quarter less (its caches stay warm), and
@@ -48,11 +48,11 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::clock;
 
-/// How late the end of a gathering may be: nanoseconds. The kernel's default is 50 us, as much as the whole.
+/// Latest end of a gathering behind its time: nanoseconds. The kernel's default is 50 us, as much as the whole.
 const GATHERING_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
 
-/// So many gatherings that bring nothing follow each other before the poller sleeps until something comes. Who is busy
-/// enough to let events gather will have some soon, and whoever sends them does not have to wake it.
+/// Number of gatherings without an event before the poller sleeps until one comes. A thread that is busy enough to let
+/// events gather will have some soon, and their senders do not have to wake it.
 const RESTS_MAX: u32 = 4;
 
 /// The readiness that a source is watched for.
@@ -98,7 +98,7 @@ pub struct Event {
 /// Waits for readiness of many sources.
 ///
 /// Events are edges: one is reported when something *new* happened (bytes arrived, room appeared), not as long as it
-/// lasts. So whoever gets a readable event reads until drained, or remembers that it did not.
+/// lasts. So the owner reads until drained after a readable event, or remembers that it did not.
 pub struct Poller {
     poll: Poll,
     events: Events,
@@ -115,7 +115,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A poller that reports at most `events_max` events a turn; more wait for the next turn.
+    /// Makes a poller that reports at most `events_max` events a turn; more wait for the next turn.
     pub fn new(events_max: usize) -> io::Result<Self> {
         assert!(
             events_max > 0,
@@ -134,8 +134,8 @@ impl Poller {
         })
     }
 
-    /// For how long events are left to gather (see the head of this file); zero, as at first: not at all. A wait may
-    /// end so much after its timeout. Always the same thread has to poll then.
+    /// Sets for how long events are left to gather (see the head of this file); zero, as at first: not at all. A wait
+    /// may end that much after its timeout. The same thread has to poll from then on.
     pub fn set_gathering(&mut self, span: Duration) {
         self.gathering = span;
         self.measures = true;
@@ -157,14 +157,14 @@ impl Poller {
         self.has_gathered
     }
 
-    /// Waits for events: at most `timeout` (rounded up to a millisecond), for ever if `None`, not at all if zero.
-    /// A signal ends the wait early, without events.
+    /// Waits for events: at most `timeout` (rounded up to a millisecond), for ever if `None`, not at all if zero. A
+    /// signal ends the wait early, without events.
     pub fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.has_gathered = false;
         if self.gathering.is_zero() || timeout == Some(Duration::ZERO) {
             return self.look(timeout);
         }
-        // Before the look: who wakes has to know whom.
+        // Before the look: a waker has to know the thread.
         self.sleeper.get_or_init(|| {
             // Where this is refused, a gathering takes longer.
             let _ = set_current_timer_slack(Some(GATHERING_SLACK_NS));
@@ -213,22 +213,22 @@ impl Poller {
         Ok(())
     }
 
-    /// The events of the last [`Poller::poll`].
+    /// Returns the events of the last [`Poller::poll`].
     pub fn events(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
         self.ready.iter().copied()
     }
 
-    /// How many events the last [`Poller::poll`] brought.
+    /// Returns the number of events that the last [`Poller::poll`] brought.
     pub fn event_count(&self) -> usize {
         self.ready.len()
     }
 
-    /// The event at `index`, for loops that must borrow their owner while they walk the events.
+    /// Returns the event at `index`, for loops that must borrow their owner while they walk the events.
     pub fn event(&self, index: usize) -> Event {
         self.ready[index]
     }
 
-    /// Starts to watch `source`. What is ready already is reported as an event.
+    /// Starts to watch `source`. A source that is ready already is reported as an event.
     pub fn register(&self, source: &impl AsFd, token: usize, interest: Interest) -> io::Result<()> {
         let fd = source.as_fd().as_raw_fd();
         self.poll
@@ -236,8 +236,8 @@ impl Poller {
             .register(&mut SourceFd(&fd), Token(token), interest.into())
     }
 
-    /// Changes what a registered `source` is watched for. What is ready already is reported again, so nothing is
-    /// lost between a short write and this call.
+    /// Changes the readiness that a registered `source` is watched for. A source that is ready already is reported
+    /// again, so nothing is lost between a short write and this call.
     pub fn reregister(
         &self,
         source: &impl AsFd,

@@ -1,6 +1,6 @@
 //! Resource usage of processes and threads: memory and CPU time, of this process or another.
 //!
-//! It must not know who asks, nor print anything.
+//! It must not know its callers, nor print anything.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Both together.
+    /// Returns both together.
     pub fn total(&self) -> Duration {
         self.user + self.system
     }
@@ -44,68 +44,68 @@ pub struct Thread {
     pub name: String,
     /// The CPU time that it has used, in steps of a clock tick (usually 10 ms).
     pub cpu: CpuTime,
-    /// How long it has run, user and system time together; precise. `None` where the kernel does not say.
+    /// Time that it has run, user and system time together; precise. `None` where the kernel does not say.
     pub ran: Option<Duration>,
-    /// How long it was ready to run, but waited for a CPU; likewise.
+    /// Time that it was ready to run, but waited for a CPU; likewise.
     pub waited: Option<Duration>,
-    /// How often it has gone to sleep because it had nothing to do; likewise.
+    /// Number of times that it has gone to sleep because it had nothing to do; likewise.
     pub sleeps: Option<u64>,
 }
 
-/// CPU time of this process, all threads, to the microsecond.
+/// Returns the CPU time of this process, all threads, to the microsecond.
 pub fn cpu_self() -> CpuTime {
     usage(libc::RUSAGE_SELF)
 }
 
-/// CPU time of the calling thread, to the microsecond.
+/// Returns the CPU time of the calling thread, to the microsecond.
 pub fn cpu_thread() -> CpuTime {
     usage(libc::RUSAGE_THREAD)
 }
 
-/// How long the calling thread was ready to run, but waited for a CPU; `None` where the kernel does not say.
+/// Returns how long the calling thread was ready to run, but waited for a CPU; `None` where the kernel does not say.
 pub fn waited_thread() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     parse_schedstat(&text).map(|(_, waited)| waited)
 }
 
-/// How often the calling thread has gone to sleep because it had nothing to do.
+/// Returns how often the calling thread has gone to sleep because it had nothing to do.
 pub fn sleeps_thread() -> u64 {
     u64::try_from(rusage(libc::RUSAGE_THREAD).ru_nvcsw).unwrap_or(0)
 }
 
-/// CPU time of children that have ended and were waited for.
+/// Returns the CPU time of children that have ended and were waited for.
 pub fn cpu_children() -> CpuTime {
     usage(libc::RUSAGE_CHILDREN)
 }
 
-/// CPU time of the process `pid`, all threads, in steps of a clock tick (usually 10 ms).
+/// Returns the CPU time of the process `pid`, all threads, in steps of a clock tick (usually 10 ms).
 pub fn cpu_of(pid: u32) -> io::Result<CpuTime> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat"))?).map(|stat| stat.cpu)
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub fn resident_bytes() -> io::Result<u64> {
     resident_in("/proc/self/statm")
 }
 
-/// Resident memory of the process `pid`, in bytes.
+/// Returns the resident memory of the process `pid`, in bytes.
 pub fn resident_bytes_of(pid: u32) -> io::Result<u64> {
     resident_in(&format!("/proc/{pid}/statm"))
 }
 
-/// The threads of this process.
+/// Returns the threads of this process.
 pub fn threads_self() -> io::Result<Vec<Thread>> {
     threads_in("/proc/self/task")
 }
 
-/// The threads of the process `pid`.
+/// Returns the threads of the process `pid`.
 pub fn threads_of(pid: u32) -> io::Result<Vec<Thread>> {
     threads_in(&format!("/proc/{pid}/task"))
 }
 
-/// The process that listens at `endpoint`, if that is on this machine and can be seen from here: not one in another
-/// network namespace, nor one of another user unless we may look at its files. The first found, if several share it; who
-/// has bound the address itself goes before who has bound any.
+/// Returns the process that listens at `endpoint`, if that is on this machine and can be seen from here: not one in
+/// another network namespace, nor one of another user without the right to look at its files. Of several that share it,
+/// the first that is found; one that has bound the address itself goes before one that has bound any.
 pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
     let sockets: Vec<(u64, Option<PathBuf>)> = match endpoint {
         Endpoint::Unix(path) => unix_listeners(&fs::read_to_string("/proc/net/unix")?, path),
@@ -131,7 +131,7 @@ pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
             .to_str()
             .and_then(|name| name.parse().ok());
         let Some(pid) = pid else { continue };
-        // What may not be looked at, or has just ended, is not found.
+        // A process whose files may not be looked at, or that has just ended, is not found.
         let Ok(files) = fs::read_dir(entry.path().join("fd")) else {
             continue;
         };
@@ -143,7 +143,7 @@ pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
         let holds = inodes.into_iter().any(|inode| {
             let found = sockets.iter().find(|(known, _)| *known == inode);
             found.is_some_and(|(_, relative)| match (relative, endpoint) {
-                // Bound by a name that starts at the folder of whoever bound it.
+                // Bound by a name that starts at the working directory of its process.
                 (Some(relative), Endpoint::Unix(path)) => fs::read_link(entry.path().join("cwd"))
                     .is_ok_and(|folder| same_file(&folder.join(relative), path)),
                 _ => true,
@@ -156,23 +156,23 @@ pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
     Ok(None)
 }
 
-/// The name of the process `pid`, at most 15 bytes.
+/// Returns the name of the process `pid`, at most 15 bytes.
 pub fn name_of(pid: u32) -> io::Result<String> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat"))?).map(|stat| stat.name)
 }
 
-/// The number by which the process `pid` knows itself, which is another inside a container.
+/// Returns the number by which the process `pid` knows itself, which is another inside a container.
 pub fn own_number_of(pid: u32) -> io::Result<u32> {
     parse_own_number(&fs::read_to_string(format!("/proc/{pid}/status"))?)
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// How the time of all CPUs together was spent since the machine was started.
+/// Time of all CPUs together since the machine was started, by use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineTime {
     /// With nothing to do, or waiting for a disk.
     pub idle: Duration,
-    /// In interrupts, and in what they leave to be done: most of what a packet costs on the loopback.
+    /// In interrupts, and in the work that they defer: most of what a packet costs on the loopback.
     pub interrupts: Duration,
     /// Taken by the host of a virtual machine for others.
     pub stolen: Duration,
@@ -180,13 +180,13 @@ pub struct MachineTime {
     pub total: Duration,
 }
 
-/// How this machine spent its time, in steps of a clock tick.
+/// Returns how this machine spent its time, in steps of a clock tick.
 pub fn machine_time() -> io::Result<MachineTime> {
     parse_machine_time(&fs::read_to_string("/proc/stat")?)
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The machine's memory, in bytes.
+/// Returns the machine's memory, in bytes.
 pub fn machine_memory_bytes() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
     let line = text
@@ -309,12 +309,12 @@ fn parse_own_number(text: &str) -> Option<u32> {
     numbers.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// Inodes of the listening sockets that get who connects to `address`, of the lines of files like `/proc/net/tcp`: those
-/// bound to it, else those bound to any address of its family, else those bound to any of IPv6.
+/// Returns the inodes of the listening sockets that accept connections to `address`, of the lines of files like
+/// `/proc/net/tcp`: those bound to it, else those bound to any address of its family, else those bound to any of IPv6.
 fn tcp_listeners(texts: &[&str], address: SocketAddr) -> Vec<u64> {
     const LISTENING: &str = "0A";
     let wanted = match address.ip().to_canonical() {
-        // What the kernel makes of it.
+        // The kernel's form of it.
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
@@ -357,8 +357,8 @@ fn parse_bound(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Inodes of the sockets that may be bound to `path`, in a file like `/proc/net/unix`; with the name that they were
-/// bound to if that is a relative one.
+/// Returns the inodes of the sockets that may be bound to `path`, in a file like `/proc/net/unix`; with the name that
+/// they were bound to if that is a relative one.
 fn unix_listeners(text: &str, path: &Path) -> Vec<(u64, Option<PathBuf>)> {
     text.lines()
         .skip(1)
@@ -451,7 +451,7 @@ mod tests {
         let path = folder.path().join("socket");
         let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert_eq!(listening_at(&Endpoint::Unix(path)).unwrap(), Some(me));
-        // An address that is documented to be nobody's.
+        // An address that is documented to be unassigned.
         let remote = Endpoint::Tcp(([192, 0, 2, 1], address.port()).into());
         assert_eq!(listening_at(&remote).unwrap(), None);
         assert!(!name_of(me).unwrap().is_empty());

@@ -16,8 +16,8 @@ use std::{
     sync::Mutex,
 };
 
-/// Goes on in a child process of a session of its own, with nothing on its standard streams; the calling process ends
-/// with success and without a word. Only before the first thread is started: a child has only the thread that forks.
+/// Continues in a child process of a session of its own, with nothing on its standard streams; the calling process ends
+/// with success and without output. Only before the first thread is started: a child has only the thread that forks.
 pub fn daemonize() -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("threads are running already"));
@@ -37,7 +37,7 @@ pub fn daemonize() -> io::Result<()> {
     // SAFETY: takes nothing. It fails only for the leader of a group, which a fresh child is not.
     unsafe { libc::setsid() };
     for standard in 0..=2 {
-        // SAFETY: `null` is open, and the standard descriptors belong to nobody who would mind.
+        // SAFETY: `null` is open, and no other part of the process owns the standard descriptors.
         if unsafe { libc::dup2(null.as_raw_fd(), standard) } == -1 {
             return Err(io::Error::last_os_error());
         }
@@ -45,7 +45,7 @@ pub fn daemonize() -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the process until somebody has it go on: upstart takes this as the sign that a service is ready.
+/// Stops the process until another one continues it: upstart takes this as the sign that a service is ready.
 pub fn stop_until_continued() -> io::Result<()> {
     // SAFETY: sends a signal to this process; it is stopped, and nothing of it changes.
     match unsafe { libc::raise(libc::SIGSTOP) } {
@@ -54,8 +54,8 @@ pub fn stop_until_continued() -> io::Result<()> {
     }
 }
 
-/// Tells systemd, or whoever speaks its protocol, `state`: lines such as `READY=1`. `false`: nobody wants to hear
-/// (`NOTIFY_SOCKET` is not set). See sd_notify(3).
+/// Reports `state` to systemd, or to another supervisor with its protocol: lines such as `READY=1`. Returns false if
+/// there is no supervisor (`NOTIFY_SOCKET` is not set). See sd_notify(3).
 pub fn notify_supervisor(state: &str) -> io::Result<bool> {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else {
         return Ok(false);
@@ -70,7 +70,7 @@ pub fn notify_supervisor(state: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// How willing the kernel is to end this process when memory runs out: -1000, never, to 1000, first.
+/// Returns how willing the kernel is to end this process when memory runs out: -1000, never, to 1000, first.
 pub fn oom_score_adj() -> io::Result<i32> {
     let text = fs::read_to_string(OOM_SCORE_ADJ)?;
     text.trim()
@@ -78,7 +78,7 @@ pub fn oom_score_adj() -> io::Result<i32> {
         .map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Sets [`oom_score_adj`]. To lower it needs privileges, but for what it was raised by before.
+/// Sets [`oom_score_adj`]. To lower it needs privileges, but for an amount by which it was raised before.
 pub fn set_oom_score_adj(score: i32) -> io::Result<()> {
     fs::write(OOM_SCORE_ADJ, format!("{score}\n"))
 }
@@ -88,7 +88,7 @@ const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 /// Shows `title` instead of the command line in the list of processes, as far as that has room: what does not fit is
 /// cut off, see [`title_bytes_max`].
 pub fn set_title(title: &str) -> io::Result<()> {
-    /// One writer at a time.
+    /// Held by the one writer.
     static WRITING: Mutex<()> = Mutex::new(());
     let _alone = WRITING
         .lock()
@@ -108,19 +108,19 @@ pub fn set_title(title: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// How long a title may be: bytes.
+/// Returns the longest possible title in bytes.
 pub fn title_bytes_max() -> io::Result<usize> {
     let (from, to) = command_line_place()?;
     Ok((to - from).saturating_sub(1))
 }
 
-/// Where in memory this process's command line lies.
+/// Returns the place of this process's command line in memory.
 fn command_line_place() -> io::Result<(usize, usize)> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     parse_place(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Fields 48 and 49 of `/proc/*/stat`; the second, in brackets, may hold anything.
+/// Parses fields 48 and 49 of `/proc/*/stat`; the second, in brackets, may hold anything.
 fn parse_place(stat: &str) -> Option<(usize, usize)> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(48 - 3);

@@ -1,7 +1,7 @@
 //! Signals as events: a handler that writes one byte to a socket, whose other end is registered with a poller.
 //!
 //! Unlike `signalfd`, this needs no signal mask, which every thread of the process would have to share: so a library
-//! can use it inside a program that it does not own. It must not know what is done on a signal.
+//! can use it inside a program that it does not own. It must not know the effect of a signal.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// A signal that can be asked for.
+/// A signal that can be received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM: end, politely.
@@ -20,7 +20,7 @@ pub enum Signal {
     Hangup,
     /// SIGQUIT: Ctrl-\.
     Quit,
-    /// SIGTSTP: Ctrl-Z. Who receives it is not stopped.
+    /// SIGTSTP: Ctrl-Z. A process that receives it is not stopped.
     Suspend,
 }
 
@@ -59,7 +59,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Receives `signals` from now on. Only one at a time in a process: a second is an error.
+    /// Receives `signals` from now on. One receiver at a time in a process: a second is an error.
     pub fn install(signals: &[Signal]) -> io::Result<Self> {
         let channel = channel()?;
         if INSTALLED.swap(true, Ordering::AcqRel) {
@@ -82,14 +82,15 @@ impl Signals {
         Ok(installed)
     }
 
-    /// From now on the process ends at once, with exit code 1, at a SIGINT that comes after a SIGINT or a SIGTERM: whoever
-    /// presses Ctrl-C again does not want to wait any more, and the thread that would hear of it may be what they wait for.
+    /// Makes the process end at once, with exit code 1, at a SIGINT that comes after a SIGINT or a SIGTERM: a user who
+    /// presses Ctrl-C again does not want to wait any more, and the thread that would handle it may be the one that is
+    /// stuck.
     pub fn insistently(self) -> Self {
         INSISTENT.store(true, Ordering::Release);
         self
     }
 
-    /// The next signal that has come. One may come after a `None`.
+    /// Returns the next signal that has come. One may come after a `None`.
     pub fn next(&self) -> Option<Signal> {
         let mut number = [0];
         let mut receiver = self.receiver;
@@ -190,7 +191,7 @@ fn handler_action() -> libc::sigaction {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     let handler: extern "C" fn(libc::c_int) = on_signal;
     action.sa_sigaction = handler as usize;
-    // Calls that the signal interrupts go on by themselves, where they can: the program around us need not know.
+    // Calls that the signal interrupts are restarted where they can be: the program around us need not know.
     action.sa_flags = libc::SA_RESTART;
     action
 }

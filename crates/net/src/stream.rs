@@ -1,6 +1,6 @@
 //! A connected socket, TCP or unix: non-blocking reads and writes, its options and its addresses.
 //!
-//! It must not know what the bytes mean, nor who waits for them.
+//! It must not know the meaning of the bytes, nor the reader.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -23,10 +23,10 @@ use crate::{Address, Endpoint, NetError};
 /// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// `bytes` bytes: at least one, but with TLS there may be none, if what came was not for the reader and more may be
-    /// there.
+    /// `bytes` bytes: at least one, but with TLS there may be none, if the bytes that came were not for the reader and
+    /// more may be there.
     Data {
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
         /// Nothing more is there: the next byte that arrives raises an event. The caller need not try again (but see
         /// [`crate::Event::closed`]).
@@ -51,7 +51,7 @@ pub enum Read {
 /// Two exceptions exist. The end of a stream is no byte: when data and the peer's FIN arrive together, a short read
 /// takes the data, and no event will follow; the event that announced both has `closed` set, and its receiver reads
 /// until [`Read::Eof`]. And a peer that sends TCP urgent data, or file descriptors over a unix socket, makes a read
-/// stop at that mark; such a peer delays its own requests until it sends more, and nobody else's.
+/// stop at that mark; such a peer delays its own requests until it sends more, and no other's.
 ///
 /// # TLS
 ///
@@ -92,7 +92,7 @@ impl Stream {
         }
     }
 
-    /// A pair of unix streams that are connected with each other, for tests and for programs that talk to themselves.
+    /// Returns a pair of connected unix streams, for tests and for messages within a process.
     pub fn pair() -> io::Result<(Stream, Stream)> {
         let (a, b) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         Ok((Stream::unix(a), Stream::unix(b)))
@@ -103,14 +103,14 @@ impl Stream {
         self.family == Family::Unix
     }
 
-    /// Speaks TLS from now on, as the side that was called. Nothing may have been read or written before.
+    /// Begins TLS as the side that was called. Nothing may have been read or written before.
     pub fn accept_tls(&mut self, tls: &ServerTls) -> Result<(), TlsError> {
         self.tls = Some(Box::new(Tls::server(tls)?));
         Ok(())
     }
 
-    /// Speaks TLS from now on, as the side that called, and sends the first message of the handshake: so the
-    /// connection must stand. Reads carry the handshake on.
+    /// Begins TLS as the side that called, and sends the first message of the handshake: so the connection must stand.
+    /// Reads continue the handshake.
     pub fn connect_tls(&mut self, tls: &ClientTls) -> io::Result<()> {
         let mut tls = Tls::client(tls).map_err(io::Error::other)?;
         tls.begin(&self.socket)?;
@@ -118,8 +118,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Carries the handshake on as far as it goes without waiting; whether it is done. For owners who have nothing to
-    /// read yet: a read does the same, and hands out what comes behind it.
+    /// Continues the handshake as far as it goes without waiting; returns true if it is done. For owners that have
+    /// nothing to read yet: a read does the same, and returns the bytes behind it.
     pub fn handshake(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -147,7 +147,7 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
-    /// Tells a peer that speaks TLS that nothing more will come: to be called once, before the stream is dropped.
+    /// Tells a peer that speaks TLS that nothing more will come: called once, before the stream is dropped.
     pub fn close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close_notify(&self.socket);
@@ -163,8 +163,8 @@ impl Stream {
         self.receive(buffer)
     }
 
-    /// Appends to `buffer` what is there: at most `bytes_max`, and at most what fits in its spare capacity. A buffer
-    /// without spare capacity grows by `bytes_max` first. The bytes are not zeroed before they are read into.
+    /// Appends to `buffer` the bytes that are there: at most `bytes_max`, and at most what fits in its spare capacity.
+    /// A buffer without spare capacity grows by `bytes_max` first. The bytes are not zeroed before they are read into.
     pub fn read_into(&mut self, buffer: &mut Vec<u8>, bytes_max: usize) -> io::Result<Read> {
         if buffer.len() == buffer.capacity() {
             buffer.reserve(bytes_max);
@@ -192,7 +192,7 @@ impl Stream {
         }
     }
 
-    /// Writes from `bytes` what the socket takes now, and says how much that was; `None` if it takes nothing now.
+    /// Writes from `bytes` what the socket takes now, and returns how much that was; `None` if it takes nothing now.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         match &mut self.tls {
             None => send_some(&self.socket, bytes),
@@ -200,7 +200,7 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::write`], from several slices, of which the kernel looks at the first [`SLICES_MAX`].
+    /// Writes as [`Stream::write`] does, from several slices, of which the kernel looks at the first [`SLICES_MAX`].
     pub fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         let slices = &slices[..slices.len().min(SLICES_MAX)];
         match &mut self.tls {
@@ -212,7 +212,7 @@ impl Stream {
         }
     }
 
-    /// The error that waits in the socket, taken out of it. `None` once a connection attempt has succeeded.
+    /// Takes the pending error out of the socket. `None` once a connection attempt has succeeded.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.socket.take_error()
     }
@@ -225,8 +225,8 @@ impl Stream {
         }
     }
 
-    /// Probes a silent peer after `seconds`, then three times within as many seconds again; off if zero. A dead peer
-    /// is then seen as a read error. Nothing to do for a unix socket.
+    /// Probes a silent peer after `seconds`, then three times within as many seconds again; off if zero. The error of a
+    /// dead peer is reported by a read. Nothing to do for a unix socket.
     pub fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
         if self.family == Family::Unix {
             return Ok(());
@@ -242,14 +242,15 @@ impl Stream {
         self.socket.set_tcp_keepalive(&keepalive)
     }
 
-    /// The size that the kernel's send buffer should have.
+    /// Sets the size of the kernel's send buffer.
     pub fn set_send_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(bytes)
     }
 
-    /// Raises an event of data only once so many bytes are there, or the peer has ended (SO_RCVLOWAT); 1, as at first: with
-    /// the first one. For whoever knows how much is to come, since less than that raises none. Reads take what is there all the
-    /// same. Where bytes enough are there already, setting it raises the event; to set what is set already costs nothing.
+    /// Raises an event of data only once so many bytes are there, or the peer has ended (SO_RCVLOWAT); 1, as at first:
+    /// with the first one. For a reader that knows how much is to come, since less than that raises none. Reads take
+    /// what is there all the same. Where enough bytes are there already, setting it raises the event; to set the
+    /// current value again costs nothing.
     pub fn set_receive_low_water_bytes(&mut self, bytes: u32) -> io::Result<()> {
         if bytes == self.low_water_bytes {
             return Ok(());
@@ -277,7 +278,7 @@ impl Stream {
         self.socket.shutdown(how)
     }
 
-    /// This end. (The other one is told by whoever accepts.)
+    /// Returns the address of this end. (`accept` returns that of the other one.)
     pub fn local_address(&self) -> io::Result<PeerAddr> {
         let address = self.socket.local_addr()?;
         match (self.family, address.as_socket()) {
@@ -287,7 +288,7 @@ impl Stream {
         }
     }
 
-    /// Of a unix connection only the listening end has a name; both ends are called by it.
+    /// Returns the path of a unix connection. Only the listening end has a name; both ends are called by it.
     fn unix_path(&self) -> io::Result<PathBuf> {
         let local = self.socket.local_addr()?;
         if let Some(path) = local.as_pathname() {
@@ -297,7 +298,7 @@ impl Stream {
         Ok(peer.as_pathname().map(PathBuf::from).unwrap_or_default())
     }
 
-    /// The descriptor's number, as CLIENT LIST shows it.
+    /// Returns the descriptor's number, as CLIENT LIST shows it.
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
@@ -395,7 +396,8 @@ pub const SLICES_MAX: usize = 1024;
 pub enum Flush {
     /// Everything was written.
     Done,
-    /// So many bytes were written (perhaps none, and with TLS perhaps all); the rest waits until the socket is writable.
+    /// This many bytes were written (perhaps none, and with TLS perhaps all); the rest waits until the socket is
+    /// writable.
     Partial(usize),
     /// The connection is gone.
     Closed(io::Error),
@@ -432,8 +434,9 @@ pub fn flush(stream: &mut Stream, mut slices: &mut [IoSlice<'_>]) -> Flush {
 }
 
 /// Starts to connect to `address` without waiting: the stream becomes writable when the attempt has ended, and
-/// [`Stream::take_error`] then says how. Of a name's endpoints the first is taken whose attempt can be started. A name
-/// is looked up, which may block; whoever connects often resolves once and calls [`connect_endpoint`].
+/// [`Stream::take_error`] then returns its error. Of a name's endpoints the first is taken whose attempt can be
+/// started. A name is looked up, which may block; a caller that connects often resolves once and calls
+/// [`connect_endpoint`].
 pub fn connect(address: &Address) -> Result<Stream, NetError> {
     first_success(address, connect_endpoint)
 }

@@ -1,5 +1,5 @@
-//! The synchronisation that the mailbox is built of: the standard library's, or, in a build with `--cfg loom`, the
-//! model checker's.
+//! The synchronisation primitives of the mailbox: the standard library's, or, in a build with `--cfg loom`, the model
+//! checker's.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

@@ -1,8 +1,8 @@
 //! Lines for the system's log: datagrams to a socket, in the form of RFC 3164, as every syslog daemon and journald take
 //! them.
 //!
-//! A line that cannot be sent is dropped: a log that does not answer must not stop a program. It must not know what is
-//! logged.
+//! A line that cannot be sent is dropped: a log that does not answer must not stop a program. It must not know the
+//! contents of lines.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::clock;
 
-/// Where the system's log listens.
+/// The socket of the system's log.
 pub const SYSTEM_LOG: &str = "/dev/log";
 
 /// The facility of syslog: the part of the system that a line is filed under.
@@ -25,10 +25,10 @@ pub enum Facility {
     Local(u8),
 }
 
-/// How much a line weighs.
+/// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Something that somebody should look at.
+    /// Something that needs attention.
     Warning = 4,
     /// Normal, but worth noting.
     Notice = 5,
@@ -48,7 +48,7 @@ pub struct Syslog {
 }
 
 impl Syslog {
-    /// Lines go to the socket at `path`, usually [`SYSTEM_LOG`], under the name `ident`.
+    /// Makes a connection to the socket at `path`, usually [`SYSTEM_LOG`], under the name `ident`.
     pub fn new(path: &Path, ident: &str, facility: Facility) -> Syslog {
         Syslog {
             path: path.into(),
@@ -74,7 +74,7 @@ impl Syslog {
             None => {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect(&self.path)?;
-                // A daemon that has stalled loses lines, and holds nobody up.
+                // A daemon that has stalled loses lines, and delays no caller.
                 socket.set_nonblocking(true)?;
                 socket
             }

@@ -1,11 +1,11 @@
-//! Threads of which none dies alone. Must not know what they do.
+//! Threads whose panic ends the process. Must not know their work.
 
 use std::io;
 use std::process::abort;
 use std::thread::{Builder, JoinHandle, panicking};
 
-/// Starts a thread. If it panics, data may be torn, or nobody does its work any more: it says its last words, and the process
-/// ends.
+/// Starts a thread. If it panics, data may be torn, or its work may be left undone: the panic is reported, and the
+/// process ends.
 pub fn spawn(
     name: &str,
     last_words: fn(),
@@ -44,7 +44,7 @@ mod tests {
         let last_words = || console::line_to_stderr("these are its last words");
         if std::env::var_os(CHILD).is_some() {
             let thread = spawn("torn", last_words, || panic!("this is wanted")).unwrap();
-            // Who survives comes to an end without a fault.
+            // The thread that survives comes to an end without a fault.
             let _ = thread.join();
             return;
         }

@@ -1,4 +1,4 @@
-//! Deadlines of one loop: what is due next, what has come due, and what no longer matters.
+//! Deadlines of one loop: the next one, those that have come due, and cancellation.
 //!
 //! It must not know a clock; time comes in as milliseconds of whichever clock the owner chose.
 
@@ -24,7 +24,7 @@ pub struct TimerId {
 }
 
 impl<K> Timers<K> {
-    /// No deadlines.
+    /// Makes an empty set of deadlines.
     pub fn new() -> Self {
         Timers {
             deadlines: BTreeMap::new(),
@@ -43,25 +43,25 @@ impl<K> Timers<K> {
         id
     }
 
-    /// Takes a deadline back. `None` if it has fired or was taken back before.
+    /// Cancels a deadline. `None` if it has fired or was cancelled before.
     pub fn cancel(&mut self, id: TimerId) -> Option<K> {
         self.deadlines.remove(&id)
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.deadlines
             .first_key_value()
             .map(|(id, _)| id.deadline_ms)
     }
 
-    /// Takes out the earliest deadline if its time has come. Call until `None`.
+    /// Removes and returns the earliest deadline if its time has come. Call until `None`.
     pub fn pop_expired(&mut self, now_ms: u64) -> Option<K> {
         let first = self.deadlines.first_entry()?;
         (first.key().deadline_ms <= now_ms).then(|| first.remove())
     }
 
-    /// How many deadlines are set.
+    /// Returns the number of deadlines that are set.
     pub fn len(&self) -> usize {
         self.deadlines.len()
     }

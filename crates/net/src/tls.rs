@@ -1,6 +1,6 @@
 //! TLS over a connected socket: the handshake and the record protection of [`crate::Stream`], by `rustls`.
 //!
-//! It must not know what the plain bytes mean, nor who waits for them. [`crate::tls`] holds what both sides are told
+//! It must not know the meaning of the plain bytes, nor the reader. [`crate::tls`] holds the options of both sides
 //! (certificates, versions, ciphers); this file is one connection.
 //!
 //! # Buffers
@@ -14,10 +14,10 @@
 //! # What "drained" means here
 //!
 //! The same as without TLS: the next byte that arrives raises an event. It takes a short read of the socket, no
-//! surplus, and no end of the stream that waits to be told. A read that brought no plain bytes is repeated until the
-//! socket has nothing: the end of the stream may have come with those bytes. But a peer may send records without
-//! content, new keys, or tickets faster than they are gone through, before it has said who it is. So after a few such
-//! reads the caller is told that there may be more, and has the chance to look at others first.
+//! surplus, and no end of the stream that is still to be reported. A read that brought no plain bytes is repeated until
+//! the socket has nothing: the end of the stream may have come with those bytes. But a peer may send records without
+//! content, new keys, or tickets faster than they are processed, before it has authenticated. So after a few such reads
+//! the caller gets a result that there may be more, and can serve others first.
 //!
 //! # Why the record layer is not ours
 //!
@@ -68,16 +68,16 @@ pub struct TlsOptions {
     pub ciphersuites: String,
 }
 
-/// Why something of TLS cannot be used as it was asked for: one line, which names the file or the value.
+/// Reason why a TLS option cannot be used: one line, which names the file or the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsError {
-    /// Which part is at fault.
+    /// The part at fault.
     pub part: TlsPart,
     /// The line.
     pub text: String,
 }
 
-/// The parts of [`TlsOptions`] that an error can be about.
+/// The parts of [`TlsOptions`] that an error can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsPart {
     /// Our certificate.
@@ -92,7 +92,7 @@ pub enum TlsPart {
     Ciphers,
     /// The ciphers of TLS 1.3.
     Ciphersuites,
-    /// The name to ask the server for.
+    /// The server name to ask for.
     ServerName,
     /// A part that the library refused for a reason of its own.
     Library,
@@ -125,12 +125,12 @@ const RECORD_OVERHEAD_BYTES_MAX: usize = 64;
 const READ_BYTES_MAX: usize = 64 * 1024;
 /// Records that leave in one call of the kernel.
 const RECORDS_PER_SEND: usize = 4;
-/// Reads of the socket in a row that may bring no plain bytes before the caller hears of it.
+/// Reads of the socket in a row that may bring no plain bytes before the read returns.
 const EMPTY_READS_MAX: usize = 4;
 /// A connection's front of a record moves to an allocation of its size if it wastes more than this.
 const HELD_WASTE_BYTES_MAX: usize = 4 * 1024;
 
-/// Buffers of a thread, for whichever connection is being read from or written to.
+/// Buffers of a thread, for the connection that is being read from or written to.
 #[derive(Default)]
 struct Scratch {
     /// Ciphertext that arrived.
@@ -155,7 +155,7 @@ pub(crate) struct Tls {
     /// Ciphertext that the socket did not take.
     unsent: Vec<u8>,
     progress: Progress,
-    /// The peer has broken the protocol: nothing is said to it any more, and the library is left alone.
+    /// The peer has broken the protocol: nothing more is sent to it, and the library is called no more.
     broken: bool,
 }
 
@@ -168,7 +168,7 @@ enum Side {
 struct Progress {
     /// The handshake is done.
     established: bool,
-    /// Nothing more will come: the peer said so, the socket did, or the protocol was broken.
+    /// Nothing more will come: the peer ended the stream, the socket did, or the protocol was broken.
     ended: bool,
 }
 
@@ -204,13 +204,13 @@ impl Tls {
         !self.unsent.is_empty()
     }
 
-    /// Sends what the handshake has to say without having heard anything: a client's first message.
+    /// Sends the handshake's message that needs nothing from the peer: a client's first one.
     pub(crate) fn begin(&mut self, socket: &Socket) -> io::Result<()> {
         self.advance_held()?;
         self.send_unsent(socket).map(|_| ())
     }
 
-    /// As [`crate::Stream::handshake`]. What comes behind the handshake becomes surplus.
+    /// Does the work of [`crate::Stream::handshake`]. Bytes behind the handshake become surplus.
     pub(crate) fn handshake(&mut self, socket: &Socket) -> io::Result<bool> {
         self.send_unsent(socket)?;
         while !self.progress.established {
@@ -223,7 +223,7 @@ impl Tls {
         Ok(self.progress.established)
     }
 
-    /// As [`crate::Stream::read`].
+    /// Does the work of [`crate::Stream::read`].
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -292,7 +292,8 @@ impl Tls {
         })
     }
 
-    /// Hands out plain bytes of before. Whether the socket holds more is not known: so it is not said to be drained.
+    /// Returns surplus of an earlier read. Whether the socket holds more is not known: so it is not reported as
+    /// drained.
     fn receive_surplus(&mut self, room: &mut [MaybeUninit<u8>]) -> Read {
         let bytes = self.surplus.len().min(room.len());
         fill(room, &self.surplus[..bytes]);
@@ -307,7 +308,7 @@ impl Tls {
         }
     }
 
-    /// The connection's own buffer if it holds the front of a record, else the thread's.
+    /// Returns the connection's own buffer if it holds the front of a record, else the thread's.
     fn take_buffer(&mut self) -> Vec<u8> {
         if !self.held.is_empty() {
             return mem::take(&mut self.held);
@@ -315,7 +316,7 @@ impl Tls {
         SCRATCH.with_borrow_mut(|scratch| mem::take(&mut scratch.received))
     }
 
-    /// Keeps what is behind `used` for the next time. A peer that has fallen silent keeps no more than that.
+    /// Keeps the bytes behind `used` for the next time. A peer that has fallen silent keeps no more than that.
     fn keep_buffer(&mut self, mut buffer: Vec<u8>, used: usize, silent: bool) {
         let left = buffer.len() - used;
         if left > 0 && silent && buffer.capacity() - left > HELD_WASTE_BYTES_MAX {
@@ -333,7 +334,7 @@ impl Tls {
         });
     }
 
-    /// Lets the connection say what it has to say, with nothing new from the peer.
+    /// Sends pending messages of the protocol, with nothing new from the peer.
     fn advance_held(&mut self) -> io::Result<()> {
         let mut held = mem::take(&mut self.held);
         let surplus = &mut self.surplus;
@@ -347,8 +348,8 @@ impl Tls {
         Ok(())
     }
 
-    /// As [`crate::Stream::write_vectored`]: plain bytes count as written when they are encrypted, and the last of
-    /// their ciphertext may be with us still ([`crate::Stream::has_unsent`]).
+    /// Does the work of [`crate::Stream::write_vectored`]: plain bytes count as written when they are encrypted, and
+    /// the last of their ciphertext may still be unsent ([`crate::Stream::has_unsent`]).
     pub(crate) fn send(
         &mut self,
         socket: &Socket,
@@ -393,7 +394,7 @@ impl Tls {
         Ok(Some(accepted))
     }
 
-    /// Sends ciphertext that waits; `false` if some has to go on waiting.
+    /// Sends ciphertext that waits; returns false if some has to go on waiting.
     fn send_unsent(&mut self, socket: &Socket) -> io::Result<bool> {
         if self.unsent.is_empty() {
             return Ok(true);
@@ -407,7 +408,7 @@ impl Tls {
         Ok(self.unsent.is_empty())
     }
 
-    /// Tells the peer that nothing more will come, as far as the socket takes it.
+    /// Tells the peer that nothing more will come (close_notify), as far as the socket takes it.
     pub(crate) fn close_notify(&mut self, socket: &Socket) {
         if !self.progress.established || self.broken {
             return;
@@ -446,7 +447,8 @@ impl<'a> Pieces<'a> {
         self.slices.is_empty()
     }
 
-    /// The next piece: out of a slice if that fills a record or is the last one, else gathered. Empty at the end.
+    /// Returns the next piece: a part of a slice if that fills a record or is the last one, else gathered. Empty at the
+    /// end.
     fn next<'b>(&mut self, gathered: &'b mut Vec<u8>) -> &'b [u8]
     where
         'a: 'b,
@@ -517,13 +519,13 @@ impl Connection for UnbufferedClientConnection {
 
 /// The peer has broken the protocol, or cannot be trusted.
 struct Broken {
-    /// How far the records were gone through.
+    /// Result of processing records.
     used: usize,
     error: rustls::Error,
 }
 
 impl Side {
-    /// Goes through `records`, and returns how many bytes of them are done with.
+    /// Processes `records`, and returns how many bytes of them are done with.
     fn advance(
         &mut self,
         records: &mut [u8],
@@ -541,7 +543,7 @@ impl Side {
         }
     }
 
-    /// After an error: what is still to be said, with `records` being all that is behind the error.
+    /// Sends what is still to be sent after an error; `records` are all that is behind the error.
     fn last_words(&mut self, error: &rustls::Error, records: &mut [u8], unsent: &mut Vec<u8>) {
         match self {
             Side::Server(connection) => last_words(connection.as_mut(), error, records, unsent),
@@ -550,7 +552,7 @@ impl Side {
     }
 
     /// Makes a record of `plain` at `at` of `sealed`, which grows as it must; returns the record's length. `held` is
-    /// what the peer's unfinished record has brought, which the library wants to see at every call.
+    /// the received part of the peer's unfinished record, which the library wants to see at every call.
     fn seal(
         &mut self,
         plain: &[u8],
@@ -608,7 +610,7 @@ fn advance(
                 progress.ended = true;
                 more = false;
             }
-            // Early data is not offered, so nobody may send any.
+            // Early data is not offered, so no peer may send any.
             _ => {
                 let error = rustls::Error::General("unexpected state".into());
                 return Err(broken(discard, error));
@@ -638,10 +640,10 @@ fn encode(
     written.map(|_| ())
 }
 
-/// As [`Side::last_words`]. The library must not be shown records once it has refused one: it would refuse them again,
-/// and panic over its second alert. But its first call hands out the alert that waits, before it looks at anything. So
-/// there is one call, and none where the peer was first to send an alert, which is not answered, nor where what it sends is no
-/// record at all: a client that speaks in the clear would take the alert for a reply.
+/// Does the work of [`Side::last_words`]. The library must not be shown records once it has refused one: it would
+/// refuse them again, and panic over its second alert. But its first call returns the alert that waits, before it looks
+/// at anything. So there is one call, and none where the peer was first to send an alert, which is not answered, nor
+/// where it sends bytes that are no record at all: a client that speaks plain text would take the alert for a reply.
 fn last_words(
     connection: &mut impl Connection,
     error: &rustls::Error,
@@ -658,7 +660,7 @@ fn last_words(
     }
 }
 
-/// As [`Side::seal`]; without `plain` it makes the message that closes our direction.
+/// Does the work of [`Side::seal`]; without `plain` it makes the message that closes our direction.
 fn seal(
     connection: &mut impl Connection,
     plain: Option<&[u8]>,

@@ -17,7 +17,7 @@ const ARG_BYTES_MAX: usize = 128;
 pub struct Entry {
     /// Ascending, never used twice.
     pub id: u64,
-    /// When it ended: Unix time in seconds.
+    /// End of the call: Unix time in seconds.
     pub at_s: i64,
     /// Microseconds that it took, or bytes that it moved.
     pub value: u64,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_scripting::{Family, Host, Limits, Origin, ScriptEnv, Scripts, Tick};
 
-/// A server whose every reply is the same.
+/// A server that gives every command the same reply.
 struct Canned(&'static [u8]);
 
 impl ScriptEnv for Canned {

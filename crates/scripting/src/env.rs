@@ -1,4 +1,4 @@
-//! Interface to the server for a running script. Knows nothing of Lua.
+//! Interface to the server for a running script. Must not know Lua.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,8 @@ pub trait ScriptEnv {
     /// an error reply, in the words of `family`. `reply` is empty before.
     fn call(&mut self, args: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer);
 
-    /// An error that the script returns, also deep inside, or raises. `counted`: it says itself that statistics have it
-    /// already, as the errors of [`call`](ScriptEnv::call) do.
+    /// Counts an error that the script returns, also deep inside, or raises. `counted`: the error is marked as one that
+    /// statistics have already, as the errors of [`call`](ScriptEnv::call) are.
     fn failed(&mut self, _error: &[u8], _counted: bool) {}
 
     /// Called about every millisecond while a script runs. The server counts the script's time here, serves its event
@@ -30,10 +30,11 @@ pub trait ScriptEnv {
     /// `redis.log`: level 0 (debug) to 3 (warning).
     fn log(&mut self, level: i64, text: &[u8]);
 
-    /// `redis.acl_check_cmd`: whether the script's user may run this command, or `None` if there is no such command.
+    /// Answers `redis.acl_check_cmd`: whether the script's user may run this command, or `None` if there is no such
+    /// command.
     fn acl_check(&mut self, args: Args<'_>) -> Option<bool>;
 
-    /// `redis.set_repl`: where later effects go. Bit 0 is the AOF, bit 1 the replicas.
+    /// Sets where later effects go (`redis.set_repl`). Bit 0 is the AOF, bit 1 the replicas.
     fn set_repl(&mut self, targets: u8);
 }
 

@@ -1,4 +1,4 @@
-//! One worker's interpreter, as the server sees it: load a script, run a script. Knows nothing of the interpreter's API.
+//! One worker's interpreter, as the server sees it: load a script, run a script. Must not know the interpreter's API.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ impl Default for Limits {
     }
 }
 
-/// Why a text did not become a script. `Display` is the error line, code included.
+/// Reason why a text did not become a script. `Display` is the error line, code included.
 #[derive(Debug)]
 pub enum LoadError {
     /// Its first line is wrong.
     Shebang(ShebangError),
-    /// It is not Lua: the compiler's words.
+    /// It is not Lua: the compiler's message.
     Syntax(String),
 }
 
@@ -60,12 +60,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A new interpreter. `seed` starts its `math.random`. `None` if the memory limit has no room for the sandbox.
+    /// Makes an interpreter. `seed` starts its `math.random`. `None` if the memory limit has no room for the sandbox.
     pub fn new(limits: Limits, seed: u64) -> Option<Host> {
         Host::with(limits, seed, false)
     }
 
-    /// A new interpreter for libraries of functions. It runs no scripts.
+    /// Makes an interpreter for libraries of functions. It runs no scripts.
     pub fn for_functions(limits: Limits, seed: u64) -> Option<Host> {
         Host::with(limits, seed, true)
     }
@@ -90,7 +90,7 @@ impl Host {
         self.vm.call(function, keys, argv, env, reply);
     }
 
-    /// Runs the text of a library: what it has registered, and what the first of these is known by.
+    /// Runs the text of a library; returns the functions that it has registered, and the id of the first.
     pub(crate) fn run_library(
         &mut self,
         code: &[u8],
@@ -106,7 +106,7 @@ impl Host {
         self.vm.forget_functions(first_id, count);
     }
 
-    /// The script with this text, out of the cache or compiled for the first time.
+    /// Returns the script with this text, out of the cache or compiled for the first time.
     pub fn load(
         &mut self,
         scripts: &Scripts,
@@ -136,13 +136,13 @@ impl Host {
         self.vm.eval(script, keys, argv, env, reply);
     }
 
-    /// Collects a little of the garbage that scripts have left, for a fraction of a millisecond, if none has run since the
-    /// last call: so an interpreter that rests gives back what it does not need.
+    /// Collects a little of the garbage that scripts have left, for a fraction of a millisecond, if none has run since
+    /// the last call: so an idle interpreter gives back memory that it does not need.
     pub fn collect_some(&mut self) {
         self.vm.collect_some();
     }
 
-    /// Bytes that the interpreter's heap holds.
+    /// Returns the number of bytes that the interpreter's heap holds.
     pub fn memory_bytes(&self) -> usize {
         self.vm.memory_bytes()
     }

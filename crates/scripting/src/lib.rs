@@ -1,5 +1,5 @@
 //! The Lua host: runs the scripts of EVAL and EVALSHA in a sandbox of their own, one interpreter per worker.
-//! Calls commands back through [`ScriptEnv`]; knows nothing of the keyspace or of sockets.
+//! Calls commands back through [`ScriptEnv`]; must not know the keyspace or sockets.
 
 #![deny(unsafe_code)]
 

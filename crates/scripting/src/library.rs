@@ -1,5 +1,5 @@
-//! Libraries of functions: their first line, what they register, and the registry that all workers share. The registry is
-//! changed as a whole: whoever looks finds it before or after a change. Knows nothing of the interpreter.
+//! Libraries of functions: their first line, the functions that they register, and the registry that all workers share.
+//! The registry is changed as a whole: a reader finds it before or after a change. Must not know the interpreter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,13 +16,13 @@ use crate::script::ScriptFlags;
 pub struct Function {
     /// Letters, digits and underscores; FCALL finds it in any case.
     pub name: String,
-    /// For people.
+    /// Description for people.
     pub description: Option<Vec<u8>>,
     /// Flags that it declares; never [`ScriptFlags::UNDECLARED`].
     pub flags: ScriptFlags,
 }
 
-/// A library. Immutable; shared by the registry and by whoever calls its functions.
+/// A library. Immutable; shared by the registry and by the callers of its functions.
 #[derive(Debug)]
 pub struct Library {
     /// Letters, digits and underscores.
@@ -63,7 +63,7 @@ impl FunctionRef {
     }
 }
 
-/// Why a text did not become a library. `Display` is the error line, code included.
+/// Reason why a text did not become a library. `Display` is the error line, code included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryError {
     /// It does not start with `#!`.
@@ -84,11 +84,11 @@ pub enum LibraryError {
     Exists(String),
     /// There is one of that name among those that were to be restored, or before them.
     ExistsAtRestore(String),
-    /// It is not Lua: the compiler's words.
+    /// It is not Lua: the compiler's message.
     Compile(String),
-    /// It ended in an error while it was run: that.
+    /// It ended in an error while it was run: the error.
     Register(String),
-    /// It was refused while it was run, by what says all itself: that.
+    /// It was refused while it was run: the whole message of the refusal.
     Refused(String),
     /// It has registered nothing.
     Empty,
@@ -130,16 +130,16 @@ impl std::error::Error for LibraryError {}
 /// Policy for the existing libraries when others are restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestorePolicy {
-    /// All go.
+    /// All are removed.
     Flush,
     /// All stay; one of the same name is an error.
     Append,
-    /// Those of the same names go.
+    /// Those of the same names are removed.
     Replace,
 }
 
-/// The libraries of a server. The functions live in one interpreter, which is handed in wherever something changes: whoever
-/// has it is the only one to change anything.
+/// The libraries of a server. The functions live in one interpreter, which is handed in for every change: its holder is
+/// the only one to change anything.
 #[derive(Debug, Default)]
 pub struct Libraries {
     registry: RwLock<Arc<Registry>>,
@@ -181,24 +181,24 @@ impl Registry {
 }
 
 impl Libraries {
-    /// The function of that name.
+    /// Returns the function of that name.
     pub fn function(&self, name: &[u8]) -> Option<FunctionRef> {
         let registry = self.registry();
         registry.functions.get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// All libraries, by name.
+    /// Returns all libraries, by name.
     pub fn all(&self) -> Vec<Arc<Library>> {
         self.registry().libraries.values().cloned().collect()
     }
 
-    /// How many libraries and functions there are.
+    /// Returns the number of libraries and of functions.
     pub fn counts(&self) -> (usize, usize) {
         let registry = self.registry();
         (registry.libraries.len(), registry.functions.len())
     }
 
-    /// Bytes that the libraries' texts and descriptions hold.
+    /// Returns the number of bytes that the libraries' texts and descriptions hold.
     pub fn bytes(&self) -> usize {
         let registry = self.registry();
         registry.libraries.values().map(|l| l.heap_bytes()).sum()
@@ -300,7 +300,7 @@ impl Libraries {
         Ok((registry, removed))
     }
 
-    /// Removes a library; `false` if there is none of that name.
+    /// Removes a library; returns false if there is none of that name.
     pub fn delete(&self, host: &mut Host, name: &[u8]) -> bool {
         let mut registry = Registry::clone(&self.registry());
         let removed = str::from_utf8(name)
@@ -366,7 +366,8 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_allowed)
 }
 
-/// The name, the engine, and where the Lua text starts: at the end of the first line, so that line numbers stay true.
+/// Returns the name, the engine, and where the Lua text starts: at the end of the first line, so that line numbers stay
+/// true.
 fn parse_header(code: &[u8]) -> Result<(String, Vec<u8>, usize), LibraryError> {
     if !code.starts_with(b"#!") {
         return Err(LibraryError::NoMetadata);

@@ -1,8 +1,8 @@
-//! Lua 5.1's patterns. Knows nothing of the interpreter.
+//! Lua 5.1's patterns. Must not know the interpreter.
 //!
 //! The interpreter's own matcher cannot be interrupted, and a pattern like `(.-)*x` on a long string takes exponential
 //! time; so scripts get this one, which counts its steps and asks every so often whether to go on. It also bounds its
-//! recursion. What it accepts, finds and complains about is as in Lua 5.1.
+//! recursion. It accepts and finds the same as Lua 5.1, with the same errors.
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ const CAPTURES_MAX: usize = 32;
 /// Nested sub-matches. Each takes some native stack.
 const DEPTH_MAX: u32 = 200;
 
-/// Steps between two questions whether to go on: some 50 us.
+/// Steps between two calls of the function that says whether to go on: some 50 us.
 const STEPS_PER_POLL: u32 = 16_384;
 
-/// Bytes that make a pattern of what would else be a plain text.
+/// Bytes that make a pattern of a text that would be plain without them.
 const SPECIALS: &[u8] = b"^$*+?.([%-";
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// The pattern is wrong: the error's text.
     Malformed(&'static str),
-    /// Whoever was asked said no.
+    /// The function that was asked whether to go on returned false.
     Stopped,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Matcher<'a> {
     level: usize,
     depth: u32,
     steps: u32,
-    /// Asked every [`STEPS_PER_POLL`] steps whether to go on.
+    /// Called every [`STEPS_PER_POLL`] steps; returns true to go on.
     poll: &'a mut dyn FnMut() -> bool,
 }
 
@@ -56,13 +56,13 @@ pub(crate) fn is_plain(pattern: &[u8]) -> bool {
     !until_nul(pattern).iter().any(|b| SPECIALS.contains(b))
 }
 
-/// A pattern is a C string to Lua 5.1: a NUL ends it.
+/// Cuts a pattern at a NUL, which ends it: to Lua 5.1 it is a C string.
 fn until_nul(pattern: &[u8]) -> &[u8] {
     memchr::memchr(0, pattern).map_or(pattern, |nul| &pattern[..nul])
 }
 
 impl<'a> Matcher<'a> {
-    /// A pattern in which `^` at the start is an anchor, as for `find`, `match` and `gsub`.
+    /// Makes a pattern in which `^` at the start is an anchor, as for `find`, `match` and `gsub`.
     pub(crate) fn new(
         subject: &'a [u8],
         pattern: &'a [u8],
@@ -76,7 +76,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// A pattern in which `^` is nothing special, as for `gmatch`.
+    /// Makes a pattern in which `^` is nothing special, as for `gmatch`.
     pub(crate) fn unanchored(
         subject: &'a [u8],
         pattern: &'a [u8],
@@ -99,7 +99,7 @@ impl<'a> Matcher<'a> {
         self.anchored
     }
 
-    /// The first match that begins at `from` or, if the pattern is not anchored, after it.
+    /// Returns the first match that begins at `from` or, if the pattern is not anchored, after it.
     pub(crate) fn search(&mut self, from: usize) -> Result<Option<Range<usize>>, Problem> {
         let mut start = from;
         loop {
@@ -114,17 +114,17 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// How many values a match yields: its captures, or all of it if it has none.
+    /// Returns how many values a match yields: its captures, or all of it if it has none.
     pub(crate) fn values(&self) -> usize {
         self.level.max(1)
     }
 
-    /// How many captures the pattern has, as far as it was needed.
+    /// Returns how many captures the pattern has, as far as it was needed.
     pub(crate) fn captures(&self) -> usize {
         self.level
     }
 
-    /// Value `i` of the match that was found last, at `found`.
+    /// Returns value `i` of the match that was found last, at `found`.
     pub(crate) fn value(&self, i: usize, found: &Range<usize>) -> Result<Capture, Problem> {
         match self.captures[..self.level].get(i) {
             Some(Capture::Open { .. }) => Err(Problem::Malformed("unfinished capture")),
@@ -137,7 +137,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The byte of the pattern at `p`; 0, which no pattern contains, at its end.
+    /// Returns the byte of the pattern at `p`; 0, which no pattern contains, at its end.
     fn at(&self, p: usize) -> u8 {
         self.pattern.get(p).copied().unwrap_or(0)
     }
@@ -158,7 +158,7 @@ impl<'a> Matcher<'a> {
         Ok(())
     }
 
-    /// Matches the pattern from `p` on at `s`; the end of the match.
+    /// Matches the pattern from `p` on at `s`; returns the end of the match.
     fn run(&mut self, s: usize, p: usize) -> Result<Option<usize>, Problem> {
         if self.depth == DEPTH_MAX {
             return Err(Problem::Malformed("pattern too complex"));
@@ -222,7 +222,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Where the single-character item at `p` ends.
+    /// Returns where the single-character item at `p` ends.
     fn item_end(&self, mut p: usize) -> Result<usize, Problem> {
         match self.at(p) {
             b'%' if self.at(p + 1) == 0 => {
@@ -313,7 +313,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// `%bxy` with `x` and `y` at `p`.
+    /// Matches `%bxy` with `x` and `y` at `p`.
     fn balanced(&mut self, s: usize, p: usize) -> Result<Option<usize>, Problem> {
         let (open, close) = (self.at(p), self.at(p + 1));
         if open == 0 || close == 0 {
@@ -375,7 +375,7 @@ impl<'a> Matcher<'a> {
         Ok(end)
     }
 
-    /// `%1` to `%9`: what that capture has caught, once more.
+    /// Matches `%1` to `%9`: the text of that capture, once more.
     fn repeated(&mut self, s: usize, digit: u8) -> Result<Option<usize>, Problem> {
         let invalid = Problem::Malformed("invalid capture index");
         let i = usize::from(digit)
@@ -393,7 +393,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Returns true if `byte` is of the class that a letter names; a capital names the opposite, and what is no letter itself.
+/// Returns true if `byte` is of the class that a letter names; a capital names the opposite, and any other byte itself.
 fn in_class(byte: u8, class: u8) -> bool {
     let found = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -415,7 +415,7 @@ fn in_class(byte: u8, class: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// The match and its values, as `start-end:value,value`; or the problem.
+    /// Returns the match and its values, as `start-end:value,value`; or the problem.
     fn matched(subject: &str, pattern: &str) -> String {
         let mut poll = || true;
         let mut matcher = Matcher::new(subject.as_bytes(), pattern.as_bytes(), &mut poll);

@@ -1,4 +1,4 @@
-//! Reads the replies of commands token by token, without building a tree: what `redis.call` turns into Lua values.
+//! Reads the replies of commands token by token, without building a tree: `redis.call` turns them into Lua values.
 //! The replies come from this process, so a malformed one is a bug elsewhere; it ends in `None`, never in a panic.
 
 /// One step of a reply. Aggregates are followed by their elements.

@@ -1,5 +1,5 @@
 //! Scripts as text: their identity (SHA-1), their shebang flags, and the cache that all workers share.
-//! Knows nothing of the interpreter.
+//! Must not know the interpreter.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -45,7 +45,7 @@ impl ScriptFlags {
         self.0 & flags.0 == flags.0
     }
 
-    /// The names of the flags that are set, in the order of Redis.
+    /// Returns the names of the flags that are set, in the order of Redis.
     pub fn names(self) -> impl Iterator<Item = &'static [u8]> {
         Self::NAMES
             .into_iter()
@@ -68,7 +68,7 @@ impl ScriptFlags {
     }
 }
 
-/// Why a text is no script. `Display` is the error line, code included.
+/// Reason why a text is no script. `Display` is the error line, code included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShebangError {
     /// The first line has no end.
@@ -108,17 +108,18 @@ impl fmt::Display for ShebangError {
 
 impl std::error::Error for ShebangError {}
 
-/// One script. Immutable; shared by the cache and by whoever runs it.
+/// One script. Immutable; shared by the cache and by the workers that run it.
 #[derive(Debug)]
 pub struct Script {
     source: Box<[u8]>,
-    /// Where the Lua text starts: at the end of the shebang line, so that line numbers stay true.
+    /// Start of the Lua text: the end of the shebang line, so that line numbers stay true.
     lua_at: usize,
     sha: Sha,
     flags: ScriptFlags,
-    /// Tells this script from every other of the process, and orders them by age: the interpreters' key for compiled code.
+    /// Distinguishes this script from every other of the process, and orders them by age: the interpreters' key for
+    /// compiled code.
     serial: u64,
-    /// Which life of the cache it belongs to; see [`Scripts::flush`].
+    /// Generation of the cache that it belongs to; see [`Scripts::flush`].
     generation: u64,
     /// `is_kept`: set if SCRIPT LOAD has asked for it; `is_used`: set if it was used since it was last considered for eviction.
     is_kept: AtomicBool,
@@ -141,12 +142,12 @@ impl Script {
         })
     }
 
-    /// The whole text, shebang included.
+    /// Returns the whole text, shebang included.
     pub fn source(&self) -> &[u8] {
         &self.source
     }
 
-    /// The script's name.
+    /// Returns the script's name.
     pub fn sha(&self) -> &Sha {
         &self.sha
     }
@@ -180,7 +181,7 @@ impl Script {
     }
 }
 
-/// SHA-1 in lower-case hexadecimal.
+/// Returns the SHA-1 in lower-case hexadecimal.
 pub fn sha1_hex(bytes: &[u8]) -> Sha {
     let digest = sha1_smol::Sha1::from(bytes).digest().bytes();
     let mut hex = [0; 40];
@@ -191,7 +192,7 @@ pub fn sha1_hex(bytes: &[u8]) -> Sha {
     hex
 }
 
-/// Where the Lua text starts, and the flags.
+/// Returns where the Lua text starts, and the flags.
 fn parse_shebang(source: &[u8]) -> Result<(usize, ScriptFlags), ShebangError> {
     if !source.starts_with(b"#!") {
         return Ok((0, ScriptFlags::UNDECLARED));
@@ -233,7 +234,7 @@ pub enum Origin {
 #[derive(Debug, Default)]
 pub struct Scripts {
     cache: RwLock<Cache>,
-    /// Counts flushes: a script of an earlier life is in no cache, and interpreters drop what they compiled then.
+    /// Counts flushes: a script of an earlier generation is in no cache, and interpreters drop their code of it.
     generation: AtomicU64,
     evicted: AtomicU64,
 }
@@ -241,14 +242,14 @@ pub struct Scripts {
 #[derive(Debug, Default)]
 struct Cache {
     by_sha: HashMap<Sha, Arc<Script>, BuildHasherDefault<ShaHasher>>,
-    /// The way of EVAL: one hash of the text, no SHA-1.
+    /// Scripts as EVAL finds them: one hash of the text, no SHA-1.
     by_source: HashSet<BySource>,
-    /// The scripts of EVAL, to be forgotten from the front; one used since it was queued gets a second chance.
+    /// The scripts of EVAL, to be removed from the front; one used since it was queued gets a second chance.
     eval_queue: VecDeque<Sha>,
     bytes: usize,
 }
 
-/// Names of scripts are hashes already: some of their digits will do.
+/// Hashes names of scripts, which are hashes already: some of their digits will do.
 #[derive(Debug, Default)]
 struct ShaHasher(u64);
 
@@ -293,15 +294,15 @@ impl PartialEq for BySource {
 impl Eq for BySource {}
 
 impl Scripts {
-    /// How many scripts EVAL alone may leave in the cache.
+    /// Number of scripts that EVAL alone may leave in the cache.
     pub const EVAL_SCRIPTS_MAX: usize = 500;
 
-    /// An empty cache.
+    /// Makes an empty cache.
     pub fn new() -> Scripts {
         Scripts::default()
     }
 
-    /// The script of that name, in whatever case the client wrote it.
+    /// Returns the script of that name, in whatever case the client wrote it.
     pub fn get(&self, sha: &[u8]) -> Option<Arc<Script>> {
         let mut name: Sha = sha.try_into().ok()?;
         name.make_ascii_lowercase();
@@ -311,7 +312,7 @@ impl Scripts {
         Some(Arc::clone(script))
     }
 
-    /// The script with exactly this text, if it is cached.
+    /// Returns the script with exactly this text, if it is cached.
     pub fn find(&self, source: &[u8]) -> Option<Arc<Script>> {
         let cache = self.read();
         let script = &cache.by_source.get(source)?.0;
@@ -324,12 +325,12 @@ impl Scripts {
         self.get(sha).is_some()
     }
 
-    /// A script of this text, not yet in the cache.
+    /// Makes a script of this text, not yet in the cache.
     pub fn parse(&self, source: &[u8]) -> Result<Script, ShebangError> {
         Script::new(source, self.generation.load(Ordering::Acquire))
     }
 
-    /// Remembers a script, and returns the one that is remembered: another worker may have been faster.
+    /// Adds a script, and returns the one in the cache: another worker may have been faster.
     pub fn insert(&self, script: Script, origin: Origin) -> Arc<Script> {
         let mut cache = self.write();
         if let Some(cached) = cache.by_sha.get(script.sha()) {
@@ -352,7 +353,7 @@ impl Scripts {
         script
     }
 
-    /// Keeps a cached script until the next flush: SCRIPT LOAD of a text that EVAL has brought.
+    /// Keeps a cached script until the next flush: SCRIPT LOAD of a text that EVAL has added.
     pub fn keep(&self, sha: &Sha) {
         if let Some(script) = self.read().by_sha.get(sha) {
             script.is_kept.store(true, Ordering::Relaxed);
@@ -382,14 +383,14 @@ impl Scripts {
         }
     }
 
-    /// Forgets all scripts. Those that run now go on.
+    /// Removes all scripts. Those that run now go on.
     pub fn flush(&self) {
         let mut cache = self.write();
         self.generation.fetch_add(1, Ordering::AcqRel);
         *cache = Cache::default();
     }
 
-    /// How many scripts are cached.
+    /// Returns the number of cached scripts.
     pub fn len(&self) -> usize {
         self.read().by_sha.len()
     }
@@ -399,12 +400,12 @@ impl Scripts {
         self.len() == 0
     }
 
-    /// Bytes that the cached scripts hold.
+    /// Returns the number of bytes that the cached scripts hold.
     pub fn bytes(&self) -> usize {
         self.read().bytes
     }
 
-    /// How many scripts of EVAL were forgotten since the start.
+    /// Returns the number of scripts of EVAL that were removed since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }

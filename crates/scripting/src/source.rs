@@ -1,9 +1,9 @@
 //! Lua 5.1's syntax for an interpreter that takes another: the text of a script is rewritten before it is compiled.
-//! Knows nothing of the interpreter's interface.
+//! Must not know the interpreter's interface.
 //!
-//! The interpreter's language is larger than Lua 5.1, and in a few places another: an escape without meaning is an error
-//! there, `!=` is an operator, `1_000` a number, and a function with `...` has no table `arg`. So a scan by the rules of
-//! 5.1 finds what the two read differently.
+//! The interpreter's language is larger than Lua 5.1, and in a few places different: an escape without meaning is an
+//! error there, `!=` is an operator, `1_000` a number, and a function with `...` has no table `arg`. So a scan by the
+//! rules of 5.1 finds the texts that the two read differently.
 //!
 //! * What 5.1 accepts is written so that both read the same. Only bytes within a line change, so lines stay where they are;
 //!   a text that needs no change is not copied.
@@ -12,8 +12,8 @@
 //!   its place. An error that stands before the marker comes first, as it would in 5.1.
 //!
 //! The scan knows tokens, not the grammar. It follows blocks and brackets as far as it must to tell where a statement
-//! begins, whether a `break` is in a loop, and which function a `...` belongs to. Where the text is wrong anyway, it may
-//! take these amiss; the interpreter's error then has other words, and that is all.
+//! begins, whether a `break` is in a loop, and which function a `...` belongs to. Where the text is wrong anyway, it
+//! may get these wrong; the interpreter's error then has other words, and that is all.
 
 /// A token of neither language.
 const MARKER: u8 = b'@';
@@ -101,8 +101,8 @@ impl Rewritten {
         }
     }
 
-    /// Appends the interpreter's error in the words that it has for the text before it was rewritten. False if these are
-    /// the same.
+    /// Appends the interpreter's error in the words that it has for the text before it was rewritten. Returns false if
+    /// these are the same.
     pub(crate) fn mend(&self, error: &[u8], out: &mut Vec<u8>) -> bool {
         let at_marker: &[u8] = b" near '@'";
         let Some(said) = error.strip_suffix(at_marker).filter(|_| self.has_marker) else {
@@ -138,7 +138,7 @@ impl Rewritten {
     }
 }
 
-/// The length of the place with which an error begins: `name:12: `, where the name may hold anything.
+/// Returns the length of the place with which an error begins: `name:12: `, where the name may hold anything.
 fn place_len(error: &[u8]) -> usize {
     let ends = (0..error.len())
         .rev()
@@ -156,7 +156,10 @@ fn place_len(error: &[u8]) -> usize {
     0
 }
 
-/// Line ends, each of `\n`, `\r`, `\r\n` and `\n\r` counted once.
+/// Counts line ends: each of `
+/// `, `\r`, `\r
+/// ` and `
+/// \r` once.
 fn count_newlines(text: &[u8]) -> usize {
     let mut count = 0;
     let mut at = 0;
@@ -192,12 +195,12 @@ struct Edit {
     insert: &'static [u8],
 }
 
-/// Why the text ends before its end.
+/// Reason why the text ends before its end.
 #[derive(Debug)]
 struct Trouble {
-    /// Where the marker comes.
+    /// Place of the marker.
     at: usize,
-    /// How far 5.1 reads before it complains, for the line that it names.
+    /// Place up to which 5.1 reads before its error, for the line that it names.
     seen: usize,
     near: Vec<u8>,
     words: Option<&'static str>,
@@ -288,7 +291,7 @@ enum Open {
 /// A function that is open.
 #[derive(Debug, Default)]
 struct Body {
-    /// Where its parameters end.
+    /// End of its parameters.
     begins_at: Option<usize>,
     is_variadic: bool,
     uses_arg: bool,
@@ -306,8 +309,8 @@ struct Scan<'a> {
     is_unfinished: bool,
     /// True if all since the beginning of the statement may be what it assigns to.
     in_head: bool,
-    /// Words of the interpreter's language at the beginning of a statement, and `break` outside a loop: whether they are
-    /// errors shows the next token.
+    /// Words of the interpreter's language at the beginning of a statement, and `break` outside a loop: the next token
+    /// shows whether they are errors.
     soft: Option<Soft>,
 }
 
@@ -404,7 +407,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Passes over `[[...]]` or the like; false if there is none. One without an end goes to the end of the text.
+    /// Passes over `[[...]]` or the like; returns false if there is none. One without an end goes to the end of the
+    /// text.
     fn skip_long_bracket(&mut self) -> bool {
         let rest = &self.source[self.at..];
         let level = match rest {
@@ -756,7 +760,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How an error tells of a byte that is no token: of a zero not at all.
+/// Returns the text by which an error shows a byte that is no token: nothing for a zero.
 fn symbol_text(byte: u8) -> Vec<u8> {
     match byte {
         0 => Vec::new(),
@@ -796,7 +800,7 @@ fn is_number(text: &[u8]) -> bool {
     whole + fraction > 0 && is_exponent(rest, b'e')
 }
 
-/// A string as errors show it: with its quotes, or its brackets, and without its escapes.
+/// Returns a string as errors show it: with its quotes, or its brackets, and without its escapes.
 fn value_of(text: &[u8]) -> Vec<u8> {
     let has_escapes = text.first() != Some(&b'[');
     let mut value = Vec::with_capacity(text.len());

@@ -1,7 +1,7 @@
 //! Benchmark of the table and the heap, in nanoseconds and bytes: `cargo bench -p redline-table [word...]`.
 //!
-//! No locks, no sockets, one thread. Words choose parts whose name contains one of them. Times are the thread's CPU time,
-//! and each figure is the best of several rounds: what disturbs a round on a shared machine only ever makes it slower.
+//! No locks, no sockets, one thread. Words choose parts whose name contains one of them. Times are the thread's CPU
+//! time, and each figure is the best of several rounds: other load on a shared machine only ever makes a round slower.
 
 use std::hint::black_box;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use redline_table::heap::{self, Compaction};
 use redline_table::{BytesDict, Dict, Heap, Index, Sight};
 
 const SLOTS: usize = redline_table::hash::SLOTS;
-/// Header, key, value: what a keyspace allocates for 16-byte keys and values.
+/// Header, key, value: the allocation of a keyspace for 16-byte keys and values.
 const ENTRY_BYTES: usize = 40;
 const KEY_AT: usize = 8;
 
@@ -60,7 +60,7 @@ fn timed(act: impl FnOnce()) -> Duration {
     cpu_time() - start
 }
 
-/// CPU time of this thread, user and system.
+/// Returns the CPU time of this thread, user and system.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -377,7 +377,7 @@ fn resident_child(n: u64) {
     );
 }
 
-/// 3M keys, of which nine tenths are deleted.
+/// Measures a table of 3M keys, of which nine tenths are deleted.
 fn compaction() {
     let n = 3_000_000;
     let slots = slots();

@@ -1,13 +1,14 @@
-//! The central part of the two arenas: segments, spans and objects of exact sizes. Knows no threads' caches (that is
-//! `heap.rs`), no entries, no buckets.
+//! The central part of the two arenas: segments, spans and objects of exact sizes. Must not know threads' caches (that
+//! is `heap.rs`), entries, buckets.
 //!
 //! # How memory is cut
 //!
 //! An arena is one reserved range of addresses, made of *segments* of 2 MiB (a huge page) of 32 *units* each. A *span*
 //! is 1, 4, 16 or 32 units, and holds *objects* of one size class behind a bitmap of those that are free. What is known
-//! about segments and spans stands in an array beside the range and is found from an object's address by arithmetic.
-//! A class has a list of its spans with room, under the class's mutex; segments are handed out under one more. Lock
-//! order: class, then space.
+//! is 1, 4, 16 or 32 units, and holds *objects* of one size class behind a bitmap of those that are free. The state of
+//! segments and spans stands in an array beside the range and is found from an object's address by arithmetic. A class
+//! has a list of its spans with room, under the class's mutex; segments are allocated under one more. Lock order:
+//! class, then space.
 //!
 //! The range is never unmapped. A segment that has become empty goes back to the operating system (`MADV_DONTNEED`,
 //! after which it reads as zeros) and is used again later. So an address inside the range may be *read* at any time,
@@ -50,7 +51,7 @@ const IDLE_LOOKS_MAX: usize = 32;
 /// "No span", "no segment" in a list.
 const NONE: u32 = u32::MAX;
 
-/// The size class of an object of `bytes` (1 to `OBJECT_BYTES_MAX`).
+/// Returns the size class of an object of `bytes` (1 to `OBJECT_BYTES_MAX`).
 #[inline]
 pub(crate) const fn class_of(bytes: usize) -> usize {
     let last = bytes.wrapping_sub(1);
@@ -61,7 +62,7 @@ pub(crate) const fn class_of(bytes: usize) -> usize {
     EXACT_BYTES_MAX / 8 + doubling * STEPS + (last >> (doubling + 5)) - STEPS
 }
 
-/// The bytes of an object of a class.
+/// Returns the number of bytes of an object of a class.
 #[inline]
 pub(crate) const fn class_bytes(class: usize) -> usize {
     if class < EXACT_BYTES_MAX / 8 {
@@ -74,15 +75,15 @@ pub(crate) const fn class_bytes(class: usize) -> usize {
     (STEPS + step + 1) << (doubling + 5)
 }
 
-/// How the spans of a class are cut.
+/// Layout of the spans of a class.
 #[derive(Clone, Copy)]
 struct Cut {
     object_bytes: u32,
     /// Index into `SPAN_UNITS`.
     kind: u32,
     objects: u32,
-    /// Of the first object, behind the bitmap. Objects are aligned to the largest power of two that divides their
-    /// size, up to 128 (a chunk of the tables is two cache lines).
+    /// Offset of the first object, behind the bitmap. Objects are aligned to the largest power of two that divides
+    /// their size, up to 128 (a chunk of the tables is two cache lines).
     offset: u32,
 }
 
@@ -99,7 +100,7 @@ const CUTS: [Cut; CLASSES] = {
     let mut class = 0;
     while class < CLASSES {
         let bytes = class_bytes(class);
-        // At least 50 objects a span, where a segment allows: what is left over at the end is below 2 %.
+        // At least 50 objects a span, where a segment allows: the rest at the end is below 2 %.
         let kind = if bytes * 50 <= UNIT_BYTES {
             0
         } else if bytes * 50 <= 4 * UNIT_BYTES {
@@ -128,7 +129,7 @@ const CUTS: [Cut; CLASSES] = {
     cuts
 };
 
-/// A number that several threads may look at. Where nothing else is said it is only touched under a mutex.
+/// A number that several threads may read. Where nothing else is said it is only accessed under a mutex.
 struct Word(AtomicU32);
 
 impl Word {
@@ -152,7 +153,7 @@ struct Segment {
     kind: Word,
     next: Word,
     prev: Word,
-    /// Objects here are to be moved elsewhere, none is handed out. Written under the space mutex, read without.
+    /// Objects here are to be moved elsewhere, none is allocated. Written under the space mutex, read without.
     evacuating: AtomicBool,
     /// By the first unit of each span.
     spans: [Span; UNITS],
@@ -162,7 +163,7 @@ struct Segment {
 struct Span {
     /// Class plus one; 0 while the units belong to no span.
     class: Word,
-    /// Objects handed out.
+    /// Number of allocated objects.
     live: Word,
     /// 1 if the span is in its class's list of those with room.
     listed: Word,
@@ -178,7 +179,7 @@ struct Region {
     segments: &'static [Segment],
 }
 
-// SAFETY: `base` is an address that never changes; what lies behind it is handed out object by object.
+// SAFETY: `base` is an address that never changes; the memory behind it is allocated object by object.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -190,7 +191,7 @@ struct Space {
     released: u32,
     /// Never used: this one and all after it.
     fresh: u32,
-    /// An empty segment kept for the next need, so that a count that swings around a limit costs no page faults.
+    /// An empty segment kept for the next allocation, so that a count that swings around a limit costs no page faults.
     spare: u32,
     /// The spare segment was there at the last `maintain` already.
     spare_is_old: bool,
@@ -211,8 +212,8 @@ pub(crate) struct Arena {
     classes: [Mutex<u32>; CLASSES],
     live_bytes: AtomicUsize,
     mapped_bytes: AtomicUsize,
-    /// How much was free when an evacuation ended that won little: something holds on to the memory
-    /// (tables of collections, which are not moved), so the next one waits for more.
+    /// Free bytes when an evacuation ended that won little: other allocations hold the memory (tables of collections,
+    /// which are not moved), so the next one waits for more.
     fruitless_bytes: AtomicUsize,
 }
 
@@ -243,7 +244,7 @@ impl Region {
         unsafe { self.base.add(id as usize * UNIT_BYTES) }
     }
 
-    /// A word of a span's bitmap: one bit for each object that is free.
+    /// Returns a word of a span's bitmap: one bit for each object that is free.
     fn free_bits(&self, id: u32, word: u32) -> &AtomicU64 {
         // SAFETY: a span begins with its bitmap, in which `word` lies (callers stay below the class's words); the memory
         // is aligned, always mapped, and holds the bitmap and nothing else while the span is in use.
@@ -262,7 +263,7 @@ impl Region {
 }
 
 impl Arena {
-    /// An arena that will reserve so many bytes of addresses, or as many as it gets.
+    /// Makes an arena that will reserve so many bytes of addresses, or as many as it gets.
     pub(crate) const fn new(region_bytes: usize) -> Arena {
         Arena {
             region_bytes,
@@ -285,35 +286,35 @@ impl Arena {
         }
     }
 
-    /// Bytes in objects handed out.
+    /// Returns the number of bytes of allocated objects.
     pub(crate) fn live_bytes(&self) -> usize {
         self.live_bytes.load(Relaxed)
     }
 
-    /// Bytes held from the operating system.
+    /// Returns the number of bytes held from the operating system.
     pub(crate) fn mapped_bytes(&self) -> usize {
         self.mapped_bytes.load(Relaxed)
     }
 
-    /// Address of the range, 0 before the first object was taken.
+    /// Returns the address of the range, 0 before the first object was allocated.
     #[inline]
     pub(crate) fn base(&self) -> usize {
         self.base.load(Relaxed)
     }
 
-    /// Bytes of the range, 0 before the first object was taken.
+    /// Returns the number of bytes of the range, 0 before the first object was allocated.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Address of the range, which is reserved now if need be.
+    /// Returns the address of the range, which is reserved now if need be.
     pub(crate) fn reserved_base(&self) -> usize {
         self.region();
         self.base()
     }
 
-    /// Bytes of the range, which is reserved now if need be.
+    /// Returns the number of bytes of the range, which is reserved now if need be.
     pub(crate) fn reserved_bytes(&self) -> usize {
         self.region();
         self.bytes()
@@ -330,7 +331,7 @@ impl Arena {
         })
     }
 
-    /// Gives at least one and at most `want` objects of a class, not initialised.
+    /// Allocates at least one and at most `want` objects of a class, not initialised.
     pub(crate) fn take(&self, class: usize, want: usize, mut give: impl FnMut(NonNull<u8>)) {
         let region = self.region();
         let cut = &CUTS[class];
@@ -370,7 +371,7 @@ impl Arena {
             .fetch_add(taken * cut.object_bytes as usize, Relaxed);
     }
 
-    /// One object of a class.
+    /// Allocates one object of a class.
     pub(crate) fn take_one(&self, class: usize) -> NonNull<u8> {
         let mut object = None;
         self.take(class, 1, |pointer| object = Some(pointer));
@@ -380,7 +381,7 @@ impl Arena {
     /// Takes objects of a class back.
     ///
     /// # Safety
-    /// Each came from [`Arena::take`] of this arena and class, is not used by anyone any more, and is given back once.
+    /// Each came from [`Arena::take`] of this arena and class, is not used any more, and is given back once.
     pub(crate) unsafe fn give_back(&self, class: usize, objects: &[NonNull<u8>]) {
         let region = self.region();
         let cut = &CUTS[class];
@@ -443,7 +444,7 @@ impl Arena {
         }
     }
 
-    /// A new span for a class, all its objects free, in no list.
+    /// Makes a new span for a class, all its objects free, in no list.
     fn open_span(&self, region: &Region, class: usize) -> u32 {
         let cut = &CUTS[class];
         let id = self.take_units(region, cut.kind as usize);
@@ -563,7 +564,7 @@ impl Arena {
         space.released = number;
     }
 
-    /// Gives back what nobody has wanted since the last call of segments that are mostly idle: few objects are left
+    /// Gives back the units of mostly idle segments that were not wanted since the last call: few objects are left
     /// there, too few to be worth an evacuation.
     fn release_idle_units(&self, region: &Region, space: &mut Space) {
         for kind in 0..SPAN_UNITS.len() {
@@ -597,7 +598,7 @@ impl Arena {
         }
     }
 
-    /// Work for a quiet moment: gives back a spare segment and units that nobody wanted, and turns at most
+    /// Does work for a quiet moment: gives back a spare segment and units that were not wanted, and turns at most
     /// `segments_max` full segments of small pages into huge ones.
     pub(crate) fn maintain(&self, segments_max: usize) {
         let Some(region) = self.region.get() else {
@@ -629,7 +630,7 @@ impl Arena {
         }
     }
 
-    /// True if the address lies in a segment that is being emptied.
+    /// Returns true if the address lies in a segment that is being emptied.
     #[inline]
     pub(crate) fn is_evacuating(&self, address: usize) -> bool {
         let Some(region) = self.region.get() else {
@@ -701,7 +702,7 @@ impl Arena {
         victims
     }
 
-    /// After an evacuation that won little, false until a quarter more is free (or much less was).
+    /// Returns false after an evacuation that won little, until a quarter more is free (or much less was).
     fn has_patience(&self, free_bytes: usize) -> bool {
         let fruitless = self.fruitless_bytes.load(Relaxed);
         if free_bytes < fruitless / 2 {
@@ -744,7 +745,7 @@ impl Arena {
         }
     }
 
-    /// How many of these segments are still being emptied.
+    /// Returns how many of these segments are still being emptied.
     pub(crate) fn evacuating(&self, victims: &[u32]) -> usize {
         let Some(region) = self.region.get() else {
             return 0;
@@ -755,7 +756,7 @@ impl Arena {
             .count()
     }
 
-    /// Does something with a span under its class's mutex, if the units belong to a span.
+    /// Calls a function with a span under its class's mutex, if the units belong to a span.
     fn with_class_of(&self, region: &Region, id: u32, act: impl FnOnce(&mut u32, &Span, &Cut)) {
         let span = region.span(id);
         loop {
@@ -772,12 +773,12 @@ impl Arena {
     }
 }
 
-/// True if a quarter of the memory, and at least four segments' worth, has no objects.
+/// Returns true if a quarter of the memory, and at least four segments' worth, has no objects.
 fn worth_evacuating(mapped_bytes: usize, live_bytes: usize) -> bool {
     mapped_bytes.saturating_sub(live_bytes) >= (mapped_bytes / 4).max(4 * SEGMENT_BYTES)
 }
 
-/// The free mask of a segment with nothing in it.
+/// Returns the free mask of a segment with nothing in it.
 fn every_span(kind: usize) -> u32 {
     let step = SPAN_UNITS[kind] as usize;
     (0..UNITS)
@@ -793,7 +794,7 @@ fn segment_base(region: &Region, number: u32) -> NonNull<u8> {
     region.span_base(number * UNITS as u32)
 }
 
-/// Bytes of the objects handed out of a segment; a value of a moment ago.
+/// Returns the number of bytes of the allocated objects of a segment; without the lock, the value may be outdated.
 fn live_bytes_of(region: &Region, number: u32) -> usize {
     let spans = &region.segments[number as usize].spans;
     spans

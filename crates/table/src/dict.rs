@@ -1,4 +1,4 @@
-//! Safe maps from bytes for large collections: [`Dict`] and [`BytesDict`]. Know no types of the product, no clock.
+//! Safe maps from bytes for large collections: [`Dict`] and [`BytesDict`]. Must not know types of values, a clock.
 //!
 //! An element is one allocation, `[header][value][key]`; pointers to elements stand in [`Index`]es, the tables that the
 //! keyspace uses for its slots. One index would be rebuilt as a whole whenever it grows, so a map has many, by
@@ -21,7 +21,7 @@ const HASH_BITS: u32 = 34;
 /// The rest of the header's word is the key's length: no key reaches 1 GiB.
 const LEN_BITS: u32 = 64 - HASH_BITS;
 const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
-/// Order bits of an index. What is left of `HASH_BITS` may choose an index.
+/// Order bits of an index. The rest of `HASH_BITS` may choose an index.
 const ORDER_BITS: u32 = 16;
 const DEPTH_MAX: u32 = HASH_BITS - ORDER_BITS;
 /// An index with more elements is split: its rebuilding takes a few microseconds.
@@ -33,7 +33,7 @@ const MERGE_LEN: usize = 400;
 pub struct Dict<V>(Core<Alone<V>>);
 
 /// A map from bytes to bytes: key and value of an element are one allocation. An element may carry a stamp, a number
-/// beside its value that means nothing in here; elements without one pay nothing for it.
+/// beside its value that means nothing in here; elements without one use no memory for it.
 #[derive(Clone, Default)]
 pub struct BytesDict(Core<ValueLen>);
 
@@ -45,7 +45,7 @@ trait Payload {
     fn bytes_behind_key(&self) -> usize;
 }
 
-/// A value that is all there is.
+/// A value without bytes behind the key.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Alone<V>(V);
@@ -114,41 +114,41 @@ impl<V> Default for Dict<V> {
 }
 
 impl<V> Dict<V> {
-    /// An empty map. Takes no memory.
+    /// Makes an empty map, which takes no memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty map with room for so many elements, or for as many as it takes without being split.
+    /// Makes an empty map with room for so many elements, or for as many as it takes without being split.
     pub fn with_room(len: usize) -> Self {
         Dict(Core::with_room(len))
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len
     }
 
-    /// True if there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The value of a key, to be changed.
+    /// Returns the value of a key, to be changed.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         let element = self.0.find(hash(key), key)?;
         Some(&mut self.0.payload_mut(element).0)
     }
 
-    /// The key as it is stored, and its value.
+    /// Returns the key as it is stored, and its value.
     #[inline]
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&[u8], &V)> {
         self.0
@@ -156,18 +156,18 @@ impl<V> Dict<V> {
             .map(|element| self.view(element))
     }
 
-    /// True if the key is there.
+    /// Returns true if the key is there.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.0.find(hash(key), key).is_some()
     }
 
-    /// Starts to load what looking for these keys will need, for the first [`LOOK_AHEAD_MAX`] of them.
+    /// Prefetches the memory that a search for these keys will need, for the first [`LOOK_AHEAD_MAX`] of them.
     pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.0.look_ahead(keys);
     }
 
-    /// Sets the value of a key and gives back the one that it had.
+    /// Sets the value of a key and returns its old one.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
         let hash = hash(key);
         match self.0.find(hash, key) {
@@ -179,7 +179,7 @@ impl<V> Dict<V> {
         }
     }
 
-    /// The value of a key, put there by `make` if it was missing; the second is true if it was made now.
+    /// Returns the value of a key, put there by `make` if it was missing; the second is true if it was made now.
     pub fn get_or_insert_with(&mut self, key: &[u8], make: impl FnOnce() -> V) -> (&mut V, bool) {
         let hash = hash(key);
         let found = self.0.find(hash, key);
@@ -187,21 +187,21 @@ impl<V> Dict<V> {
         (&mut self.0.payload_mut(element).0, found.is_none())
     }
 
-    /// Takes a key out.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         let hash = hash(key);
         let element = self.0.find(hash, key)?;
         Some(self.0.take(hash, element).0)
     }
 
-    /// All elements, in hash order but for neighbours.
+    /// Returns all elements, in hash order but for neighbours.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> + '_ {
         self.0.elements().map(|element| self.view(element))
     }
 
-    /// One step of a scan: visits the elements of one bucket from `cursor` (0 at first) on and returns the next cursor,
-    /// 0 at the end. Cursors are below 2^53, hold no state, and give every element that is there during the whole scan
-    /// at least once, whatever comes and goes meanwhile. Any number is a valid cursor.
+    /// Makes one step of a scan: visits the elements of one bucket from `cursor` (0 at first) on and returns the next
+    /// cursor, 0 at the end. Cursors are below 2^53, hold no state, and give every element that is there during the
+    /// whole scan at least once, whatever is added and removed meanwhile. Any number is a valid cursor.
     pub fn scan(&self, cursor: u64, visit: &mut impl FnMut(&[u8], &V)) -> u64 {
         self.0.scan(cursor, |element| {
             let (key, value) = self.view(element);
@@ -209,12 +209,12 @@ impl<V> Dict<V> {
         })
     }
 
-    /// An element, each about equally likely.
+    /// Returns an element, each about equally likely.
     pub fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<(&[u8], &V)> {
         self.0.random(rng).map(|element| self.view(element))
     }
 
-    /// Takes out an element, each about equally likely.
+    /// Removes and returns an element, each about equally likely.
     pub fn pop_random(&mut self, rng: &mut impl FnMut() -> u64) -> Option<(Box<[u8]>, V)> {
         let element = self.0.random(rng)?;
         let key: Box<[u8]> = self.0.key(element).into();
@@ -222,18 +222,18 @@ impl<V> Dict<V> {
         Some((key, value))
     }
 
-    /// Bytes on the heap, without what the values own elsewhere.
+    /// Returns the number of bytes on the heap, without those that the values own elsewhere.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
     }
 
-    /// Takes everything out.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes everything out, giving each element to `visit`.
+    /// Removes all elements, giving each to `visit`.
     pub fn drain(&mut self, mut visit: impl FnMut(&[u8], V)) {
         self.0.drain(|key, payload, _| visit(key, payload.0));
     }
@@ -249,34 +249,34 @@ impl<V> Dict<V> {
 }
 
 impl BytesDict {
-    /// An empty map. Takes no memory.
+    /// Makes an empty map, which takes no memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// As [`Dict::with_room`].
+    /// Makes a map as [`Dict::with_room`] does.
     pub fn with_room(len: usize) -> Self {
         BytesDict(Core::with_room(len))
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len
     }
 
-    /// True if there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// As [`Dict::look_ahead`].
+    /// Prefetches as [`Dict::look_ahead`] does.
     pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.0.look_ahead(keys);
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.0
@@ -284,18 +284,18 @@ impl BytesDict {
             .map(|element| self.view(element).1)
     }
 
-    /// True if the key is there.
+    /// Returns true if the key is there.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.0.find(hash(key), key).is_some()
     }
 
-    /// Sets the value of a key; a stamp that it has goes. True if the key is new. A value is below 2 GiB.
+    /// Sets the value of a key; its stamp is removed. Returns true if the key is new. A value is below 2 GiB.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> bool {
         self.store(key, ValueLen::new(value, false), value)
     }
 
-    /// Sets the value of a key, and a stamp beside it. True if the key is new. A value is below 2 GiB.
+    /// Sets the value of a key, and a stamp beside it. Returns true if the key is new. A value is below 2 GiB.
     pub fn insert_stamped(&mut self, key: &[u8], value: &[u8], stamp: u64) -> bool {
         let behind_key = [value, &stamp.to_ne_bytes()].concat();
         self.store(key, ValueLen::new(value, true), &behind_key)
@@ -313,19 +313,19 @@ impl BytesDict {
         false
     }
 
-    /// The value of a key, and its stamp if it has one.
+    /// Returns the value of a key, and its stamp if it has one.
     pub fn get_stamped(&self, key: &[u8]) -> Option<(&[u8], Option<u64>)> {
         let element = self.0.find(hash(key), key)?;
         let (_, value, stamp) = self.view_stamped(element);
         Some((value, stamp))
     }
 
-    /// All elements with their stamps, in the order of [`BytesDict::iter`].
+    /// Returns all elements with their stamps, in the order of [`BytesDict::iter`].
     pub fn iter_stamped(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> + '_ {
         self.0.elements().map(|element| self.view_stamped(element))
     }
 
-    /// One step of a scan that shows stamps too, as [`Dict::scan`].
+    /// Makes one step of a scan with stamps, as [`Dict::scan`].
     pub fn scan_stamped(
         &self,
         cursor: u64,
@@ -337,7 +337,7 @@ impl BytesDict {
         })
     }
 
-    /// The first 32 bits of a key's hash: with [`BytesDict::for_each_with_prefix`], a short name for the key.
+    /// Returns the first 32 bits of a key's hash: with [`BytesDict::for_each_with_prefix`], a short name for the key.
     pub fn hash_prefix(key: &[u8]) -> u32 {
         (hash(key) >> 32) as u32
     }
@@ -363,19 +363,19 @@ impl BytesDict {
         }
     }
 
-    /// Takes a key out. False if it was not there.
+    /// Removes a key. Returns false if it was not there.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let hash = hash(key);
         let element = self.0.find(hash, key);
         element.map(|element| self.0.take(hash, element)).is_some()
     }
 
-    /// All elements, in hash order but for neighbours.
+    /// Returns all elements, in hash order but for neighbours.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + '_ {
         self.0.elements().map(|element| self.view(element))
     }
 
-    /// One step of a scan, as [`Dict::scan`].
+    /// Makes one step of a scan, as [`Dict::scan`].
     pub fn scan(&self, cursor: u64, visit: &mut impl FnMut(&[u8], &[u8])) -> u64 {
         self.0.scan(cursor, |element| {
             let (key, value) = self.view(element);
@@ -383,12 +383,12 @@ impl BytesDict {
         })
     }
 
-    /// An element, each about equally likely.
+    /// Returns an element, each about equally likely.
     pub fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<(&[u8], &[u8])> {
         self.0.random(rng).map(|element| self.view(element))
     }
 
-    /// Takes out an element, each about equally likely.
+    /// Removes and returns an element, each about equally likely.
     pub fn pop_random(&mut self, rng: &mut impl FnMut() -> u64) -> Option<BytesPair> {
         let element = self.0.random(rng)?;
         let (key, value) = self.view(element);
@@ -397,18 +397,18 @@ impl BytesDict {
         Some((key, value))
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
     }
 
-    /// Takes everything out.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes everything out, giving each element to `visit`.
+    /// Removes all elements, giving each to `visit`.
     pub fn drain(&mut self, mut visit: impl FnMut(&[u8], &[u8])) {
         self.0
             .drain(|key, len, behind| visit(key, &behind[..len.value_bytes()]));
@@ -434,14 +434,14 @@ impl BytesDict {
     }
 }
 
-/// Keys that [`Dict::look_ahead`] takes in at once.
+/// Number of keys that [`Dict::look_ahead`] prefetches at once.
 pub const LOOK_AHEAD_MAX: usize = 64;
 
-/// Both maps. It owns its elements: pointers in its indexes are alive, and nobody else has them.
+/// The core of both maps. It owns its elements: pointers in its indexes are alive, and no other code has them.
 struct Core<P: Payload> {
     /// `2^depth` positions. An index that is split less often than `depth` times owns several, and lies in the first.
     subs: Box<[Index]>,
-    /// How often the index of each position was split.
+    /// Number of times that the index of each position was split.
     depths: Box<[u8]>,
     depth: u32,
     len: usize,
@@ -461,7 +461,7 @@ impl<P> Clone for Element<P> {
 
 impl<P> Copy for Element<P> {}
 
-/// An element begins so; the key follows right behind the payload, and what the payload says behind the key.
+/// Header of an element; the key follows right behind the payload, and the payload says which bytes follow the key.
 #[repr(C)]
 struct Header<P> {
     /// `first bits of the hash << LEN_BITS | length of the key`.
@@ -560,7 +560,7 @@ impl<P: Payload> Core<P> {
         found.map(|at| Element(at.cast()))
     }
 
-    /// Where the index for a hash lies, and how often it was split.
+    /// Returns the position of the index for a hash, and how often it was split.
     #[inline]
     fn sub_of(&self, hash: u64) -> (usize, u32) {
         // Two steps: a shift by 64 is none.
@@ -641,7 +641,7 @@ impl<P: Payload> Core<P> {
         element
     }
 
-    /// Takes an element out and frees it.
+    /// Removes an element and frees it.
     fn take(&mut self, hash: u64, element: Element<P>) -> P {
         let (sub, depth) = self.sub_of(hash);
         let was_there = self.change(sub, |index| {
@@ -682,10 +682,10 @@ impl<P: Payload> Core<P> {
         unsafe { self.destroy(element) };
     }
 
-    /// Frees an element, and takes it off the account.
+    /// Frees an element, and subtracts it from the account.
     ///
     /// # Safety
-    /// The element is alive, and nobody uses it afterwards.
+    /// The element is alive, and is not used afterwards.
     unsafe fn destroy(&mut self, element: Element<P>) -> P {
         let (key_len, behind_len) = (
             self.key(element).len(),
@@ -700,7 +700,7 @@ impl<P: Payload> Core<P> {
         }
     }
 
-    /// Does something to an index and keeps the account of its table's size.
+    /// Calls a function with an index and keeps the account of its table's size.
     #[inline]
     fn change<R>(&mut self, sub: usize, change: impl FnOnce(&Index) -> R) -> R {
         let index = &self.subs[sub];
@@ -873,7 +873,7 @@ impl<P: Payload> Core<P> {
             .map(|at| Element(at.cast()))
     }
 
-    /// Takes everything out, giving key, payload and what is behind the key.
+    /// Removes all elements, giving key, payload and the bytes behind the key.
     fn drain(&mut self, mut visit: impl FnMut(&[u8], P, &[u8])) {
         let mut all = std::mem::take(self);
         for index in std::mem::take(&mut all.subs) {
@@ -913,15 +913,15 @@ impl<P: Payload> Drop for Core<P> {
     }
 }
 
-/// The hash that an index of this depth is given: its order bits follow the bits that chose the index, and the tag is
-/// the hash's last byte, which no splitting changes.
+/// Returns the hash that an index of this depth is given: its order bits follow the bits that chose the index, and the
+/// tag is the hash's last byte, which no splitting changes.
 #[inline]
 fn order_hash(hash: u64, depth: u32) -> u64 {
     let order = hash << depth >> (64 - ORDER_BITS);
     order << 34 | (hash & 0xff) << 26
 }
 
-/// The first bits of an element's hash, where they are in the hash; the others are 0.
+/// Returns the first bits of an element's hash, where they are in the hash; the others are 0.
 #[inline]
 fn stored_hash<P>(element: Element<P>) -> u64 {
     // SAFETY: called for elements of a map, which are alive.

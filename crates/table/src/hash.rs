@@ -1,4 +1,4 @@
-//! SipHash-1-3 under a key that is random per process, and the meaning of the hash's bits. Knows no table.
+//! SipHash-1-3 under a key that is random per process, and the meaning of the hash's bits. Must not know tables.
 //!
 //! Clients see hash bits (SCAN cursors and SCAN order), so the function has to be one with a security argument;
 //! it costs 5 to 8 ns more than the fastest alternatives.
@@ -13,26 +13,26 @@ pub const SLOTS: usize = 1 << SLOT_BITS;
 
 static SEED: OnceLock<(u64, u64)> = OnceLock::new();
 
-/// The hash of a key: SipHash-1-3, keyed per process.
+/// Returns the hash of a key: SipHash-1-3, keyed per process.
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
     let (k0, k1) = *SEED.get_or_init(random_seed);
     sip13(k0, k1, key)
 }
 
-/// The keyspace slot of a hash: its top 14 bits.
+/// Returns the keyspace slot of a hash: its top 14 bits.
 #[inline]
 pub const fn slot(hash: u64) -> usize {
     (hash >> (64 - SLOT_BITS)) as usize
 }
 
-/// The 16 bits below the slot's: the order of entries inside an [`crate::Index`].
+/// Returns the 16 bits below the slot's: the order of entries inside an [`crate::Index`].
 #[inline]
 pub const fn h16(hash: u64) -> u16 {
     (hash >> (64 - SLOT_BITS - 16)) as u16
 }
 
-/// The 8 bits below [`h16`]: the tag in a bucket.
+/// Returns the 8 bits below [`h16`]: the tag in a bucket.
 #[inline]
 pub const fn tag(hash: u64) -> u8 {
     (hash >> (64 - SLOT_BITS - 24)) as u8
@@ -46,7 +46,7 @@ fn random_seed() -> (u64, u64) {
     )
 }
 
-/// SipHash-1-3 of `data` under the key `(k0, k1)`.
+/// Returns SipHash-1-3 of `data` under the key `(k0, k1)`.
 pub fn sip13(k0: u64, k1: u64, data: &[u8]) -> u64 {
     let mut v0 = k0 ^ 0x736f_6d65_7073_6575;
     let mut v1 = k1 ^ 0x646f_7261_6e64_6f6d;
@@ -84,7 +84,7 @@ pub fn sip13(k0: u64, k1: u64, data: &[u8]) -> u64 {
     v0 ^ v1 ^ v2 ^ v3
 }
 
-/// The up to seven last bytes as a little-endian number, without a loop over bytes where that is possible.
+/// Returns the up to seven last bytes as a little-endian number, without a loop over bytes where that is possible.
 #[inline]
 fn tail(data: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() {

@@ -1,7 +1,7 @@
-//! Memory for keyspace entries, and the compaction that gives memory back after many entries went. Knows sizes and
-//! addresses, not what an entry is.
+//! Memory for keyspace entries, and the compaction that gives memory back after many entries were removed. Must not
+//! know the contents of entries, only sizes and addresses.
 //!
-//! General allocators round to 16 bytes (48 for an entry of 40), which no memory target survives; here classes are
+//! General allocators round to 16 bytes (48 for an entry of 40), too much for the memory targets; here classes are
 //! exact to 8 bytes up to 1 KiB and to 3 % above. The hot path takes no lock and no atomic: see `magazine.rs`. Because
 //! entries are allocated, moved and freed under their owner's locks, the heap can be asked to empty its sparsest
 //! segments: see [`Compaction`].
@@ -31,7 +31,7 @@ const CLASSES: usize = class_of(CLASS_BYTES_MAX) + 1;
 /// Bytes of a batch between a thread's magazine and the arena, about.
 const BATCH_BYTES: usize = 8 << 10;
 
-/// A thread's way into the process-wide entry allocator: it keeps some free objects of each size at hand, and gives
+/// A thread's access to the process-wide entry allocator: it keeps some free objects of each size at hand, and gives
 /// them back when it is dropped. Objects may be freed through any thread's `Heap`.
 pub struct Heap(Magazines<CLASSES>);
 
@@ -42,12 +42,12 @@ impl Default for Heap {
 }
 
 impl Heap {
-    /// An empty handle; the first allocations fill it.
+    /// Makes an empty handle; the first allocations fill it.
     pub fn new() -> Heap {
         Heap(Magazines::new(&ENTRIES, BATCH_BYTES))
     }
 
-    /// Memory of at least `bytes`, aligned to 8, not initialised. Ends the process when there is none.
+    /// Allocates at least `bytes`, aligned to 8, not initialised. Ends the process when there is no memory.
     #[inline]
     pub fn alloc(&mut self, bytes: usize) -> NonNull<u8> {
         if bytes.wrapping_sub(1) >= CLASS_BYTES_MAX {
@@ -60,7 +60,7 @@ impl Heap {
     ///
     /// # Safety
     /// `ptr` came from [`Heap::alloc`] (of any thread's heap) with the same `bytes` or others of the same
-    /// [`Heap::size_class`], has not been freed since, and nobody uses it any more.
+    /// [`Heap::size_class`], has not been freed since, and is not used any more.
     #[inline]
     pub unsafe fn free(&mut self, ptr: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller vouches that `ptr` came from `alloc`, which chose by the same comparison.
@@ -72,7 +72,7 @@ impl Heap {
         }
     }
 
-    /// How many bytes [`Heap::alloc`] really takes for `bytes`; an object may grow in place up to that.
+    /// Returns how many bytes [`Heap::alloc`] really takes for `bytes`; an object may grow in place up to that.
     #[inline]
     pub const fn size_class(bytes: usize) -> usize {
         if bytes.wrapping_sub(1) >= CLASS_BYTES_MAX {
@@ -81,8 +81,8 @@ impl Heap {
         class_bytes(class_of(bytes))
     }
 
-    /// To be called once per turn of the thread's loop: lets go of cached objects that a compaction waits for.
-    /// Two relaxed loads when there is nothing to do.
+    /// Releases cached objects that a compaction waits for; called once per turn of the thread's loop. Two relaxed
+    /// loads when there is nothing to do.
     #[inline]
     pub fn tick(&mut self) {
         self.0.tick();
@@ -142,7 +142,7 @@ pub struct Stats {
     pub mapped_bytes: usize,
 }
 
-/// The entries' figures now.
+/// Returns the current figures of the entries.
 pub fn stats() -> Stats {
     let large = LARGE_BYTES.load(Relaxed);
     Stats {
@@ -151,7 +151,7 @@ pub fn stats() -> Stats {
     }
 }
 
-/// The figures of the tables' memory ([`crate::Index`], [`crate::Dict`]) now.
+/// Returns the current figures of the tables' memory ([`crate::Index`], [`crate::Dict`]).
 pub fn table_stats() -> Stats {
     Stats {
         live_bytes: TABLES.live_bytes(),
@@ -159,15 +159,15 @@ pub fn table_stats() -> Stats {
     }
 }
 
-/// Work for a quiet moment, about ten times a second: gives back memory kept for a need that did not come, and makes
-/// huge pages of at most `segments_max` (for each of the two arenas) segments that filled up on small ones: about 1 ms
-/// each, in which page faults of other threads wait.
+/// Does work for a quiet moment, about ten times a second: gives back memory kept for allocations that did not come,
+/// and makes huge pages of at most `segments_max` (for each of the two arenas) segments that filled up on small ones:
+/// about 1 ms each, in which page faults of other threads wait.
 pub fn maintain(segments_max: usize) {
     ENTRIES.maintain(segments_max);
     TABLES.maintain(segments_max);
 }
 
-/// True if a running [`Compaction`] wants the object at `ptr` moved. Cheap: a range check and one load.
+/// Returns true if a running [`Compaction`] wants the object at `ptr` moved. Cheap: a range check and one load.
 #[inline]
 pub fn is_evacuating(ptr: NonNull<u8>) -> bool {
     ENTRIES.is_evacuating(ptr.addr().get())
@@ -185,8 +185,8 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Starts one if so much could be won (a quarter of the memory and at least 8 MiB) that the walk is worth it, and
-    /// if the last one did not win too little. At most one runs at a time. Cheap if it does not start one.
+    /// Starts a compaction if it could win so much (a quarter of the memory and at least 8 MiB) that the walk is worth
+    /// it, and if the last one did not win too little. At most one runs at a time. Cheap if it does not start one.
     pub fn begin() -> Option<Compaction> {
         if COMPACTION_RUNS.swap(true, Relaxed) {
             return None;
@@ -201,7 +201,7 @@ impl Compaction {
         Some(Compaction { entries, tables })
     }
 
-    /// Segments (of 2 MiB) that are still to be emptied; at 0 the walk may end early.
+    /// Returns the number of segments (of 2 MiB) that are still to be emptied; at 0 the walk may end early.
     pub fn segments_left(&self) -> usize {
         ENTRIES.evacuating(&self.entries) + TABLES.evacuating(&self.tables)
     }

@@ -1,4 +1,4 @@
-//! One slot's hash table: pointers to entries, found by hash. Never reads an entry, knows no key.
+//! One slot's hash table: pointers to entries, found by hash. Never reads an entry, must not know keys.
 //!
 //! # The idea
 //!
@@ -25,7 +25,7 @@
 //! [`Index::prefetch_entry`] start them early for a whole batch, before any lock is taken, while other threads may
 //! rebuild the table. They are sound because nothing that they read can go away or be torn into something harmful:
 //! - The place of the directory and its length are one atomic word, read once.
-//! - Chunks, directories and the bitmaps between them live in the arena [`TABLES`], whose range is reserved once and
+//! - Chunks, directories and the bitmaps between them live in the arena `TABLES`, whose range is reserved once and
 //!   never unmapped. Memory given back to the operating system reads as zeros.
 //! - Every access to that range, here and in `arena.rs`, is of a whole aligned `AtomicU64`, relaxed. So a stale read is
 //!   a race in no formal sense; the value is old, or belongs to another table, or is zero.
@@ -37,11 +37,11 @@
 //!
 //! # Searching once
 //!
-//! Mostly the truth is what was seen: then the search need not be made again. Each change of what lies where ends with
-//! a new number in the index. Who looks without the lock reads that number before anything else, and who holds the lock
-//! compares it ([`Index::recall`]). If it is the same, no change has ended in between, and none is under way; and since the
-//! number is stored with release and loaded with acquire, all changes before it were visible. So what was seen is what is
-//! there. All other reads are relaxed: stronger ones would buy nothing.
+//! Mostly the search would find what was seen: then it need not be made. Each change of the table ends with a new
+//! number in the index. A thread that looks without the lock reads that number before anything else, and the holder of
+//! the lock compares it ([`Index::recall`]). If it is the same, no change has ended in between, and none is under way;
+//! and since the number is stored with release and loaded with acquire, all changes before it were visible. So the
+//! entry that was seen is the one that is there. All other reads are relaxed: stronger ones would buy nothing.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -73,8 +73,8 @@ pub struct Index {
     changes: AtomicU32,
 }
 
-/// Result of a look into an index without holding its lock: where an entry with a hash would be, and then which entry it may
-/// be. The default has seen nothing.
+/// Result of a look into an index without holding its lock: the bucket where an entry with a hash would be, and then
+/// the entry that it may be. The default has seen nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sight {
     /// Of the bucket; once an entry was `found`, of that.
@@ -96,12 +96,11 @@ impl Sight {
 }
 
 impl Index {
-    /// An empty index. Takes no memory.
+    /// Makes an empty index, which takes no memory.
     ///
     /// # Safety
-    /// From now on, whoever calls a method of it holds the lock that guards it (or has it for itself),
-    /// but for those methods that say that they need none. Without that two tables could come to own
-    /// the same memory.
+    /// From now on, every caller of a method of it holds the lock that guards it (or has it exclusively), but for those
+    /// methods that say that they need none. Without that two tables could come to own the same memory.
     pub const unsafe fn new() -> Index {
         Index {
             place: AtomicU64::new(0),
@@ -110,7 +109,7 @@ impl Index {
         }
     }
 
-    /// `n` empty indexes on zeroed memory: pages that are never used cost nothing.
+    /// Makes `n` empty indexes on zeroed memory: pages that are never used cost nothing.
     ///
     /// # Safety
     /// As for [`Index::new`], for each of them.
@@ -132,20 +131,20 @@ impl Index {
         }
     }
 
-    /// Number of entries. **Needs no lock**; without it, it is a value of a moment ago.
+    /// Returns the number of entries. **Needs no lock**; without it, the value may be outdated.
     #[inline]
     pub fn len(&self) -> usize {
         self.len.load(Relaxed) as usize
     }
 
-    /// True if there are no entries. **Needs no lock**, as [`Index::len`].
+    /// Returns true if there are no entries. **Needs no lock**, as [`Index::len`].
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The entry with this hash for which `is_it` is true. `is_it` is asked about entries whose tag and
-    /// order bits match, hence almost never about a wrong one.
+    /// Returns the entry with this hash for which `is_it` is true. `is_it` is called for entries whose tag and order
+    /// bits match, hence almost never for a wrong one.
     #[inline]
     pub fn find(
         &self,
@@ -170,8 +169,8 @@ impl Index {
         self.note_change();
     }
 
-    /// Puts `new` in the place of `old`, an entry with the same hash. False, and nothing done, if `old`
-    /// is not there.
+    /// Puts `new` in the place of `old`, an entry with the same hash. Returns false, with nothing done, if `old` is not
+    /// there.
     #[inline]
     pub fn replace(&self, hash: u64, old: NonNull<u8>, new: NonNull<u8>) -> bool {
         let layout = self.layout();
@@ -184,7 +183,7 @@ impl Index {
         true
     }
 
-    /// Takes the entry out. False if it was not there.
+    /// Removes the entry. Returns false if it was not there.
     #[inline]
     pub fn remove(&self, hash: u64, entry: NonNull<u8>) -> bool {
         let layout = self.layout();
@@ -207,10 +206,9 @@ impl Index {
         true
     }
 
-    /// Gives the entries of one bucket, those whose order bits ([`crate::hash::h16`]) are at least
-    /// `from`, and says from where to go on (`None`: that was the last). Called again and again from 0
-    /// it gives every entry that is there all the time exactly once, also when the index grows and
-    /// shrinks between two calls.
+    /// Gives the entries of one bucket, those whose order bits ([`crate::hash::h16`]) are at least `from`, and returns
+    /// where to go on (`None`: that was the last). Called again and again from 0 it gives every entry that is there all
+    /// the time exactly once, also when the index grows and shrinks between two calls.
     pub fn scan(&self, from: u32, mut visit: impl FnMut(NonNull<u8>)) -> Option<u32> {
         let layout = self.layout();
         let buckets = layout.buckets();
@@ -241,7 +239,7 @@ impl Index {
         self.entries().for_each(visit);
     }
 
-    /// An entry chosen by the random number, each equally likely.
+    /// Returns an entry chosen by the random number, each equally likely.
     pub fn random(&self, rnd: u64) -> Option<NonNull<u8>> {
         /// A draw hits an empty place a third of the time, in a small table six times in seven.
         const DRAWS_MAX: usize = 64;
@@ -262,10 +260,10 @@ impl Index {
         self.entries().next()
     }
 
-    /// Takes everything out, giving each entry to `visit`, and frees the table.
+    /// Removes all entries, giving each to `visit`, and frees the table.
     pub fn clear(&self, visit: impl FnMut(NonNull<u8>)) {
         let layout = self.layout();
-        // Of the many slots of a database most have often nothing: they are not written to.
+        // Of the many slots of a database most are often empty: they are not written to.
         if layout.buckets() == 0 {
             return;
         }
@@ -276,13 +274,13 @@ impl Index {
         self.note_change();
     }
 
-    /// Bytes that the table takes, without `Index` itself.
+    /// Returns the number of bytes that the table takes, without `Index` itself.
     #[inline]
     pub fn table_bytes(&self) -> usize {
         self.layout().bytes()
     }
 
-    /// Starts to load the bucket in which an entry with this hash would be, and says where that is. **Needs no lock.**
+    /// Prefetches the bucket in which an entry with this hash would be, and returns its place. **Needs no lock.**
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) -> Sight {
         let changes = self.changes.load(Acquire);
@@ -299,14 +297,14 @@ impl Index {
         }
     }
 
-    /// Starts to load the place word itself. **Needs no lock.**
+    /// Prefetches the place word itself. **Needs no lock.**
     #[inline]
     pub fn prefetch_place(&self) {
         prefetch(std::ptr::from_ref(self).addr());
     }
 
-    /// Starts to load the directory's word that leads to the bucket; wants [`Index::prefetch_place`]
-    /// some time before it. **Needs no lock.**
+    /// Prefetches the directory's word that leads to the bucket; wants [`Index::prefetch_place`] some time before it.
+    /// **Needs no lock.**
     #[inline]
     pub fn prefetch_directory(&self, hash: u64) {
         let layout = self.layout();
@@ -315,12 +313,12 @@ impl Index {
         }
     }
 
-    /// Starts to load the entry that may have this hash, from its home bucket, and notes it in the sight, which
-    /// [`Index::prefetch_bucket`] gave some time before. **Needs no lock.**
+    /// Prefetches the entry that may have this hash, from its home bucket, and notes it in the sight, which
+    /// [`Index::prefetch_bucket`] returned some time before. **Needs no lock.**
     ///
-    /// `true`: it is not in that bucket, but may have spilled. The next bucket is on its way then; the caller goes on
-    /// with the other keys of its batch and comes back with [`Index::prefetch_entry_beyond`]. (Looking there at once
-    /// would wait for it: with buckets as full as these two in five have spilled.)
+    /// Returns true if it is not in that bucket, but may have spilled. The next bucket is being loaded then; the caller
+    /// goes on with the other keys of its batch and comes back with [`Index::prefetch_entry_beyond`]. (Looking there at
+    /// once would wait for it: with buckets as full as these two in five have spilled.)
     #[inline]
     pub fn prefetch_entry(&self, sight: &mut Sight, hash: u64) -> bool {
         let Some(bucket) = layout::bucket_checked(sight.address) else {
@@ -337,7 +335,7 @@ impl Index {
         true
     }
 
-    /// The same, from the bucket `step` places after the home.
+    /// Does the same from the bucket `step` places after the home.
     pub fn prefetch_entry_beyond(&self, sight: &mut Sight, hash: u64, step: u32) -> bool {
         let layout = self.layout();
         if !layout.is_readable() {
@@ -357,8 +355,8 @@ impl Index {
         true
     }
 
-    /// The entry that was seen in this index, if it is certainly still in it. It may have another key with the same tag
-    /// and order bits; then, and where nothing is recalled, [`Index::find`] tells.
+    /// Returns the entry that was seen in this index, if it is certainly still in it. It may have another key with the
+    /// same tag and order bits; then, and where nothing is recalled, [`Index::find`] decides.
     #[inline]
     pub fn recall(&self, sight: &Sight) -> Option<NonNull<u8>> {
         if !sight.found || sight.changes != self.changes.load(Relaxed) {
@@ -367,18 +365,18 @@ impl Index {
         NonNull::new(std::ptr::with_exposed_provenance_mut(sight.address))
     }
 
-    /// The snapshot epoch (7 bits) of the bucket that is home to this hash. It, [`Index::set_epoch`] and
-    /// [`Index::insert_rebuilds`] have no callers but tests yet: they are what snapshots will need of the table, and keep true
-    /// that every bucket has room for it.
+    /// Returns the snapshot epoch (7 bits) of the bucket that is home to this hash. It, [`Index::set_epoch`] and
+    /// [`Index::insert_rebuilds`] have no callers but tests yet: snapshots will need them of the table, and they keep
+    /// true that every bucket has room for it.
     pub fn epoch(&self, hash: u64) -> u8 {
         self.home_bucket(hash)
             .map_or(0, |home| ((home.meta() & EPOCH_MASK) >> EPOCH_SHIFT) as u8)
     }
 
-    /// Sets the snapshot epoch of the bucket that is home to this hash. Growing and shrinking moves the
-    /// borders between buckets: it keeps the epoch if all buckets have the same, and sets it to 0
-    /// otherwise. Who needs more brings all of them to one epoch before an insert of which
-    /// [`Index::insert_rebuilds`] is true, and before a remove.
+    /// Sets the snapshot epoch of the bucket that is home to this hash. Growing and shrinking moves the borders between
+    /// buckets: it keeps the epoch if all buckets have the same, and sets it to 0 otherwise. A caller that needs more
+    /// brings all of them to one epoch before an insert of which [`Index::insert_rebuilds`] is true, and before a
+    /// remove.
     pub fn set_epoch(&self, hash: u64, epoch: u8) {
         if let Some(home) = self.home_bucket(hash) {
             let epoch = (u64::from(epoch) << EPOCH_SHIFT) & EPOCH_MASK;
@@ -386,7 +384,7 @@ impl Index {
         }
     }
 
-    /// True if the next insert will grow the table.
+    /// Returns true if the next insert will grow the table.
     pub fn insert_rebuilds(&self) -> bool {
         self.len() >= entries_max(self.layout().buckets())
     }
@@ -418,7 +416,7 @@ impl Index {
         }
     }
 
-    /// The entries, by bucket. Nobody may change the index meanwhile.
+    /// Returns the entries, by bucket. The index must not change meanwhile.
     pub(crate) fn entries(&self) -> impl Iterator<Item = NonNull<u8>> + use<> {
         entries(self.layout())
     }
@@ -428,7 +426,7 @@ impl Index {
         Layout::of(self.place.load(Relaxed))
     }
 
-    /// Ends a change, for those who look without the lock.
+    /// Ends a change, for threads that look without the lock.
     #[inline]
     fn note_change(&self) {
         let changes = self.changes.load(Relaxed).wrapping_add(1);
@@ -461,7 +459,7 @@ impl Drop for Index {
     }
 }
 
-/// Starts to load the entry of the bucket that may have this hash, and says where it is.
+/// Prefetches the entry of the bucket that may have this hash, and returns its place.
 #[inline]
 fn prefetch_match(bucket: Bucket, hash: u64) -> Option<usize> {
     for i in bucket.matches(tag(hash)) {
@@ -484,7 +482,7 @@ fn entries(layout: Layout) -> impl Iterator<Item = NonNull<u8>> {
         .map(Word::entry)
 }
 
-/// Bucket and place of the entry with this hash that it is.
+/// Returns bucket and place of the entry with this hash for which the function is true.
 #[inline]
 fn locate(layout: Layout, hash: u64, mut is_it: impl FnMut(Word) -> bool) -> Option<(u32, usize)> {
     if layout.buckets() == 0 {
@@ -521,8 +519,8 @@ fn place(layout: Layout, word: Word, tag: u8) {
     }
 }
 
-/// After an entry with this home was taken out of bucket `at`: draws spilled entries back into the
-/// hole, and brings the spill marks up to date.
+/// Draws spilled entries back into the hole, after an entry with this home was removed from bucket `at`, and brings the
+/// spill marks up to date.
 #[cold]
 fn mend_spills(layout: Layout, home: u32, at: u32) {
     let mut hole = at;
@@ -547,7 +545,7 @@ fn mend_spills(layout: Layout, home: u32, at: u32) {
     }
 }
 
-/// The first entry beyond a bucket with the spill mark whose home is that bucket or one before.
+/// Returns the first entry beyond a bucket with the spill mark whose home is that bucket or one before.
 fn spilled_past(layout: Layout, bucket: u32) -> Option<(u32, usize)> {
     let buckets = layout.buckets();
     let distance = |from: u32, to: u32| {
@@ -580,7 +578,7 @@ thread_local! {
         const { RefCell::new(Scratch { entries: Vec::new(), buckets: Vec::new(), epoch: 0 }) };
 }
 
-/// A table's content on its way from one count of buckets to another.
+/// The contents of a table while its count of buckets changes.
 struct Scratch {
     /// Words and tags.
     entries: Vec<(Word, u8)>,
@@ -641,34 +639,34 @@ impl Scratch {
     }
 }
 
-/// The bucket of an entry. Above 2^16 buckets the homes are spread over them, and each spills into
-/// those after it.
+/// Returns the bucket of an entry. Above 2^16 buckets the homes are spread over them, and each spills into those after
+/// it.
 #[inline]
 fn home(order_bits: u16, buckets: u32) -> u32 {
     ((u64::from(order_bits) * u64::from(buckets)) >> 16) as u32
 }
 
-/// How many entries a table takes before it grows: 92 % of its places.
+/// Returns how many entries a table takes before it grows: 92 % of its places.
 #[inline]
 fn entries_max(buckets: u32) -> usize {
     (buckets as usize * ENTRIES * 59) >> 6
 }
 
-/// By how many buckets a table grows and shrinks.
+/// Returns the number of buckets by which a table grows and shrinks.
 #[inline]
 fn step(buckets: u32) -> u32 {
     ((buckets + 4) / 8).max(1)
 }
 
-/// The count of buckets to go down to when the table has become too empty: one step down, if that
-/// would be 75 % full.
+/// Returns the count of buckets to go down to when the table has become too empty: one step down, if that would be 75 %
+/// full.
 #[inline]
 fn shrunk(buckets: u32, len: usize) -> Option<u32> {
     let fewer = buckets - step(buckets);
     (len * 4 <= fewer as usize * ENTRIES * 3).then_some(fewer)
 }
 
-/// The next number of a sequence of random ones.
+/// Returns the next number of a sequence of random ones.
 fn next_random(rnd: u64) -> u64 {
     let mixed = (rnd ^ (rnd >> 32)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,7 @@
-//! Memory arenas and the hash table that the keyspace and large collections share. Knows no keys, types or clients.
+//! Memory arenas and the hash table that the keyspace and large collections share. Must not know keys, types or
+//! clients.
 //!
-//! - [`hash`](mod@hash): the one hash function of the program, and which of its bits mean what.
+//! - [`hash`](mod@hash): the one hash function of the program, and the meaning of its bits.
 //! - [`Heap`]: exact size classes for keyspace entries, and the compaction that gives memory back.
 //! - [`Index`]: one slot's hash table: pointers to entries that it never reads.
 //! - [`Dict`], [`BytesDict`]: safe maps from bytes for large collections.

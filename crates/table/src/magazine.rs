@@ -1,4 +1,4 @@
-//! A thread's stacks of free objects in front of an arena. Knows classes and addresses only.
+//! A thread's stacks of free objects in front of an arena. Must not know anything but classes and addresses.
 //!
 //! A magazine is a stack of free objects of one class, at most two batches. It takes a batch from the arena when it is
 //! empty, and gives its oldest back when it is full; in between an allocation is a pop, without lock or atomic. While an
@@ -15,7 +15,8 @@ static EVACUATIONS: AtomicU64 = AtomicU64::new(0);
 /// Objects of a batch, at most.
 const BATCH_OBJECTS_MAX: usize = 64;
 
-/// To be called after an evacuation's segments were marked, and after they were unmarked.
+/// Counts the beginning or the end of an evacuation; called after its segments were marked, and after they were
+/// unmarked.
 pub(crate) fn evacuation_turned() {
     EVACUATIONS.fetch_add(1, Relaxed);
 }
@@ -25,15 +26,15 @@ pub(crate) struct Magazines<const CLASSES: usize> {
     arena: &'static Arena,
     batch_bytes: usize,
     stacks: Box<[Vec<NonNull<u8>>; CLASSES]>,
-    /// The value of `EVACUATIONS` that was acted on.
+    /// The value of `EVACUATIONS` at the last `tick`.
     evacuations_seen: u64,
 }
 
-// SAFETY: the magazines own their objects, to which nobody else has access; the pointers are bound to no thread.
+// SAFETY: the magazines own their objects, to which no other code has access; the pointers are bound to no thread.
 unsafe impl<const CLASSES: usize> Send for Magazines<CLASSES> {}
 
 impl<const CLASSES: usize> Magazines<CLASSES> {
-    /// Empty ones, whose batches are of about so many bytes.
+    /// Makes empty magazines, whose batches are of about so many bytes.
     pub(crate) fn new(arena: &'static Arena, batch_bytes: usize) -> Self {
         let stacks = Box::new([const { Vec::new() }; CLASSES]);
         Magazines {
@@ -44,7 +45,7 @@ impl<const CLASSES: usize> Magazines<CLASSES> {
         }
     }
 
-    /// A free object, not initialised.
+    /// Takes a free object, not initialised.
     #[inline]
     pub(crate) fn take(&mut self, class: usize) -> NonNull<u8> {
         match self.stacks[class].pop() {
@@ -56,8 +57,8 @@ impl<const CLASSES: usize> Magazines<CLASSES> {
     /// Takes a free object back.
     ///
     /// # Safety
-    /// It came from these or other magazines of the same arena, or from the arena, with this class, is not used by
-    /// anyone any more, and is given back once.
+    /// It came from these or other magazines of the same arena, or from the arena, with this class, is not used any
+    /// more, and is given back once.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, class: usize, object: NonNull<u8>) {
         if self.knows_of_evacuation() && self.arena.is_evacuating(object.addr().get()) {
@@ -72,7 +73,7 @@ impl<const CLASSES: usize> Magazines<CLASSES> {
         self.stacks[class].push(object);
     }
 
-    /// Lets go of objects that an evacuation waits for. One relaxed load when there is nothing to do.
+    /// Releases objects that an evacuation waits for. One relaxed load when there is nothing to do.
     #[inline]
     pub(crate) fn tick(&mut self) {
         let evacuations = EVACUATIONS.load(Relaxed);
@@ -119,7 +120,7 @@ impl<const CLASSES: usize> Magazines<CLASSES> {
         if self.stacks[class].capacity() == 0 {
             self.stacks[class].reserve_exact(2 * batch);
         } else {
-            // What was freed last stays: it is in the cache.
+            // Objects that were freed last stay: they are in the cache.
             self.give_oldest(class, batch);
         }
     }

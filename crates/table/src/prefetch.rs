@@ -1,6 +1,6 @@
-//! The hint that loads a cache line ahead of its use. Knows nothing of what lies there.
+//! The hint that loads a cache line ahead of its use. Must not know its contents.
 
-/// Starts to load the cache line at an address. Any address will do: a prefetch never faults.
+/// Prefetches the cache line at an address. Any address will do: a prefetch never faults.
 #[inline(always)]
 pub fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

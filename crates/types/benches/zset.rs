@@ -1,8 +1,8 @@
 //! Benchmark of a large sorted set: bytes per member, and time per operation.
 //!
-//! `cargo bench -p redline-types --bench zset`, with numbers of members as arguments if 100,000 and
-//! 1,000,000 are not wanted. Times are CPU time, the median of three rounds on one thread. The first
-//! line of each size is a yardstick for the machine and its load: a lookup in std's `HashMap`.
+//! `cargo bench -p redline-types --bench zset`, with numbers of members as arguments in place of 100,000 and 1,000,000.
+//! Times are CPU time, the median of three rounds on one thread. The first line of each size is a yardstick for the
+//! machine and its load: a lookup in std's `HashMap`.
 
 use redline_types::limits::Limits;
 use redline_types::value::DataType;
@@ -14,7 +14,7 @@ use std::hint::black_box;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 3;
-/// Enough for a clock that may tick every 4 ms.
+/// Longer than a tick of a clock that may tick every 4 ms.
 const OPERATIONS: usize = 1_000_000;
 
 fn main() {
@@ -41,14 +41,14 @@ fn member(i: usize) -> [u8; 16] {
     text
 }
 
-/// CPU time of this process, which other processes on the machine disturb less than they do a clock.
+/// Returns the CPU time of this process, which other processes on the machine disturb less than they do a clock.
 fn cpu_nanos() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos = text.split(' ').next().and_then(|nanos| nanos.parse().ok());
     nanos.unwrap_or(0.0)
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm
@@ -70,7 +70,7 @@ fn build(members: usize, mut score: impl FnMut(usize) -> f64) -> (Zset, f64, usi
     (set, nanos, resident().saturating_sub(before))
 }
 
-/// The median time of one operation, in nanoseconds.
+/// Measures one operation, and prints its median time in nanoseconds.
 fn time(name: &str, operations: usize, mut operation: impl FnMut(usize)) {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|round| {

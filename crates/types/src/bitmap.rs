@@ -1,5 +1,5 @@
 //! Strings as rows of bits: counting, searching, combining, and integers of any width inside them. Bit 0 is the
-//! highest bit of the first byte. Pure functions over byte slices; they know no keys, no commands and no replies.
+//! highest bit of the first byte. Pure functions over byte slices; they must not know keys, commands or replies.
 //!
 //! The long loops work on words of 64 bits; the compiler turns them into vector code.
 
@@ -26,12 +26,12 @@ pub enum Combination {
     One,
 }
 
-/// How many bits are set.
+/// Returns the number of bits that are set.
 pub fn count(bytes: &[u8]) -> u64 {
     redline_lanes::ones(bytes)
 }
 
-/// How many bits of a range are set. The range lies within the string.
+/// Returns the number of set bits of a range. The range lies within the string.
 pub fn count_in(bytes: &[u8], bits: Range<u64>) -> u64 {
     if bits.is_empty() {
         return 0;
@@ -52,12 +52,12 @@ pub fn count_in(bytes: &[u8], bits: Range<u64>) -> u64 {
     ones
 }
 
-/// The first bit of a range that is as asked for. The range lies within the string.
+/// Returns the first bit of a range that is equal to the wanted one. The range lies within the string.
 pub fn position(bytes: &[u8], bits: Range<u64>, set: bool) -> Option<u64> {
     if bits.is_empty() {
         return None;
     }
-    // What is looked for is a one in the bytes, or in their complement.
+    // The search is for a one in the bytes, or in their complement.
     let flip = if set { 0 } else { 0xff };
     let (first, last) = (byte_of(bits.start), byte_of(bits.end - 1));
     let hit = |at: usize, byte: u8| {
@@ -81,7 +81,7 @@ pub fn position(bytes: &[u8], bits: Range<u64>, set: bool) -> Option<u64> {
     hit(at, bytes[at] ^ flip)
 }
 
-/// The combination of several strings; shorter ones count as padded with zeros to the longest. `Not` takes the
+/// Returns the combination of several strings; shorter ones count as padded with zeros to the longest. `Not` takes the
 /// first alone. Empty without strings.
 pub fn combine(how: Combination, strings: &[&[u8]]) -> Vec<u8> {
     let len = strings.iter().map(|s| s.len()).max().unwrap_or(0);
@@ -147,7 +147,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A signed field of 1 to 64 bits or an unsigned one of 1 to 63; `None` for other widths.
+    /// Returns a signed field of 1 to 64 bits or an unsigned one of 1 to 63; `None` for other widths.
     pub fn new(signed: bool, bits: i64) -> Option<Field> {
         let most = if signed { 64 } else { 63 };
         (1..=most).contains(&bits).then_some(Field {
@@ -156,12 +156,12 @@ impl Field {
         })
     }
 
-    /// Its width in bits.
+    /// Returns its width in bits.
     pub fn bits(self) -> u32 {
         self.bits
     }
 
-    /// The integer at a bit offset. Bits beyond the end of the string are zeros.
+    /// Returns the integer at a bit offset. Bits beyond the end of the string are zeros.
     pub fn read(self, bytes: &[u8], offset: u64) -> i64 {
         let window = window(bytes, offset);
         let raw = (window << (offset % 8)) >> (128 - self.bits);
@@ -183,9 +183,8 @@ impl Field {
         bytes[start..start + len].copy_from_slice(&window.to_be_bytes()[..len]);
     }
 
-    /// Returns the integer that a field of this type holds after `value + by`; `None` if it does not fit and
-    /// `overflow` is [`Overflow::Fail`]. An unsigned field takes `value` for the unsigned integer of the same
-    /// bits.
+    /// Returns the integer that a field of this type holds after `value + by`; `None` if it does not fit and `overflow`
+    /// is [`Overflow::Fail`]. For an unsigned field, `value` is the unsigned integer of the same bits.
     pub fn add(self, value: i64, by: i64, overflow: Overflow) -> Option<i64> {
         let ones = u64::MAX >> (64 - self.bits);
         let (value, min, max) = if self.signed {
@@ -210,7 +209,7 @@ impl Field {
     }
 }
 
-/// Sixteen bytes from the byte of a bit offset on, zeros beyond the end.
+/// Returns sixteen bytes from the byte of a bit offset on, zeros beyond the end.
 fn window(bytes: &[u8], offset: u64) -> u128 {
     let tail = bytes.get(byte_of(offset)..).unwrap_or(&[]);
     let mut window = [0; 16];
@@ -223,12 +222,12 @@ fn byte_of(bit: u64) -> usize {
     usize::try_from(bit / 8).unwrap_or(usize::MAX)
 }
 
-/// The bits of the first byte that belong to a range from this bit on.
+/// Returns the bits of the first byte that belong to a range from this bit on.
 fn head_mask(start: u64) -> u8 {
     0xff >> (start % 8)
 }
 
-/// The bits of the last byte that belong to a range that ends before this bit.
+/// Returns the bits of the last byte that belong to a range that ends before this bit.
 fn tail_mask(end: u64) -> u8 {
     match end % 8 {
         0 => 0xff,

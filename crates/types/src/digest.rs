@@ -1,28 +1,28 @@
-//! The contents of a value, as a digest is told them: equal contents are told alike, whatever their encoding and the order
+//! The contents of a value, as they enter a digest: equal contents enter alike, whatever their encoding and the order
 //! in which a table is walked. Must not know how a digest is computed.
 
 use crate::{Element, IntBuf};
 
-/// A digest that is told contents: see [`DataType::digest`](crate::DataType::digest). A fresh one has been told nothing.
+/// A digest of contents: see [`DataType::digest`](crate::DataType::digest). A fresh one is that of nothing.
 pub trait Digest: Default {
-    /// Takes the next bytes of what has an order.
+    /// Adds the next bytes of ordered contents.
     fn mix(&mut self, bytes: &[u8]);
 
-    /// Takes bytes of what has no order.
+    /// Adds bytes of unordered contents.
     fn combine(&mut self, bytes: &[u8]);
 
-    /// Takes the next number, whose text is the digest's affair.
+    /// Adds the next number, as a text whose form the digest decides.
     fn mix_f64(&mut self, number: f64);
 
-    /// Takes a part of what has no order, of which there is a digest.
+    /// Adds a part of unordered contents, of which there is a digest.
     fn combine_part(&mut self, part: &Self);
 
-    /// The same as [`Digest::mix`] of an element's bytes.
+    /// Adds the bytes of an element as [`Digest::mix`] does.
     fn mix_element(&mut self, element: Element<'_>) {
         self.mix(element.bytes(&mut IntBuf::new()));
     }
 
-    /// The same as [`Digest::combine`] of an element's bytes.
+    /// Adds the bytes of an element as [`Digest::combine`] does.
     fn combine_element(&mut self, element: Element<'_>) {
         self.combine(element.bytes(&mut IntBuf::new()));
     }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::{DataType, Hash, Limits, List, Set, Value, Zset};
 
-    /// The parts that were told: those in order, and those without an order, sorted.
+    /// The parts that were added: those in order, and those without an order, sorted.
     #[derive(Debug, Default, PartialEq)]
     struct Told(Vec<String>, Vec<String>);
 
@@ -62,7 +62,7 @@ mod tests {
         told
     }
 
-    /// Each collection of these elements.
+    /// Returns one collection of each type with these elements.
     fn collections<'a>(
         elements: impl Iterator<Item = &'a str> + Clone,
         limits: &Limits,

@@ -1,6 +1,6 @@
-//! Places on the earth as 52-bit integers, and the search among them: what geo commands keep as the score of a sorted
-//! set. Pure arithmetic; it knows no sorted sets, no commands and no replies. Every step is done in the order that
-//! Redis does it in, since clients see the last digit.
+//! Places on the earth as 52-bit integers, and the search among them: geo commands keep them as the scores of a sorted
+//! set. Pure arithmetic; it must not know sorted sets, commands or replies. Every step is done in the order of Redis,
+//! since clients see the last digit.
 //!
 //! # The idea
 //!
@@ -28,10 +28,10 @@ pub struct Place {
 
 impl Place {
     const LONGITUDE_MAX: f64 = 180.0;
-    /// Where the square map of the world ends.
+    /// Largest latitude of the square map of the world.
     const LATITUDE_MAX: f64 = 85.051_128_78;
 
-    /// A place on the map, or `None`.
+    /// Makes a place on the map, or `None`.
     pub fn new(longitude: f64, latitude: f64) -> Option<Place> {
         let on_map =
             longitude.abs() <= Place::LONGITUDE_MAX && latitude.abs() <= Place::LATITUDE_MAX;
@@ -41,12 +41,12 @@ impl Place {
         })
     }
 
-    /// The score that stores it.
+    /// Returns the score that stores it.
     pub fn to_score(self) -> f64 {
         Cell::around(self, STEPS_MAX, Place::LATITUDE_MAX).align() as f64
     }
 
-    /// The place that a score stores: the middle of the smallest box. Any score is some place.
+    /// Returns the place that a score stores: the middle of the smallest box. Any score is some place.
     pub fn from_score(score: f64) -> Place {
         let area = Cell {
             bits: bits_of(score),
@@ -60,7 +60,7 @@ impl Place {
         }
     }
 
-    /// The usual geohash of eleven letters, whose last one is always `0`.
+    /// Returns the usual geohash of eleven letters, whose last one is always `0`.
     pub fn geohash(self) -> [u8; 11] {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         // The usual one divides all latitudes, not those of the map.
@@ -72,7 +72,7 @@ impl Place {
         text
     }
 
-    /// Metres between two places, over the ground of a sphere.
+    /// Returns the metres between two places, over the ground of a sphere.
     pub fn distance(self, other: Place) -> f64 {
         let v = ((radians(other.longitude) - radians(self.longitude)) / 2.0).sin();
         if v == 0.0 {
@@ -109,7 +109,8 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The place that distances within a polygon are measured from: below the mean of its corners, which lies in the ground.
+    /// Returns the place that distances within a polygon are measured from: below the mean of its corners, which lies
+    /// in the ground.
     pub fn middle(corners: &[Place]) -> Place {
         let [mut x, mut y, mut z] = [0.0; 3];
         for corner in corners {
@@ -135,7 +136,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// The distance of a place from the centre, if it lies inside.
+    /// Returns the distance of a place from the centre, if it lies inside.
     pub fn measure(&self, place: Place) -> Option<f64> {
         match &self.shape {
             Shape::Circle { radius } => {
@@ -166,8 +167,8 @@ impl Search {
         }
     }
 
-    /// The ranges of scores (the first is in, the last is not) in which everything inside lies, at most nine, in the
-    /// order in which Redis looks at them.
+    /// Returns the ranges of scores (the first is in, the last is not) in which all places inside lie, at most nine, in
+    /// the order in which Redis looks at them.
     pub fn score_ranges(&self) -> Vec<[f64; 2]> {
         let bounds = self.bounds();
         let reach = match &self.shape {
@@ -222,7 +223,7 @@ impl Search {
         cells.into_iter().map(Cell::score_range).collect()
     }
 
-    /// The box of coordinates around everything inside.
+    /// Returns the box of coordinates around all places inside.
     fn bounds(&self) -> Area {
         let (width, height) = match &self.shape {
             Shape::Circle { radius } => (*radius, *radius),
@@ -294,7 +295,7 @@ impl Cell {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     const ODD: u64 = Cell::EVEN << 1;
 
-    /// The box around a place, in a grid over the latitudes up to a limit.
+    /// Returns the box around a place, in a grid over the latitudes up to a limit.
     fn around(place: Place, steps: u32, latitude_max: f64) -> Cell {
         let part = |value: f64, max: f64| {
             let part = (value + max) / (max + max);
@@ -319,17 +320,17 @@ impl Cell {
         }
     }
 
-    /// The box so many to the east; the map is a ring.
+    /// Returns the box so many to the east; the map is a ring.
     fn east(self, by: i8) -> Cell {
         self.moved(by, Cell::ODD)
     }
 
-    /// The box so many to the north; at the edge it comes in again at the other.
+    /// Returns the box so many to the north; at the edge it comes in again at the other.
     fn north(self, by: i8) -> Cell {
         self.moved(by, Cell::EVEN)
     }
 
-    /// One up or down in the bits of one coordinate: with the other's bits all ones a carry passes through them,
+    /// Goes one up or down in the bits of one coordinate: with the other's bits all ones a carry passes through them,
     /// with all zeros a borrow does.
     fn moved(self, by: i8, own: u64) -> Cell {
         let used = u64::MAX >> (64 - self.steps * 2);
@@ -346,7 +347,7 @@ impl Cell {
         }
     }
 
-    /// Its first place as a score has it.
+    /// Returns its first place as a score has it.
     fn align(self) -> u64 {
         self.bits << (2 * STEPS_MAX - 2 * self.steps)
     }
@@ -360,7 +361,7 @@ impl Cell {
     }
 }
 
-/// How fine a grid may be for its boxes to be as large as the area.
+/// Returns the finest grid whose boxes are as large as the area.
 fn steps_for(mut reach: f64, latitude: f64) -> u32 {
     if reach == 0.0 {
         return STEPS_MAX;
@@ -376,8 +377,8 @@ fn steps_for(mut reach: f64, latitude: f64) -> u32 {
     steps.clamp(1, STEPS_MAX as i32) as u32
 }
 
-/// The bits of a stored score. Anything may have been stored by ZADD; what does not fit an unsigned integer reads as the
-/// processor's conversion has it, in two halves.
+/// Returns the bits of a stored score. ZADD may have stored any number; one that does not fit an unsigned integer reads
+/// as the processor's conversion has it, in two halves.
 fn bits_of(score: f64) -> u64 {
     const HALF: f64 = (1u64 << 63) as f64;
     let convert = |value: f64| {
@@ -394,7 +395,7 @@ fn bits_of(score: f64) -> u64 {
     }
 }
 
-/// The bits of a number, a zero before each.
+/// Returns the bits of a number, a zero before each.
 fn spread(number: u32) -> u64 {
     [16, 8, 4, 2, 1]
         .into_iter()
@@ -403,7 +404,7 @@ fn spread(number: u32) -> u64 {
         })
 }
 
-/// The even bits, together.
+/// Returns the even bits, together.
 fn gather(bits: u64) -> u32 {
     [1, 2, 4, 8, 16]
         .into_iter()

@@ -1,6 +1,6 @@
-//! Glob patterns as `KEYS`, `SCAN MATCH` and `PSUBSCRIBE` understand them. Must not know what is
-//! matched. Patterns come from anybody: matching never recurses and takes at most
-//! `pattern × text` steps, whatever the pattern.
+//! Glob patterns as `KEYS`, `SCAN MATCH` and `PSUBSCRIBE` understand them. Must not know the subject of the match.
+//! Patterns come from any client: matching never recurses and takes at most `pattern × text` steps, whatever the
+//! pattern.
 //!
 //! The language: `*` any bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a class, `\x`
 //! the byte x, all else itself. Its corner cases are those of Redis: an unclosed class ends with the
@@ -8,7 +8,7 @@
 //! of the patterns that could match no bytes at all only the empty one does (KEYS and SCAN take `*` for no
 //! pattern), and none matches anything that has more than 1,000 stars before its last item.
 
-/// The handling of upper and lower case letters (ASCII).
+/// Treatment of upper and lower case letters (ASCII).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Every byte is itself.
@@ -56,7 +56,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
             if item == pattern.len() {
                 return true;
             }
-            // No star is met twice: whatever fails goes back to what is behind the last one.
+            // No star is met twice: a failed item goes back to those behind the last one.
             stars += 1;
             if stars > STARS_MAX {
                 return false;
@@ -81,7 +81,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     }
 }
 
-/// Matches the item that starts at `item`, not a `*`, with one byte: where the next item starts.
+/// Matches the item that starts at `item`, not a `*`, with one byte: returns where the next item starts.
 #[inline]
 fn match_byte(pattern: &[u8], item: usize, byte: u8, case: Case) -> Option<usize> {
     match *pattern.get(item)? {
@@ -102,7 +102,7 @@ fn match_class(pattern: &[u8], mut at: usize, byte: u8, case: Case) -> Option<us
     loop {
         match pattern[at..] {
             [] => break,
-            // An escaped byte keeps its case whatever is asked.
+            // An escaped byte keeps its case in either mode.
             [b'\\', escaped, ..] => {
                 found |= escaped == byte;
                 at += 2;
@@ -124,7 +124,7 @@ fn match_class(pattern: &[u8], mut at: usize, byte: u8, case: Case) -> Option<us
     (found != negated).then_some(at)
 }
 
-/// The ends are put in order first and lose their case after, so `[Z-a]` is empty without case.
+/// Orders the ends first and ignores case after, so `[Z-a]` is empty without case.
 fn in_range(first: u8, last: u8, byte: u8, case: Case) -> bool {
     let (first, last) = (first as i8, last as i8);
     let fold = |byte: i8| case.fold(byte as u8) as i8;
@@ -226,7 +226,7 @@ mod tests {
         assert!(!matches(pattern, b"\x02", Case::Sensitive));
     }
 
-    /// The language by its definition: tries every length for every `*`.
+    /// Matches by the language's definition: tries every length for every `*`.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

@@ -5,8 +5,8 @@
 //! one with too many pairs or too long a text is a table ("hashtable"), and stays one. With the first field that expires
 //! either becomes its timed form (`hash/timed.rs`); a hash without such fields pays nothing for them.
 //!
-//! A field that has expired is still there until it is taken out, and counted. [`Hash::live`] shows the hash without
-//! such fields: that is what commands read.
+//! A field that has expired is still there until it is removed, and counted. [`Hash::live`] is the hash without such
+//! fields, which commands read.
 
 mod live;
 mod timed;
@@ -99,7 +99,7 @@ impl DataType for Hash {
         }
     }
 
-    /// To the millisecond in a packed hash, to a quarter of a second in a table.
+    /// Returns the earliest time of a field, to the millisecond in a packed hash, to a quarter of a second in a table.
     fn earliest_expiry_ms(&self) -> Option<i64> {
         match &self.repr {
             Repr::Packed(_) | Repr::Table(_) => None,
@@ -139,14 +139,15 @@ impl DataType for Hash {
 }
 
 impl Hash {
-    /// An empty hash.
+    /// Returns an empty hash.
     pub const fn new() -> Hash {
         Hash {
             repr: Repr::Packed(Pack::new()),
         }
     }
 
-    /// An empty hash for so many fields that come one by one: more than a packed one takes make a table at once.
+    /// Makes an empty hash for so many fields that are added one by one: more than a packed one takes make a table at
+    /// once.
     pub fn for_loose(count: usize, limits: &Limits) -> Hash {
         match count > limits.hash_max_listpack_entries {
             true => Hash {
@@ -156,12 +157,12 @@ impl Hash {
         }
     }
 
-    /// The hash without the fields that have expired at this Unix time in milliseconds.
+    /// Returns the hash without the fields that have expired at this Unix time in milliseconds.
     pub fn live(&self, now_ms: i64) -> Live<'_> {
         Live::new(self, now_ms)
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, field: &[u8]) -> Option<Element<'_>> {
         match &self.repr {
             Repr::Packed(pack) => pack.get(pack.next(find(pack, field)?)?),
@@ -172,7 +173,7 @@ impl Hash {
         }
     }
 
-    /// The value of a field, and when it expires: Unix time in milliseconds.
+    /// Returns the value of a field, and when it expires: Unix time in milliseconds.
     pub fn get_timed(&self, field: &[u8]) -> Option<(Element<'_>, Option<i64>)> {
         match &self.repr {
             Repr::Packed(_) | Repr::Table(_) => self.get(field).map(|value| (value, None)),
@@ -191,20 +192,20 @@ impl Hash {
         }
     }
 
-    /// Gives a field its value, and says whether the field is new. It does not expire any more.
+    /// Sets a field's value, and returns true if the field is new. It does not expire any more.
     pub fn set(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
         self.make_room([field, value].into_iter(), limits);
         self.put(field, value, Time::Set(None), limits)
     }
 
-    /// Gives a field its value, and says whether the field is new. When it expires stays as it is.
+    /// Sets a field's value, and returns true if the field is new. Its expiry stays as it is.
     pub fn set_keeping_expiry(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
         self.make_room([field, value].into_iter(), limits);
         self.put(field, value, Time::Keep, limits)
     }
 
-    /// Sets when a field expires (Unix time in milliseconds, above 0), or that it does not; says whether there is such a
-    /// field.
+    /// Sets when a field expires (Unix time in milliseconds, above 0), or that it does not; returns true if there is
+    /// such a field.
     pub fn set_expire_at_ms(&mut self, field: &[u8], at: Option<i64>) -> bool {
         if !self.contains(field) {
             return false;
@@ -223,16 +224,16 @@ impl Hash {
         true
     }
 
-    /// Before a command that may set an expiry: a packed hash takes its timed form now, whether the command then sets one
-    /// or not, since Redis's does and OBJECT ENCODING shows it.
+    /// Prepares for a command that may set an expiry: a packed hash takes its timed form now, whether the command then
+    /// sets one or not, since Redis's does and OBJECT ENCODING shows it.
     pub fn prepare_expiry(&mut self) {
         if let Repr::Packed(_) = self.repr {
             self.make_timed();
         }
     }
 
-    /// Takes out up to `max` fields that expired before this Unix time in milliseconds, and says which and how many. Those
-    /// of a table are found within a quarter of a second.
+    /// Removes up to `max` fields that expired before this Unix time in milliseconds, and returns which and how many.
+    /// Those of a table are found within a quarter of a second.
     pub fn remove_due(&mut self, now_ms: i64, max: usize, gone: &mut dyn FnMut(&[u8])) -> usize {
         match &mut self.repr {
             Repr::Packed(_) | Repr::Table(_) => 0,
@@ -245,12 +246,12 @@ impl Hash {
         }
     }
 
-    /// Gives a field its value unless it has one, and says whether it did.
+    /// Sets a field's value unless it has one, and returns true if it did.
     pub fn set_if_absent(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
         !self.contains(field) && self.set(field, value, limits)
     }
 
-    /// Gives fields their values, in turn field and value, and says how many fields are new.
+    /// Sets values of fields, in turn field and value, and returns how many fields are new.
     pub fn set_all<'a>(
         &mut self,
         fields_and_values: impl Iterator<Item = &'a [u8]> + Clone,
@@ -299,7 +300,7 @@ impl Hash {
         is_new
     }
 
-    /// Takes a field out, and says whether it was there.
+    /// Removes a field, and returns true if it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         match &mut self.repr {
             Repr::Packed(pack) => match find(pack, field) {
@@ -316,7 +317,7 @@ impl Hash {
         }
     }
 
-    /// All fields with their values.
+    /// Returns all fields with their values.
     pub fn iter(&self) -> impl Iterator<Item = (Element<'_>, Element<'_>)> {
         let (pack, table, timed) = match &self.repr {
             Repr::Packed(pack) => (Some(pack), None, None),
@@ -331,7 +332,7 @@ impl Hash {
             .chain(timed.map(|(field, value, _)| (field, value)))
     }
 
-    /// All fields with their values, and when they expire: Unix time in milliseconds.
+    /// Returns all fields with their values, and when they expire: Unix time in milliseconds.
     pub fn iter_timed(&self) -> impl Iterator<Item = (Element<'_>, Element<'_>, Option<i64>)> {
         let (untimed, pack, table) = match &self.repr {
             Repr::Packed(_) | Repr::Table(_) => (Some(self), None, None),
@@ -345,8 +346,8 @@ impl Hash {
             .chain(table.into_iter().flat_map(|table| table.iter()))
     }
 
-    /// One call of an iteration that survives changes: shows about `count` fields from `cursor` on,
-    /// and returns the cursor to go on with, zero at the end. A packed hash is shown whole.
+    /// Makes one call of an iteration that survives changes: visits about `count` fields from `cursor` on, and returns
+    /// the cursor to go on with, zero at the end. A packed hash is visited whole.
     pub fn scan(
         &self,
         cursor: u64,
@@ -356,7 +357,7 @@ impl Hash {
         self.scan_timed(cursor, count, |field, value, _| visit(field, value))
     }
 
-    /// [`Hash::scan`] with the times at which fields expire.
+    /// Does the same as [`Hash::scan`], with the times at which fields expire.
     pub fn scan_timed(
         &self,
         cursor: u64,
@@ -384,7 +385,7 @@ impl Hash {
         })
     }
 
-    /// A field, each about equally likely, and its value.
+    /// Returns a field, each about equally likely, and its value.
     pub fn random_entry(
         &self,
         random: &mut impl FnMut() -> u64,
@@ -400,7 +401,7 @@ impl Hash {
         }
     }
 
-    /// Shows `count` fields, chosen one by one from all of them, so that they may repeat.
+    /// Visits `count` fields, chosen one by one from all of them, so that they may repeat.
     pub fn random_entries<'a>(
         &'a self,
         count: usize,
@@ -423,7 +424,7 @@ impl Hash {
         }
     }
 
-    /// Shows `count` different fields, or all if there are fewer.
+    /// Visits `count` different fields, or all if there are fewer.
     pub fn random_distinct_entries<'a>(
         &'a self,
         count: usize,
@@ -458,7 +459,7 @@ impl Hash {
         }
     }
 
-    /// Before a field gets a time.
+    /// Prepares for a field that gets a time.
     fn make_timed(&mut self) {
         self.repr = match std::mem::replace(&mut self.repr, Repr::Packed(Pack::new())) {
             Repr::Packed(pack) => {
@@ -475,8 +476,8 @@ impl Hash {
         };
     }
 
-    /// After a time has gone: a table none of whose fields expires any more is a plain one again. (A packed hash keeps
-    /// its form, as in Redis, which shows it.)
+    /// Converts back after a time was removed: a table none of whose fields expires any more is a plain one again. (A
+    /// packed hash keeps its form, as in Redis, which shows it.)
     fn make_untimed(&mut self) {
         if self.earliest_expiry_ms().is_some() {
             return;
@@ -489,8 +490,8 @@ impl Hash {
         }
     }
 
-    /// Before a command sets these, in turn field and value: a pack that must not hold them becomes a table. Each counts,
-    /// also a field that is named twice.
+    /// Prepares for a command that sets these, in turn field and value: a pack that must not hold them becomes a table.
+    /// Each counts, also a field that is named twice.
     pub fn make_room<'a>(&mut self, texts: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
         let pack = match &self.repr {
             Repr::Packed(pack) => pack,
@@ -526,8 +527,8 @@ impl Hash {
     }
 }
 
-/// Steps of a table's scan until about `count` elements have been seen or too many steps found none.
-/// `step` takes a cursor and the count to add to, and returns the next cursor.
+/// Makes steps of a table's scan until about `count` elements have been seen or too many steps found none. `step` takes
+/// a cursor and the count to add to, and returns the next cursor.
 pub(crate) fn scan_steps(
     mut cursor: u64,
     count: usize,

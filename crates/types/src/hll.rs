@@ -1,6 +1,6 @@
 //! HyperLogLogs: strings that estimate how many different elements they have seen. The bytes are Redis's, in both
 //! encodings, so that a value may be read with GET, stored elsewhere with SET, and counted there. Pure functions over
-//! byte slices; they know no keys, no commands and no replies.
+//! byte slices; they must not know keys, commands or replies.
 //!
 //! # The bytes
 //!
@@ -34,7 +34,7 @@ const MAGIC: &[u8; 4] = b"HYLL";
 const SPARSE_MAX: u8 = 32;
 const HASH_SEED: u64 = 0xadc8_3b19;
 
-/// How the registers are stored.
+/// Encoding of the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Six bits each.
@@ -47,7 +47,7 @@ pub enum Encoding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// One that has seen nothing.
+/// Returns an empty HyperLogLog.
 pub fn empty() -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes[..4].copy_from_slice(MAGIC);
@@ -65,7 +65,7 @@ pub fn is_valid(bytes: &[u8]) -> bool {
         && (bytes[4] == 1 || bytes.len() == DENSE_BYTES)
 }
 
-/// The encoding of a valid one.
+/// Returns the encoding of a valid one.
 pub fn encoding(bytes: &[u8]) -> Encoding {
     if bytes[4] == 0 {
         Encoding::Dense
@@ -74,7 +74,7 @@ pub fn encoding(bytes: &[u8]) -> Encoding {
     }
 }
 
-/// The count that a valid one remembers, if nothing has changed since.
+/// Returns the count that a valid one remembers, if nothing has changed since.
 pub fn cached_count(bytes: &[u8]) -> Option<u64> {
     let card = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
     (card >> 63 == 0).then_some(card)
@@ -90,20 +90,20 @@ pub fn forget_count(bytes: &mut [u8]) {
     bytes[15] |= 0x80;
 }
 
-/// Adds an element to a valid one; says whether a register has changed. A sparse one that would be longer than
+/// Adds an element to a valid one; returns true if a register has changed. A sparse one that would be longer than
 /// `sparse_bytes_max` becomes dense.
 pub fn add(bytes: &mut Vec<u8>, element: &[u8], sparse_bytes_max: usize) -> Result<bool, Corrupt> {
     let (index, value) = register_of(element);
     raise(bytes, index, value, sparse_bytes_max)
 }
 
-/// The same for one that is dense.
+/// Does the same for one that is dense.
 pub fn add_to_dense(bytes: &mut [u8], element: &[u8]) -> bool {
     let (index, value) = register_of(element);
     raise_dense(bytes, index, value)
 }
 
-/// Which register an element raises, and to what.
+/// Returns the register that an element raises, and the value.
 fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index = hash as usize & (REGISTERS - 1);
@@ -130,7 +130,7 @@ pub fn count(bytes: &[u8]) -> Result<u64, Corrupt> {
     Ok(estimate(&histogram))
 }
 
-/// Makes a valid one dense; says whether it was not before.
+/// Makes a valid one dense; returns true if it was not before.
 pub fn to_dense(bytes: &mut Vec<u8>) -> Result<bool, Corrupt> {
     if encoding(bytes) == Encoding::Dense {
         return Ok(false);
@@ -141,7 +141,7 @@ pub fn to_dense(bytes: &mut Vec<u8>) -> Result<bool, Corrupt> {
     Ok(true)
 }
 
-/// The runs of a valid sparse one in Redis's notation, `Z:16384` or `z:5 v:1,2`, as far as they go.
+/// Returns the runs of a valid sparse one in Redis's notation, `Z:16384` or `z:5 v:1,2`, as far as they go.
 pub fn describe_runs(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let (mut text, mut at) = (String::new(), HEADER_BYTES);
@@ -163,7 +163,7 @@ pub fn describe_runs(bytes: &[u8]) -> String {
 pub struct Registers(Box<[u8; REGISTERS]>);
 
 impl Registers {
-    /// All zero.
+    /// Returns registers that are all zero.
     pub fn new() -> Registers {
         let zeros = vec![0; REGISTERS].into_boxed_slice();
         Registers(zeros.try_into().expect("so many"))
@@ -195,7 +195,7 @@ impl Registers {
         let mut parts = [[0u32; 64]; 4];
         let (eights, _) = self.0.as_chunks::<8>();
         for eight in eights {
-            // What has seen little is mostly zeros.
+            // Those with few elements are mostly zeros.
             if *eight == [0; 8] {
                 parts[0][0] += 8;
                 continue;
@@ -209,7 +209,7 @@ impl Registers {
         }))
     }
 
-    /// The registers.
+    /// Returns the registers.
     pub fn iter(&self) -> impl Iterator<Item = u8> {
         self.0.iter().copied()
     }
@@ -303,7 +303,7 @@ pub fn self_test() -> Result<(), String> {
     Ok(())
 }
 
-/// Raises one register, if it is lower; says whether it was.
+/// Raises one register, if it is lower; returns true if it was.
 fn raise(
     bytes: &mut Vec<u8>,
     index: usize,
@@ -314,7 +314,7 @@ fn raise(
     raise_from(&mut from, bytes, index, value, sparse_bytes_max)
 }
 
-/// The same, when all registers before the place have been seen to; leaves a place for a later register.
+/// Does the same when all registers before the place are done; leaves in `from` the place for a later register.
 fn raise_from(
     from: &mut Place,
     bytes: &mut Vec<u8>,
@@ -333,7 +333,7 @@ fn raise_from(
     Ok(raise_dense(bytes, index, value))
 }
 
-/// The same among packed registers.
+/// Does the same among packed registers.
 fn raise_dense(bytes: &mut [u8], index: usize, value: u8) -> bool {
     let bit = index * 6;
     let (at, shift) = (HEADER_BYTES + bit / 8, bit % 8);
@@ -351,8 +351,8 @@ fn raise_dense(bytes: &mut [u8], index: usize, value: u8) -> bool {
     changed
 }
 
-/// The same among runs; `None` if they would be too long. Splits runs and joins neighbours just as Redis does, since
-/// clients see the bytes.
+/// Does the same among runs; `None` if they would be too long. Splits runs and joins neighbours just as Redis does,
+/// since clients see the bytes.
 fn raise_sparse(
     from: &mut Place,
     bytes: &mut Vec<u8>,
@@ -411,7 +411,7 @@ fn join_runs(bytes: &mut Vec<u8>, mut at: usize) {
     }
 }
 
-/// Where a run starts, and its first register.
+/// Start of a run, and its first register.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
@@ -446,7 +446,8 @@ impl Run {
         Run::new(0, len)
     }
 
-    /// The run at a place, and how many bytes say so. A long one that is cut off reads as if a zero byte followed.
+    /// Returns the run at a place, and how many bytes encode it. A long one that is cut off reads as if a zero byte
+    /// followed.
     fn read(bytes: &[u8], at: usize) -> (Run, usize) {
         let opcode = bytes[at];
         match opcode >> 6 {
@@ -463,7 +464,7 @@ impl Run {
         }
     }
 
-    /// The one byte of a run of values, at most [`Run::VALUES_MAX`] of them.
+    /// Returns the one byte of a run of values, at most [`Run::VALUES_MAX`] of them.
     fn opcode(self) -> u8 {
         0x80 | (self.value - 1) << 2 | (self.len - 1) as u8
     }
@@ -517,7 +518,7 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// The estimate from how many registers have each value.
+/// Returns the estimate from how many registers have each value.
 fn estimate(histogram: &[u32; 64]) -> u64 {
     const ALPHA: f64 = 0.721_347_520_444_481_7;
     let m = REGISTERS as f64;
@@ -562,7 +563,7 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// Austin Appleby's MurmurHash64A, with the seed that Redis gives it.
+/// Returns Austin Appleby's MurmurHash64A, with the seed that Redis gives it.
 fn hash(bytes: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut hash = HASH_SEED ^ (bytes.len() as u64).wrapping_mul(M);

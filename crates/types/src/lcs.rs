@@ -1,12 +1,12 @@
-//! The longest common subsequence of two byte strings, as the `LCS` command answers it. Must not
-//! know where the strings come from.
+//! The longest common subsequence of two byte strings, as the `LCS` command answers it. Must not know the origin of the
+//! strings.
 //!
 //! The textbook table: cell (i, j) holds the length for the first i bytes of `a` and the first j of
 //! `b`. Only the length is wanted: two rows do. The subsequence or its matches are wanted: the whole
 //! table is kept and walked back from its last cell, up on a tie-breaking "greater", else left,
 //! which decides *which* of several equally long subsequences clients see.
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LcsError {
     /// A string is too long for 32-bit cells.
@@ -28,7 +28,7 @@ pub struct Match {
     pub len: usize,
 }
 
-/// The length of the longest common subsequence. `table_bytes_max` bounds the whole table, though
+/// Returns the length of the longest common subsequence. `table_bytes_max` bounds the whole table, though
 /// only two rows of it are allocated here.
 pub fn length(a: &[u8], b: &[u8], table_bytes_max: u64) -> Result<usize, LcsError> {
     check(a, b, table_bytes_max)?;
@@ -42,7 +42,7 @@ pub fn length(a: &[u8], b: &[u8], table_bytes_max: u64) -> Result<usize, LcsErro
     Ok(above[b.len()] as usize)
 }
 
-/// The longest common subsequence itself.
+/// Returns the longest common subsequence itself.
 pub fn subsequence(a: &[u8], b: &[u8], table_bytes_max: u64) -> Result<Vec<u8>, LcsError> {
     let table = Table::new(a, b, table_bytes_max)?;
     let mut backwards = Vec::with_capacity(table.length());
@@ -51,8 +51,8 @@ pub fn subsequence(a: &[u8], b: &[u8], table_bytes_max: u64) -> Result<Vec<u8>, 
     Ok(backwards)
 }
 
-/// The stretches that make up the longest common subsequence, the last one first, without those
-/// shorter than `len_min`; and the length of the whole.
+/// Returns the stretches that make up the longest common subsequence, the last one first, without those shorter than
+/// `len_min`; and the length of the whole.
 pub fn matches(
     a: &[u8],
     b: &[u8],

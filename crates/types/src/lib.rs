@@ -1,6 +1,6 @@
 //! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, their compact
-//! encodings and the conversions between them. Knows no keys, expiry, clients, clock or source of
-//! randomness: limits and random words are handed in by the caller.
+//! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
+//! limits and random words are handed in by the caller.
 //!
 //! Start with [`Value`] (what a key can hold besides a string), then [`pack`] (the packed sequence
 //! that every small collection is made of), then one file per type.

@@ -1,15 +1,15 @@
-//! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not
-//! know where they come from (rows of the engine's settings set them).
+//! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not know their origin
+//! (rows of the engine's settings set them).
 
 /// The thresholds of every type, under the names of the configuration parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes (-1 to -5: 4 KiB to 64 KiB) or elements (positive) in one node of a list.
     pub list_max_listpack_size: i32,
-    /// Bytes from which an element of a list in nodes has a node of its own, whatever its pack could hold; `None`: when
+    /// Bytes from which an element of a list in nodes has a node of its own, whatever its pack could hold; `None`: if
     /// it is larger than a node. No parameter: DEBUG QUICKLIST-PACKED-THRESHOLD.
     pub list_plain_node_bytes: Option<usize>,
-    /// A payload is taken whatever its checksum; what is inside is checked all the same. No parameter: DEBUG
+    /// A payload is accepted whatever its checksum; its contents are checked all the same. No parameter: DEBUG
     /// SET-SKIP-CHECKSUM-VALIDATION.
     pub payload_checksum_skipped: bool,
     /// Long strings in payloads that are written are compressed (`rdbcompression`).

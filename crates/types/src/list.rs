@@ -1,7 +1,7 @@
 //! The list: a sequence of byte strings, quick at both ends. Must not know keys or waiting clients.
 //!
 //! A small list is one [`Pack`] ("listpack"). When a command would make it larger than one node may
-//! be, it becomes a [`Quicklist`], a deque of packs; when it has shrunk to one node of half that size,
+//! be, it becomes a `Quicklist`, a deque of packs; when it has shrunk to one node of half that size,
 //! it becomes a pack again. Half, so that a list at the border does not convert at every step.
 
 mod quicklist;
@@ -16,7 +16,7 @@ use crate::packed::{PackedForm, PackedRef};
 use crate::value::DataType;
 use std::ops::{ControlFlow, Range};
 
-/// Which side of the pivot an insertion goes to.
+/// Side of the pivot on which an element is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In front of the pivot.
@@ -117,14 +117,14 @@ impl DataType for List {
 }
 
 impl List {
-    /// An empty list.
+    /// Returns an empty list.
     pub const fn new() -> List {
         List {
             repr: Repr::Packed(Pack::new()),
         }
     }
 
-    /// A list of the elements of a pack, in the encoding that its size asks for.
+    /// Returns a list of the elements of a pack, in the encoding that its size asks for.
     pub fn from_pack(pack: Pack, limits: &Limits) -> List {
         let mut list = List {
             repr: Repr::Packed(pack),
@@ -133,14 +133,15 @@ impl List {
         list
     }
 
-    /// An empty list in the form of nodes, to be filled with [`List::append_node`]; [`List::convert_by_size`] comes last.
+    /// Returns an empty list in the form of nodes, to be filled with [`List::append_node`]; [`List::convert_by_size`]
+    /// comes last.
     pub fn of_nodes(limits: &Limits) -> List {
         List {
             repr: Repr::Nodes(Quicklist::from_pack(Pack::new(), limits)),
         }
     }
 
-    /// Adds a node at the back as it is, however few elements it has: how a list is cut up shows in its encoding.
+    /// Adds a node at the back as it is, however few elements it has: the nodes of a list show in its encoding.
     ///
     /// # Panics
     ///
@@ -155,7 +156,7 @@ impl List {
         }
     }
 
-    /// Adds elements at one end, one after the other: the last one given ends up outermost.
+    /// Adds elements at one end, one after the other: the last one ends up outermost.
     pub fn push<'a>(
         &mut self,
         end: End,
@@ -182,7 +183,7 @@ impl List {
         self.push(End::Back, std::iter::once(element), limits);
     }
 
-    /// Takes up to `count` elements off one end, outermost first, and says how many there were.
+    /// Removes up to `count` elements from one end, outermost first, and returns how many there were.
     pub fn pop(
         &mut self,
         end: End,
@@ -213,8 +214,8 @@ impl List {
         count
     }
 
-    /// Takes the outermost element off one end, and adds it at one; an empty list stays as it is. That the list needs
-    /// less room in between changes its encoding no more than in Redis.
+    /// Removes the outermost element of one end, and adds it at one; an empty list stays as it is. Its shorter length
+    /// in between changes its encoding no more than in Redis.
     pub fn rotate(&mut self, from: End, to: End, limits: &Limits, visit: impl FnOnce(Element<'_>)) {
         let taken = |element: Element<'_>| {
             let text = element.to_vec();
@@ -232,7 +233,7 @@ impl List {
         self.convert_if_shrunk(limits);
     }
 
-    /// The element at an index; negative ones count from the back, which is -1.
+    /// Returns the element at an index; negative ones count from the back, which is -1.
     pub fn get(&self, index: i64) -> Option<Element<'_>> {
         let index = self.index(index)?;
         match &self.repr {
@@ -241,7 +242,7 @@ impl List {
         }
     }
 
-    /// Puts another element in the place of the one at an index; false if there is none.
+    /// Replaces the element at an index; returns false if there is none.
     pub fn set(&mut self, index: i64, element: &[u8], limits: &Limits) -> bool {
         self.make_room(std::iter::once(element), limits);
         let Some(index) = self.index(index) else {
@@ -260,7 +261,7 @@ impl List {
         true
     }
 
-    /// Adds an element beside the first one equal to `pivot`; false if there is none.
+    /// Adds an element beside the first one equal to `pivot`; returns false if there is none.
     pub fn insert(&mut self, place: Place, pivot: &[u8], element: &[u8], limits: &Limits) -> bool {
         self.make_room(std::iter::once(element), limits);
         let pivot = Element::of(pivot);
@@ -282,8 +283,8 @@ impl List {
         }
     }
 
-    /// Takes out elements equal to `wanted`: the first `count` of them, or the last if negative, or all
-    /// if zero. Says how many there were.
+    /// Removes elements equal to `wanted`: the first `count` of them, or the last if negative, or all if zero. Returns
+    /// how many there were.
     pub fn remove(&mut self, count: i64, wanted: &[u8], limits: &Limits) -> usize {
         let max = match count {
             0 => usize::MAX,
@@ -309,7 +310,7 @@ impl List {
         self.remove_range(0..start, limits);
     }
 
-    /// Takes out these indices, which must exist.
+    /// Removes these indices, which must exist.
     fn remove_range(&mut self, range: Range<usize>, limits: &Limits) {
         if range.is_empty() {
             return;
@@ -325,7 +326,7 @@ impl List {
         self.convert_if_shrunk(limits);
     }
 
-    /// All elements, from either end.
+    /// Returns all elements, from either end.
     pub fn iter(&self) -> Iter<'_> {
         match &self.repr {
             Repr::Packed(pack) => Iter::of_pack(pack.iter()),
@@ -333,7 +334,7 @@ impl List {
         }
     }
 
-    /// The nodes that it consists of: one, while it is small.
+    /// Returns the nodes that it consists of: one, while it is small.
     pub fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
         let (pack, nodes) = match &self.repr {
             Repr::Packed(pack) => (Some(NodeRef::Packed(pack)), None),
@@ -342,7 +343,7 @@ impl List {
         pack.into_iter().chain(nodes.into_iter().flatten())
     }
 
-    /// The elements from an index on.
+    /// Returns the elements from an index on.
     pub fn iter_from(&self, index: usize) -> Iter<'_> {
         match &self.repr {
             Repr::Packed(pack) => {
@@ -352,7 +353,7 @@ impl List {
         }
     }
 
-    /// The elements before an index; reversed, this is the way from there to the front.
+    /// Returns the elements before an index; reversed, this is the way from there to the front.
     pub fn iter_to(&self, index: usize) -> Iter<'_> {
         match &self.repr {
             Repr::Packed(pack) => {
@@ -362,8 +363,8 @@ impl List {
         }
     }
 
-    /// Shows the index of each element equal to `wanted`, until told to stop. A negative `rank` starts
-    /// at the back; -2 and 2 leave out the first match, and so on. Compares at most `compared_max`.
+    /// Visits the index of each element equal to `wanted`, until told to stop. A negative `rank` starts at the back; -2
+    /// and 2 leave out the first match, and so on. Compares at most `compared_max`.
     pub fn positions(
         &self,
         wanted: &[u8],
@@ -430,8 +431,8 @@ impl List {
 
     // Encodings.
 
-    /// Before a command adds these elements: a pack that might get too large becomes a quicklist. The
-    /// elements' own bytes are counted, as Redis does, not what they will take.
+    /// Prepares for a command that adds these elements: a pack that might get too large becomes a quicklist. The
+    /// elements' own bytes are counted, as Redis does, not those that they will take.
     fn make_room<'a>(&mut self, added: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
         if let Repr::Packed(pack) = &mut self.repr {
             let allowed = NodeLimits::of(limits);
@@ -458,7 +459,7 @@ impl List {
         }
     }
 
-    /// Changes to the encoding that the size asks for, whatever the way it got there.
+    /// Changes to the encoding that the size requires, by whichever operations it came about.
     pub fn convert_by_size(&mut self, limits: &Limits) {
         self.make_room(std::iter::empty(), limits);
         if let Repr::Nodes(nodes) = &mut self.repr

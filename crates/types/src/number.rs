@@ -1,5 +1,4 @@
-//! Numbers as text, with the strictness that clients rely on. Must not know who asks or which error
-//! a refusal becomes.
+//! Numbers as text, with the strictness that clients rely on. Must not know the callers, or the error of a refusal.
 
 mod extended;
 
@@ -10,13 +9,13 @@ pub use extended::Extended;
 pub struct IntBuf(itoa::Buffer);
 
 impl IntBuf {
-    /// An empty buffer; cheap, nothing is written before use.
+    /// Returns an empty buffer; cheap, nothing is written before use.
     #[inline]
     pub fn new() -> IntBuf {
         IntBuf(itoa::Buffer::new())
     }
 
-    /// The decimal text of an integer.
+    /// Returns the decimal text of an integer.
     #[inline]
     pub fn format(&mut self, value: i64) -> &[u8] {
         self.0.format(value).as_bytes()
@@ -29,7 +28,7 @@ impl Default for IntBuf {
     }
 }
 
-/// The decimal text of an integer, by value: for those who cannot lend an [`IntBuf`].
+/// The decimal text of an integer, by value: for callers that cannot lend an [`IntBuf`].
 #[derive(Clone, Copy)]
 pub struct IntText {
     bytes: [u8; I64_TEXT_MAX],
@@ -37,7 +36,7 @@ pub struct IntText {
 }
 
 impl IntText {
-    /// The text of `value`.
+    /// Returns the text of `value`.
     #[inline]
     pub fn new(value: i64) -> IntText {
         let mut buffer = itoa::Buffer::new();
@@ -61,8 +60,8 @@ impl AsRef<[u8]> for IntText {
 /// The longest text of an `i64`, "-9223372036854775808".
 pub const I64_TEXT_MAX: usize = 20;
 
-/// Parses the one canonical text of an integer: no spaces, no plus sign, no leading zeros, no "-0".
-/// What it accepts, [`IntBuf::format`] gives back byte for byte.
+/// Parses the one canonical text of an integer: no spaces, no plus sign, no leading zeros, no "-0". [`IntBuf::format`]
+/// gives back each accepted text byte for byte.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -108,8 +107,8 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     (!value.is_nan() && !out_of_range).then_some(value)
 }
 
-/// Parses a weight of SORT: decimal digits or infinity, up to the first zero byte; nothing at all is zero, and what is out
-/// of range is zero or infinite. But no "nan".
+/// Parses a weight of SORT: decimal digits or infinity, up to the first zero byte; an empty text is zero, and a number
+/// out of range is zero or infinite. But no "nan".
 pub fn parse_weight(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next()?;
     if text.is_empty() {
@@ -194,7 +193,7 @@ fn split_while(text: &[u8], is_in: fn(&u8) -> bool) -> (&[u8], &[u8]) {
     )
 }
 
-/// A signed decimal exponent of any length; beyond a billion it stands for "out of range".
+/// Returns a signed decimal exponent of any length; beyond a billion it stands for "out of range".
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     const FAR: i64 = 1_000_000_000;
     let (negative, digits) = split_sign(text);
@@ -257,7 +256,7 @@ impl Bits {
     }
 }
 
-/// The nearest number of at most `precision` bits (up to 64) and with an exponent of at least
+/// Returns the nearest number of at most `precision` bits (up to 64) and with an exponent of at least
 /// `exponent_min`, ties to even, to `mantissa` times two to the `exponent`. If `inexact`, the mantissa
 /// is a little more than it says; it must then have more bits than `precision`.
 fn round(

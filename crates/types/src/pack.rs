@@ -1,5 +1,5 @@
-//! A packed sequence of byte strings and integers in one allocation: what every small collection is
-//! made of. Must not know which collection it serves.
+//! A packed sequence of byte strings and integers in one allocation: every small collection consists of one. Must not
+//! know the collection.
 //!
 //! The entries are laid out as in Redis's listpack, so that a collection leaves its compact encoding
 //! at the same number of bytes, and so that serialising one is a copy. An entry is
@@ -26,8 +26,8 @@ const ENVELOPE_BYTES: usize = 7;
 /// The longest byte string whose length is in the first byte, and the bits beside the length.
 const SHORT_BYTES_MAX: usize = 63;
 const SHORT_HEAD: u8 = 0x80;
-/// Capacity below which giving memory back is not worth a copy. What is below this and lasts is kept elsewhere, without
-/// room around it (see `packed.rs`); here it is opened for a moment, in memory that is used again and again.
+/// Capacity below which giving memory back is not worth a copy. Smaller ones that last are kept elsewhere, without room
+/// around them (see `packed.rs`); here they are opened for a moment, in memory that is used again and again.
 const SHRINK_BYTES_MIN: usize = 2048;
 /// Room in front of the entries of a pack that is loaded: most elements that are pushed there fit.
 const LOADED_ROOM_BYTES: usize = 128;
@@ -35,8 +35,8 @@ const LOADED_ROOM_BYTES: usize = 128;
 /// One element: a byte string, or an integer that stands for its canonical decimal text. Two are equal
 /// if their texts are.
 ///
-/// What comes out of a pack is canonical: an integer wherever the text is that of one. What goes into
-/// one has to be, too: [`Element::of`] sees to it.
+/// Elements that come out of a pack are canonical: an integer wherever the text is that of one. Elements that go into
+/// one have to be, too: [`Element::of`] sees to it.
 #[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
     /// Any bytes.
@@ -60,7 +60,7 @@ impl PartialEq for Element<'_> {
 impl Eq for Element<'_> {}
 
 impl<'a> Element<'a> {
-    /// The canonical element for these bytes: an integer if they are the canonical text of one.
+    /// Returns the canonical element for these bytes: an integer if they are the canonical text of one.
     #[inline]
     pub fn of(bytes: &'a [u8]) -> Element<'a> {
         if bytes.len() <= I64_TEXT_MAX
@@ -71,7 +71,7 @@ impl<'a> Element<'a> {
         Element::Bytes(bytes)
     }
 
-    /// This element in canonical form.
+    /// Returns this element in canonical form.
     #[inline]
     pub fn canonical(self) -> Element<'a> {
         match self {
@@ -80,7 +80,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The element as bytes; an integer is written into `buf`.
+    /// Returns the element as bytes; an integer is written into `buf`.
     #[inline]
     pub fn bytes<'b>(self, buf: &'b mut IntBuf) -> &'b [u8]
     where
@@ -92,12 +92,12 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The element as owned bytes.
+    /// Returns the element as owned bytes.
     pub fn to_vec(self) -> Vec<u8> {
         self.bytes(&mut IntBuf::new()).to_vec()
     }
 
-    /// The integer whose canonical text this is.
+    /// Returns the integer whose canonical text this is.
     #[inline]
     pub fn to_i64(self) -> Option<i64> {
         match self {
@@ -110,7 +110,7 @@ impl<'a> Element<'a> {
         matches!(self.canonical(), Element::Int(_)) == matches!(self, Element::Int(_))
     }
 
-    /// Bytes of the text.
+    /// Returns the length of the text in bytes.
     pub fn len(self) -> usize {
         self.bytes(&mut IntBuf::new()).len()
     }
@@ -120,7 +120,7 @@ impl<'a> Element<'a> {
         self.len() == 0
     }
 
-    /// Bytes that this element takes in a pack.
+    /// Returns the number of bytes that this element takes in a pack.
     pub fn packed_bytes(self) -> usize {
         Entry::new(self).len()
     }
@@ -189,7 +189,7 @@ impl<'a> Entry<'a> {
         tail.copy_from_slice(&self.tail[..self.tail_len]);
     }
 
-    /// Its first bytes, little-endian, and which bits of a word they are.
+    /// Returns its first bytes, little-endian, and the mask of those bits of a word.
     fn first_word(&self) -> (u64, u64) {
         let mut word = [0; 8];
         let bytes = self.head().iter().chain(self.payload);
@@ -258,7 +258,7 @@ fn write_int(head: &mut [u8; 9], value: i64) -> usize {
     1 + width
 }
 
-/// Bytes of the tail behind an entry whose head and payload take `len` bytes.
+/// Returns the number of bytes of the tail behind an entry whose head and payload take `len` bytes.
 #[inline]
 const fn tail_len(len: usize) -> usize {
     // The limits are one short of the powers of two from the second on: this is the format.
@@ -284,7 +284,7 @@ fn read_tail(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Bytes of head and payload of the entry that `rest` starts with.
+/// Returns the bytes of head and payload of the entry that `rest` starts with.
 #[inline]
 fn entry_len(rest: &[u8]) -> Option<usize> {
     let head = *rest.first()?;
@@ -302,7 +302,7 @@ fn entry_len(rest: &[u8]) -> Option<usize> {
     })
 }
 
-/// The element that `rest` starts with, and the bytes of its head and payload.
+/// Returns the element that `rest` starts with, and the bytes of its head and payload.
 #[inline]
 fn decode(rest: &[u8]) -> Option<(Element<'_>, usize)> {
     let head = *rest.first()?;
@@ -336,13 +336,13 @@ fn sign_extended(little_endian: &[u8]) -> i64 {
 /// One of the two ends of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where the first element is.
+    /// The first element.
     Front,
-    /// Where the last element is.
+    /// The last element.
     Back,
 }
 
-/// Where an entry starts in its pack. Any change to the pack makes it invalid.
+/// Start of an entry in its pack. Any change to the pack makes it invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At(u32);
 
@@ -377,13 +377,13 @@ impl Clone for Pack {
 }
 
 impl Pack {
-    /// Bytes above which no pack may grow, for any reader's sake; callers convert before.
+    /// Bytes above which no pack may grow, since a reader may be limited; callers convert before.
     pub const SAFE_BYTES_MAX: usize = 1 << 30;
 
     /// Most bytes that an entry takes besides its text.
     pub const ENTRY_OVERHEAD_MAX: usize = 10;
 
-    /// An empty pack; allocates nothing.
+    /// Returns an empty pack; allocates nothing.
     pub const fn new() -> Pack {
         Pack {
             bytes: Vec::new(),
@@ -392,7 +392,7 @@ impl Pack {
         }
     }
 
-    /// An empty pack with room for entries of this many bytes in all, to be pushed at one end.
+    /// Returns an empty pack with room for entries of this many bytes in all, to be pushed at one end.
     pub fn with_room(bytes: usize, end: End) -> Pack {
         match end {
             End::Front => Pack {
@@ -408,7 +408,7 @@ impl Pack {
         }
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.count as usize
@@ -420,7 +420,8 @@ impl Pack {
         self.count == 0
     }
 
-    /// Bytes that this would take as a listpack, header and end mark included: what thresholds count.
+    /// Returns the number of bytes that this would take as a listpack, header and end mark included: what thresholds
+    /// count.
     #[inline]
     pub fn listpack_bytes(&self) -> usize {
         self.entries().len() + ENVELOPE_BYTES
@@ -432,7 +433,7 @@ impl Pack {
         self.listpack_bytes().saturating_add(bytes) <= Pack::SAFE_BYTES_MAX
     }
 
-    /// Bytes allocated.
+    /// Returns the number of bytes allocated.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -447,7 +448,7 @@ impl Pack {
         &self.entries()[at.offset()..]
     }
 
-    /// The elements as a run of bytes.
+    /// Returns the elements as a run of bytes.
     #[inline]
     pub(crate) fn packed(&self, form: PackedForm) -> PackedRef<'_> {
         PackedRef {
@@ -457,7 +458,7 @@ impl Pack {
         }
     }
 
-    /// Becomes the pack that [`Pack::packed`] showed, in the memory that it has already.
+    /// Becomes the pack that [`Pack::packed`] returned, in the memory that it has already.
     #[inline]
     pub(crate) fn load(&mut self, packed: PackedRef<'_>) {
         if self.bytes.len() < LOADED_ROOM_BYTES {
@@ -469,7 +470,7 @@ impl Pack {
         self.count = packed.count as u32;
     }
 
-    /// A new pack of what [`Pack::packed`] showed.
+    /// Makes a pack of the bytes that [`Pack::packed`] returned.
     pub(crate) fn of_packed(packed: PackedRef<'_>) -> Pack {
         let mut pack = Pack::new();
         pack.load(packed);
@@ -478,36 +479,36 @@ impl Pack {
 
     // Positions.
 
-    /// Where the first element is, or would be.
+    /// Returns the position of the first element, or where it would be.
     pub fn begin(&self) -> At {
         At(0)
     }
 
-    /// The position behind the last element.
+    /// Returns the position behind the last element.
     pub fn end(&self) -> At {
         At::new(self.entries().len())
     }
 
-    /// Where the last element is.
+    /// Returns the position of the last element.
     pub fn last(&self) -> Option<At> {
         self.prev(self.end())
     }
 
-    /// The position after `at`; [`Pack::end`] after the last element.
+    /// Returns the position after `at`; [`Pack::end`] after the last element.
     #[inline]
     pub fn next(&self, at: At) -> Option<At> {
         let len = entry_len(self.rest(at))?;
         Some(At::new(at.offset() + len + tail_len(len)))
     }
 
-    /// The position before `at`.
+    /// Returns the position before `at`.
     #[inline]
     pub fn prev(&self, at: At) -> Option<At> {
         let len = read_tail(&self.entries()[..at.offset()])?;
         Some(At::new(at.offset() - len - tail_len(len)))
     }
 
-    /// Where the element with this index is, walking from the nearer end.
+    /// Returns the position of the element with this index, walking from the nearer end.
     pub fn seek(&self, index: usize) -> Option<At> {
         if index >= self.len() {
             return None;
@@ -519,13 +520,13 @@ impl Pack {
         }
     }
 
-    /// The element at a position; none at the end.
+    /// Returns the element at a position; none at the end.
     #[inline]
     pub fn get(&self, at: At) -> Option<Element<'_>> {
         decode(self.rest(at)).map(|(element, _)| element)
     }
 
-    /// Where `wanted` is, at or after `from`, comparing one element and then leaving out `skip`.
+    /// Returns the position of `wanted`, at or after `from`, comparing one element and then leaving out `skip`.
     pub fn find(&self, from: At, wanted: Element<'_>, skip: usize) -> Option<At> {
         let wanted = Entry::new(wanted);
         let entries = self.entries();
@@ -542,7 +543,7 @@ impl Pack {
         }
     }
 
-    /// Shows the index of each element equal to `wanted`, until told to stop. Looks into no other.
+    /// Visits the index of each element equal to `wanted`, until told to stop. Reads no other.
     pub fn positions(
         &self,
         wanted: Element<'_>,
@@ -578,7 +579,7 @@ impl Pack {
         ControlFlow::Continue(())
     }
 
-    /// All elements, from either end.
+    /// Returns all elements, from either end.
     #[inline]
     pub fn iter(&self) -> Iter<'_> {
         Iter {
@@ -586,7 +587,7 @@ impl Pack {
         }
     }
 
-    /// The elements from a position on.
+    /// Returns the elements from a position on.
     #[inline]
     pub fn iter_from(&self, at: At) -> Iter<'_> {
         Iter {
@@ -594,7 +595,7 @@ impl Pack {
         }
     }
 
-    /// The elements before a position.
+    /// Returns the elements before a position.
     #[inline]
     pub fn iter_to(&self, at: At) -> Iter<'_> {
         Iter {
@@ -649,7 +650,7 @@ impl Pack {
         }
     }
 
-    /// Adds an element before the one at `at`, and says where it is.
+    /// Adds an element before the one at `at`, and returns its position.
     pub fn insert(&mut self, at: At, element: Element<'_>) -> At {
         if at == self.end() {
             self.push_back(element);
@@ -663,7 +664,7 @@ impl Pack {
         at
     }
 
-    /// Puts another element in the place of the one at `at`.
+    /// Replaces the element at `at`.
     pub fn replace(&mut self, at: At, element: Element<'_>) {
         let old = self.distance(at, 1);
         let entry = Entry::new(element);
@@ -671,7 +672,7 @@ impl Pack {
         self.shrink_if_sparse();
     }
 
-    /// Shows the element at one end and takes it out; none if the pack is empty.
+    /// Visits the element at one end and removes it; none if the pack is empty.
     #[inline]
     pub fn pop<R>(&mut self, end: End, visit: impl FnOnce(Element<'_>) -> R) -> Option<R> {
         let entries = self.entries();
@@ -693,12 +694,12 @@ impl Pack {
         Some(result)
     }
 
-    /// Takes out the element at `at`, which then is where the one after it is.
+    /// Removes the element at `at`, which then is the position of the one after it.
     pub fn remove(&mut self, at: At) {
         self.remove_many(at, 1);
     }
 
-    /// Takes out up to `count` elements from `at` on, and says how many there were.
+    /// Removes up to `count` elements from `at` on, and returns how many there were.
     pub fn remove_many(&mut self, at: At, count: usize) -> usize {
         let mut offset = at.offset();
         let mut removed = 0;
@@ -715,8 +716,8 @@ impl Pack {
         removed
     }
 
-    /// Takes out elements equal to `wanted`: leaves the first `skip` of them, and takes out up to `max`
-    /// after those. Says how many it took out.
+    /// Removes elements equal to `wanted`: leaves the first `skip` of them, and removes up to `max` after those.
+    /// Returns how many it removed.
     pub fn remove_equal(&mut self, wanted: Element<'_>, skip: usize, max: usize) -> usize {
         let mut read = self.begin();
         for _ in 0..skip {
@@ -747,7 +748,7 @@ impl Pack {
         removed
     }
 
-    /// Takes out the elements from an index on, and returns them.
+    /// Removes the elements from an index on, and returns them.
     pub fn split_off(&mut self, index: usize) -> Pack {
         let Some(at) = self.seek(index) else {
             return Pack::new();
@@ -778,7 +779,7 @@ impl Pack {
         }
     }
 
-    /// Takes out everything and gives the memory back.
+    /// Removes everything and gives the memory back.
     pub fn clear(&mut self) {
         *self = Pack::new();
     }
@@ -794,7 +795,7 @@ impl Pack {
         out.push(0xff);
     }
 
-    /// Reads a listpack that may come from anybody: none if it is damaged in any way.
+    /// Parses a listpack from an untrusted source: none if it is damaged in any way.
     pub fn from_listpack(listpack: &[u8]) -> Option<Pack> {
         let (&bytes, rest) = listpack.split_first_chunk::<4>()?;
         let (&count, rest) = rest.split_first_chunk::<2>()?;
@@ -811,7 +812,7 @@ impl Pack {
             if read_tail(rest.get(..end)?)? != len {
                 return None;
             }
-            // Another writer's need not be.
+            // That of another writer need not be.
             pack.push_back(element.canonical());
             rest = &rest[end..];
         }
@@ -821,7 +822,7 @@ impl Pack {
 
     // Room.
 
-    /// Bytes that `count` elements from `at` on take.
+    /// Returns the number of bytes that `count` elements from `at` on take.
     fn distance(&self, at: At, count: usize) -> usize {
         let end = (0..count)
             .try_fold(at, |at, _| self.next(at))
@@ -829,13 +830,13 @@ impl Pack {
         end.offset() - at.offset()
     }
 
-    /// Room to leave beside `len` bytes of entries, so that growing by one stays cheap on average.
+    /// Returns the room to leave beside `len` bytes of entries, so that growing by one stays cheap on average.
     fn slack(len: usize) -> usize {
         (len / 8).max(8)
     }
 
-    /// The capacity for this many bytes that are to become more: the allocator hands out sizes of which there are four
-    /// to each doubling, so what lies between two of them would be lost.
+    /// Returns the capacity for this many bytes that are to become more: the allocator has sizes of which there are
+    /// four to each doubling, so the bytes between two of them would be lost.
     fn room_for(bytes: usize) -> usize {
         let step = |bytes: usize| (bytes.max(64).next_power_of_two() / 8).max(8);
         let wanted = bytes + Pack::slack(bytes);
@@ -866,7 +867,7 @@ impl Pack {
         }
     }
 
-    /// Bytes of undefined content in front of the entries, for an entry to be put there.
+    /// Returns the bytes of undefined content in front of the entries, for an entry to be put there.
     #[inline]
     fn open_front(&mut self, added: usize) -> &mut [u8] {
         if (self.start as usize) < added {
@@ -957,7 +958,7 @@ impl<'a> Iterator for Iter<'a> {
         Some(element)
     }
 
-    /// Skips without looking at payloads.
+    /// Skips entries without reading payloads.
     #[inline]
     fn nth(&mut self, n: usize) -> Option<Element<'a>> {
         for _ in 0..n {

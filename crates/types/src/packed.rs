@@ -1,10 +1,11 @@
-//! Small collections as runs of bytes, so that whoever keeps values can keep the bytes alone. Must not know who that is,
-//! nor how many bytes are few.
+//! Small collections as runs of bytes, so that a store of values can keep the bytes alone. Must not know the store, nor
+//! how many bytes are few.
 //!
-//! A collection in its compact form is nothing but a sequence: a [`Pack`](crate::Pack)'s entries, or integers of one
-//! width. [`DataType::packed`](crate::DataType::packed) shows it, and [`DataType::load_packed`](crate::DataType::load_packed)
-//! makes a value of it again, by a copy into the memory that the value has already. The bytes are for this process only:
-//! they are taken as they were given, without a check, and integers are in the machine's order.
+//! A collection in its compact form is nothing but a sequence: a [`Pack`]'s entries, or integers of one
+//! width. [`DataType::packed`](crate::DataType::packed) returns it, and
+//! [`DataType::load_packed`](crate::DataType::load_packed) makes a value of it again, by a copy into the memory that
+//! the value has already. The bytes are for this process only: they are used as they were given, without a check, and
+//! integers are in the machine's order.
 
 use crate::{Kind, Pack};
 
@@ -40,7 +41,7 @@ impl PackedForm {
         PackedForm::Ints64,
     ];
 
-    /// The type of such a value.
+    /// Returns the type of such a value.
     #[inline]
     pub const fn kind(self) -> Kind {
         match self {
@@ -61,7 +62,7 @@ impl PackedForm {
         }
     }
 
-    /// The bytes of an element, where all have the same: their count need not be kept then.
+    /// Returns the bytes of an element, where all have the same: their count need not be kept then.
     #[inline]
     pub const fn int_bytes(self) -> Option<usize> {
         match self {
@@ -73,7 +74,7 @@ impl PackedForm {
     }
 }
 
-/// A packed value: its bytes, and what they are.
+/// A packed value: its bytes, and their form.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRef<'a> {
     /// The form of the bytes.
@@ -85,7 +86,7 @@ pub struct PackedRef<'a> {
 }
 
 impl PackedRef<'static> {
-    /// An empty value of a type; `None` for a type that is never packed.
+    /// Returns an empty value of a type; `None` for a type that is never packed.
     #[inline]
     pub const fn empty(kind: Kind) -> Option<PackedRef<'static>> {
         match kind.empty_form() {
@@ -100,7 +101,7 @@ impl PackedRef<'static> {
 }
 
 impl PackedRef<'_> {
-    /// The elements as a pack of its own; `None` if the bytes are integers of one width.
+    /// Returns the elements as a pack of its own; `None` if the bytes are integers of one width.
     pub fn pack(self) -> Option<Pack> {
         match self.form.int_bytes() {
             Some(_) => None,
@@ -108,7 +109,8 @@ impl PackedRef<'_> {
         }
     }
 
-    /// Elements, pairs or members of the value, as [`DataType::len`](crate::DataType::len) counts them.
+    /// Returns the number of elements, pairs or members of the value, as [`DataType::len`](crate::DataType::len) counts
+    /// them.
     #[inline]
     pub const fn len(self) -> usize {
         match self.form {

@@ -1,14 +1,14 @@
-//! Sorting where only part of the order is wanted, and where equal elements must come out in the order that Redis gives
-//! them: clients see it wherever COUNT or LIMIT cuts through equals. Knows nothing of what it sorts.
+//! Sorting where only part of the order is wanted, and where equal elements must come out in the order of Redis:
+//! clients see it wherever COUNT or LIMIT cuts through equals. Must not know the sorted elements.
 //!
 //! The method is the quicksort of Bentley and McIlroy, "Engineering a sort function" (1993), which leaves out parts that
 //! hold none of the wanted places. It is not stable, so every choice in it (pivots, swaps) is part of the result.
 
 use std::{cmp::Ordering, ops::RangeInclusive};
 
-/// Below this many elements they are sorted by insertion.
+/// Number of elements below which they are sorted by insertion.
 const INSERTION_BELOW: usize = 7;
-/// Above this many the pivot is the median of nine.
+/// Number of elements above which the pivot is the median of nine.
 const NINE_ABOVE: usize = 40;
 
 /// Brings the elements of the wanted places into them; the others end up on the right side of those.
@@ -53,7 +53,7 @@ fn insertion_sort<T>(items: &mut [T], compare: &mut impl FnMut(&T, &T) -> Orderi
     }
 }
 
-/// Splits around a pivot: how many elements are below it, at the front, and how many above, at the back.
+/// Splits around a pivot: returns how many elements are below it, at the front, and how many above, at the back.
 fn partition<T>(items: &mut [T], compare: &mut impl FnMut(&T, &T) -> Ordering) -> [usize; 2] {
     let len = items.len();
     let pivot = pivot(items, compare);

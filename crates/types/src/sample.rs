@@ -1,22 +1,22 @@
-//! Random choice, for every collection that offers it. The random words are handed in.
+//! Random choice, for every collection that offers it. Random words are handed in.
 
 use std::collections::HashSet;
 
-/// A number below `end`, each about equally likely; zero if there is none.
+/// Returns a number below `end`, each about equally likely; zero if there is none.
 #[inline]
 pub fn below(end: usize, random: &mut impl FnMut() -> u64) -> usize {
     ((u128::from(random()) * end as u128) >> 64) as usize
 }
 
-/// Which `count` out of `len` things to take, told one by one in their order. Every subset is equally
-/// likely (Knuth's selection sampling).
+/// The choice of `count` out of `len` things, told one by one in their order. Every subset is equally likely (Knuth's
+/// selection sampling).
 pub struct Selection {
     left: usize,
     wanted: usize,
 }
 
 impl Selection {
-    /// To choose `count` out of `len`, or all if there are fewer.
+    /// Makes a choice of `count` out of `len`, or all if there are fewer.
     pub fn new(count: usize, len: usize) -> Selection {
         Selection {
             left: len,
@@ -38,7 +38,7 @@ impl Selection {
     }
 }
 
-/// Shows `count` of the `len` items, in their order.
+/// Visits `count` of the `len` items, in their order.
 pub fn visit_selected<T>(
     items: impl Iterator<Item = T>,
     len: usize,
@@ -57,12 +57,12 @@ pub fn visit_selected<T>(
     }
 }
 
-/// Returns true if drawing until enough different items have come is quicker than looking at all.
+/// Returns true if drawing until enough different items have come is quicker than visiting all.
 pub fn is_sparse(count: usize, len: usize) -> bool {
     count.saturating_mul(3) <= len
 }
 
-/// Shows `count` different items out of at least that many, by drawing until enough have come.
+/// Visits `count` different items out of at least that many, by drawing until enough have come.
 pub fn visit_drawn<'a, T>(
     count: usize,
     mut draw: impl FnMut() -> Option<(&'a [u8], T)>,

@@ -21,7 +21,7 @@ use std::collections::HashSet;
 
 /// Members of an intset, at most, whatever the limit says.
 const INTS_MAX: usize = 1 << 30;
-/// A table that gives up this many times more members than it keeps is built anew from those.
+/// A table that loses this many times more members than it keeps is built anew from those.
 const POP_REBUILD_RATIO: usize = 5;
 
 /// Members without order. See the head of this file.
@@ -120,7 +120,7 @@ impl DataType for Set {
 }
 
 impl Set {
-    /// An empty set.
+    /// Returns an empty set.
     pub const fn new() -> Set {
         Set {
             repr: Repr::Ints(Ints::new()),
@@ -133,15 +133,15 @@ impl Set {
         }
     }
 
-    /// An empty table with room for so many members.
+    /// Returns an empty table with room for so many members.
     fn table(len: usize) -> Set {
         Set {
             repr: Repr::Table(Dict::with_room(len)),
         }
     }
 
-    /// An empty set for so many members of a payload in which they are an intset, or not packed at all: more than an intset
-    /// takes make a table at once, be they integers or not.
+    /// Makes an empty set for so many members of a payload in which they are an intset, or not packed at all: more than
+    /// an intset takes make a table at once, integers or not.
     pub fn for_loose(count: usize, limits: &Limits) -> Set {
         match count > limits.set_max_intset_entries {
             true => Set::table(count),
@@ -149,7 +149,7 @@ impl Set {
         }
     }
 
-    /// A set of the elements of a pack, packed as long as there are not too many; none if one is there twice.
+    /// Returns a set of the elements of a pack, packed as long as there are not too many; none if one is there twice.
     pub fn from_pack(pack: Pack, limits: &Limits) -> Option<Set> {
         let len = pack.len();
         let mut set = Set {
@@ -181,12 +181,12 @@ impl Set {
         }
     }
 
-    /// Adds a member, and says whether it is new.
+    /// Adds a member, and returns true if it is new.
     pub fn add(&mut self, member: &[u8], limits: &Limits) -> bool {
         self.add_all(std::iter::once(member), limits) == 1
     }
 
-    /// Adds members, and says how many are new.
+    /// Adds members, and returns how many are new.
     pub fn add_all<'a>(
         &mut self,
         members: impl Iterator<Item = &'a [u8]> + Clone,
@@ -204,7 +204,7 @@ impl Set {
             Repr::Ints(ints) => {
                 if let Element::Int(value) = member {
                     let is_new = ints.add(value);
-                    // What is there already changes nothing, whatever the limit has become.
+                    // A member that is there already changes nothing, whatever the limit has become.
                     if is_new && ints.len() > limits.set_max_intset_entries.min(INTS_MAX) {
                         self.convert_to_table();
                     }
@@ -239,12 +239,12 @@ impl Set {
         }
     }
 
-    /// Takes a member out, and says whether it was there.
+    /// Removes a member, and returns true if it was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         self.remove_element(Element::of(member))
     }
 
-    /// Takes out a member in canonical form.
+    /// Removes a member in canonical form.
     fn remove_element(&mut self, member: Element<'_>) -> bool {
         match &mut self.repr {
             Repr::Ints(ints) => match member {
@@ -259,7 +259,7 @@ impl Set {
         }
     }
 
-    /// All members.
+    /// Returns all members.
     pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
         let (ints, pack, table) = match &self.repr {
             Repr::Ints(ints) => (Some(ints), None, None),
@@ -273,8 +273,8 @@ impl Set {
             .chain(table.map(|(member, ())| Element::Bytes(member)))
     }
 
-    /// One call of an iteration that survives changes: shows about `count` members from `cursor` on,
-    /// and returns the cursor to go on with, zero at the end. A compact set is shown whole.
+    /// Makes one call of an iteration that survives changes: visits about `count` members from `cursor` on, and returns
+    /// the cursor to go on with, zero at the end. A compact set is visited whole.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'_>)) -> u64 {
         match &self.repr {
             Repr::Table(table) => scan_steps(cursor, count, |cursor, seen| {
@@ -290,7 +290,7 @@ impl Set {
         }
     }
 
-    /// A member, each about equally likely.
+    /// Returns a member, each about equally likely.
     pub fn random_member(&self, random: &mut impl FnMut() -> u64) -> Option<Element<'_>> {
         match &self.repr {
             Repr::Ints(ints) => ints
@@ -303,7 +303,7 @@ impl Set {
         }
     }
 
-    /// Shows `count` members, chosen one by one from all of them, so that they may repeat.
+    /// Visits `count` members, chosen one by one from all of them, so that they may repeat.
     pub fn random_members<'a>(
         &'a self,
         count: usize,
@@ -324,7 +324,7 @@ impl Set {
         }
     }
 
-    /// Shows `count` different members, or all if there are fewer.
+    /// Visits `count` different members, or all if there are fewer.
     pub fn random_distinct_members<'a>(
         &'a self,
         count: usize,
@@ -345,7 +345,7 @@ impl Set {
         }
     }
 
-    /// Takes out `count` members, each about equally likely, or all if there are fewer.
+    /// Removes `count` members, each about equally likely, or all if there are fewer.
     pub fn pop(
         &mut self,
         count: usize,
@@ -403,8 +403,8 @@ impl Set {
 
     // Encodings.
 
-    /// Before a command adds these: an empty set takes the form for so many, a small one that might
-    /// get too large becomes a table.
+    /// Prepares for a command that adds these: an empty set takes the form for so many, a small one that might get too
+    /// large becomes a table.
     fn make_room<'a>(
         &mut self,
         mut members: impl Iterator<Item = &'a [u8]> + Clone,

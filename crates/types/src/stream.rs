@@ -1,5 +1,5 @@
 //! The stream: an append-only log of entries under growing ids, and the groups of consumers that read it.
-//! Must not know the clock, nor which command asks.
+//! Must not know the clock, nor the command.
 //!
 //! The entries are in `log.rs`, a group and what its consumers have pending in `group.rs`. Groups refer to
 //! entries by id, and an entry may go while some group still needs it: [`References`] says what happens then.
@@ -27,11 +27,11 @@ use std::collections::BTreeMap;
 pub struct Stream {
     log: Log,
     groups: BTreeMap<Box<[u8]>, Group>,
-    /// Bytes of what the groups have on the heap, and of their names.
+    /// Bytes of the groups on the heap, and of their names.
     group_bytes: usize,
 }
 
-/// Handling of the groups' references to an entry that is to be deleted.
+/// Treatment of the groups' references to an entry that is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum References {
     /// They stay: the entry is pending, though it is gone.
@@ -54,17 +54,17 @@ pub enum Deletion {
 }
 
 impl Stream {
-    /// An empty stream.
+    /// Returns an empty stream.
     pub fn new() -> Stream {
         Stream::default()
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// See [`Log::open_node`].
+    /// Does the work of [`Log::open_node`].
     pub fn open_node<'a>(
         &mut self,
         first: StreamId,
@@ -73,7 +73,7 @@ impl Stream {
         self.log.open_node(first, names)
     }
 
-    /// See [`Log::append`].
+    /// Does the work of [`Log::append`].
     pub fn append<'a>(
         &mut self,
         id: StreamId,
@@ -83,27 +83,27 @@ impl Stream {
         self.log.append(id, contents, deleted)
     }
 
-    /// The id of the last entry that was ever added.
+    /// Returns the id of the last entry that was ever added.
     pub fn last_id(&self) -> StreamId {
         self.log.last_id()
     }
 
-    /// The entries from `start` to `end`, both included.
+    /// Returns the entries from `start` to `end`, both included.
     pub fn range(&self, start: StreamId, end: StreamId) -> Entries<'_> {
         self.log.range(start, end)
     }
 
-    /// The entries from `end` down to `start`, both included.
+    /// Returns the entries from `end` down to `start`, both included.
     pub fn range_backwards(&self, start: StreamId, end: StreamId) -> Entries<'_> {
         self.log.range_backwards(start, end)
     }
 
-    /// The entry with the lowest id.
+    /// Returns the entry with the lowest id.
     pub fn first_entry(&self) -> Option<Entry<'_>> {
         self.log.first_entry()
     }
 
-    /// The entry with the highest id.
+    /// Returns the entry with the highest id.
     pub fn last_entry(&self) -> Option<Entry<'_>> {
         self.log.last_entry()
     }
@@ -147,8 +147,8 @@ impl Stream {
         }
     }
 
-    /// Removes entries from the start, and says how many. An approximate trim that has to look at
-    /// references removes nothing, since it removes whole nodes only.
+    /// Removes entries from the start, and returns how many. An approximate trim that has to look at references removes
+    /// nothing, since it removes whole nodes only.
     pub fn trim(&mut self, trim: &Trim, references: References) -> u64 {
         if references == References::Keep {
             return self.log.trim(trim);
@@ -191,18 +191,18 @@ impl Stream {
 
     // ---- groups -------------------------------------------------------------------------------
 
-    /// The groups, by name.
+    /// Returns the groups, by name.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (&[u8], &Group)> {
         self.groups.iter().map(|(name, group)| (&name[..], group))
     }
 
-    /// The group of this name.
+    /// Returns the group of this name.
     pub fn group(&self, name: &[u8]) -> Option<&Group> {
         self.groups.get(name)
     }
 
-    /// Makes a group that has read up to this id, which was so many entries if that is known; says whether
-    /// there was none of this name.
+    /// Makes a group that has read up to this id, which was so many entries if that is known; returns true if there was
+    /// none of this name.
     pub fn create_group(
         &mut self,
         name: &[u8],
@@ -231,7 +231,7 @@ impl Stream {
         Some(result)
     }
 
-    /// Removes a group; says whether it was there.
+    /// Removes a group; returns true if it was there.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         let Some(group) = self.groups.remove(name) else {
             return false;
@@ -240,8 +240,8 @@ impl Stream {
         true
     }
 
-    /// How many entries a group has still to read; none if that cannot be told. Negative if XSETID has set
-    /// the counter of entries below what the group has read.
+    /// Returns how many entries a group has still to read; none if that is unknown. Negative if XSETID has set the
+    /// counter of entries below the number that the group has read.
     pub fn lag(&self, group: &Group) -> Option<i64> {
         let log = &self.log;
         if log.entries_added() == 0 || log.is_empty() {
@@ -280,8 +280,8 @@ fn bytes_of(name: &[u8], group: &Group) -> usize {
     name.len() + group.heap_bytes()
 }
 
-/// Bytes that a `BTreeMap` of this many items takes if they came in ascending order: a leaf has room for eleven, and
-/// seven are left in it when it is split.
+/// Returns the number of bytes that a `BTreeMap` of this many items takes if they came in ascending order: a leaf has
+/// room for eleven, and seven are left in it when it is split.
 fn map_bytes<K, V>(items: usize) -> usize {
     const LEAF_ITEMS: usize = 11;
     const SPLIT_ITEMS: usize = 7;

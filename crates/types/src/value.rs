@@ -1,7 +1,6 @@
 //! Types of values besides strings: one list of them, [`data_types!`](crate::data_types), from which everything else is
-//! derived, here and in the rooms above. A new type is a file that implements [`DataType`], a line in the list, and
-//! the line that makes the file a module.
-//! Must not know keys, expiry or how a type is written to a file.
+//! derived, here and in the crates above. A new type is a file that implements [`DataType`], a line in the list, and
+//! the line that makes the file a module. Must not know keys, expiry or how a type is written to a file.
 
 use crate::Digest;
 use crate::packed::{PackedForm, PackedRef};
@@ -45,10 +44,10 @@ pub trait DataType: Clone + Default {
     /// The form of the bytes of an empty value; `None` for a type that is never packed.
     const EMPTY_FORM: Option<PackedForm> = None;
 
-    /// The name that `OBJECT ENCODING` answers.
+    /// Returns the name that `OBJECT ENCODING` answers.
     fn encoding(&self) -> &'static str;
 
-    /// Elements, pairs, members or entries.
+    /// Returns the number of elements, pairs, members or entries.
     fn len(&self) -> usize;
 
     /// Returns true if nothing is left.
@@ -62,33 +61,34 @@ pub trait DataType: Clone + Default {
         self.is_empty() && !Self::STAYS_EMPTY
     }
 
-    /// Bytes on the heap, the structure itself included. Takes constant time.
+    /// Returns the number of bytes on the heap, the structure itself included. Takes constant time.
     fn heap_bytes(&self) -> usize;
 
-    /// About how many allocations dropping it gives back: above some number the caller lets
+    /// Returns the approximate number of allocations that dropping it gives back: above some number the caller lets
     /// another thread do it.
     fn free_effort(&self) -> usize;
 
     /// Moves its tables out of memory that a running compaction gives back.
     fn compact(&mut self) {}
 
-    /// Starts to load what looking for these elements will need. A hint: changes nothing.
+    /// Prefetches the memory that a search for these elements will need. A hint: changes nothing.
     fn look_ahead<'a>(&self, _elements: impl Iterator<Item = &'a [u8]>) {}
 
-    /// No element expires before this Unix time in milliseconds; `None` if none ever does. Takes constant time.
+    /// Returns a time before which no element expires, as Unix time in milliseconds; `None` if none ever does. Takes
+    /// constant time.
     fn earliest_expiry_ms(&self) -> Option<i64> {
         None
     }
 
-    /// Tells a digest the contents, behind the number of the type.
+    /// Adds the contents to a digest, behind the number of the type.
     fn digest<D: Digest>(&self, digest: &mut D);
 
-    /// The whole value as a run of bytes, if its present form is one. Takes constant time.
+    /// Returns the whole value as a run of bytes, if its present form is one. Takes constant time.
     fn packed(&self) -> Option<PackedRef<'_>> {
         None
     }
 
-    /// Becomes the value that [`DataType::packed`] showed; what it was is gone, but its memory is used again.
+    /// Becomes the value that [`DataType::packed`] returned; the old one is gone, but its memory is used again.
     ///
     /// # Panics
     ///
@@ -103,10 +103,10 @@ pub trait Collection: DataType + Into<Value> {
     /// Its type.
     const KIND: Kind;
 
-    /// The collection in a value, if it is of this type.
+    /// Returns the collection in a value, if it is of this type.
     fn of(value: &Value) -> Option<&Self>;
 
-    /// The collection in a value, to be changed, if it is of this type.
+    /// Returns the collection in a value, to be changed, if it is of this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
 }
 
@@ -124,12 +124,12 @@ macro_rules! value {
             /// Every type, in the order of the list.
             pub const ALL: &[Kind] = &[$(Kind::$name,)*];
 
-            /// The name that `TYPE` answers.
+            /// Returns the name that `TYPE` answers.
             pub const fn name(self) -> &'static str {
                 match self { $(Kind::$name => <crate::$name as DataType>::NAME,)* }
             }
 
-            /// The number that Redis has for the type in memory.
+            /// Returns the number that Redis has for the type in memory.
             pub const fn object_type(self) -> u32 {
                 match self { $(Kind::$name => <crate::$name as DataType>::OBJECT_TYPE,)* }
             }
@@ -139,7 +139,7 @@ macro_rules! value {
                 match self { $(Kind::$name => <crate::$name as DataType>::CAN_COPY,)* }
             }
 
-            /// The form of the bytes of an empty value; `None` for a type that is never packed.
+            /// Returns the form of the bytes of an empty value; `None` for a type that is never packed.
             #[inline]
             pub const fn empty_form(self) -> Option<PackedForm> {
                 match self { $(Kind::$name => <crate::$name as DataType>::EMPTY_FORM,)* }
@@ -147,17 +147,17 @@ macro_rules! value {
         }
 
         impl Value {
-            /// Which type this is.
+            /// Returns the type of this value.
             pub const fn kind(&self) -> Kind {
                 match self { $(Value::$name(_) => Kind::$name,)* }
             }
 
-            /// The name that `OBJECT ENCODING` answers.
+            /// Returns the name that `OBJECT ENCODING` answers.
             pub fn encoding(&self) -> &'static str {
                 match self { $(Value::$name(value) => value.encoding(),)* }
             }
 
-            /// Elements, pairs, members or entries.
+            /// Returns the number of elements, pairs, members or entries.
             pub fn len(&self) -> usize {
                 match self { $(Value::$name(value) => value.len(),)* }
             }
@@ -172,12 +172,12 @@ macro_rules! value {
                 match self { $(Value::$name(value) => value.leaves_no_key(),)* }
             }
 
-            /// Bytes on the heap. Takes constant time.
+            /// Returns the number of bytes on the heap. Takes constant time.
             pub fn heap_bytes(&self) -> usize {
                 match self { $(Value::$name(value) => value.heap_bytes(),)* }
             }
 
-            /// About how many allocations dropping it gives back.
+            /// Returns the approximate number of allocations that dropping it gives back.
             pub fn free_effort(&self) -> usize {
                 match self { $(Value::$name(value) => value.free_effort(),)* }
             }
@@ -187,22 +187,22 @@ macro_rules! value {
                 match self { $(Value::$name(value) => value.compact(),)* }
             }
 
-            /// Starts to load what looking for these elements will need. A hint: changes nothing.
+            /// Prefetches the memory that a search for these elements will need. A hint: changes nothing.
             pub fn look_ahead<'a>(&self, elements: impl Iterator<Item = &'a [u8]>) {
                 match self { $(Value::$name(value) => value.look_ahead(elements),)* }
             }
 
-            /// No element expires before this Unix time in milliseconds; `None` if none ever does.
+            /// Returns a time before which no element expires, as Unix time in milliseconds; `None` if none ever does.
             pub fn earliest_expiry_ms(&self) -> Option<i64> {
                 match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
             }
 
-            /// Tells a digest the contents, behind the number of the type.
+            /// Adds the contents to a digest, behind the number of the type.
             pub fn digest<D: Digest>(&self, digest: &mut D) {
                 match self { $(Value::$name(value) => value.digest(digest),)* }
             }
 
-            /// The whole value as a run of bytes, if its present form is one. Takes constant time.
+            /// Returns the whole value as a run of bytes, if its present form is one. Takes constant time.
             #[inline]
             pub fn packed(&self) -> Option<PackedRef<'_>> {
                 match self { $(Value::$name(value) => value.packed(),)* }
@@ -214,7 +214,7 @@ macro_rules! value {
                 match self { $(Value::$name(value) => value.load_packed(packed),)* }
             }
 
-            /// The value that [`Value::packed`] showed.
+            /// Makes a value of the bytes that [`Value::packed`] returned.
             pub fn of_packed(packed: PackedRef<'_>) -> Value {
                 let mut value = match packed.form.kind() {
                     $(Kind::$name => Value::$name(Box::default()),)*

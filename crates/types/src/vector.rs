@@ -31,7 +31,8 @@ pub const LINKS_MAX: usize = 4096;
 /// Links where VADD does not ask for a number.
 pub const LINKS_DEFAULT: usize = 16;
 
-/// Higher numbers of elements, which nobody reaches by adding, are refused: others must fit above them.
+/// Highest number of an element in a payload: higher ones, which adding never reaches, are refused, since others must
+/// fit above them.
 const ID_MAX: u64 = 1 << 62;
 
 /// Numbers of sets, as VINFO tells them.
@@ -42,7 +43,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 pub struct Shape {
     /// Components as they are stored, from 1 to [`DIMENSIONS_MAX`].
     pub dimensions: usize,
-    /// How they are stored.
+    /// Form in which they are stored.
     pub quantization: Quantization,
     /// About how many links a node gets on a layer of the graph, from [`LINKS_MIN`] to [`LINKS_MAX`].
     pub links: usize,
@@ -66,7 +67,7 @@ pub struct VectorSet {
     id: u64,
     shape: Shape,
     graph: Graph,
-    /// Of each node, by its number.
+    /// The record of each node, by its number.
     members: Vec<Member>,
     nodes: Dict<u32>,
     /// The number that the member added last got, counting from 1 on.
@@ -97,7 +98,7 @@ pub struct Element<'a> {
     node: u32,
 }
 
-/// An element as a payload tells it.
+/// An element as a payload holds it.
 pub struct Restored {
     /// A number that no other element has.
     pub id: u64,
@@ -127,7 +128,7 @@ pub struct Hit<'a> {
 pub struct Search<'a> {
     /// Elements that it finds at most, and keeps while searching; at least 1.
     pub ef: usize,
-    /// Which elements it may find.
+    /// Chooses the elements that it may find.
     pub filter: Option<&'a Filter>,
     /// With a filter: elements whose neighbours it looks at, at most.
     pub effort: usize,
@@ -215,7 +216,7 @@ impl DataType for VectorSet {
 }
 
 impl VectorSet {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn new(shape: Shape) -> VectorSet {
         VectorSet {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -229,7 +230,7 @@ impl VectorSet {
         }
     }
 
-    /// A set of these elements. `None` if one is there twice, or if the links are not as [`graph`] says.
+    /// Returns a set of these elements. `None` if one is there twice, or if the links are not as [`graph`] says.
     pub fn restore(shape: Shape, elements: Vec<Restored>) -> Option<VectorSet> {
         let mut set = VectorSet::new(shape);
         let mut numbers = HashMap::new();
@@ -266,29 +267,29 @@ impl VectorSet {
         &self.shape
     }
 
-    /// A number that no other set of the process has.
+    /// Returns a number that no other set of the process has.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// How many elements were added ever, those counted again whose vector was replaced.
+    /// Returns how many elements were ever added, including those whose vector was replaced.
     pub fn last_member(&self) -> u64 {
         self.last_member
     }
 
-    /// The highest layer of the graph.
+    /// Returns the highest layer of the graph.
     pub fn level_max(&self) -> usize {
         self.graph.level_max()
     }
 
-    /// Elements with attributes.
+    /// Returns the number of elements with attributes.
     pub fn attributed(&self) -> usize {
         self.attributed
     }
 
-    /// Sets the vector of an element, which has as many components as [`Shape::dimensions`] says, and says whether the
-    /// element is new. Its attributes, if given, replace those it has; an element that is not new loses them if they are
-    /// empty. The search for its neighbours keeps `ef` elements, at least 1.
+    /// Sets the vector of an element, which has as many components as [`Shape::dimensions`] says, and returns true if
+    /// the element is new. Its attributes, if given, replace those it has; an element that is not new loses them if
+    /// they are empty. The search for its neighbours keeps `ef` elements, at least 1.
     pub fn add(
         &mut self,
         element: &[u8],
@@ -320,7 +321,7 @@ impl VectorSet {
         is_new
     }
 
-    /// Takes an element out, and says whether it was there.
+    /// Removes an element, and returns true if it was there.
     pub fn remove(&mut self, element: &[u8]) -> bool {
         self.take(element).is_some()
     }
@@ -340,7 +341,7 @@ impl VectorSet {
         Some(member)
     }
 
-    /// Sets an element's attributes, or takes them away; says whether there is the element.
+    /// Sets an element's attributes, or removes them; returns true if there is the element.
     pub fn set_attributes(&mut self, element: &[u8], attributes: Option<&[u8]>) -> bool {
         let Some(&node) = self.nodes.get(element) else {
             return false;
@@ -354,19 +355,20 @@ impl VectorSet {
         true
     }
 
-    /// An element.
+    /// Returns an element.
     pub fn get(&self, element: &[u8]) -> Option<Element<'_>> {
         let node = *self.nodes.get(element)?;
         Some(Element { set: self, node })
     }
 
-    /// All elements, the one added last first unless some were removed.
+    /// Returns all elements, the one added last first unless some were removed.
     pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
         let nodes = (0..self.members.len() as u32).rev();
         nodes.map(|node| Element { set: self, node })
     }
 
-    /// The elements nearest to a vector, which has as many components as [`Shape::dimensions`] says; nearest first.
+    /// Returns the elements nearest to a vector, which has as many components as [`Shape::dimensions`] says; nearest
+    /// first.
     pub fn search(&self, vector: &[f32], search: Search<'_>) -> Vec<Hit<'_>> {
         assert_eq!(vector.len(), self.shape.dimensions);
         let query = Stored::new(vector, self.shape.quantization);
@@ -396,13 +398,13 @@ impl VectorSet {
         nearest.into_iter().map(hit).collect()
     }
 
-    /// An element, each equally likely; none without elements.
+    /// Returns an element, each equally likely; none without elements.
     pub fn random_element(&self, random: &mut impl FnMut() -> u64) -> Option<&[u8]> {
         let node = sample::below(self.members.len(), random);
         self.members.get(node).map(|member| &*member.element)
     }
 
-    /// Different elements, all subsets of that size equally likely; all of them, if there are not more.
+    /// Returns different elements, all subsets of that size equally likely; all of them, if there are not more.
     pub fn random_distinct_elements<'a>(
         &'a self,
         count: usize,
@@ -425,49 +427,49 @@ impl<'a> Element<'a> {
         &self.set.members[self.node as usize]
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'a [u8] {
         &self.member().element
     }
 
-    /// A number that no other element of the set has or had.
+    /// Returns a number that no other element of the set has or had.
     pub fn id(&self) -> u64 {
         self.member().id
     }
 
-    /// Its attributes, if it has any.
+    /// Returns its attributes, if it has any.
     pub fn attributes(&self) -> Option<&'a [u8]> {
         self.member().attributes.as_deref()
     }
 
-    /// Its vector as it is stored.
+    /// Returns its vector as it is stored.
     pub fn stored(&self) -> &'a Stored {
         self.set.graph.vector(self.node)
     }
 
-    /// Its vector as nearly as the stored form tells.
+    /// Returns its vector as nearly as the stored form allows.
     pub fn vector(&self) -> Vec<f32> {
         self.stored().vector(self.set.shape.dimensions)
     }
 
-    /// The highest layer that it is on.
+    /// Returns the highest layer that it is on.
     pub fn level(&self) -> usize {
         self.set.graph.level(self.node)
     }
 
-    /// The elements that it is linked with on a layer up to [`Element::level`].
+    /// Returns the elements that it is linked with on a layer up to [`Element::level`].
     pub fn links(&self, layer: usize) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
         let set = self.set;
         let links = set.graph.links(self.node, layer).iter();
         links.map(move |&node| Element { set, node })
     }
 
-    /// As many links as it may have on a layer without having more than usual.
+    /// Returns the number of links that it may have on a layer without having more than usual.
     pub fn links_max(&self, layer: usize) -> usize {
         self.set.graph.links_max(layer)
     }
 
-    /// The distance from another element of the set.
+    /// Returns the distance from another element of the set.
     pub fn distance(&self, other: Element<'_>) -> f32 {
         self.set.graph.distance(self.node, other.node)
     }

@@ -1,9 +1,8 @@
-//! The sorted set: members ordered by score, then by bytes. Must not know which command asks, nor
-//! what the replies look like.
+//! The sorted set: members ordered by score, then by bytes. Must not know the command, nor the form of the replies.
 //!
-//! Positions are *ranks*, counted from the lowest score. Every range (by index, score or member) is
-//! first turned into a range of ranks, which is then counted, walked in either direction, cut by an
-//! offset and a limit, or removed. So what is known about ranges is in three functions.
+//! Positions are *ranks*, counted from the lowest score. Every range (by index, score or member) is first turned into a
+//! range of ranks, which is then counted, walked in either direction, cut by an offset and a limit, or removed. So the
+//! rules of ranges are in three functions.
 
 pub mod algebra;
 mod members;
@@ -38,7 +37,7 @@ enum Form {
     Ordered(Box<Ordered>),
 }
 
-/// Under which conditions [`Zset::add`] adds or changes, and how.
+/// Conditions under which [`Zset::add`] adds or changes, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddFlags {
     /// Only add, never change.
@@ -66,7 +65,7 @@ pub enum Added {
     Refused,
 }
 
-/// Why [`Zset::add`] could not do it. Nothing is changed then.
+/// Reason why [`Zset::add`] failed. Nothing is changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddError {
     /// The score is not a number, or adding it to the present one is not.
@@ -88,7 +87,7 @@ impl Default for Zset {
 }
 
 impl Zset {
-    /// An empty, packed set.
+    /// Returns an empty, packed set.
     pub fn new() -> Zset {
         Zset {
             form: Form::Packed(Packed::default()),
@@ -157,7 +156,7 @@ impl Zset {
         }
     }
 
-    /// Takes a member out: its score if it was there.
+    /// Removes a member: returns its score if it was there.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.form {
             Form::Packed(packed) => {
@@ -174,7 +173,7 @@ impl Zset {
         }
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.form {
             Form::Packed(packed) => Some(packed.find(member)?.1),
@@ -182,7 +181,7 @@ impl Zset {
         }
     }
 
-    /// The rank and the score of a member.
+    /// Returns the rank and the score of a member.
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match &self.form {
             Form::Packed(packed) => {
@@ -196,7 +195,7 @@ impl Zset {
         }
     }
 
-    /// The member with this rank.
+    /// Returns the member with this rank.
     pub fn get(&self, rank: usize) -> Option<(Element<'_>, f64)> {
         match &self.form {
             Form::Packed(packed) => packed.get(rank),
@@ -207,12 +206,12 @@ impl Zset {
         }
     }
 
-    /// A member, each equally likely.
+    /// Returns a member, each equally likely.
     pub fn random_member(&self, random: &mut impl FnMut() -> u64) -> Option<(Element<'_>, f64)> {
         self.get(sample::below(self.len(), random))
     }
 
-    /// Shows `count` members, chosen one by one from all of them, so that they may repeat.
+    /// Visits `count` members, chosen one by one from all of them, so that they may repeat.
     pub fn random_members<'a>(
         &'a self,
         count: usize,
@@ -236,7 +235,7 @@ impl Zset {
         }
     }
 
-    /// Shows `count` different members, or all if there are fewer.
+    /// Visits `count` different members, or all if there are fewer.
     pub fn random_distinct_members<'a>(
         &'a self,
         count: usize,
@@ -260,7 +259,7 @@ impl Zset {
 
     // Ranges of ranks.
 
-    /// The ranks of the members in a range of scores.
+    /// Returns the ranks of the members in a range of scores.
     pub fn score_range(&self, range: &ScoreRange) -> Range<usize> {
         match &self.form {
             Form::Packed(packed) => packed.score_range(range),
@@ -268,7 +267,7 @@ impl Zset {
         }
     }
 
-    /// The ranks of the members in a range of members, if all scores are equal. If not, it is some
+    /// Returns the ranks of the members in a range of members, if all scores are equal. If not, it is some
     /// range, which may depend on the end that it is looked for from.
     pub fn lex_range(&self, range: &LexRange<'_>, from_back: bool) -> Range<usize> {
         if range.is_empty() {
@@ -280,7 +279,7 @@ impl Zset {
         }
     }
 
-    /// The members of a range of ranks, from either end.
+    /// Returns the members of a range of ranks, from either end.
     pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
         let end = ranks.end.min(self.len());
         let ranks = ranks.start.min(end)..end;
@@ -290,12 +289,12 @@ impl Zset {
         }
     }
 
-    /// All members in order.
+    /// Returns all members in order.
     pub fn iter(&self) -> Iter<'_> {
         self.range(0..self.len())
     }
 
-    /// Takes out a range of ranks, and says how many there were.
+    /// Removes a range of ranks, and returns how many there were.
     pub fn remove_range(&mut self, ranks: Range<usize>) -> usize {
         let end = ranks.end.min(self.len());
         if ranks.start >= end {
@@ -349,7 +348,7 @@ impl Zset {
         self.form = Form::Packed(packed);
     }
 
-    /// Members and scores by turns, as long as the set is packed.
+    /// Returns the members and scores by turns, as long as the set is packed.
     pub fn pack(&self) -> Option<&Pack> {
         match &self.form {
             Form::Packed(packed) => Some(packed.pack()),

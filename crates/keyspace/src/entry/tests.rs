@@ -21,7 +21,7 @@ fn list() -> Value {
     list.into()
 }
 
-/// Bytes as a packed collection, of the count that their form allows.
+/// Returns the bytes as a packed collection, of the count that their form allows.
 fn packed(form: PackedForm, bytes: &[u8]) -> PackedRef<'_> {
     let count = bytes.len() / form.int_bytes().unwrap_or(2);
     PackedRef { form, count, bytes }
@@ -33,7 +33,7 @@ enum Sample {
     Bytes(usize, bool),
     Blob(usize),
     List,
-    /// So many bytes of a packed collection.
+    /// A packed collection of so many bytes.
     Packed(PackedForm, usize),
 }
 

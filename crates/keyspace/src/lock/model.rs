@@ -4,7 +4,7 @@ use super::*;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar};
 
-/// One parking place per session: what a worker's mailbox does for a suspended session.
+/// A parking place per session: the part of a worker's mailbox for a suspended session.
 struct Parking(Vec<(Mutex<bool>, Condvar)>);
 
 impl Parking {
@@ -67,8 +67,8 @@ impl World {
         })
     }
 
-    /// A session that asks for the ticket and the script mutex and closes when it would have to wait, or, if it
-    /// is to `wait`, once it has been woken (handed over, or not: a stripe's waiting list wakes as well).
+    /// Runs a session that asks for the ticket and the script mutex and closes when it would have to wait, or, if it is
+    /// to `wait`, once it has been woken (handed over, or not: a stripe's waiting list wakes as well).
     fn ask_and_close(&self, token: WakeToken, wait: bool) {
         let mut set = StripeSet::EMPTY;
         set.insert(0);
@@ -108,12 +108,12 @@ impl World {
         if ticket {
             self.locks.return_ticket(&set, token);
         } else if rounds_before_ticket < 99 {
-            // It stood in line, and a stripe's waiting list was faster.
+            // It stood in the queue, and a stripe's waiting list was faster.
             self.locks.leave_lines(token);
         }
     }
 
-    /// A script that takes stripes one by one, in an order of its own.
+    /// Runs a script that takes stripes one by one, in an order of its own.
     fn run_script(&self, stripes: &[u16], token: WakeToken) {
         let mut held = loop {
             match self.locks.try_script(token) {

@@ -1,4 +1,4 @@
-//! The protocol as one thread can see it: what is taken, what is in the way, who is woken.
+//! Tests of the protocol as one thread can see it: stripes taken, stripes in the way, sessions woken.
 
 mod lines;
 

@@ -1,4 +1,4 @@
-//! A whole database of a unit: count its keys, walk over them, draw one by lot, empty it, swap it.
+//! A whole database of a unit: counts its keys, walks over them, draws a random one, empties it, swaps it.
 //!
 //! Must not know: commands.
 
@@ -14,15 +14,15 @@ use crate::{
     space::{Db, SLOTS, SLOTS_PER_STRIPE, stripe_of_slot},
 };
 
-/// So many entries are met before they are looked at, so that their cache misses overlap.
+/// Number of entries that are met before they are read, so that their cache misses overlap.
 const ENTRIES_AHEAD: u64 = 64;
 
-/// Why no key was drawn by lot, though there are some.
+/// Reason why no random key was returned, though there are some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoDraw {
     /// A stripe was in the way.
     Busy(Busy),
-    /// This key was drawn and has expired: it is to be taken out by who can hold its stripe, who draws again then.
+    /// This key was drawn and has expired: the holder of its stripe is to remove it, and to draw again.
     Expired(Box<[u8]>),
 }
 
@@ -60,9 +60,9 @@ impl<'a> Database<'_, 'a> {
         self.view.space.key_count(self.view.db)
     }
 
-    /// One step of SCAN: visits the keys of at least `count` (if there are as many) under this cursor and
-    /// returns the next one, 0 at the end. A cursor is a prefix of the hash, so it stays good while the
-    /// tables grow and shrink: every key present from the first call to the last is visited.
+    /// Makes one step of SCAN: visits the keys of at least `count` (if there are as many) under this cursor and returns
+    /// the next one, 0 at the end. A cursor is a prefix of the hash, so it stays good while the tables grow and shrink:
+    /// every key present from the first call to the last is visited.
     pub fn scan(
         &mut self,
         cursor: u64,
@@ -109,7 +109,7 @@ impl<'a> Database<'_, 'a> {
         })
     }
 
-    /// Takes a stripe for a moment, if the unit does not hold it anyway.
+    /// Takes a stripe for a moment, unless the unit holds it anyway.
     fn own(&self, stripe: u16) -> Result<Option<Guard<'a>>, Busy> {
         if self.view.held.covers(stripe) {
             return Ok(None);
@@ -139,7 +139,7 @@ impl<'a> Database<'_, 'a> {
         self.visit(&mut met, &mut visit);
     }
 
-    /// Hands out those entries that have not expired; their stripes are held.
+    /// Passes on those entries that have not expired; their stripes are held.
     fn visit(&self, met: &mut Met, visit: &mut impl FnMut(&[u8], Found<'_>)) {
         for pointer in met.0.drain(..) {
             let entry = Entry::from_table(pointer);
@@ -152,8 +152,8 @@ impl<'a> Database<'_, 'a> {
         }
     }
 
-    /// A key drawn by lot, slots weighted by their size (RANDOMKEY). One that turns out to have expired goes, if the unit
-    /// holds its stripe; otherwise the caller is told of it.
+    /// Returns a random key, slots weighted by their size (RANDOMKEY). One that turns out to have expired is removed,
+    /// if the unit holds its stripe; otherwise the caller gets it as an error.
     pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, NoDraw> {
         /// Draws of keys that stay, though they have expired.
         const STALE_MAX: u32 = 100;
@@ -191,15 +191,15 @@ impl<'a> Database<'_, 'a> {
         Ok(None)
     }
 
-    /// Empties the database (FLUSHDB); the unit holds all stripes. What was in it is freed behind the
-    /// command. Returns the number of keys.
+    /// Empties the database (FLUSHDB); the unit holds all stripes. Its contents are freed behind the command. Returns
+    /// the number of keys.
     pub fn flush(&mut self) -> u64 {
         let view = &mut *self.view;
         assert!(matches!(view.held, Held::All), "every stripe is held");
         let db = view.db;
         view.space
             .touch_all(db, |key, saw_stale| !saw_stale && view.in_table(db, key));
-        // Several databases in a row are one news: who tracks keys does not tell databases apart.
+        // Several databases in a row are one event: clients that track keys do not tell databases apart.
         if view.space.is_tracked() && !view.local.events.ends_with(Classes::FLUSHED) {
             view.local.events.push(Event {
                 class: Classes::FLUSHED,
@@ -223,7 +223,7 @@ impl<'a> Database<'_, 'a> {
         assert!(matches!(view.held, Held::All), "every stripe is held");
         let own = view.db;
         for (db, other) in [(own, with), (with, own)] {
-            // Where there was nothing, a key that has expired already is no change.
+            // Where there was no key, one that has expired already is no change.
             view.space.touch_all(db, |key, saw_stale| {
                 !saw_stale && view.in_table(db, key) || view.lives(other, key)
             });
@@ -235,7 +235,7 @@ impl<'a> Database<'_, 'a> {
 }
 
 impl Db {
-    /// A stripe drawn by lot, weighted by its keys; `None` when there are none.
+    /// Returns a random stripe, weighted by its keys; `None` when there are none.
     pub(crate) fn stripe_by_size(&self, rng: &mut fastrand::Rng) -> Option<u16> {
         let keys = |stripe: &crate::space::DbStripe| u64::from(stripe.keys.load(Ordering::Relaxed));
         let total: u64 = self.stripes.iter().map(keys).sum();
@@ -258,7 +258,7 @@ impl Db {
         last
     }
 
-    /// An entry of a stripe drawn by lot; the caller holds the stripe.
+    /// Returns an entry of a random stripe; the caller holds the stripe.
     pub(crate) fn random_entry(&self, stripe: u16, rng: &mut fastrand::Rng) -> Option<Entry> {
         let first = usize::from(stripe) * SLOTS_PER_STRIPE;
         let slots = &self.slots[first..first + SLOTS_PER_STRIPE];

@@ -2,30 +2,32 @@
 //!
 //! # The two halves of a change
 //!
-//! What is done to an entry needs a [`Change`], which [`View::begin_change`] alone makes. So whatever must happen before an
-//! entry is first changed (a snapshot that saves it as it was, a value that has to be made resident) hangs there, and what
-//! must happen after a key has changed (the account of memory, an index of its contents) hangs at [`View::end_change`].
+//! Access to an entry's contents for a change needs a [`Change`], which [`View::begin_change`] alone makes. So
+//! everything that must happen before an entry is first changed (a snapshot that saves it as it was, a value that has
+//! to be made resident) belongs there, and everything that must happen after a key has changed (the account of memory,
+//! an index of its contents) belongs to [`View::end_change`].
 //!
-//! Who is told of a change is the handler's to say, by [`View::changed`] and [`View::announced`]: watchers, clients that
-//! track the key, keyspace events, and the count that puts the command into the journal hang there, once. The handler
-//! says it, since one command may report one key under several events, and reports two keys in an order of its own.
+//! The handler reports a change, by [`View::changed`] and [`View::announced`]: watchers, clients that track the key,
+//! keyspace events, and the count that puts the command into the journal depend on these alone. It is the handler's to
+//! do, since one command may report one key under several events, and reports two keys in an order of its own.
 //!
 //! # The proof
 //!
 //! In a debug build a [`Witness`] notes each key that was changed and each that was reported, and [`View::finish`] asserts
-//! that the first are among the second. A handler that forgets to report, or a mutator that does not come by the door,
-//! fails the first test that runs it.
+//! that the first are among the second. A handler that forgets to report, or a mutator that bypasses the door, fails
+//! the first test that runs it.
 //!
-//! Must not know: commands, who wants to be told.
+//! Must not know: commands, the receivers of reports.
 
 use super::View;
 
-/// Leave to change one entry. Made by [`View::begin_change`] only; every function that changes an entry asks for it.
+/// Permission to change one entry. Made by [`View::begin_change`] only; every function that changes an entry asks for
+/// it.
 pub(crate) struct Change(());
 
 #[cfg(test)]
 impl Change {
-    /// For an entry that is in no keyspace.
+    /// Makes one for an entry that is in no keyspace.
     pub(crate) fn of_loose_entry() -> Change {
         Change(())
     }
@@ -55,21 +57,21 @@ impl View<'_> {
         }
     }
 
-    /// A key has changed; before the unit ends it must be reported.
+    /// Notes that a key has changed; before the unit ends it must be reported.
     #[inline(always)] // nothing in a release build
     pub(super) fn note_changed(&self, _key: &[u8]) {
         #[cfg(debug_assertions)]
         self.local.witness.borrow_mut().changed(self.db, _key);
     }
 
-    /// A change of a key has been reported.
+    /// Notes that a change of a key has been reported.
     #[inline(always)] // nothing in a release build
     pub(super) fn note_reported(&self, _key: &[u8]) {
         #[cfg(debug_assertions)]
         self.local.witness.borrow_mut().reported(self.db, _key);
     }
 
-    /// Ends a view whose changes nobody is to be told of.
+    /// Ends a view whose changes are not to be reported.
     #[cfg(test)]
     pub(crate) fn finish_unreported(&mut self) {
         self.end();
@@ -77,7 +79,7 @@ impl View<'_> {
         self.local.witness.get_mut().begin();
     }
 
-    /// Says that a change of a key is deliberately reported to nobody: what clients see of it is as it was.
+    /// Notes that a change of a key is deliberately not reported: clients see no difference.
     #[inline(always)] // nothing in a release build
     pub fn unreported(&self, key: &[u8]) {
         self.note_reported(key);
@@ -130,13 +132,13 @@ mod witness {
             self.reported.insert((db, key.into()));
         }
 
-        /// Forgets everything: a view begins.
+        /// Clears both sets: a view begins.
         pub(crate) fn begin(&mut self) {
             self.changed.clear();
             self.reported.clear();
         }
 
-        /// Asserts that all that was changed was reported: a view ends.
+        /// Asserts that all changes were reported: a view ends.
         pub(crate) fn check(&mut self) {
             if let Some((db, key)) = self.changed.difference(&self.reported).next() {
                 let key = key.escape_ascii();
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
     use crate::{Classes, Expiry, Keyspace, Local, Unit, lock::NobodyWaits};
 
-    /// Runs a change of a key that is a string, a list or a hash, and what follows it, in one view.
+    /// Runs a change of a key that is a string, a list or a hash, and its reports, in one view.
     fn run(change: impl FnOnce(&mut View<'_>)) {
         let mut space = Keyspace::new(2, Box::new(NobodyWaits));
         let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());

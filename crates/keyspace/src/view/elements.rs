@@ -1,4 +1,5 @@
-//! Elements of collections that expire by themselves (the fields of a hash): which keys have some, and their end.
+//! Elements of collections that expire by themselves (the fields of a hash): the keys that have some, and their
+//! removal.
 //!
 //! Must not know: commands.
 
@@ -12,9 +13,9 @@ use crate::{
 };
 
 impl View<'_> {
-    /// Takes out those of the named fields of a hash that have expired, reports that, and removes the key with its last
-    /// field. For commands that name fields: where nothing is due this costs next to nothing. Fields that nobody names
-    /// go by active expiry.
+    /// Removes those of the named fields of a hash that have expired, reports that, and removes the key with its last
+    /// field. For commands that name fields: where nothing is due this costs next to nothing. Fields that no command
+    /// names are removed by active expiry.
     pub fn expire_fields<'f>(&mut self, key: &[u8], fields: impl Iterator<Item = &'f [u8]>) {
         if !self.has_timed_neighbours(key) {
             return;
@@ -39,8 +40,8 @@ impl View<'_> {
         }
     }
 
-    /// Tells of fields that have expired and that the caller has taken out itself, since it goes on with the hash that they
-    /// were in.
+    /// Reports fields that have expired and that the caller has removed itself, since it goes on with the hash that
+    /// they were in.
     pub fn fields_expired(&mut self, key: &[u8], fields: &[&[u8]]) {
         self.local.expired_elements += fields.len() as u64;
         let gone: Vec<Box<[u8]>> = fields.iter().map(|field| Box::from(*field)).collect();
@@ -48,21 +49,21 @@ impl View<'_> {
         self.notify(Classes::HASH, "hexpired", key);
     }
 
-    /// Takes up to `max` due elements out of an entry's collection (active expiry), and says how many.
+    /// Removes up to `max` due elements from an entry's collection (active expiry), and returns their number.
     pub(crate) fn expire_elements(&mut self, entry: Entry, max: usize) -> usize {
         let now_ms = self.now_ms;
-        // SAFETY: the stripe is held; the key is copied, since the entry may go.
+        // SAFETY: the stripe is held; the key is copied, since the entry may be freed.
         let key = Box::<[u8]>::from(unsafe { entry.key() });
         self.remove_elements(&key, |hash, gone| hash.remove_due(now_ms, max, gone))
     }
 
-    /// `remove` tells of each field that it takes out, and how many.
+    /// Removes them; `remove` gets each field that is removed, and their number.
     fn remove_elements(
         &mut self,
         key: &[u8],
         remove: impl FnOnce(&mut Hash, &mut dyn FnMut(&[u8])) -> usize,
     ) -> usize {
-        // Nobody uses the key: its clock stays.
+        // No client uses the key: its clock stays.
         let frozen = std::mem::replace(&mut self.local.clock.frozen, true);
         let journaled = self.is_journaled();
         let mut gone: Vec<Box<[u8]>> = Vec::new();
@@ -88,15 +89,15 @@ impl View<'_> {
         removed
     }
 
-    /// Does any key of this key's stripe have elements that expire?
+    /// Returns true if a key of this key's stripe has elements that expire.
     fn has_timed_neighbours(&self, key: &[u8]) -> bool {
         let stripe = usize::from(stripe_of(self.hash(key)));
         let db = self.space.db(self.db);
         db.is_some_and(|db| !db.stripes[stripe].timed.is_empty())
     }
 
-    /// After an edit in place: an entry has come to have elements that expire, or has none any more, or they expire at
-    /// other times. Says by how many bytes the index has grown.
+    /// Updates the index after an edit in place: an entry has come to have elements that expire, or has none any more,
+    /// or they expire at other times. Returns the bytes by which the index has grown.
     pub(super) fn note_timed(
         &self,
         hash: u64,

@@ -1,4 +1,4 @@
-//! Look-ups: a key is found, with the trace that the caller names, and its handle tells what is stored there.
+//! Look-ups: a key is found, with the trace that the caller names, and its handle gives access to the stored value.
 //!
 //! A [`Found`] borrows from its view, so no writer runs while it lives. A small collection is copied out of its entry by
 //! [`Found::value`] and [`Found::collection`], and that copy stays open until the unit ends; the other methods open
@@ -46,7 +46,7 @@ impl<'v> Found<'v> {
     /// Creates a handle.
     ///
     /// # Safety
-    /// The stripe of the entry is held, and nobody changes or removes the entry, during `'v`.
+    /// The stripe of the entry is held, and the entry is not changed or removed, during `'v`.
     #[inline]
     pub(super) unsafe fn new(entry: Entry, local: &'v Local) -> Found<'v> {
         Found { entry, local }
@@ -154,8 +154,8 @@ impl<'v> Found<'v> {
         self.local.clock.frequency(self.access_word())
     }
 
-    /// Sets what is recorded of the accesses: the seconds since the last one, or under an LFU policy the counter
-    /// (RESTORE). The other one has no effect.
+    /// Sets the record of accesses: the seconds since the last one, or under an LFU policy the counter (RESTORE). The
+    /// other one has no effect.
     pub fn set_access(self, idle_s: Option<u64>, frequency: Option<u8>) {
         let clock = self.local.clock;
         let word = match (clock.lfu, idle_s, frequency) {
@@ -167,8 +167,8 @@ impl<'v> Found<'v> {
         unsafe { self.entry.set_clock(word) };
     }
 
-    /// Returns the bytes that the key takes, with its share of the table of a database that is not nearly empty (MEMORY
-    /// USAGE).
+    /// Returns the number of bytes that the key takes, with its share of the table of a database that is not nearly
+    /// empty (MEMORY USAGE).
     pub fn memory_bytes(self) -> usize {
         /// Measured over a million keys: 10.4 bytes.
         const TABLE_BYTES_PER_KEY: usize = 10;
@@ -194,7 +194,7 @@ impl<'v> Found<'v> {
         (owned, self.expire_at_ms())
     }
 
-    /// Starts to load the memory that a search for these elements of a collection will need.
+    /// Prefetches the memory that a search for these elements of a collection will need.
     pub fn look_ahead<'k>(self, elements: impl Iterator<Item = &'k [u8]>) {
         if let Content::Object(value) = self.content() {
             value.look_ahead(elements);
@@ -233,14 +233,14 @@ impl View<'_> {
         }
     }
 
-    /// The handle on an entry of this unit.
+    /// Returns the handle on an entry of this unit.
     #[inline]
     fn found(&self, entry: Entry) -> Found<'_> {
         // SAFETY: the stripe is held, and writers need `&mut self`.
         unsafe { Found::new(entry, self.local) }
     }
 
-    /// The look-up of [`Trace::Read`].
+    /// Looks an entry up with [`Trace::Read`].
     #[inline(always)] // a call less of the five that a GET makes
     fn visit_entry(&self, key: &[u8]) -> Option<Entry> {
         let Some(entry) = self.find_entry(key) else {
@@ -252,7 +252,7 @@ impl View<'_> {
         Some(entry)
     }
 
-    /// The look-up of [`Trace::Write`].
+    /// Looks an entry up with [`Trace::Write`].
     #[inline]
     fn visit_to_write(&self, key: &[u8]) -> Option<Entry> {
         let entry = self.find_entry(key)?;
@@ -260,7 +260,7 @@ impl View<'_> {
         Some(entry)
     }
 
-    /// The look-up of [`Trace::Probe`].
+    /// Looks an entry up with [`Trace::Probe`].
     fn probe_entry(&self, key: &[u8]) -> Option<Entry> {
         let found = self.find_entry(key);
         match found {
@@ -270,7 +270,7 @@ impl View<'_> {
         found
     }
 
-    /// The look-up of [`Trace::Glance`].
+    /// Looks an entry up with [`Trace::Glance`].
     fn glance_entry(&self, key: &[u8]) -> Option<Entry> {
         let found = self.find_entry(key);
         let counter = match found {
@@ -281,7 +281,7 @@ impl View<'_> {
         found
     }
 
-    /// The look-up of [`Trace::Prefetch`].
+    /// Looks an entry up with [`Trace::Prefetch`].
     fn prefetched_entry(&self, key: &[u8]) -> Option<Entry> {
         let entry = self.look(key).1?;
         // SAFETY: the stripe is held.
@@ -305,7 +305,7 @@ mod tests {
         Trace::Prefetch,
     ];
 
-    /// A worker that is alone with a keyspace and wants every event.
+    /// Makes a worker that is alone with a keyspace and wants every event.
     fn alone() -> (Keyspace, Local) {
         let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
         local.notify = Classes(u32::MAX);
@@ -331,7 +331,7 @@ mod tests {
         .expect("no other type");
     }
 
-    /// Hits, misses and the names of events since the last call.
+    /// Returns hits, misses and the names of events since the last call.
     fn traces((_, local): &mut (Keyspace, Local)) -> (u64, u64, Vec<&'static str>) {
         let events = local.events.drain(..).map(|event| event.name);
         (local.hits.take(), local.misses.take(), events.collect())

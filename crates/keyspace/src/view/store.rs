@@ -1,5 +1,5 @@
-//! How a view finds, stores and removes entries, and keeps the tables, the TTL index, the counts and the
-//! account of memory in step.
+//! Finding, storing and removing entries of a view, with the tables, the TTL index, the counts and the account of
+//! memory kept in step.
 //!
 //! Must not know: commands.
 
@@ -32,7 +32,8 @@ impl View<'_> {
         }
     }
 
-    /// A reader met a key that has expired. It cannot remove it, but everybody hears of it now.
+    /// Reports a key that has expired and that a reader met. The reader cannot remove it, but the event is published
+    /// now.
     #[cold]
     fn meet_expired(&self, key: &[u8]) {
         if self.local.keeps_expired {
@@ -54,12 +55,12 @@ impl View<'_> {
         if self.space.watched.load(Ordering::Relaxed) != 0 {
             self.tell_watchers(key, EXPIRED);
         }
-        // Before whatever the unit does: for that the key was not there any more.
+        // Before all else in the unit: for it the key was not there any more.
         self.propagate_gone(key);
         self.notify(Classes::EXPIRED, EXPIRED, key);
     }
 
-    /// A reader found no such key.
+    /// Counts a key that a reader did not find.
     #[inline]
     pub(super) fn missed(&self, key: &[u8]) {
         self.local.misses.set(self.local.misses.get() + 1);
@@ -98,7 +99,7 @@ impl View<'_> {
         self.space.place(key).hash()
     }
 
-    /// Asks for the entries of some of the hinted keys, from one of them on. The steps to an entry depend on each
+    /// Prefetches the entries of some of the hinted keys, from one of them on. The steps to an entry depend on each
     /// other, so each is taken for all keys before the next.
     pub(super) fn prefetch(&self, from: usize) {
         let hints = self.hints.get(from..).unwrap_or(&[]);
@@ -122,14 +123,14 @@ impl View<'_> {
         entry_of(self.space, db, key).is_some()
     }
 
-    /// Is there such a key in that database, and has it not expired?
+    /// Returns true if there is such a key in that database, and it has not expired.
     pub(super) fn lives(&self, db: u32, key: &[u8]) -> bool {
         let entry = entry_of(self.space, db, key);
         // SAFETY: the unit holds the stripe, as for `in_table`.
         entry.is_some_and(|entry| unsafe { !is_expired(entry, self.now_ms) })
     }
 
-    /// The hash of a key, and its entry, which may have expired.
+    /// Returns the hash of a key, and its entry, which may have expired.
     #[inline]
     pub(super) fn look(&self, key: &[u8]) -> (u64, Option<Entry>) {
         let hash = self.hash(key);
@@ -150,7 +151,7 @@ impl View<'_> {
         (hash, lookup(index, hash, key))
     }
 
-    /// The entry of a key that has not expired.
+    /// Returns the entry of a key that has not expired.
     #[inline]
     pub(super) fn find_entry(&self, key: &[u8]) -> Option<Entry> {
         let entry = self.look(key).1?;
@@ -162,7 +163,7 @@ impl View<'_> {
         Some(entry)
     }
 
-    /// The same with the hash, for writers: an expired entry is removed at once.
+    /// Returns the same with the hash, for writers: an expired entry is removed at once.
     #[inline]
     pub(super) fn find_mut(&mut self, key: &[u8]) -> (u64, Option<Entry>) {
         let (hash, entry) = self.look(key);
@@ -174,7 +175,7 @@ impl View<'_> {
         (hash, entry)
     }
 
-    /// Removes an expired entry and tells who is concerned, unless a reader has done so.
+    /// Removes an expired entry and reports it, unless a reader has done so.
     #[cold]
     pub(crate) fn expire(&mut self, db: u32, hash: u64, entry: Entry) {
         // SAFETY: the stripe is held; the key is copied before the entry goes.
@@ -198,7 +199,8 @@ impl View<'_> {
         }
     }
 
-    /// An access by a handler that may go on to change the value: one use, so [`View::write`] counts none of its own.
+    /// Counts an access by a handler that may go on to change the value: one use, so [`View::write`] counts none of its
+    /// own.
     #[inline]
     pub(super) fn access_ahead(&self, entry: Entry) {
         self.access(entry);
@@ -225,7 +227,7 @@ impl View<'_> {
     ) {
         let change = self.begin_change();
         if let Some(entry) = old
-            // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+            // SAFETY: the stripe is held, and `&mut self` excludes readers.
             && unsafe { entry.overwrite(&change, value, raw, expiry) }
         {
             // The size class is the same: nothing to account for.
@@ -252,8 +254,8 @@ impl View<'_> {
         let db = self.space.db_or_create(self.db);
         let index = &db.slots[slot_of(hash)];
         let kind = value.kind();
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the old entry leaves the
-        // tables before it is destroyed.
+        // SAFETY: the stripe is held, and `&mut self` excludes readers; the old entry leaves the tables before it is
+        // destroyed.
         unsafe {
             let expire_at_ms = match expiry {
                 Expiry::Clear => None,
@@ -298,7 +300,7 @@ impl View<'_> {
         self.appeared(hash, key, kind);
     }
 
-    /// Hands a value that has been edited, or made, on to `store`: as bytes, if it is small enough for an entry.
+    /// Passes a value that has been edited, or made, to `store`: as bytes, if it is small enough for an entry.
     pub(super) fn store_edited(&mut self, value: Value, store: impl FnOnce(&mut Self, Stored<'_>)) {
         match fit_for_entry(&value) {
             Some(packed) => {
@@ -314,8 +316,8 @@ impl View<'_> {
         }
     }
 
-    /// Stores a value that was opened or made to be edited, under its key, which goes with the last element (but of a
-    /// stream).
+    /// Stores a value that was opened or made to be edited, under its key, which is removed with the last element (but
+    /// of a stream).
     pub(super) fn close_edited(
         &mut self,
         change: &Change,
@@ -355,7 +357,7 @@ impl View<'_> {
             self.note_changed(key);
         }
         if let Some(packed) = packed
-            // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the value is not the entry's own.
+            // SAFETY: the stripe is held, and `&mut self` excludes readers; the value is not the entry's own.
             && unsafe { entry.overwrite_packed(change, packed) }
         {
             // The size class is the same: nothing to account for.
@@ -371,7 +373,8 @@ impl View<'_> {
         });
     }
 
-    /// Is an edited collection of so many elements, packed if it is small enough, certainly another than the entry's?
+    /// Returns true if an edited collection of so many elements, packed if it is small enough, certainly differs from
+    /// the entry's.
     fn differs(&self, entry: Entry, edited: Option<PackedRef<'_>>, len: usize) -> bool {
         match (self.content(entry), edited) {
             (Content::Packed(old), Some(new)) => old.bytes != new.bytes,
@@ -382,7 +385,7 @@ impl View<'_> {
 
     /// Takes a collection that has become small into its entry.
     pub(super) fn pack(&mut self, hash: u64, entry: Entry) {
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+        // SAFETY: the stripe is held, and `&mut self` excludes readers.
         unsafe {
             let change = self.begin_change();
             let Some(value) = entry.object_mut(&change) else {
@@ -396,11 +399,11 @@ impl View<'_> {
         }
     }
 
-    /// Puts another entry of the same key and expiry in the place of one, which is destroyed. Those who wait for keys
-    /// are told nothing: the value is of the type that it was.
+    /// Puts another entry of the same key and expiry in the place of one, which is destroyed. Waiting clients are not
+    /// served: the value is of the type that it was.
     ///
     /// # Safety
-    /// The stripe is held, the old entry is in the tables, the new one is not, and nobody looks at either.
+    /// The stripe is held, the old entry is in the tables, the new one is not, and neither is being read.
     unsafe fn exchange(&mut self, hash: u64, old: Entry, fresh: Entry) {
         let db = self.space.db_or_create(self.db);
         // SAFETY: handed on from the caller; the old entry leaves the tables before it is destroyed.
@@ -429,7 +432,7 @@ impl View<'_> {
     pub(super) fn store_expiry(&mut self, hash: u64, entry: Entry, at: Option<i64>) {
         let change = self.begin_change();
         let db = self.space.db_or_create(self.db);
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+        // SAFETY: the stripe is held, and `&mut self` excludes readers.
         unsafe {
             match (entry.expire_at_ms(), at) {
                 (None, None) => {}
@@ -502,8 +505,8 @@ impl View<'_> {
 }
 
 impl Db {
-    /// Keeps the TTL index of a key's stripe right when its entry with an expiry goes, comes or is replaced;
-    /// says by how many bytes the index has grown. The caller holds the stripe.
+    /// Keeps the TTL index of a key's stripe right when its entry with an expiry is removed, added or replaced; returns
+    /// the bytes by which the index has grown. The caller holds the stripe.
     pub(super) fn move_expiry(
         &self,
         hash: u64,
@@ -518,7 +521,7 @@ impl Db {
         grown
     }
 
-    /// The same for the index of entries whose collection has elements that expire, with the earliest time of one.
+    /// Does the same for the index of entries whose collection has elements that expire, with the earliest time of one.
     pub(super) fn move_timed(
         &self,
         hash: u64,
@@ -533,7 +536,7 @@ impl Db {
         grown
     }
 
-    /// An element of a key of the stripe expires at that time.
+    /// Notes the time at which an element of a key of the stripe expires.
     pub(super) fn note_element_expiry(&self, hash: u64, at: i64) {
         let next = &self.next_element_ms[usize::from(stripe_of(hash))];
         if at < next.load(Ordering::Relaxed) {
@@ -541,7 +544,7 @@ impl Db {
         }
     }
 
-    /// A key of the stripe expires at that time.
+    /// Notes the time at which a key of the stripe expires.
     #[inline]
     pub(super) fn note_expiry(&self, hash: u64, at: i64) {
         let next = &self.next_expire_ms[usize::from(stripe_of(hash))];
@@ -551,8 +554,8 @@ impl Db {
     }
 }
 
-/// Are two keys equal? Keys are short and nearly always equal here, since tag and order bits agree: words of eight bytes,
-/// the last of them overlapping, take less than the call of a general comparison.
+/// Returns true if two keys are equal. Keys are short and nearly always equal here, since tag and order bits agree:
+/// words of eight bytes, the last of them overlapping, take less than the call of a general comparison.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     const INLINE_BYTES_MAX: usize = 64;
@@ -573,7 +576,7 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     differ == 0
 }
 
-/// The entry of a key, whose stripe the caller holds; it may have expired.
+/// Returns the entry of a key, whose stripe the caller holds; it may have expired.
 pub(crate) fn entry_of(space: &Keyspace, db: u32, key: &[u8]) -> Option<Entry> {
     let hash = space.place(key).hash();
     lookup(&space.db(db)?.slots[slot_of(hash)], hash, key)
@@ -603,7 +606,7 @@ pub(crate) unsafe fn is_expired(entry: Entry, now_ms: i64) -> bool {
     unsafe { entry.expire_at_ms() }.is_some_and(|at| now_ms > at)
 }
 
-/// Replaces an entry in an index, or puts it there or takes it out; says by how many bytes the index has grown.
+/// Replaces an entry in an index, or adds or removes it; returns the bytes by which the index has grown.
 fn move_in(index: &Index, hash: u64, from: Option<Entry>, to: Option<Entry>) -> i64 {
     grown_by(index, || match (from, to) {
         (Some(from), Some(to)) => {
@@ -617,7 +620,7 @@ fn move_in(index: &Index, hash: u64, from: Option<Entry>, to: Option<Entry>) -> 
     })
 }
 
-/// By how many bytes a change makes an index larger.
+/// Returns the number of bytes by which a change makes an index larger.
 #[inline]
 fn grown_by(index: &Index, change: impl FnOnce()) -> i64 {
     let before = index.table_bytes();

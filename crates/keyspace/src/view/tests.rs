@@ -66,19 +66,19 @@ impl Alone {
             .collect()
     }
 
-    /// Returns the bytes of keys and values in the memory account, the worker's share included.
+    /// Returns the number of bytes of keys and values in the memory account, the worker's share included.
     fn used_bytes(&mut self) -> u64 {
         self.local.flush_account(&self.space);
         self.space.used_bytes() - self.space.fixed_bytes()
     }
 
-    /// Keys in the TTL indexes.
+    /// Returns the number of keys in the TTL indexes.
     fn expiring(&self) -> u64 {
         self.space.expiring_key_count(0)
     }
 }
 
-/// A key that exists.
+/// Returns a key that exists.
 fn find<'v>(view: &'v View<'_>, key: &[u8]) -> Found<'v> {
     view.find(key, Trace::Quiet).expect("the key exists")
 }
@@ -590,7 +590,7 @@ fn swapping_in_a_key_that_has_expired_changes_nothing_for_watchers_of_a_missing_
     assert!(flag.is_raised());
 }
 
-/// Scans to the end, doing something between the steps; says how often each key was met.
+/// Scans to the end, with some change between the steps; returns how often each key was met.
 fn scan_all(
     alone: &mut Alone,
     count: u64,

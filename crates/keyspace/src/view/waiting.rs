@@ -1,6 +1,6 @@
-//! How a view keeps the queues of those who wait for keys: whose key has appeared or gone.
+//! The queues of clients that wait for keys, kept by a view when a key appears or goes.
 //!
-//! Must not know: commands, what is done for a waiter.
+//! Must not know: commands, the service of a waiter.
 
 use redline_types::Kind;
 
@@ -8,12 +8,13 @@ use super::{Found, Trace, View};
 use crate::{lock::STRIPES, space::stripe_of, wait::Ready};
 
 impl View<'_> {
-    /// A stream has lost a group: those who wait to read it are to be told.
+    /// Reports that a stream has lost a group, to the clients that wait to read it.
     pub fn group_gone(&mut self, key: &[u8]) {
         self.appeared(self.hash(key), key, Some(Kind::Stream));
     }
 
-    /// A key holds a value that it did not hold before: who waits for that is to be served at the end of the unit.
+    /// Reports that a key holds a value that it did not hold before: clients that wait for it are served at the end of
+    /// the unit.
     #[inline]
     pub(super) fn appeared(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
         if self.space.anybody_waits() {
@@ -21,7 +22,7 @@ impl View<'_> {
         }
     }
 
-    /// A key has gone, or holds a value of another type.
+    /// Reports that a key has gone, or holds a value of another type.
     #[inline]
     pub(super) fn gone(&mut self, hash: u64, db: u32, key: &[u8]) {
         if self.space.anybody_waits() {
@@ -31,7 +32,8 @@ impl View<'_> {
         }
     }
 
-    /// `kind`: the type that the key has now; without one, those are meant who want to know that it has gone.
+    /// Makes a key ready. `kind`: the type that the key has now; without one, for clients that want to know that it has
+    /// gone.
     #[cold]
     fn make_ready(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
         // SAFETY: the stripe of the key is held; the reference ends with this function.
@@ -51,8 +53,8 @@ impl View<'_> {
         }
     }
 
-    /// Two databases have changed places, or one is empty: makes the waited-for keys of `db` ready that exist now, and
-    /// those that somebody wants to know the end of. The unit holds all stripes.
+    /// Makes the waited-for keys of `db` ready that exist now, and those with a client that wants to know when they go,
+    /// after two databases have changed places, or one was emptied. The unit holds all stripes.
     pub(super) fn make_all_ready(&mut self, db: u32) {
         if !self.space.anybody_waits() {
             return;
@@ -65,7 +67,7 @@ impl View<'_> {
             let own = keys.filter(|(_, queues)| queues.iter().any(|queue| queue.db == db));
             found.extend(own.map(|(key, _)| key.clone()));
         }
-        // The order in which a table keeps them is nobody's: this one is at least always the same.
+        // The order of a table is arbitrary: this one is at least always the same.
         found.sort_unstable();
         for key in found {
             let kind = self.in_db(db, |view| {

@@ -64,7 +64,7 @@ static CIPHERSUITES: [(&str, SupportedCipherSuite); 3] = [
 /// Ciphers of TLS 1.3 that OpenSSL knows and rustls does not have.
 const CIPHERSUITES_ABSENT: [&str; 2] = ["TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"];
 
-/// The cryptography, with the ciphers that `options` allows.
+/// Returns the cryptography, with the ciphers that `options` allows.
 pub(super) fn provider(options: &TlsOptions) -> Result<Arc<CryptoProvider>, TlsError> {
     let mut cipher_suites = ciphersuites(&options.ciphersuites)?;
     cipher_suites.extend(ciphers(&options.ciphers)?);
@@ -74,7 +74,7 @@ pub(super) fn provider(options: &TlsOptions) -> Result<Arc<CryptoProvider>, TlsE
     }))
 }
 
-/// The versions that words name; all of ours without a word.
+/// Returns the versions that words name; all of ours without a word.
 pub(super) fn versions(text: &str) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     let refused = |why: &str| Err(TlsError::new(TlsPart::Protocols, why));
     let mut found = Vec::new();
@@ -158,7 +158,7 @@ fn means(word: &str, at: usize) -> bool {
     })
 }
 
-/// The ciphers of TLS 1.3 that a list names.
+/// Returns the ciphers of TLS 1.3 that a list names.
 fn ciphersuites(list: &str) -> Result<Vec<SupportedCipherSuite>, TlsError> {
     let refused = |why: String| {
         Err(TlsError::new(

@@ -16,7 +16,7 @@ use super::{TlsError, TlsOptions, TlsPart, ciphers, files};
 /// The requirements on the server's certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Peer {
-    /// A trusted authority has signed it. Its name is not looked at: so do redis-cli and redis-benchmark.
+    /// A trusted authority has signed it. Its name is not checked, as in redis-cli and redis-benchmark.
     #[default]
     Trusted,
     /// A trusted authority has signed it, and it has the name that is asked for: there must be one.
@@ -30,7 +30,7 @@ pub enum Peer {
 pub struct ClientTlsOptions {
     /// The options that clients and servers have in common. Without authorities, those of the system are trusted.
     pub common: TlsOptions,
-    /// The name to ask the server for (SNI); none is sent without.
+    /// The server name to ask for (SNI); without one, none is sent.
     pub server_name: Option<String>,
     /// The requirements on the server's certificate.
     pub peer: Peer,

@@ -1,6 +1,6 @@
 //! Certificates and keys out of PEM files.
 //!
-//! It must not know who presents or trusts them. Errors name the file.
+//! It must not know the side that presents or trusts them. Errors name the file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const SYSTEM_AUTHORITIES: [&str; 5] = [
     "/usr/local/share/certs/ca-root-nss.crt",
 ];
 
-/// A certificate with the key that belongs to it.
+/// Returns a certificate with the key that belongs to it.
 pub(super) fn certified_key(
     provider: &CryptoProvider,
     cert_file: &str,
@@ -63,7 +63,7 @@ pub(super) fn certified_key(
         .load_private_key(key)
         .map_err(|error| refused(error.to_string()))?;
     let certified = CertifiedKey::new(chain, key);
-    // Anything else that is odd about our own certificate is for those to judge that we present it to.
+    // Any other oddity of our own certificate is for the peers to judge.
     match certified.keys_match() {
         Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(refused(format!(
             "it does not belong to the certificate {cert_file}"
@@ -72,14 +72,14 @@ pub(super) fn certified_key(
     }
 }
 
-/// PKCS#8 has a label for it, the older forms a header.
+/// Returns true if the key is encrypted. PKCS#8 has a label for it, the older forms a header.
 fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
         || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-/// The trusted authorities of `options`; `None` if it names none.
+/// Returns the trusted authorities of `options`; `None` if it names none.
 pub(super) fn authorities(options: &TlsOptions) -> Result<Option<Arc<RootCertStore>>, TlsError> {
     if options.ca_cert_file.is_none() && options.ca_cert_dir.is_none() {
         return Ok(None);
@@ -107,7 +107,7 @@ pub(super) fn authorities(options: &TlsOptions) -> Result<Option<Arc<RootCertSto
     Ok(Some(Arc::new(roots)))
 }
 
-/// A file, and what tells it from another in its place; nothing if there is none.
+/// Identity of a file, by which a replaced one is recognised; nothing if there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     path: PathBuf,
@@ -123,7 +123,7 @@ impl Stamp {
     }
 }
 
-/// All files that a server's side of TLS is made of.
+/// Returns all files that a server's side of TLS is made of.
 pub(super) fn stamps(options: &TlsOptions, outgoing: Option<&(String, String)>) -> Vec<Stamp> {
     let named = [&options.cert_file, &options.key_file, &options.ca_cert_file];
     let outgoing = outgoing.into_iter().flat_map(|(cert, key)| [cert, key]);
@@ -143,7 +143,7 @@ fn paths_in(dir: &str) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The authorities that the system trusts, or those that OpenSSL's variable names instead.
+/// Returns the authorities that the system trusts, or those that OpenSSL's variable names instead.
 pub(super) fn system_authorities() -> Arc<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let named = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);

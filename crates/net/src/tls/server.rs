@@ -28,16 +28,16 @@ pub enum ClientAuth {
     Optional,
 }
 
-/// How sessions can be resumed.
+/// Rules by which sessions can be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionCache {
-    /// Sessions that are kept; 0: as many as the limit of this program allows.
+    /// Number of sessions that are kept; 0: as many as the limit of this program allows.
     pub entries_max: usize,
-    /// For how long.
+    /// Time for which they are kept.
     pub lifetime: Duration,
 }
 
-/// Most sessions that are kept, whatever was asked for.
+/// Limit on sessions that are kept, whatever the options say.
 const SESSIONS_MAX: usize = 1 << 20;
 
 /// The TLS options of a server.
@@ -49,7 +49,7 @@ pub struct ServerTlsOptions {
     pub client_auth: ClientAuth,
     /// The server's order of ciphers decides, not the client's.
     pub prefer_server_ciphers: bool,
-    /// How sessions are resumed; `None`: not at all.
+    /// Rules by which sessions are resumed; `None`: not at all.
     pub session_cache: Option<SessionCache>,
     /// Certificate and key for connections that the server makes itself.
     pub outgoing: Option<(String, String)>,

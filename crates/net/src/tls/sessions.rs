@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustls::server::StoresServerSessions;
 
-/// See the module's text. Sessions are made and resumed once a connection, so that one lock does.
+/// The store of sessions: see the module's text. A session is made or resumed once a connection, so that one lock
+/// suffices.
 pub(super) struct Sessions {
     entries_max: usize,
     lifetime: Duration,

@@ -8,9 +8,9 @@ mod sockets;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Each test holds this while it runs.
+/// Held by each test while it runs.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // One that failed is no reason for the others to.
+    // A test that failed is no reason for the others to fail.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -52,7 +52,7 @@ fn kill(name: &str) {
     assert!(status.success());
 }
 
-/// The signals for which this process has handlers, as a mask of bits.
+/// Returns the signals for which this process has handlers, as a mask of bits.
 fn caught() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     status

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redline_net::{Interest, Poller, Stream, clock};
 
 const TOKEN: usize = 7;
-/// No test would live to see its end.
+/// A time-out longer than any test.
 const FOR_EVER: Duration = Duration::from_secs(100_000);
 const SHORT: Duration = Duration::from_micros(10);
 

@@ -106,7 +106,7 @@ fn a_unix_socket_has_its_mode_and_leaves_with_its_listener() {
     assert!(!exists(&path));
 }
 
-/// Numbers behind that name in this process's status.
+/// Returns the numbers behind that name in this process's status.
 fn own_numbers(name: &str) -> Vec<u32> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! The rewriting alone; what the interpreter makes of it is among the recorded replies of `vm/tests`.
+//! Tests of the rewriting alone; the interpreter's results for it are among the recorded replies of `vm/tests`.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! The functions of the tables `redis` and `server`, and the random numbers of `math`. Knows nothing of what commands do.
+//! The functions of the tables `redis` and `server`, and the random numbers of `math`. Must not know the effects of
+//! commands.
 //!
 //! `server` is Valkey's name for the table. There both names lead to one table, whose functions speak of `server` in their
 //! errors; here each table has its own functions, which use the words of that family (see [`Words`]).
@@ -147,7 +148,7 @@ pub(super) unsafe fn push_server(state: *mut lua_State) {
     }
 }
 
-/// Pushes a table with what both families have in theirs.
+/// Pushes a table with the fields that both families have.
 ///
 /// # Safety
 /// Called protected.
@@ -172,7 +173,7 @@ unsafe fn push_table(state: *mut lua_State, family: Family) {
     }
 }
 
-/// The words of the table that the function which was called belongs to.
+/// Returns the words of the table that the called function belongs to.
 ///
 /// # Safety
 /// Called by one of [`FUNCTIONS`], which the interpreter has called.
@@ -290,7 +291,8 @@ unsafe fn read_arguments(
     }
 }
 
-/// A number as an argument of a command: other than in a reply, there is no negative zero, and a NaN has its sign.
+/// Formats a number as an argument of a command: other than in a reply, there is no negative zero, and a NaN has its
+/// sign.
 fn format_number(n: f64, out: &mut Vec<u8>) {
     if n.is_nan() {
         out.extend_from_slice(if n.is_sign_negative() {
@@ -481,14 +483,14 @@ unsafe extern "C-unwind" fn acl_check_cmd(state: *mut lua_State) -> c_int {
     }
 }
 
-/// There is no debugger.
+/// Does nothing: there is no debugger.
 unsafe extern "C-unwind" fn breakpoint(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter.
     unsafe { ffi::lua_pushboolean(state, 0) };
     1
 }
 
-/// There is no debugger.
+/// Does nothing: there is no debugger.
 unsafe extern "C-unwind" fn debug(_: *mut lua_State) -> c_int {
     0
 }
@@ -499,7 +501,7 @@ unsafe extern "C-unwind" fn look_at_clock(state: *mut lua_State) -> c_int {
     0
 }
 
-/// The generator of `drand48` and its kin, whose sequences scripts know.
+/// Returns the generator of `drand48` and its kin, whose sequences scripts know.
 fn next_random(state: u64) -> (u64, u32) {
     let next = (state.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB)) & ((1 << 48) - 1);
     (next, (next >> 17) as u32)

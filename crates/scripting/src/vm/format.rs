@@ -1,5 +1,5 @@
-//! `string.format`, as Lua 5.1 has it: what LuaJIT accepts beyond that would call back into the script on the native
-//! stack. Knows nothing of replies.
+//! `string.format`, as Lua 5.1 has it: LuaJIT accepts more, which would call back into the script on the native stack.
+//! Must not know replies.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -18,7 +18,7 @@ const DIRECTIVE_BYTES_MAX: usize = 16;
 /// Room for one converted number: 310 digits, and 99 behind the point.
 const ITEM_BYTES_MAX: usize = 512;
 
-/// From this length on a string without a precision is taken whole; a shorter one ends at a NUL.
+/// Length from which on a string without a precision is taken whole; a shorter one ends at a NUL.
 const WHOLE_STRING_BYTES_MIN: usize = 100;
 
 const FLAGS: &[u8] = b"-+ #0";
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C-unwind" fn format(state: *mut lua_State) -> c_int {
     }
 }
 
-/// How long the flags, width and precision at the start of `text` are.
+/// Returns the length of the flags, width and precision at the start of `text`.
 fn scan(text: &[u8]) -> Result<usize, &'static str> {
     let at = |i: usize| text.get(i).copied().unwrap_or(0);
     let digits = |i: usize| (0..2).take_while(|n| at(i + n).is_ascii_digit()).count();
@@ -114,7 +114,7 @@ unsafe fn item(
             }
             b'o' | b'u' | b'x' | b'X' => {
                 let n = ffi::luaL_checknumber(state, arg);
-                // As x86 does what C leaves undefined.
+                // As x86 does where C leaves it undefined.
                 let n = match n < TWO_63 {
                     true => truncate(n) as u64,
                     false => truncate(n - TWO_63) as u64 ^ 1 << 63,
@@ -152,7 +152,8 @@ unsafe fn item(
     }
 }
 
-/// Appends what the C library prints for a number. `convert` calls it with a buffer, its length, and the directive.
+/// Appends the text that the C library prints for a number. `convert` calls it with a buffer, its length, and the
+/// directive.
 fn print(
     out: &mut Vec<u8>,
     directive: &[u8],

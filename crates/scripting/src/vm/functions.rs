@@ -1,4 +1,5 @@
-//! Libraries of functions: running the text of one, and calling what it has registered. Knows nothing of the registry.
+//! Libraries of functions: running the text of one, and calling the functions that it has registered. Must not know the
+//! registry.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -20,7 +21,7 @@ pub(super) enum Task {
     Load { code: NonNull<[u8]>, first_id: u64 },
     /// Call a function.
     Call { id: u64, name: NonNull<[u8]> },
-    /// Forget functions.
+    /// Remove functions.
     Forget { first_id: u64, count: usize },
 }
 
@@ -39,7 +40,7 @@ pub(super) enum ErrorKind {
     Run,
     /// The compiler's.
     Compile,
-    /// A refusal that says all.
+    /// A refusal with its whole message.
     Refusal,
 }
 
@@ -90,7 +91,7 @@ unsafe fn call(state: *mut lua_State, machine: *mut Machine, id: u64, name: NonN
 /// # Safety
 /// As for [`perform`].
 unsafe fn load(state: *mut lua_State, machine: *mut Machine, code: NonNull<[u8]>, first_id: u64) {
-    // SAFETY: as promised by the caller. `loaded` is borrowed for no longer than something that calls no Lua.
+    // SAFETY: as promised by the caller. `loaded` is borrowed for no longer than a call that runs no Lua.
     unsafe {
         reset_nesting(state);
         enter_stage(state, UP_AT_LOAD);
@@ -123,7 +124,7 @@ unsafe fn load(state: *mut lua_State, machine: *mut Machine, code: NonNull<[u8]>
     }
 }
 
-/// The function whose three values start at `place` of the table on top of the stack.
+/// Reads the function whose three values start at `place` of the table on top of the stack.
 ///
 /// # Safety
 /// Called from [`load`], with room on the stack. Nothing here raises an error: strings are not converted.

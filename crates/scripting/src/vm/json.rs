@@ -1,8 +1,8 @@
-//! The library `cjson`: Lua values as JSON and back. Knows nothing of commands.
+//! The library `cjson`: Lua values as JSON and back. Must not know commands.
 //!
-//! Both directions run without recursion, so that the depth is bounded by the interpreter's own stack alone, and look at
+//! Both directions run without recursion, so that the depth is bounded by the interpreter's own stack alone, and read
 //! the clock as they go. Where a number leaves the range of an integer, or a text the memory that is left, there is an
-//! error. What the functions accept and complain about is as in the library of that name, version 2.1.0.
+//! error. The functions accept the same as the library of that name, version 2.1.0, with the same errors.
 
 use std::ffi::{CStr, c_int};
 use std::io::Write;
@@ -17,7 +17,7 @@ use super::to_reply::bytes_at;
 use super::watch::look;
 use super::{Machine, machine, raise_argument, raise_format, raise_memory};
 
-/// Steps (values, or pieces of a text) between two looks at the clock.
+/// Steps (values, or pieces of a text) between two reads of the clock.
 const STEPS_PER_LOOK: u32 = 1_024;
 
 /// Bytes of a text that count as one step.
@@ -133,7 +133,7 @@ unsafe fn take_arguments(state: *mut lua_State, n: c_int) {
     }
 }
 
-/// Changes a number by the argument at `index`, if there is one, and pushes what it is now.
+/// Changes a number by the argument at `index`, if there is one, and pushes its current value.
 ///
 /// # Safety
 /// As for [`take_arguments`].
@@ -154,7 +154,7 @@ unsafe fn integer(state: *mut lua_State, index: c_int, n: &mut c_int, min: c_int
     }
 }
 
-/// The argument at `index` as one of the words that a setting has; the first two are also a truth value.
+/// Returns the argument at `index` as one of the words that a setting has; the first two are also a truth value.
 ///
 /// # Safety
 /// As for [`take_arguments`].
@@ -182,7 +182,7 @@ unsafe fn choice(state: *mut lua_State, index: c_int, words: &[&str]) -> Option<
 }
 
 unsafe extern "C-unwind" fn encode_sparse_array(state: *mut lua_State) -> c_int {
-    // SAFETY: called by the interpreter; nobody else has a borrow of the settings meanwhile.
+    // SAFETY: called by the interpreter; no other code has a borrow of the settings meanwhile.
     unsafe {
         take_arguments(state, 3);
         let settings = settings(state);
@@ -359,7 +359,7 @@ impl Encoder {
         }
     }
 
-    /// Writes the next element of the innermost level, or closes that; `false` if there is none.
+    /// Writes the next element of the innermost level, or closes that; returns false if there is none.
     unsafe fn step(&mut self) -> bool {
         let state = self.state;
         // SAFETY: see the type; the tables are not changed while `lua_next` walks them. No level comes or goes while
@@ -425,7 +425,7 @@ impl Encoder {
         }
     }
 
-    /// How long the table on top of the stack is as an array, or none if it is no array.
+    /// Returns the length of the table on top of the stack as an array, or none if it is no array.
     unsafe fn array_len(&mut self) -> Option<c_int> {
         let state = self.state;
         let (mut max, mut items) = (0, 0i64);
@@ -634,14 +634,14 @@ struct Decoder<'a> {
     settings: Settings,
     source: &'a [u8],
     at: usize,
-    /// Where the token that was read last starts, or is wrong.
+    /// Start of the token that was read last, or the place where it is wrong.
     token_at: usize,
     steps: u32,
 }
 
 impl Decoder<'_> {
-    /// Pushes the value that starts with `token`, or opens a level for it; `true` once the outermost one is whole.
-    /// `token` becomes the one behind.
+    /// Pushes the value that starts with `token`, or opens a level for it; returns true once the outermost one is
+    /// whole. `token` becomes the one behind.
     unsafe fn value(&mut self, token: &mut Token) -> bool {
         let state = self.state;
         // SAFETY: see the type; `descend` has made room for a table, a key and a value.
@@ -910,7 +910,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The character that is escaped here, and the length of the escape.
+    /// Returns the character that is escaped here, and the length of the escape.
     fn code_point(&self) -> Option<(char, usize)> {
         let unit = |from: usize| {
             (from..from + 4).try_fold(0, |code, i| {

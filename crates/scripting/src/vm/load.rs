@@ -1,4 +1,4 @@
-//! From text to a function: what the compiler is given, and the words of its errors. Knows nothing of how functions run.
+//! From text to a function: the compiler's input, and the text of its errors. Must not know how functions run.
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -1,4 +1,4 @@
-//! The interpreter's heap: its limit, and when garbage is collected. Knows nothing of scripts.
+//! The interpreter's heap: its limit, and when garbage is collected. Must not know scripts.
 //!
 //! The interpreter does not collect when an allocation is refused, it raises an error. So small allocations may use a
 //! reserve, and the hook, which comes with the next instruction then, collects; only if that does not help is there an
@@ -16,7 +16,7 @@ use mlua_sys::lua_State;
 use super::Machine;
 use super::watch::bring_forward;
 
-/// Bytes allocated after which the clock is looked at regardless of instructions.
+/// Bytes allocated after which the clock is read regardless of instructions.
 const ALLOCATED_PER_LOOK: usize = 1 << 20;
 
 /// Heap size at which garbage is collected after a script, if it is not yet twice what the last collection left.
@@ -31,7 +31,7 @@ const CYCLES: u8 = 2;
 /// instruction, where garbage can be collected.
 const RESERVE_SHARE: usize = 8;
 
-/// As the interpreter says it.
+/// The interpreter's message.
 pub(super) const NOT_ENOUGH_MEMORY: &CStr = c"not enough memory";
 
 /// Largest size of a small allocation: bytes.
@@ -57,7 +57,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The heap of a new state.
+    /// Makes the heap of a new state.
     ///
     /// # Safety
     /// `state` is live.
@@ -77,12 +77,12 @@ impl Memory {
         }
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Starts a new count of bytes that lead to a look at the clock.
+    /// Starts a new count of bytes that lead to a read of the clock.
     pub(super) fn looked(&mut self) {
         self.since_look = 0;
     }
@@ -97,7 +97,7 @@ impl Memory {
         self.used > self.max_before_reserve()
     }
 
-    /// Bytes that may still be allocated.
+    /// Returns the number of bytes that may still be allocated.
     pub(super) fn free(&self) -> usize {
         self.max.saturating_sub(self.used)
     }
@@ -123,8 +123,8 @@ impl Memory {
         true
     }
 
-    /// The next collection is due when half of what is free now has been used. The interpreter's own plan, to start when
-    /// the heap has doubled, would be too late.
+    /// Schedules the next collection for the time when half of the free memory has been used. The interpreter's own
+    /// plan, to start when the heap has doubled, would be too late.
     fn plan_collection(&mut self) {
         self.is_pressed = false;
         let free = self.max_before_reserve().saturating_sub(self.used);
@@ -138,7 +138,7 @@ pub(super) fn new_state() -> *mut lua_State {
     unsafe { ffi::lua_newstate(allocate_any, ptr::null_mut()) }
 }
 
-/// Puts [`allocate`], which keeps the limit, in the place of [`allocate_any`].
+/// Replaces [`allocate_any`] by [`allocate`], which keeps the limit.
 ///
 /// # Safety
 /// `state` comes from [`new_state`]; `machine` lives as long as it, or until [`give_back`].
@@ -210,7 +210,7 @@ pub(super) unsafe fn collect(state: *mut lua_State, machine: *mut Machine) {
     }
 }
 
-/// The allocator of a state without a limit.
+/// Allocates for a state without a limit.
 ///
 /// # Safety
 /// Called by the interpreter: `block` is null or came from here with `old` bytes.
@@ -240,8 +240,8 @@ unsafe extern "C" fn allocate_any(
     }
 }
 
-/// The allocator of an interpreter: that of a state without a limit, behind a limit. It also brings the hook forward after much allocation,
-/// since one instruction can allocate much.
+/// Allocates for an interpreter: as for a state without a limit, behind a limit. It also brings the hook forward after
+/// much allocation, since one instruction can allocate much.
 ///
 /// # Safety
 /// Called by the interpreter, with the machine as `data`.
@@ -251,7 +251,7 @@ unsafe extern "C" fn allocate(
     old: usize,
     new: usize,
 ) -> *mut c_void {
-    // SAFETY: nobody else has a borrow of `memory` while Lua is called, and only Lua calls this.
+    // SAFETY: no other code has a borrow of `memory` while Lua is called, and only Lua calls this.
     unsafe {
         let memory = &mut (*data.cast::<Machine>()).memory;
         let old = if block.is_null() { 0 } else { old };

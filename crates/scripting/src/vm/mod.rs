@@ -1,17 +1,17 @@
 //! The interpreter: LuaJIT with its compiler off, driven through its C interface. The only module with unsafe code.
-//! Knows nothing of the keyspace or of sockets.
+//! Must not know the keyspace or sockets.
 //!
 //! # How it is kept sound
 //!
 //! * Every call that may raise a Lua error runs below [`run::run`] or [`set_up::set_up`], and these are called protected.
 //! * A Lua error unwinds the native frames between the raise and the protected call. So no function here owns anything
-//!   with a destructor at a point where it calls something that may raise; what needs an allocation lives in
-//!   [`Machine`] and is reused.
+//!   with a destructor at a point where it calls something that may raise; values that need an allocation live in
+//!   [`Machine`] and are reused.
 //! * A Rust panic must not travel through the interpreter, whose `pcall` would swallow it: calls to the server go
 //!   through [`unpanicking`].
-//! * [`Machine`] is reached by raw pointer, since the allocator, the hook and the functions all need it while others
-//!   of them are on the stack. Its fields are borrowed one by one and for no longer than something that calls no Lua;
-//!   the allocator touches `memory` only, and nobody else borrows that across a Lua call.
+//! * [`Machine`] is reached by raw pointer, since the allocator, the hook and the functions all need it while others of
+//!   them are on the stack. Its fields are borrowed one by one and for no longer than a call that runs no Lua; the
+//!   allocator touches `memory` only, and no other code borrows that across a Lua call.
 //! * The pointers to a script, its environment and its reply are in [`Machine`] for exactly as long as [`Vm::eval`]
 //!   holds the real borrows; at any other time the interpreter calls nothing of ours but the allocator.
 //!
@@ -56,7 +56,7 @@ use crate::library::{Function, FunctionRef, LibraryError};
 use crate::script::Script;
 use crate::source::Rewritten;
 
-/// Where [`run::run`] is kept: in the registry by `set_up`, and at this place of the main thread's stack from then on.
+/// Place of [`run::run`]: in the registry by `set_up`, and at this index of the main thread's stack from then on.
 const RUN_INDEX: c_int = 1;
 
 /// Capacity of the reused buffers that survives a call with large arguments or a large reply.
@@ -81,7 +81,7 @@ struct Machine {
     random: u64,
     args: ArgsBuf,
     answer: ReplyBuffer,
-    /// Text that the compiler is given instead of a script's text.
+    /// Text that the compiler gets instead of a script's text.
     source: Rewritten,
     /// Room for one function to put a text together; nothing else is called meanwhile.
     text: Vec<u8>,
@@ -112,7 +112,7 @@ pub(crate) struct Vm {
 unsafe impl Send for Vm {}
 
 impl Vm {
-    /// A new interpreter for scripts or for functions, or none if it needs more memory than it may have.
+    /// Makes an interpreter for scripts or for functions, or none if it needs more memory than it may have.
     pub(crate) fn new(limits: Limits, seed: u64, for_functions: bool) -> Option<Vm> {
         // SAFETY: the state is new and ours. The machine lives as long as it, and `set_up` runs protected. On failure
         // `Vm::drop` closes the state.
@@ -250,7 +250,7 @@ impl Vm {
         }
     }
 
-    /// Forgets functions.
+    /// Removes functions.
     pub(crate) fn forget_functions(&mut self, first_id: u64, count: usize) {
         let machine = self.machine.as_ptr();
         // SAFETY: nothing of this interpreter runs now, so the machine is ours.
@@ -263,7 +263,7 @@ impl Vm {
         }
     }
 
-    /// Runs what the machine's script or task says, and writes the reply of what has that name.
+    /// Runs the machine's script or task, and writes the reply under that name.
     ///
     /// # Safety
     /// Nothing of this interpreter runs, and what the script or task points to is there.
@@ -302,7 +302,7 @@ impl Vm {
         }
     }
 
-    /// Bytes that the interpreter's heap holds.
+    /// Returns the number of bytes that the interpreter's heap holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         // SAFETY: the machine lives as long as `self`, and nothing runs.
         unsafe { (*self.machine.as_ptr()).memory.used() }
@@ -324,7 +324,7 @@ impl Vm {
         }
     }
 
-    /// Puts things back as the next script expects them.
+    /// Restores the state that the next script expects.
     ///
     /// # Safety
     /// Nothing of this interpreter runs.
@@ -365,7 +365,7 @@ impl Machine {
     }
 }
 
-/// The machine of a state.
+/// Returns the machine of a state.
 ///
 /// # Safety
 /// `state` belongs to a `Vm`.
@@ -400,10 +400,10 @@ unsafe fn raise_text(state: *mut lua_State, text: &[u8]) -> ! {
     }
 }
 
-/// [`raise_text`] for a text that is put together here.
+/// Calls [`raise_text`] with a text that is put together here.
 ///
 /// # Safety
-/// As for [`watch::look`], and nobody has a borrow of the machine's buffer.
+/// As for [`watch::look`], and there is no borrow of the machine's buffer.
 unsafe fn raise_format(
     state: *mut lua_State,
     machine: *mut Machine,
@@ -418,7 +418,7 @@ unsafe fn raise_format(
     }
 }
 
-/// Raises the error about argument `index` of the function that runs; `text` appends why.
+/// Raises the error about argument `index` of the function that runs; `text` appends the reason.
 ///
 /// # Safety
 /// As for [`raise_format`].
@@ -438,7 +438,7 @@ unsafe fn raise_argument(
     unreachable!("an error was raised")
 }
 
-/// Raises the error of a text that would be too long, and gives back what there is of it.
+/// Raises the error of a text that would be too long, and frees the part that there is.
 ///
 /// # Safety
 /// As for [`raise_format`].
@@ -472,7 +472,8 @@ unsafe fn pop_text(state: *mut lua_State) -> Vec<u8> {
     }
 }
 
-/// Calls the server. A panic ends the process here: it must not reach the interpreter, nor a script's `pcall`.
+/// Calls a function of the server. A panic ends the process here: it must not reach the interpreter, nor a script's
+/// `pcall`.
 fn unpanicking<T>(call: impl FnOnce() -> T) -> T {
     struct Abort;
     impl Drop for Abort {

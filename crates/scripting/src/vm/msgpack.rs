@@ -1,8 +1,7 @@
-//! The library `cmsgpack`: Lua values as MessagePack and back. Knows nothing of commands.
+//! The library `cmsgpack`: Lua values as MessagePack and back. Must not know commands.
 //!
-//! What comes in is taken for what it is, not for what it says about itself: a length is believed as far as there are
-//! bytes. Reading runs without recursion, as deep as the interpreter's stack allows; writing goes sixteen levels deep, below
-//! which a table is nil.
+//! Input is not trusted: a length is believed as far as there are bytes. Reading runs without recursion, as deep as the
+//! interpreter's stack allows; writing goes sixteen levels deep, below which a table is nil.
 
 use std::ffi::{CStr, c_int};
 
@@ -15,7 +14,7 @@ use super::to_reply::{TWO_63, bytes_at};
 use super::watch::look;
 use super::{Machine, machine, raise_format, raise_memory, raise_text};
 
-/// Values between two looks at the clock.
+/// Values between two reads of the clock.
 const VALUES_PER_LOOK: u32 = 1_024;
 
 /// Tables within tables that are written.
@@ -147,7 +146,7 @@ impl Packer {
         }
     }
 
-    /// How many members the table on top of the stack has, and whether these are the elements of an array.
+    /// Returns how many members the table on top of the stack has, and whether these are the elements of an array.
     unsafe fn measure(&mut self) -> (usize, bool) {
         let state = self.state;
         let (mut count, mut max, mut is_array) = (0usize, 0.0f64, true);
@@ -169,7 +168,7 @@ impl Packer {
         (count, is_array && max == count as f64)
     }
 
-    /// Writes the next member of the innermost level, or closes that; `false` if there is none.
+    /// Writes the next member of the innermost level, or closes that; returns false if there is none.
     unsafe fn step(&mut self) -> bool {
         let state = self.state;
         // SAFETY: see the type; the tables are not changed while `lua_next` walks them.
@@ -396,7 +395,7 @@ struct Unpacker<'a> {
 }
 
 impl<'a> Unpacker<'a> {
-    /// Pushes the value that comes next, or opens a level for it; `true` once the outermost one is whole.
+    /// Pushes the value that comes next, or opens a level for it; returns true once the outermost one is whole.
     unsafe fn value(&mut self) -> bool {
         let state = self.state;
         // SAFETY: see the type; there is room for one value, and `open` makes it for those in a table.
@@ -490,7 +489,8 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// Gives the value on top of the stack to the innermost level, and goes on with those that are whole; `true` if all are.
+    /// Gives the value on top of the stack to the innermost level, and goes on with those that are whole; returns true
+    /// if all are.
     unsafe fn close(&mut self) -> bool {
         let state = self.state;
         // SAFETY: see the type; below the value there are a table and a key, or the value is the key.

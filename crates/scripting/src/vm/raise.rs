@@ -1,7 +1,8 @@
-//! `error`: whom a script blames. Levels count as in Redis's interpreter, in which the functions of the library are one frame
-//! each and have no lines; here some of them are written in Lua, and call the interpreter's own.
+//! `error`: the place in a script that an error names. Levels count as in Redis's interpreter, in which the functions
+//! of the library are one frame each and have no lines; here some of them are written in Lua, and call the
+//! interpreter's own.
 //!
-//! Knows nothing of how errors are reported.
+//! Must not know how errors are reported.
 
 use std::ffi::{CStr, c_int};
 
@@ -12,7 +13,7 @@ use super::set_up::SANDBOX_NAME;
 
 pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 1] = [(c"error", error)];
 
-/// `error(problem, level)`: a text gets the place in front of the `level`th of those who called, one another, unless that is 0.
+/// Raises as `error(problem, level)`: a text gets the place of the `level`th caller in front, unless that is 0.
 unsafe extern "C-unwind" fn error(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter; nothing here owns anything.
     unsafe {

@@ -1,4 +1,4 @@
-//! One script from its text to its reply. Knows nothing of commands.
+//! One script from its text to its reply. Must not know commands.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ use crate::script::Script;
 /// Compiled scripts per generation of the cache; see [`push_compiled`].
 const COMPILED_MAX: u32 = 512;
 
-/// Where scripts say that they come from.
+/// Name of the source of scripts in error messages.
 const CHUNK_NAME: &CStr = c"@user_script";
 
 /// Bookkeeping of the functions that an interpreter has compiled.
@@ -28,17 +28,17 @@ const CHUNK_NAME: &CStr = c"@user_script";
 pub(super) struct Compiled {
     /// Functions in the young generation.
     young: u32,
-    /// The life of the shared cache that they belong to.
+    /// The generation of the shared cache that they belong to.
     generation: u64,
 }
 
-/// The error that ended a script: what [`handle_error`] found out where it was raised.
+/// The error that ended a script: [`handle_error`] fills it in where the error was raised.
 #[derive(Default)]
 pub(super) struct Failure {
     pub(super) text: Vec<u8>,
     source: Vec<u8>,
     line: c_int,
-    /// It says itself that statistics have it.
+    /// It is marked as one that statistics have already.
     counted: bool,
 }
 
@@ -83,7 +83,7 @@ impl Failure {
     }
 }
 
-/// Compiles the machine's script and runs it, if it is to be run.
+/// Compiles the machine's script and runs it, unless it is only to be compiled.
 ///
 /// # Safety
 /// Called protected, with the upvalues that `set_up` gives it.
@@ -136,7 +136,7 @@ pub(super) unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Writes the reply of what has run, whose result or error lies on top of the stack.
+/// Writes the reply of the script or function that has run, whose result or error is on top of the stack.
 ///
 /// # Safety
 /// Called from `run`.
@@ -150,7 +150,7 @@ pub(super) unsafe fn finish(
     // SAFETY: as promised by the caller.
     unsafe {
         if let Some(text) = (*machine).watch.killed() {
-            // Whatever came of it: a script at its limits may have failed to raise the error as well.
+            // Whatever the outcome: a script at its limits may have failed to raise the error as well.
             (*machine).failure.text.clear();
             (*machine).failure.text.extend_from_slice(text);
             (*machine).failure.counted = false;
@@ -186,8 +186,8 @@ pub(super) unsafe fn reset_nesting(state: *mut lua_State) {
 
 /// Pushes the script's function, or the compiler's error.
 ///
-/// Compiled code is kept in two generations: what is used moves to the young one, and when that is full it becomes the
-/// old one, whose remaining content is dropped. So an endless stream of different scripts leaves at most two
+/// Compiled code is kept in two generations: code that is used moves to the young one, and when that is full it becomes
+/// the old one, whose remaining content is dropped. So an endless stream of different scripts leaves at most two
 /// generations, and those in use stay.
 ///
 /// # Safety
@@ -273,7 +273,7 @@ pub(super) unsafe fn push_array(state: *mut lua_State, args: Args<'_>) {
     }
 }
 
-/// The message handler of a script: keeps the error's text, and where in the script it was raised.
+/// Keeps the error's text, and where in the script it was raised: the message handler of a script.
 ///
 /// # Safety
 /// Called by the interpreter while it raises an error.
@@ -323,7 +323,7 @@ pub(super) unsafe extern "C-unwind" fn handle_error(state: *mut lua_State) -> c_
     }
 }
 
-/// The string or number at `index`, as text.
+/// Returns the string or number at `index`, as text.
 ///
 /// # Safety
 /// Called protected; the value stays on the stack for as long as the slice is used.

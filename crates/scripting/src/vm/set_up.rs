@@ -1,4 +1,4 @@
-//! Setup of what scripts find: puts the interpreter together. Knows nothing of how scripts are run.
+//! Setup of the environment of scripts: puts the interpreter together. Must not know how scripts are run.
 
 use std::ffi::{CStr, c_int};
 
@@ -57,7 +57,7 @@ unsafe extern "C-unwind" {
     fn luaJIT_setmode(state: *mut lua_State, index: c_int, mode: c_int) -> c_int;
 }
 
-/// Puts together what scripts see, and leaves [`run`] in the registry. With an argument other than null: what functions see.
+/// Makes the environment of scripts, or with an argument other than null of functions; puts [`run`] into the registry.
 ///
 /// # Safety
 /// Called protected, once per state.
@@ -116,8 +116,8 @@ pub(super) unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Adds the functions that know the stand-ins to the library on top of the stack, and pushes the two tables in which the
-/// sandbox tells them about these.
+/// Adds the functions that know the stand-ins to the library on top of the stack, and pushes the two tables in which
+/// the sandbox enters these.
 ///
 /// # Safety
 /// Called by `set_up`.

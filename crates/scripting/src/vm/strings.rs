@@ -1,4 +1,4 @@
-//! The functions of `string` that match patterns, and `string.find` of plain texts. Knows nothing of replies.
+//! The functions of `string` that match patterns, and `string.find` of plain texts. Must not know replies.
 //!
 //! All functions here are called by the interpreter, protected, and own nothing when they raise an error. Those whose
 //! replacement calls back into the script are written in the sandbox's Lua, with the steps below.
@@ -252,7 +252,7 @@ unsafe fn raise(state: *mut lua_State, machine: *mut Machine, problem: Problem) 
     }
 }
 
-/// The arguments of `find` and `match`; the place to start at is inside the subject or at its end.
+/// Returns the arguments of `find` and `match`; the place to start at is inside the subject or at its end.
 ///
 /// # Safety
 /// Called by a function that the interpreter has called and that owns nothing; the slices are used while it runs.

@@ -1,7 +1,8 @@
-//! The library `struct`: numbers and texts in the layout of C. Knows nothing of commands.
+//! The library `struct`: numbers and texts in the layout of C. Must not know commands.
 //!
-//! Sizes are sums of at most as many numbers below 2^31 as the format has bytes, so they do not overflow; every access is
-//! checked against what there is. What C leaves undefined (integers of more than eight bytes) is as on x86-64.
+//! Sizes are sums of at most as many numbers below 2^31 as the format has bytes, so they do not overflow; every access
+//! is checked against the bytes that there are. Cases that C leaves undefined (integers of more than eight bytes) are
+//! as on x86-64.
 
 use std::ffi::{CStr, c_int};
 
@@ -17,7 +18,7 @@ use super::{Machine, machine, raise_argument, raise_format, raise_memory, raise_
 const ALIGNMENT_DEFAULT: usize = 8;
 const INTEGER_BYTES_MAX: usize = 32;
 
-/// Options between two looks at the clock.
+/// Options between two reads of the clock.
 const OPTIONS_PER_LOOK: u32 = 1_024;
 
 const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 3] =
@@ -49,7 +50,7 @@ struct Format<'a> {
 }
 
 impl<'a> Format<'a> {
-    /// The format that is the first argument.
+    /// Returns the format that is the first argument.
     ///
     /// # Safety
     /// Called by a function that the interpreter has called and that owns nothing; the format stays on the stack.
@@ -67,7 +68,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// The next option, and its size; none for what has no fixed one.
+    /// Returns the next option, and its size; none for an option without a fixed one.
     unsafe fn next(&mut self) -> Option<(u8, usize)> {
         let (&option, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -99,7 +100,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// The number that stands here, or `default`.
+    /// Returns the number that stands here, or `default`.
     unsafe fn number(&mut self, default: usize) -> usize {
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
         if digits == 0 {
@@ -118,7 +119,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Bytes to leave out before something of this size, so that it is aligned.
+    /// Returns the number of bytes to leave out before something of this size, so that it is aligned.
     fn padding(&self, at: usize, option: u8, size: usize) -> usize {
         if size == 0 || option == b'c' {
             return 0;
@@ -330,7 +331,7 @@ unsafe extern "C-unwind" fn size(state: *mut lua_State) -> c_int {
     }
 }
 
-/// A number as the bits of an integer of eight bytes, as x86 does what C leaves undefined.
+/// Returns a number as the bits of an integer of eight bytes, as x86 does where C leaves it undefined.
 fn to_bits(n: f64) -> u64 {
     match n < TWO_63 {
         true => truncate(n) as u64,
@@ -354,7 +355,7 @@ fn integer(bytes: &[u8], is_big_endian: bool, is_signed: bool) -> f64 {
     }
 }
 
-/// A NaN of another form would be taken for a value that is no number.
+/// Returns a NaN of another form would be taken for a value that is no number.
 fn plain_nan(n: f64) -> f64 {
     if n.is_nan() { f64::NAN } else { n }
 }

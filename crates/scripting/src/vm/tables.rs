@@ -1,8 +1,8 @@
 //! The functions of the base library and of `table` that read or write tables without their metatables, and so have to
-//! know the stand-ins of the sandbox; and `unpack`. Knows nothing of replies.
+//! know the stand-ins of the sandbox; and `unpack`. Must not know replies.
 //!
-//! All functions here are called by the interpreter, protected, and own nothing when they raise an error. What they
-//! accept and complain about is as in Lua 5.1.
+//! All functions here are called by the interpreter, protected, and own nothing when they raise an error. They accept
+//! the same as in Lua 5.1, with the same errors.
 
 use std::ffi::{CStr, c_int};
 
@@ -30,15 +30,15 @@ const UP_SHOWN: c_int = ffi::lua_upvalueindex(2);
 /// The interpreter's own `next`, which its loops know.
 const UP_NEXT: c_int = ffi::lua_upvalueindex(3);
 
-/// How many upvalues these functions have.
+/// Number of upvalues that these functions have.
 pub(super) const UPVALUES: c_int = 3;
 
 const READONLY: &CStr = c"Attempt to modify a readonly table";
 
-/// Results that one `unpack` may have: what the interpreter has room for on a stack.
+/// Results that one `unpack` may have: as many as fit on a stack of the interpreter.
 const UNPACKED_MAX: i64 = 7_999;
 
-/// Elements that `insert` moves between two looks at the clock.
+/// Elements that `insert` moves between two reads of the clock.
 const MOVES_PER_LOOK: i64 = 4_096;
 
 /// Returns true if the value at `index` is a stand-in; then the table behind it lies on top of the stack.

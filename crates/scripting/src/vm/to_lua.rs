@@ -1,4 +1,4 @@
-//! Replies of commands as Lua values. Knows nothing of commands.
+//! Replies of commands as Lua values. Must not know commands.
 
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
@@ -9,7 +9,8 @@ use super::set_up::{
 };
 use crate::reply_reader::{ReplyReader, Token};
 
-/// Pushes one value. `false` if the reply is malformed or too deep; then the stack holds whatever was pushed so far.
+/// Pushes one value. Returns false if the reply is malformed or too deep; then the stack holds the values pushed so
+/// far.
 ///
 /// # Safety
 /// Called protected from a function with the upvalues `NAMES`; the reader's bytes stay as they are.
@@ -54,7 +55,7 @@ pub(super) unsafe fn push(state: *mut lua_State, reader: &mut ReplyReader<'_>) -
     }
 }
 
-/// Pushes the table of an error that a command gave.
+/// Pushes the table of an error that a command returned.
 ///
 /// # Safety
 /// As for [`push`].
@@ -71,7 +72,7 @@ pub(super) unsafe fn push_error(state: *mut lua_State, text: &[u8]) {
     }
 }
 
-/// Pushes a table whose only field, `name`, is what `value` pushes.
+/// Pushes a table whose only field, `name`, is the value that `value` pushes.
 ///
 /// # Safety
 /// As for [`push`].

@@ -1,4 +1,4 @@
-//! Lua values as replies. Knows nothing of commands.
+//! Lua values as replies. Must not know commands.
 
 use std::ffi::c_int;
 
@@ -25,8 +25,8 @@ pub(super) unsafe fn write(state: *mut lua_State, machine: *mut Machine, reply: 
         // SAFETY: as promised by the caller.
         unsafe { (*machine).message_bytes_max },
     );
-    // SAFETY: as promised by the caller. Nobody else uses `open_aggregates`; it is emptied here since an error may have
-    // ended the last reply.
+    // SAFETY: as promised by the caller. No other code uses `open_aggregates`; it is emptied here since an error may
+    // have ended the last reply.
     unsafe {
         let open = &raw mut (*machine).open_aggregates;
         (*open).clear();
@@ -47,10 +47,10 @@ pub(super) unsafe fn write(state: *mut lua_State, machine: *mut Machine, reply: 
     }
 }
 
-/// Tells the environment of an error that a script ends with.
+/// Reports an error that a script ends with to the environment.
 ///
 /// # Safety
-/// `machine` is that of an interpreter that runs; nobody else uses its environment.
+/// `machine` is that of an interpreter that runs; its environment is not in use.
 pub(super) unsafe fn report(machine: *mut Machine, error: &[u8], counted: bool) {
     // SAFETY: as promised by the caller; what runs is there for as long as the machine points to it.
     unsafe {
@@ -64,13 +64,13 @@ pub(super) unsafe fn report(machine: *mut Machine, error: &[u8], counted: bool) 
 #[derive(Debug)]
 pub(super) struct Aggregate {
     kind: Kind,
-    /// Where its header will be.
+    /// Place of its header.
     mark: Mark,
     /// Elements (of a map: pairs) written.
     n: usize,
 }
 
-/// State of an aggregate: what lies on the stack for it, and what comes next.
+/// State of an aggregate: its values on the stack, and the next step.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// The table. Its next element.
@@ -87,7 +87,8 @@ enum Kind {
 /// from the top of that stack; they need the upvalues `NAMES`, are called protected, and own nothing.
 struct Writer<'a, 'r> {
     state: *mut lua_State,
-    /// Protocol that the script has chosen, which decides about truth values; all else depends on the reply's own version.
+    /// Protocol that the script has chosen, which decides the form of truth values; all else depends on the reply's own
+    /// version.
     proto: Proto,
     open: &'a mut Vec<Aggregate>,
     reply: &'a mut Reply<'r>,
@@ -161,7 +162,7 @@ impl Writer<'_, '_> {
         self.open.push(Aggregate { kind, mark, n: 0 });
     }
 
-    /// Writes the next element of the aggregate that was opened last, or closes that. `false` if none is open.
+    /// Writes the next element of the aggregate that was opened last, or closes that. Returns false if none is open.
     unsafe fn step(&mut self) -> bool {
         let state = self.state;
         let Some(last) = self.open.last_mut() else {
@@ -205,8 +206,8 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Writes the header of the aggregate that was opened last, and pops what lies on the stack for it: with the nil
-    /// behind an array's last element, or without the key behind a map's, two values.
+    /// Writes the header of the aggregate that was opened last, and pops its values from the stack: with the nil behind
+    /// an array's last element, or without the key behind a map's, two values.
     unsafe fn close(&mut self) {
         if let Some(Aggregate { kind, mark, n }) = self.open.pop() {
             match kind {
@@ -219,7 +220,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Replaces what lies above `table` by its field of that name, and returns the field's type.
+    /// Replaces the values above `table` by its field of that name, and returns the field's type.
     unsafe fn field(&mut self, table: c_int, name: c_int) -> c_int {
         // SAFETY: see the type.
         unsafe {
@@ -268,7 +269,7 @@ fn write_big_number(reply: &mut Reply<'_>, digits: &[u8]) {
     }
 }
 
-/// A line of a reply. Line ends inside become spaces, and a NUL ends it: nothing that a script says can become a reply
+/// Writes a line of a reply. Line ends inside become spaces, and a NUL ends it: no text of a script can become a reply
 /// of its own.
 fn write_line(reply: &mut Reply<'_>, kind: &[u8], text: &[u8]) {
     let line: Vec<u8> = until_nul(text)
@@ -288,7 +289,7 @@ fn without_line_end(byte: u8) -> u8 {
     }
 }
 
-/// The part of `text` that Redis, where it is a C string, would see.
+/// Returns the part of `text` that Redis, where it is a C string, would see.
 pub(super) fn until_nul(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |nul| &text[..nul])
 }
@@ -296,7 +297,8 @@ pub(super) fn until_nul(text: &[u8]) -> &[u8] {
 /// The first number above the integers.
 pub(super) const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// A number as the integer that the reply has: towards zero, and the smallest one for whatever does not fit.
+/// Returns a number as the integer that the reply has: towards zero, and the smallest one for a number that does not
+/// fit.
 pub(super) fn truncate(n: f64) -> i64 {
     if (-TWO_63..TWO_63).contains(&n) {
         n as i64
@@ -305,7 +307,7 @@ pub(super) fn truncate(n: f64) -> i64 {
     }
 }
 
-/// The string at `index`.
+/// Returns the string at `index`.
 ///
 /// # Safety
 /// There is a string, and it stays on the stack for as long as the slice is used.

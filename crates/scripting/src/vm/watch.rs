@@ -1,9 +1,9 @@
-//! The watch over a script that runs: every so often the clock is read, and the server gets its turn. Knows nothing of
-//! what the server does with it.
+//! The watch over a script that runs: every so often the clock is read, and the server gets its turn. Must not know the
+//! server's use of it.
 //!
 //! The interpreter calls a hook every so many instructions, and an instruction may take anything from a nanosecond to a
 //! tenth of a second. So the number is adapted to the time that the last run of instructions took, and much allocation,
-//! many commands and the pattern matcher lead to a look at the clock as well.
+//! many commands and the pattern matcher lead to a read of the clock as well.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -16,24 +16,24 @@ use super::memory::{NOT_ENOUGH_MEMORY, collect};
 use super::{Machine, machine, unpanicking};
 use crate::env::Tick;
 
-/// How often the server gets its turn while a script runs.
+/// Interval at which the server gets its turn while a script runs.
 const TICK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Instructions between two looks at the clock: where a script starts, and the bounds between which it is adapted to how
-/// long such a run of instructions takes. One instruction can be a long `string.rep`.
+/// Instructions between two reads of the clock: where a script starts, and the bounds between which it is adapted to
+/// how long such a run of instructions takes. One instruction can be a long `string.rep`.
 const INSTRUCTIONS_PER_LOOK: c_int = 100;
 const INSTRUCTIONS_PER_LOOK_MAX: c_int = 6_400;
 
-/// Calls of `redis.call` between two looks at the clock.
+/// Calls of `redis.call` between two reads of the clock.
 const CALLS_PER_LOOK: u32 = 16;
 
-/// How a script that runs is watched.
+/// State of the watch over a script that runs.
 #[derive(Debug)]
 pub(super) struct Watch {
     is_killed: bool,
     /// The error of a script that was killed.
     kill_text: Vec<u8>,
-    /// When the server had its last turn, and when the clock was last read; none before the first look.
+    /// Time of the server's last turn, and of the last read of the clock; none before the first read.
     last_tick: Option<Instant>,
     last_look: Option<Instant>,
     instructions_per_look: c_int,
@@ -54,18 +54,18 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// The error of a script that was killed.
+    /// Returns the error of a script that was killed.
     pub(super) fn killed(&self) -> Option<&[u8]> {
         self.is_killed.then_some(&self.kill_text)
     }
 
-    /// Counts a call of `redis.call`; whether it is time for a look at the clock.
+    /// Counts a call of `redis.call`; returns true if it is time for a read of the clock.
     pub(super) fn count_call(&mut self) -> bool {
         self.calls_to_look -= 1;
         self.calls_to_look == 0
     }
 
-    /// How many instructions are to pass until the next look, if the last ones took so long.
+    /// Returns how many instructions are to pass until the next read, if the last ones took so long.
     fn adapt(&mut self, took: Duration) -> c_int {
         if took > TICK_INTERVAL / 2 {
             self.instructions_per_look = (self.instructions_per_look / 4).max(1);
@@ -86,7 +86,7 @@ pub(super) unsafe fn start(state: *mut lua_State) {
     unsafe { set_hook(state, INSTRUCTIONS_PER_LOOK) };
 }
 
-/// Forgets the script that has ended.
+/// Removes the state of the script that has ended.
 ///
 /// # Safety
 /// `machine` is that of `state`.
@@ -144,7 +144,7 @@ pub(super) unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
     }
 }
 
-/// Does the same as [`look`], but where that would raise an error it returns `true`: the script is to end.
+/// Does the same as [`look`], but where that would raise an error it returns true: the script is to end.
 ///
 /// # Safety
 /// `machine` is that of `state`.

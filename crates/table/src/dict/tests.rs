@@ -17,7 +17,7 @@ fn key(n: usize) -> Vec<u8> {
     }
 }
 
-/// Indexes lie where they should, hold what belongs there, and the accounts are right.
+/// Asserts that indexes are in their positions, hold the elements that belong there, and that the accounts are right.
 fn check<P: Payload>(core: &Core<P>) {
     let mut len = 0;
     let mut bytes = 0;

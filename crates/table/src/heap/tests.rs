@@ -4,14 +4,14 @@ use super::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// The arenas are the process's: tests that look at its figures take turns.
+/// Held by tests that look at the arenas' figures, which are the process's.
 static TURN: Mutex<()> = Mutex::new(());
 
 const fn steps(n: usize) -> usize {
     if cfg!(miri) { n / 500 } else { n }
 }
 
-/// Objects enough to fill several segments, which are small under Miri.
+/// Returns the number of objects that fill several segments, which are small under Miri.
 const fn segments_full(n: usize) -> usize {
     if cfg!(miri) { n / 200 } else { n }
 }
@@ -140,7 +140,7 @@ fn an_empty_heap_is_all_given_back() {
 #[test]
 fn a_few_objects_kept_whole_segments_resident() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // What other tests left.
+    // Memory that other tests left.
     (0..3).for_each(|_| maintain(0));
     let before = stats();
     let mut heap = Heap::new();
@@ -256,7 +256,7 @@ fn forget_fruitless_compactions() {
     drop(Compaction::begin());
 }
 
-/// Moves what is to be moved, as the owner of the objects does.
+/// Moves the objects that are to be moved, as their owner does.
 fn walk(heap: &mut Heap, objects: &mut [Object]) {
     heap.tick();
     for object in objects {
@@ -335,7 +335,8 @@ fn a_compaction_may_end_early_and_loses_nothing() {
     walk(&mut heap, &mut objects[..half]);
     drop(compaction);
     let mapped = stats().mapped_bytes;
-    // What was not emptied takes objects again, so that no new memory is needed for as many as were there.
+    // Segments that were not emptied are allocated from again, so that no new memory is needed for as many objects as
+    // were there.
     objects.extend((0..segments_full(200_000)).map(|i| Object::new(&mut heap, 64, i as u8)));
     assert!(cfg!(miri) || stats().mapped_bytes <= mapped);
     objects

@@ -1,5 +1,5 @@
 //! One bucket: a cache line of seven entries, their tags, the spill mark and the snapshot epoch.
-//! Knows no other buckets.
+//! Must not know other buckets.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,7 +52,7 @@ impl Word {
         (self.0 & POINTER_MASK) as usize
     }
 
-    /// The entry, of a word that is not empty.
+    /// Returns the entry of a word that is not empty.
     #[inline]
     pub(super) fn entry(self) -> NonNull<u8> {
         debug_assert!(self.address() != 0);
@@ -95,8 +95,8 @@ impl Bucket {
         (self.meta() >> (i * 8)) as u8
     }
 
-    /// Places whose tag is this one; now and then also one whose tag differs by one, and places that
-    /// are empty.
+    /// Returns the places whose tag is this one; now and then also one whose tag differs by one, and places that are
+    /// empty.
     #[inline]
     pub(super) fn matches(self, tag: u8) -> impl Iterator<Item = usize> {
         let differ = self.meta() ^ (u64::from(tag) * EACH_TAG);
@@ -112,7 +112,7 @@ impl Bucket {
         })
     }
 
-    /// Words of the entries.
+    /// Returns the words of the entries.
     #[inline]
     pub(super) fn words(self) -> impl Iterator<Item = Word> {
         (0..ENTRIES)

@@ -1,4 +1,4 @@
-//! Where the buckets of an index lie: place word, directory and chunks in the tables' arena. Knows no entries.
+//! Places of the buckets of an index: place word, directory and chunks in the tables' arena. Must not know entries.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ const CHUNK_BUCKETS: u32 = 2;
 const PLACE_BITS: u32 = 44;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 
-/// Where a table lies: the place word, taken apart.
+/// Place of a table: the place word, taken apart.
 ///
 /// With one chunk, the place is that chunk's. With more it is the directory's: a number of 32 bits
 /// for each chunk, two in a word; the number counts units of a bucket from the arena's base.
@@ -27,7 +27,7 @@ const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 pub(super) struct Layout {
     buckets: u32,
     address: usize,
-    /// Of the arena; 0 if this thread has not heard of it yet.
+    /// Base of the arena; 0 if this thread has not read it yet.
     base: usize,
 }
 
@@ -42,7 +42,7 @@ impl Layout {
         }
     }
 
-    /// The place word, 0 for no buckets.
+    /// Returns the place word, 0 for no buckets.
     pub(super) fn place(self) -> u64 {
         if self.buckets == 0 {
             return 0;
@@ -55,13 +55,13 @@ impl Layout {
         self.buckets
     }
 
-    /// True if a thread without the lock may ask for buckets.
+    /// Returns true if a thread without the lock may ask for buckets.
     #[inline]
     pub(super) fn is_readable(self) -> bool {
         self.buckets != 0 && self.base != 0
     }
 
-    /// The bucket after this one.
+    /// Returns the bucket after this one.
     #[inline]
     pub(super) fn after(self, at: u32) -> u32 {
         if at + 1 == self.buckets { 0 } else { at + 1 }
@@ -72,7 +72,7 @@ impl Layout {
         self.chunk_address(at / CHUNK_BUCKETS) + (at % CHUNK_BUCKETS) as usize * BUCKET_BYTES
     }
 
-    /// The address of the directory's word that leads to a bucket, or of the only chunk.
+    /// Returns the address of the directory's word that leads to a bucket, or of the only chunk.
     #[inline]
     pub(super) fn way_to(self, at: u32) -> usize {
         if self.buckets <= CHUNK_BUCKETS {
@@ -81,14 +81,14 @@ impl Layout {
         self.address + (at / CHUNK_BUCKETS / 2) as usize * 8
     }
 
-    /// A bucket; for holders of the lock.
+    /// Returns a bucket; for holders of the lock.
     #[inline]
     pub(super) fn bucket(self, at: u32) -> Bucket {
         debug_assert!(at < self.buckets);
         bucket_at(self.bucket_address(at))
     }
 
-    /// Bytes of chunks and directory.
+    /// Returns the number of bytes of chunks and directory.
     #[inline]
     pub(super) fn bytes(self) -> usize {
         let chunks = self.chunks();
@@ -100,8 +100,8 @@ impl Layout {
         self.buckets as usize * BUCKET_BYTES + directory
     }
 
-    /// Brings the table to another count of buckets. The first ones keep their content, but for the
-    /// last of an odd count; none is cleared.
+    /// Brings the table to another count of buckets. The first ones keep their contents, but for the last of an odd
+    /// count; none is cleared.
     pub(super) fn resized(self, buckets: u32) -> Layout {
         let mut new = Layout {
             buckets,
@@ -145,7 +145,7 @@ impl Layout {
         self.free_directory();
     }
 
-    /// Moves what lies in memory that is being given back.
+    /// Moves chunks and directory out of memory that is being given back.
     pub(super) fn compacted(self) -> Layout {
         let mut new = self;
         if self.chunks() > 1 && TABLES.is_evacuating(self.address) {
@@ -205,8 +205,9 @@ impl Layout {
     }
 }
 
-/// A directory's size, in few steps: not every growth moves it, and the sizes that tables have grown out of, each with
-/// spans of its own in the arena, are few as well. A quarter of a directory is a tenth of a byte for each entry.
+/// Returns a directory's size, in few steps: not every growth moves it, and the sizes that tables have grown out of,
+/// each with spans of its own in the arena, are few as well. A quarter of a directory is a tenth of a byte for each
+/// entry.
 #[inline]
 fn directory_bytes(chunks: u32) -> usize {
     let bytes = chunks as usize * 4;
@@ -225,7 +226,7 @@ thread_local! {
         RefCell::new(Magazines::new(&TABLES, BATCH_BYTES));
 }
 
-/// So many bytes of the arena, with what was in them before; 0 for none.
+/// Allocates so many bytes of the arena, with their old contents; 0 for none.
 fn take(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
@@ -247,7 +248,7 @@ fn give_back(address: usize, bytes: usize) {
         return;
     }
     let (class, object) = (class_of(bytes), pointer_to(address));
-    // SAFETY: it came from `take` with this size, and whoever owned it names it no more.
+    // SAFETY: it came from `take` with this size, and its last owner does not use it any more.
     unsafe {
         let cached = class < CACHED_CLASSES
             && with_magazines(|magazines| magazines.give_back(class, object)).is_some();
@@ -257,8 +258,7 @@ fn give_back(address: usize, bytes: usize) {
     }
 }
 
-/// Does something with this thread's magazines, if it still has them: an index may be dropped while
-/// the thread ends.
+/// Calls a function with this thread's magazines, if it still has them: an index may be dropped while the thread ends.
 fn with_magazines<R>(act: impl FnOnce(&mut Magazines<CACHED_CLASSES>) -> R) -> Option<R> {
     let with = |magazines: &RefCell<Magazines<CACHED_CLASSES>>| {
         let mut magazines = magazines.borrow_mut();
@@ -268,12 +268,12 @@ fn with_magazines<R>(act: impl FnOnce(&mut Magazines<CACHED_CLASSES>) -> R) -> O
     MAGAZINES.try_with(with).ok()
 }
 
-/// Lets go of cached memory that a compaction waits for.
+/// Releases cached memory that a compaction waits for.
 pub(crate) fn tick() {
     with_magazines(|_| ());
 }
 
-/// Gives everything that this thread has cached back to the arena.
+/// Gives all cached memory of this thread back to the arena.
 pub(crate) fn flush() {
     with_magazines(Magazines::flush);
 }
@@ -293,7 +293,7 @@ fn pointer_to(address: usize) -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address)) }
 }
 
-/// A word of the arena.
+/// Returns a word of the arena.
 #[inline]
 fn word_at(address: usize) -> &'static AtomicU64 {
     debug_assert!(address.is_multiple_of(8));
@@ -303,13 +303,13 @@ fn word_at(address: usize) -> &'static AtomicU64 {
     unsafe { pointer_to(address).cast::<AtomicU64>().as_ref() }
 }
 
-/// A bucket as a stale directory may tell its address, if it lies in the arena.
+/// Returns a bucket whose address may come from a stale directory, if it lies in the arena.
 #[inline]
 pub(super) fn bucket_checked(address: usize) -> Option<Bucket> {
     (address.wrapping_sub(TABLES.base()) < TABLES.bytes()).then(|| bucket_at(address))
 }
 
-/// A bucket of the arena.
+/// Returns a bucket of the arena.
 #[inline]
 fn bucket_at(address: usize) -> Bucket {
     debug_assert!(address.is_multiple_of(BUCKET_BYTES));

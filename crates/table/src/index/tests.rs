@@ -14,17 +14,17 @@ fn index() -> Index {
     unsafe { Index::new() }
 }
 
-/// An entry that is nowhere: the index never follows pointers.
+/// Makes an entry without memory: the index never follows pointers.
 fn entry(id: u64) -> NonNull<u8> {
     NonNull::new(std::ptr::without_provenance_mut((id as usize + 1) * 8)).expect("not null")
 }
 
-/// A hash with these order bits and this tag.
+/// Returns a hash with these order bits and this tag.
 fn hash_of(order_bits: u16, tag: u8) -> u64 {
     u64::from(order_bits) << 34 | u64::from(tag) << 26
 }
 
-/// The two rules of the spill mark, and that every entry can be found from its home.
+/// Asserts the two rules of the spill mark, and that every entry can be found from its home.
 fn check(index: &Index) {
     let layout = index.layout();
     let buckets = layout.buckets();
@@ -315,8 +315,8 @@ fn seen(slot: &Index, hash: u64) -> Sight {
     sight
 }
 
-/// A sight from before a change is recalled after it only if nothing has changed, and an entry that is recalled
-/// is there.
+/// Asserts that a sight from before a change is recalled after it only if nothing has changed, and that a recalled
+/// entry is there.
 #[test]
 fn what_was_seen_is_recalled_until_something_changes() {
     let (slot, mut rng) = (index(), fastrand::Rng::with_seed(21));
@@ -368,11 +368,11 @@ fn what_was_seen_is_recalled_until_something_changes() {
 #[test]
 fn others_look_beside_growth_and_shrinking_and_recall_nothing_stale() {
     let stop = AtomicBool::new(false);
-    // SAFETY: whoever changes or recalls has the slot's mutex; looking needs none.
+    // SAFETY: a thread that changes or recalls has the slot's mutex; looking needs none.
     let slots = unsafe { Index::slots(8) };
     let locks: [Mutex<()>; 8] = Default::default();
     let lock = |hash: u64| locks[(hash % 8) as usize].lock().unwrap();
-    // Few hashes, so that what is looked for is often there.
+    // Few hashes, so that a searched one is often there.
     let hash_of = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let ids = steps(5_000) as u64;
     std::thread::scope(|scope| {

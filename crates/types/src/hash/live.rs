@@ -1,5 +1,5 @@
-//! A hash as commands see it: without the fields that have expired and are still there. Must not know a clock: what
-//! time it is, the caller says.
+//! A hash as commands see it: without the fields that have expired and are still there. Must not know a clock: the
+//! caller gives the time.
 
 use super::{Hash, Repr, pairs};
 use crate::pack::Element;
@@ -11,7 +11,7 @@ use crate::value::DataType;
 pub struct Live<'a> {
     hash: &'a Hash,
     now_ms: i64,
-    /// No field can have expired: nothing needs to be left out.
+    /// No field can have expired: none needs to be left out.
     clean: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Live<'a> {
         time.is_none_or(|time| time >= self.now_ms)
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[inline]
     pub fn get(self, field: &[u8]) -> Option<Element<'a>> {
         if self.clean {
@@ -39,13 +39,13 @@ impl<'a> Live<'a> {
         self.get_timed(field).map(|(value, _)| value)
     }
 
-    /// The value of a field, and when it expires: Unix time in milliseconds.
+    /// Returns the value of a field, and when it expires: Unix time in milliseconds.
     pub fn get_timed(self, field: &[u8]) -> Option<(Element<'a>, Option<i64>)> {
         let found = self.hash.get_timed(field);
         found.filter(|(_, time)| self.is_live(*time))
     }
 
-    /// How many fields there are. Takes time if some may have expired.
+    /// Returns how many fields there are. Takes time if some may have expired.
     pub fn count(self) -> usize {
         if self.clean {
             self.hash.len()
@@ -54,7 +54,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// All fields with their values.
+    /// Returns all fields with their values.
     pub fn iter(self) -> impl Iterator<Item = (Element<'a>, Element<'a>)> {
         let (all, some) = if self.clean {
             (Some(self.hash), None)
@@ -68,7 +68,7 @@ impl<'a> Live<'a> {
         )
     }
 
-    /// Shows all of them; quicker than [`Live::iter`] for few.
+    /// Visits all of them; quicker than [`Live::iter`] for few.
     #[inline]
     pub fn for_each(self, mut visit: impl FnMut(Element<'a>, Element<'a>)) {
         match &self.hash.repr {
@@ -77,7 +77,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// As [`Hash::scan`].
+    /// Does the same as [`Hash::scan`].
     pub fn scan(
         self,
         cursor: u64,
@@ -91,7 +91,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// As [`Hash::random_entry`].
+    /// Does the same as [`Hash::random_entry`].
     pub fn random_entry(
         self,
         random: &mut impl FnMut() -> u64,
@@ -106,7 +106,7 @@ impl<'a> Live<'a> {
         self.iter().nth(sample::below(count, random))
     }
 
-    /// As [`Hash::random_entries`].
+    /// Does the same as [`Hash::random_entries`].
     pub fn random_entries(
         self,
         count: usize,
@@ -123,7 +123,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// As [`Hash::random_distinct_entries`].
+    /// Does the same as [`Hash::random_distinct_entries`].
     pub fn random_distinct_entries(
         self,
         count: usize,

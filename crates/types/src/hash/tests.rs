@@ -232,7 +232,7 @@ fn fields_that_expire_agree_with_a_map() {
         for step in 0..1500 {
             let field = any_text(&mut random, 9);
             let value = any_text(&mut random, 9);
-            // Many at the same moment, some far off, some beyond what marks can tell apart.
+            // Many at the same time, some far off, some beyond the range of marks.
             let at = now_ms + [1, 40, 300, 5_000, 1 << 42][random.usize(..5)];
             match random.u8(..9) {
                 0 => {
@@ -294,7 +294,7 @@ fn fields_that_expire_agree_with_a_map() {
                 check_live(&mut random, &hash, &model, now_ms);
             }
         }
-        // Whatever is due goes in the end, and nothing else.
+        // All due fields are removed in the end, and no others.
         now_ms += 10_000;
         while hash.remove_due(now_ms, 3, &mut |_| ()) > 0 {}
         let left: Model = live_at(&model, now_ms);

@@ -1,4 +1,4 @@
-//! Hashes some of whose fields expire: a packed form and a table. Must not know a clock: what time it is, the caller says.
+//! Hashes some of whose fields expire: a packed form and a table. Must not know a clock: the caller gives the time.
 //!
 //! The packed form is a [`Pack`] of triples `field value time`, where the time is Unix time in milliseconds, or 0 for a
 //! field that stays. Triples stand in the order of their times, those that stay last, so what is due is in front. This
@@ -20,8 +20,8 @@ use crate::pack::{At, Element, Pack};
 const NEVER: i64 = 0;
 /// Milliseconds in one unit of a mark's time.
 const UNIT_MS: i64 = 256;
-/// Unix time in milliseconds at which units begin: the start of 2020. Together with 32 bits they last until 2054.
-/// What is before or after is put into the first or the last unit.
+/// Unix time in milliseconds at which units begin: the start of 2020. Together with 32 bits they last until 2054. Times
+/// before or after are put into the first or the last unit.
 const UNITS_FROM_MS: i64 = 1_577_836_800_000;
 /// Approximate number of bytes that a mark takes in the set: 8 bytes in nodes that are two thirds full.
 const MARK_BYTES: usize = 14;
@@ -40,7 +40,7 @@ pub(super) enum Time {
 pub(super) struct TimedPack(Pack);
 
 impl TimedPack {
-    /// From alternating fields and values, none of which expires.
+    /// Makes a packed form of alternating fields and values, none of which expires.
     pub(super) fn from_pairs(pairs: &Pack) -> TimedPack {
         let mut pack = Pack::new();
         let mut elements = pairs.iter();
@@ -80,19 +80,19 @@ impl TimedPack {
         self.find(field).is_some()
     }
 
-    /// A field's value and time.
+    /// Returns a field's value and time.
     pub(super) fn get(&self, field: &[u8]) -> Option<(Element<'_>, Option<i64>)> {
         let value = self.0.next(self.find(field)?)?;
         let mut elements = self.0.iter_from(value);
         Some((elements.next()?, time(elements.next()?)))
     }
 
-    /// The earliest time of all.
+    /// Returns the earliest time of all.
     pub(super) fn earliest(&self) -> Option<i64> {
         self.iter().next()?.2
     }
 
-    /// Sets a field; true if it is new.
+    /// Sets a field; returns true if it is new.
     pub(super) fn put(&mut self, field: &[u8], value: &[u8], new: Time) -> bool {
         let Some(at) = self.find(field) else {
             let time = match new {
@@ -134,7 +134,7 @@ impl TimedPack {
         }
     }
 
-    /// Takes out up to `max` fields whose time is before `now_ms`, and says how many.
+    /// Removes up to `max` fields whose time is before `now_ms`, and returns how many.
     pub(super) fn remove_due(
         &mut self,
         now_ms: i64,
@@ -168,7 +168,7 @@ impl TimedPack {
         }
     }
 
-    /// Where a triple with this time belongs.
+    /// Returns the place of a triple with this time.
     fn place(&self, new: i64) -> At {
         let mut at = self.0.begin();
         while let Some(value) = self.0.next(at)
@@ -192,12 +192,12 @@ fn time(element: Element<'_>) -> Option<i64> {
 pub(super) struct TimedTable {
     table: BytesDict,
     marks: BTreeSet<u64>,
-    /// How often a mark is there beside the once in the set.
+    /// Number of further occurrences of a mark beside the one in the set.
     more: BTreeMap<u64, u32>,
 }
 
 impl TimedTable {
-    /// From a table none of whose fields expires.
+    /// Makes a timed table of a table none of whose fields expires.
     pub(super) fn from_table(table: BytesDict) -> TimedTable {
         TimedTable {
             table,
@@ -205,7 +205,7 @@ impl TimedTable {
         }
     }
 
-    /// From the packed form.
+    /// Makes a timed table of the packed form.
     pub(super) fn from_pack(pack: &TimedPack) -> TimedTable {
         let mut timed = TimedTable::default();
         let (mut field_buf, mut value_buf) = (IntBuf::new(), IntBuf::new());
@@ -219,7 +219,7 @@ impl TimedTable {
         timed
     }
 
-    /// The table alone, if no field expires any more.
+    /// Returns the table alone, if no field expires any more.
     pub(super) fn into_untimed(self) -> Result<BytesDict, TimedTable> {
         if self.marks.is_empty() {
             Ok(self.table)
@@ -252,11 +252,11 @@ impl TimedTable {
         Some((Element::Bytes(value), stamp.map(|stamp| stamp as i64)))
     }
 
-    /// No field's time is before this one.
+    /// Returns a time before which no field's time is.
     pub(super) fn earliest(&self) -> Option<i64> {
         let mark = self.marks.first()?;
         let unit = (mark >> 32) as i64;
-        // What is in the first unit may be from any time before.
+        // Fields in the first unit may be from any time before.
         Some(if unit == 0 {
             i64::MIN
         } else {
@@ -264,7 +264,7 @@ impl TimedTable {
         })
     }
 
-    /// Sets a field; true if it is new.
+    /// Sets a field; returns true if it is new.
     pub(super) fn put(&mut self, field: &[u8], value: &[u8], new: Time) -> bool {
         let old = self.time(field);
         let time = match new {
@@ -294,8 +294,8 @@ impl TimedTable {
         self.table.remove(field)
     }
 
-    /// Takes out up to `max` fields whose time is before `now_ms`, and says how many. Those of a unit go when the unit is
-    /// over.
+    /// Removes up to `max` fields whose time is before `now_ms`, and returns how many. Those of a unit are removed when
+    /// the unit is over.
     pub(super) fn remove_due(
         &mut self,
         now_ms: i64,

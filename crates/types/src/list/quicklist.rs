@@ -19,7 +19,7 @@ const ENTRY_OVERHEAD: usize = 8;
 /// Room to start a node with when there is a full one beside it.
 const NODE_ROOM: usize = 1024;
 
-/// How large a node may be.
+/// Limit on the size of a node.
 #[derive(Clone, Copy)]
 pub(super) struct NodeLimits {
     bytes: usize,
@@ -138,7 +138,7 @@ impl Node {
 pub(super) struct Quicklist {
     nodes: VecDeque<Node>,
     len: usize,
-    /// The `list-max-listpack-size` that it was made under: by that its nodes grow, as Redis's do.
+    /// The `list-max-listpack-size` under which it was made: its nodes grow by that, as Redis's do.
     fill: i32,
     /// Number of bytes that the nodes have allocated.
     node_bytes: usize,
@@ -165,7 +165,7 @@ impl Quicklist {
         })
     }
 
-    /// A quicklist of one node, or of none if the pack is empty.
+    /// Returns a quicklist of one node, or of none if the pack is empty.
     pub(super) fn from_pack(pack: Pack, limits: &Limits) -> Quicklist {
         let mut list = Quicklist {
             nodes: VecDeque::new(),
@@ -177,13 +177,13 @@ impl Quicklist {
         list
     }
 
-    /// How large its nodes may be.
+    /// Returns the limit on the size of its nodes.
     #[inline]
     pub(super) fn node_limits(&self, limits: &Limits) -> NodeLimits {
         NodeLimits::with_fill(self.fill, limits)
     }
 
-    /// Adds a pack as it is at the back, be it within the limits or not; an empty one is left out.
+    /// Adds a pack as it is at the back, within the limits or not; an empty one is left out.
     pub(super) fn push_pack(&mut self, pack: Pack) {
         if !pack.is_empty() {
             self.len += pack.len();
@@ -216,7 +216,7 @@ impl Quicklist {
         nodes + self.nodes.capacity() * size_of::<Node>()
     }
 
-    /// Gives up the only node if it is a pack and fits, or an empty pack if there is no node.
+    /// Returns the only node and removes it if it is a pack and fits, or an empty pack if there is no node.
     pub(super) fn take_only_pack(&mut self, fits: impl FnOnce(&Pack) -> bool) -> Option<Pack> {
         match self.nodes.front_mut() {
             None => Some(Pack::new()),
@@ -264,7 +264,7 @@ impl Quicklist {
         self.put_node(at + 1, Node::Packed(tail));
     }
 
-    /// Makes two neighbouring packs one, if they fit; says whether it did.
+    /// Merges two neighbouring packs, if they fit; returns true if it did.
     fn merge(&mut self, left: usize, limits: NodeLimits) -> bool {
         let (Some(Node::Packed(a)), Some(Node::Packed(b))) =
             (self.nodes.get(left), self.nodes.get(left + 1))
@@ -282,7 +282,7 @@ impl Quicklist {
         true
     }
 
-    /// Merges what fits among a node and two on either side of it.
+    /// Merges the nodes that fit among a node and two on either side of it.
     fn merge_around(&mut self, at: usize, limits: NodeLimits) {
         let mut at = at;
         if at >= 2 && self.merge(at - 2, limits) {
@@ -313,7 +313,7 @@ impl Quicklist {
         }
     }
 
-    /// Shows the element at one end and takes it out.
+    /// Visits the element at one end and removes it.
     #[inline]
     pub(super) fn pop<R>(&mut self, end: End, visit: impl FnOnce(Element<'_>) -> R) -> Option<R> {
         let at = match end {
@@ -344,7 +344,7 @@ impl Quicklist {
         self.put_node(at, node);
     }
 
-    /// The node that holds an index, and the index inside it; behind the last node if there is none.
+    /// Returns the node that holds an index, and the index inside it; behind the last node if there is none.
     fn locate(&self, index: usize) -> (usize, usize) {
         if index >= self.len {
             return (self.nodes.len(), 0);
@@ -377,7 +377,7 @@ impl Quicklist {
         }
     }
 
-    /// Puts another element in the place of the one at an index, which must exist.
+    /// Replaces the element at an index, which must exist.
     pub(super) fn replace(&mut self, index: usize, element: &[u8], limits: NodeLimits) {
         let (at, inner) = self.locate(index);
         let was_packed = match &self.nodes[at] {
@@ -474,7 +474,7 @@ impl Quicklist {
         }
     }
 
-    /// Takes out a range of indices, which must exist.
+    /// Removes a range of indices, which must exist.
     pub(super) fn remove_range(&mut self, range: Range<usize>) {
         let mut left = range.len();
         let (mut at, inner) = self.locate(range.start);
@@ -501,7 +501,7 @@ impl Quicklist {
         }
     }
 
-    /// Takes out up to `max` elements equal to `wanted`, from one end on.
+    /// Removes up to `max` elements equal to `wanted`, from one end on.
     pub(super) fn remove_equal(&mut self, end: End, wanted: Element<'_>, max: usize) -> usize {
         let mut removed = 0;
         // Going backwards, `at` is one above the node to look at.
@@ -577,7 +577,7 @@ impl Quicklist {
     }
 }
 
-/// Takes out up to `max` elements equal to `wanted`, from one end on.
+/// Removes up to `max` elements equal to `wanted`, from one end on.
 pub(super) fn remove_from_pack(
     pack: &mut Pack,
     end: End,

@@ -14,7 +14,7 @@ fn texts(list: &List) -> Vec<Vec<u8>> {
     list.iter().map(Element::to_vec).collect()
 }
 
-/// An element out of few, so that searches find some; now and then a large one.
+/// Returns an element out of few, so that searches find some; now and then a large one.
 fn any_element(random: &mut fastrand::Rng) -> Vec<u8> {
     match random.u32(..400) {
         0 => vec![b'x'; 5000],
@@ -179,7 +179,7 @@ fn remove(
     at.into_iter().rev().for_each(|i| drop(model.remove(i)));
 }
 
-/// Everything that reads, at a random place.
+/// Calls all functions that read, at a random place.
 fn look(random: &mut fastrand::Rng, list: &List, model: &VecDeque<Vec<u8>>) {
     let len = model.len();
     let index = random.usize(..len + 2);

@@ -1,5 +1,5 @@
-//! Arithmetic in the 80-bit extended format of x87, in integers: what INCRBYFLOAT and HINCRBYFLOAT
-//! calculate with. Must not know commands.
+//! Arithmetic in the 80-bit extended format of x87, in integers: INCRBYFLOAT and HINCRBYFLOAT calculate with it. Must
+//! not know commands.
 //!
 //! Clients see seventeen decimals of these sums, so any other arithmetic shows: in doubles, 0.1 + 0.2
 //! would print as 0.30000000000000004. A value here is a 64-bit mantissa and a binary exponent.
@@ -41,8 +41,8 @@ enum Size {
 }
 
 impl Extended {
-    /// Reads decimal or hexadecimal text, or "inf" and "infinity" in any case, without spaces. None if
-    /// it is anything else, too large, or so small that it would become zero.
+    /// Parses decimal or hexadecimal text, or "inf" and "infinity" in any case, without spaces. None if it is anything
+    /// else, too large, or so small that it would become zero.
     pub fn parse(text: &[u8]) -> Option<Extended> {
         if text.len() >= TEXT_BYTES_END {
             return None;
@@ -80,7 +80,7 @@ impl Extended {
         self.size != Size::Infinite
     }
 
-    /// The sum; none if it is infinite or not a number.
+    /// Returns the sum; none if it is infinite or not a number.
     pub fn checked_add(self, other: Extended) -> Option<Extended> {
         let (
             Size::Finite {
@@ -104,7 +104,7 @@ impl Extended {
         if a_exponent < b_exponent {
             return other.checked_add(self);
         }
-        // 127 bits of the larger; what of the smaller lies below them only matters as "something".
+        // 127 bits of the larger; the bits of the smaller below them only matter as "something".
         let shift = (a_exponent - b_exponent).min(63);
         let exponent = a_exponent - shift;
         let drop = (exponent - b_exponent).min(64) as u32;
@@ -172,7 +172,7 @@ impl Extended {
     }
 }
 
-/// The whole part and seventeen decimals of `mantissa` / 2^`shift`, rounded to nearest, ties to even.
+/// Returns the whole part and seventeen decimals of `mantissa` / 2^`shift`, rounded to nearest, ties to even.
 fn split_at_point(mantissa: u64, shift: u32) -> (u128, u64) {
     const ONE: u64 = 10_u64.pow(DECIMALS);
     if shift > 127 {
@@ -205,7 +205,7 @@ impl Size {
         }
     }
 
-    /// Refuses what parsing rounded to nothing or to infinity.
+    /// Returns none for a text that parsing rounded to nothing or to infinity.
     fn in_range(self) -> Option<Size> {
         match self {
             Size::Infinite | Size::Finite { mantissa: 0, .. } => None,
@@ -213,7 +213,7 @@ impl Size {
         }
     }
 
-    /// The nearest value to `mantissa` (and, if inexact, something less than one above it) times two
+    /// Returns the nearest value to `mantissa` (and, if inexact, something less than one above it) times two
     /// to the `exponent`.
     fn rounded(mantissa: u128, inexact: bool, exponent: i64) -> Size {
         let (mantissa, exponent) =
@@ -227,7 +227,7 @@ impl Size {
         }
     }
 
-    /// A decimal text that is not zero: `whole`.`fraction` times ten to the `exponent`.
+    /// Returns a decimal text that is not zero: `whole`.`fraction` times ten to the `exponent`.
     fn of_decimal(whole: &[u8], fraction: &[u8], exponent: i64) -> Option<Size> {
         let digits = whole.len() + fraction.len();
         let power = exponent.saturating_sub(fraction.len() as i64);
@@ -258,7 +258,7 @@ impl Size {
         })
     }
 
-    /// `value` times ten to a power of at most [`SMALL_POWER_MAX`] either way.
+    /// Returns `value` times ten to a power of at most [`SMALL_POWER_MAX`] either way.
     fn of_small(value: u64, power: i32) -> Size {
         let five = u128::from(5_u64.pow(power.unsigned_abs()));
         if power >= 0 {
@@ -350,7 +350,7 @@ impl Natural {
             .is_ge()
     }
 
-    /// Takes away a number that is not larger.
+    /// Subtracts a number that is not larger.
     fn subtract(&mut self, other: &Natural) {
         let mut borrow = false;
         let others = other.words.iter().copied().chain(std::iter::repeat(0));
@@ -363,7 +363,7 @@ impl Natural {
         self.trim();
     }
 
-    /// The first 128 bits, whether something not zero follows, and the exponent they stand for.
+    /// Returns the first 128 bits, whether something not zero follows, and the exponent they stand for.
     fn top_bits(&self) -> (u128, bool, i64) {
         let word = |back: usize| {
             self.words
@@ -377,8 +377,8 @@ impl Natural {
         (mantissa, inexact, exponent)
     }
 
-    /// The first 66 bits or more of the quotient, as [`Natural::top_bits`]: the long division of
-    /// school, one binary digit at a time.
+    /// Returns the first 66 bits or more of the quotient, as [`Natural::top_bits`]: the long division of school, one
+    /// binary digit at a time.
     fn divided_by(&self, divisor: &Natural) -> (u128, bool, i64) {
         const QUOTIENT_BITS: usize = 66;
         // Scale so that the quotient lies between 2^65 and 2^67.

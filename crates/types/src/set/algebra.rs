@@ -1,6 +1,5 @@
-//! Intersection, union and difference of sets: shown member by member, or as a new set in the
-//! encoding that the STORE commands leave. Must not know keys: a missing key is an empty set, or none,
-//! by the caller's choice.
+//! Intersection, union and difference of sets: visited member by member, or as a new set in the encoding that the STORE
+//! commands leave. Must not know keys: a missing key is an empty set, or none, by the caller's choice.
 
 use super::{Repr, Set, is_table_at};
 use crate::Limits;
@@ -9,10 +8,10 @@ use crate::value::DataType;
 use redline_table::Dict;
 use std::ops::ControlFlow;
 
-/// Sets up to which a union looks members up in the sets already shown, rather than remember them.
+/// Number of sets up to which a union looks members up in the sets already visited, rather than remember them.
 const UNION_PROBED_MAX: usize = 4;
 
-/// Shows the members that all sets have, until told to stop. Walks the smallest.
+/// Visits the members that all sets have, until told to stop. Walks the smallest.
 pub fn visit_intersection<'a>(
     sets: &[&'a Set],
     mut visit: impl FnMut(Element<'a>) -> ControlFlow<()>,
@@ -34,7 +33,7 @@ pub fn visit_intersection<'a>(
     }
 }
 
-/// The members that all sets have.
+/// Returns the members that all sets have.
 pub fn intersection(sets: &[&Set], limits: &Limits) -> Set {
     let is_intset = |set: &&Set| matches!(set.repr, Repr::Ints(_));
     let smallest = sets.iter().copied().min_by_key(|set| set.len());
@@ -53,7 +52,7 @@ pub fn intersection(sets: &[&Set], limits: &Limits) -> Set {
     result
 }
 
-/// Shows the members that any of the sets has, each once.
+/// Visits the members that any of the sets has, each once.
 pub fn visit_union(sets: &[&Set], mut visit: impl FnMut(Element<'_>)) {
     if sets.len() <= UNION_PROBED_MAX {
         for (i, set) in sets.iter().enumerate() {
@@ -72,7 +71,7 @@ pub fn visit_union(sets: &[&Set], mut visit: impl FnMut(Element<'_>)) {
     }
 }
 
-/// The members that any of the sets has.
+/// Returns the members that any of the sets has.
 pub fn union(sets: &[&Set], limits: &Limits) -> Set {
     let largest = (0..sets.len()).max_by_key(|&i| sets[i].len());
     let mut result = Set::new();
@@ -92,7 +91,7 @@ fn is_table_for_good(set: &Set, limits: &Limits) -> bool {
     matches!(set.repr, Repr::Table(_)) && is_table_at(set.len(), limits)
 }
 
-/// Shows the members of the first set that no other has.
+/// Visits the members of the first set that no other has.
 pub fn visit_difference(first: &Set, others: &[&Set], mut visit: impl FnMut(Element<'_>)) {
     if is_probing_cheaper(first, others) {
         probed_difference(first, others).for_each(visit);
@@ -103,7 +102,7 @@ pub fn visit_difference(first: &Set, others: &[&Set], mut visit: impl FnMut(Elem
     }
 }
 
-/// The members of the first set that no other has, each looked up in all others.
+/// Returns the members of the first set that no other has, each looked up in all others.
 fn probed_difference<'a>(first: &'a Set, others: &[&'a Set]) -> impl Iterator<Item = Element<'a>> {
     let others = largest_first(others);
     first
@@ -111,7 +110,7 @@ fn probed_difference<'a>(first: &'a Set, others: &[&'a Set]) -> impl Iterator<It
         .filter(move |&member| !others.iter().any(|other| other.contains_element(member)))
 }
 
-/// The members of the first set that no other has.
+/// Returns the members of the first set that no other has.
 pub fn difference(first: &Set, others: &[&Set], limits: &Limits) -> Set {
     if is_probing_cheaper(first, others) {
         let members: Vec<_> = probed_difference(first, others).collect();
@@ -122,8 +121,8 @@ pub fn difference(first: &Set, others: &[&Set], limits: &Limits) -> Set {
     result
 }
 
-/// A set of these members, all different, which begins as `empty`: a table at once if they are too many for any other form,
-/// since a table that grows is built anew several times.
+/// Returns a set of these members, all different, which begins as `empty`: a table at once if they are too many for any
+/// other form, since a table that grows is built anew several times.
 fn of_distinct(empty: Set, members: &[Element<'_>], limits: &Limits) -> Set {
     let is_mixed = || members.iter().any(|member| member.to_i64().is_none());
     let is_table = is_table_at(members.len(), limits)
@@ -138,8 +137,8 @@ fn of_distinct(empty: Set, members: &[Element<'_>], limits: &Limits) -> Set {
     result
 }
 
-/// Looking up each member of the first set in all others, or taking the others' members out of a copy?
-/// The former ends early for members in common, and so counts half. Empty sets cost nothing.
+/// Returns true if looking up each member of the first set in all others is quicker than removing the others' members
+/// from a copy. The former ends early for members in common, and so counts half. Empty sets cost nothing.
 fn is_probing_cheaper(first: &Set, others: &[&Set]) -> bool {
     let sets = || {
         std::iter::once(&first)
@@ -151,7 +150,7 @@ fn is_probing_cheaper(first: &Set, others: &[&Set]) -> bool {
     probes <= members
 }
 
-/// The largest set is the likeliest to have a member.
+/// Returns the sets by size: the largest is the likeliest to have a member.
 fn largest_first<'a>(sets: &[&'a Set]) -> Vec<&'a Set> {
     let mut sets = sets.to_vec();
     sets.sort_by_key(|set| std::cmp::Reverse(set.len()));

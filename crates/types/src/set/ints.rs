@@ -1,10 +1,10 @@
-//! A sorted array of integers, as narrow as the widest of them asks for. Must not know texts.
+//! A sorted array of integers, as narrow as the widest of them requires. Must not know texts.
 //!
-//! The integers are kept as their bytes, so that the whole array can be shown as one run of them.
+//! The integers are kept as their bytes, so that the whole array can be returned as one run of them.
 
 use crate::packed::{PackedForm, PackedRef};
 
-/// Room to leave for growing: an eighth, and at least so many.
+/// Room to leave for growing: an eighth, and at least this number.
 const ROOM_MIN: usize = 4;
 /// Capacity below which giving memory back is not worth a copy.
 const SHRINK_BYTES_MIN: usize = 2048;
@@ -20,7 +20,7 @@ pub(super) enum Ints {
 /// The bytes of an integer, in the machine's order.
 trait Bytes: Copy {
     fn wide(self) -> i64;
-    /// The integer fits.
+    /// Returns true if the integer fits.
     fn narrow(value: i64) -> Self;
 }
 
@@ -79,7 +79,7 @@ impl Ints {
         }
     }
 
-    /// Becomes what [`Ints::packed`] showed, in the memory that it has, if it has the same width.
+    /// Becomes the array that [`Ints::packed`] returned, in the memory that it has, if it has the same width.
     #[inline]
     pub(super) fn load(&mut self, packed: PackedRef<'_>) {
         match (&mut *self, packed.form) {
@@ -90,7 +90,7 @@ impl Ints {
         }
     }
 
-    /// A new array of what [`Ints::packed`] showed.
+    /// Makes an array of the bytes that [`Ints::packed`] returned.
     pub(super) fn of_packed(packed: PackedRef<'_>) -> Ints {
         match packed.form {
             PackedForm::Ints16 => Ints::W16(packed.bytes.as_chunks().0.to_vec()),
@@ -104,18 +104,18 @@ impl Ints {
         on_array!(self, array => position(array, value).is_ok())
     }
 
-    /// The integer at a place in the order.
+    /// Returns the integer at a place in the order.
     pub(super) fn get(&self, index: usize) -> Option<i64> {
         on_array!(self, array => array.get(index).map(|bytes| bytes.wide()))
     }
 
-    /// Adds an integer, and says whether it is new.
+    /// Adds an integer, and returns true if it is new.
     pub(super) fn add(&mut self, value: i64) -> bool {
         self.widen_for(value);
         on_array!(self, array => add(array, value))
     }
 
-    /// Takes an integer out, and says whether it was there.
+    /// Removes an integer, and returns true if it was there.
     pub(super) fn remove(&mut self, value: i64) -> bool {
         on_array!(self, array => match position(array, value) {
             Ok(index) => {
@@ -129,7 +129,7 @@ impl Ints {
         })
     }
 
-    /// Keeps those that `is_kept` says.
+    /// Keeps the integers for which `is_kept` returns true.
     pub(super) fn retain(&mut self, mut is_kept: impl FnMut(i64) -> bool) {
         on_array!(self, array => {
             array.retain(|bytes| is_kept(bytes.wide()));
@@ -141,7 +141,7 @@ impl Ints {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// The decimal digits, and sign, of the longest.
+    /// Returns the number of decimal digits, and sign, of the longest.
     pub(super) fn longest_text(&self) -> usize {
         let ends = [self.get(0), self.get(self.len().wrapping_sub(1))];
         let lengths = ends.into_iter().flatten();
@@ -175,7 +175,7 @@ fn load<const N: usize>(array: &mut Vec<[u8; N]>, bytes: &[u8]) {
     array.extend_from_slice(bytes.as_chunks().0);
 }
 
-/// Gives back the room that is kept for growing but for so many, where it is worth it.
+/// Gives back the room that is kept for growing, except for so many, where it is worth it.
 fn shrink<T>(array: &mut Vec<T>, room: usize) {
     if array.capacity() * size_of::<T>() >= SHRINK_BYTES_MIN {
         array.shrink_to(array.len() + room);
@@ -188,7 +188,7 @@ fn widened<T: Bytes, U: Bytes>(array: &[T]) -> Vec<U> {
     wide
 }
 
-/// Where a value is, or where it would be.
+/// Returns the place of a value, or where it would be.
 fn position<T: Bytes>(array: &[T], value: i64) -> Result<usize, usize> {
     // Rising sequences are common, and the most that intsets are made from.
     match array.last() {
@@ -197,7 +197,7 @@ fn position<T: Bytes>(array: &[T], value: i64) -> Result<usize, usize> {
     }
 }
 
-/// The array is wide enough for the value.
+/// Adds a value to an array that is wide enough for it; returns true if it is new.
 fn add<T: Bytes>(array: &mut Vec<T>, value: i64) -> bool {
     let Err(index) = position(array, value) else {
         return false;

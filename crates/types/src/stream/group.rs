@@ -1,5 +1,5 @@
-//! A consumer group: how far a stream has been read, who reads, and what was delivered but not acknowledged.
-//! Must not know entries beyond their ids, nor the clock.
+//! A consumer group: how far a stream has been read, its consumers, and the entries that were delivered but not
+//! acknowledged. Must not know entries beyond their ids, nor the clock.
 //!
 //! An entry that was delivered is *pending* until it is acknowledged. The group keeps all pending entries in
 //! the order of their ids, each with its consumer; a consumer keeps the ids of its own. Consumers are named
@@ -31,9 +31,9 @@ pub struct ConsumerId(u32);
 pub struct Pending {
     /// The consumer that has the entry.
     pub consumer: ConsumerId,
-    /// When it was delivered last, as Unix time in milliseconds.
+    /// Time of the last delivery, as Unix time in milliseconds.
     pub delivered_at_ms: i64,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub deliveries: u64,
 }
 
@@ -44,29 +44,29 @@ impl Pending {
     }
 }
 
-/// One of those who read a group.
+/// A consumer of a group.
 #[derive(Clone)]
 pub struct Consumer {
     name: Box<[u8]>,
-    /// When it last tried to read or claim, as Unix time in milliseconds.
+    /// Time of its last attempt to read or claim, as Unix time in milliseconds.
     pub seen_at_ms: i64,
-    /// When it last got an entry, as Unix time in milliseconds; none if it never did.
+    /// Time when it last got an entry, as Unix time in milliseconds; none if it never did.
     pub active_at_ms: Option<i64>,
     pending: IdMap<()>,
 }
 
 impl Consumer {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// How many entries it has.
+    /// Returns how many entries it has.
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
 
-    /// The ids of its entries from this one on.
+    /// Returns the ids of its entries from this one on.
     pub fn pending_from(&self, start: StreamId) -> impl Iterator<Item = StreamId> {
         self.pending.range_from(start).map(|(id, ())| id)
     }
@@ -76,7 +76,7 @@ impl Consumer {
     }
 }
 
-/// How to claim a pending entry.
+/// The conditions and effects of a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// The present time, as Unix time in milliseconds.
@@ -105,7 +105,7 @@ pub enum Claimed {
 }
 
 impl Group {
-    /// A group that has read up to this id, which was so many entries if that is known.
+    /// Returns a group that has read up to this id, which was so many entries if that is known.
     pub(super) fn new(last_id: StreamId, entries_read: Option<u64>) -> Group {
         Group {
             last_id,
@@ -117,12 +117,12 @@ impl Group {
         }
     }
 
-    /// The id of the last entry that was delivered as new.
+    /// Returns the id of the last entry that was delivered as new.
     pub fn last_id(&self) -> StreamId {
         self.last_id
     }
 
-    /// How many entries were read up to the last id, counting those that were skipped; none if unknown.
+    /// Returns how many entries were read up to the last id, counting those that were skipped; none if unknown.
     pub fn entries_read(&self) -> Option<u64> {
         self.entries_read
     }
@@ -133,7 +133,7 @@ impl Group {
         self.entries_read = entries_read;
     }
 
-    /// Moves the last id up to this one; says whether it was below.
+    /// Moves the last id up to this one; returns true if it was below.
     pub fn raise_last_id(&mut self, id: StreamId) -> bool {
         let raised = id > self.last_id;
         self.last_id = self.last_id.max(id);
@@ -142,25 +142,25 @@ impl Group {
 
     // ---- consumers ----------------------------------------------------------------------------
 
-    /// The consumers, by name.
+    /// Returns the consumers, by name.
     pub fn consumers(&self) -> impl ExactSizeIterator<Item = &Consumer> {
         self.by_name.iter().map(|id| self.consumer(*id))
     }
 
-    /// The consumer of this number.
+    /// Returns the consumer of this number.
     pub fn consumer(&self, id: ConsumerId) -> &Consumer {
         self.consumers[id.0 as usize]
             .as_ref()
             .expect("the consumer is there")
     }
 
-    /// The consumer of this name.
+    /// Returns the consumer of this name.
     pub fn find_consumer(&self, name: &[u8]) -> Option<ConsumerId> {
         let at = self.position(name).ok()?;
         Some(self.by_name[at])
     }
 
-    /// Notes that a consumer is there, made if it is not; says whether it was made.
+    /// Notes that a consumer is there, made if it is not; returns true if it was made.
     pub fn meet_consumer(&mut self, name: &[u8], now_ms: i64) -> (ConsumerId, bool) {
         let made = self.create_consumer(name, now_ms);
         let id = self.find_consumer(name).expect("the consumer is there");
@@ -175,7 +175,7 @@ impl Group {
         consumer.active_at_ms = active_at_ms;
     }
 
-    /// Makes a consumer; says whether there was none of this name.
+    /// Makes a consumer; returns true if there was none of this name.
     pub fn create_consumer(&mut self, name: &[u8], now_ms: i64) -> bool {
         let Err(at) = self.position(name) else {
             return false;
@@ -203,7 +203,7 @@ impl Group {
         true
     }
 
-    /// Removes a consumer and what it has pending; says how many entries that were.
+    /// Removes a consumer and its pending entries; returns how many those were.
     pub fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let at = self.position(name).ok()?;
         let id = self.by_name.remove(at);
@@ -228,22 +228,22 @@ impl Group {
 
     // ---- pending entries ----------------------------------------------------------------------
 
-    /// How many entries are pending.
+    /// Returns how many entries are pending.
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
 
-    /// The pending entries from this id on.
+    /// Returns the pending entries from this id on.
     pub fn pending_from(&self, start: StreamId) -> impl Iterator<Item = (StreamId, &Pending)> {
         self.pending.range_from(start)
     }
 
-    /// The highest id among the pending entries.
+    /// Returns the highest id among the pending entries.
     pub fn last_pending(&self) -> Option<StreamId> {
         self.pending.last_id()
     }
 
-    /// The delivery of this entry that is pending.
+    /// Returns the delivery of this entry that is pending.
     pub fn pending(&self, id: StreamId) -> Option<&Pending> {
         self.pending.get(id)
     }
@@ -287,7 +287,7 @@ impl Group {
         }
     }
 
-    /// Notes that a pending entry was delivered once more to who has it.
+    /// Notes that a pending entry was delivered once more to its consumer.
     pub fn deliver_again(&mut self, id: StreamId, now_ms: i64) {
         if let Some(pending) = self.pending.get_mut(id) {
             pending.delivered_at_ms = now_ms;
@@ -295,7 +295,7 @@ impl Group {
         }
     }
 
-    /// Acknowledges an entry; says whether it was pending.
+    /// Acknowledges an entry; returns true if it was pending.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(pending) = self.pending.remove(id) else {
             return false;
@@ -304,7 +304,7 @@ impl Group {
         true
     }
 
-    /// Gives a pending entry to a consumer; `exists` says whether the stream still has it.
+    /// Gives a pending entry to a consumer; `exists`: the stream still has it.
     pub fn claim(
         &mut self,
         id: StreamId,
@@ -345,7 +345,7 @@ impl Group {
         Claimed::Taken
     }
 
-    /// Makes an entry pending, whoever had it before.
+    /// Makes an entry pending, whichever consumer had it before.
     fn put(&mut self, id: StreamId, pending: Pending) {
         let before = self.pending.insert(id, pending);
         if let Some(before) = before {
@@ -377,7 +377,7 @@ impl Group {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.pending.heap_bytes()
             + self.consumer_bytes
@@ -385,7 +385,7 @@ impl Group {
             + self.by_name.capacity() * size_of::<ConsumerId>()
     }
 
-    /// About how many allocations there are.
+    /// Returns the approximate number of allocations.
     pub(super) fn free_effort(&self) -> usize {
         1 + 2 * self.pending.runs() + self.by_name.len()
     }

@@ -1,5 +1,4 @@
-//! Ids of stream entries and their text. Must not know what a stream stores, nor which error a
-//! refused text becomes.
+//! Ids of stream entries and their text. Must not know the contents of a stream, nor the error of a refused text.
 
 use crate::number::parse_i64;
 use std::fmt;
@@ -26,12 +25,12 @@ impl StreamId {
     /// The highest id.
     pub const MAX: StreamId = StreamId::new(u64::MAX, u64::MAX);
 
-    /// An id of its two parts.
+    /// Makes an id of its two parts.
     pub const fn new(ms: u64, seq: u64) -> StreamId {
         StreamId { ms, seq }
     }
 
-    /// The id after this one.
+    /// Returns the id after this one.
     pub fn next(self) -> Option<StreamId> {
         match self.seq.checked_add(1) {
             Some(seq) => Some(StreamId::new(self.ms, seq)),
@@ -39,7 +38,7 @@ impl StreamId {
         }
     }
 
-    /// The id before this one.
+    /// Returns the id before this one.
     pub fn previous(self) -> Option<StreamId> {
         match self.seq.checked_sub(1) {
             Some(seq) => Some(StreamId::new(self.ms, seq)),
@@ -57,7 +56,7 @@ impl StreamId {
         Ok(StreamId::new(parse_u64(ms).ok_or(InvalidId)?, seq))
     }
 
-    /// Parses what [`StreamId::parse`] does, and `-` and `+` for the lowest and highest id.
+    /// Parses as [`StreamId::parse`] does, and `-` and `+` for the lowest and highest id.
     pub fn parse_or_edge(text: &[u8], missing_seq: u64) -> Result<StreamId, InvalidId> {
         match until_zero(text) {
             b"-" => Ok(StreamId::MIN),
@@ -129,7 +128,7 @@ impl IdBound {
         }
     }
 
-    /// The lowest id in a range that starts here; none if there can be no such id.
+    /// Returns the lowest id in a range that starts here; none if there can be no such id.
     pub fn first(self) -> Option<StreamId> {
         if self.exclusive {
             self.id.next()
@@ -138,7 +137,7 @@ impl IdBound {
         }
     }
 
-    /// The highest id in a range that ends here; none if there can be no such id.
+    /// Returns the highest id in a range that ends here; none if there can be no such id.
     pub fn last(self) -> Option<StreamId> {
         if self.exclusive {
             self.id.previous()
@@ -148,13 +147,13 @@ impl IdBound {
     }
 }
 
-/// Text ends at a zero byte, as in Redis.
+/// Returns the text before a zero byte, which ends it as in Redis.
 fn until_zero(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|byte| *byte == 0);
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The texts before and after the first `-`.
+/// Returns the texts before and after the first `-`.
 fn split(text: &[u8]) -> Result<(&[u8], Option<&[u8]>), InvalidId> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(InvalidId);
@@ -166,8 +165,8 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<&[u8]>), InvalidId> {
     })
 }
 
-/// Parses an unsigned integer. What is not its canonical text is read as C's `strtoull` does, which
-/// Redis relies on: spaces before, a sign (a minus wraps around) and zeros in front are accepted.
+/// Parses an unsigned integer. A text that is not canonical is read as C's `strtoull` does, which Redis relies on:
+/// spaces before, a sign (a minus wraps around) and zeros in front are accepted.
 fn parse_u64(text: &[u8]) -> Option<u64> {
     if let Some(value) = parse_i64(text) {
         return u64::try_from(value).ok();

@@ -1,5 +1,4 @@
-//! A map under stream ids, made for lists that grow at their end and shrink from their start. Must not know
-//! what it keeps.
+//! A map under stream ids, made for lists that grow at their end and shrink from their start. Must not know its values.
 //!
 //! Items stand in ascending runs of up to [`RUN_ITEMS_MAX`], the runs in an ordered map. What is appended
 //! fills runs to the brim, so that an item takes hardly more than its own bytes; a `BTreeMap` of single items
@@ -34,17 +33,17 @@ impl<V> Default for IdMap<V> {
 }
 
 impl<V> IdMap<V> {
-    /// Items.
+    /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Runs: about how many allocations there are.
+    /// Returns the number of runs: about how many allocations there are.
     pub(super) fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.room * size_of::<(StreamId, V)>() + map_bytes::<StreamId, Run<V>>(self.runs.len())
     }
@@ -54,21 +53,21 @@ impl<V> IdMap<V> {
         self.room = self.runs.values().map(Vec::capacity).sum();
     }
 
-    /// The item under this id.
+    /// Returns the item under this id.
     pub(super) fn get(&self, id: StreamId) -> Option<&V> {
         let (_, run) = self.runs.range(..=id).next_back()?;
         let at = position(run, id).ok()?;
         Some(&run[at].1)
     }
 
-    /// The item under this id, to be changed.
+    /// Returns the item under this id, to be changed.
     pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut V> {
         let (_, run) = self.runs.range_mut(..=id).next_back()?;
         let at = position(run, id).ok()?;
         Some(&mut run[at].1)
     }
 
-    /// The items from this id on.
+    /// Returns the items from this id on.
     pub(super) fn range_from(&self, start: StreamId) -> impl Iterator<Item = (StreamId, &V)> {
         let from = self.runs.range(..=start).next_back();
         let from = from.map_or(start, |(key, _)| *key);
@@ -81,13 +80,13 @@ impl<V> IdMap<V> {
             .map(|(id, value)| (*id, value))
     }
 
-    /// The highest id.
+    /// Returns the highest id.
     pub(super) fn last_id(&self) -> Option<StreamId> {
         let (_, run) = self.runs.last_key_value()?;
         run.last().map(|(id, _)| *id)
     }
 
-    /// Puts an item under this id, and gives the one that was there.
+    /// Puts an item under this id, and returns the one that was there.
     pub(super) fn insert(&mut self, id: StreamId, value: V) -> Option<V> {
         let key = match self.runs.range(..=id).next_back() {
             Some((key, _)) => *key,
@@ -137,7 +136,7 @@ impl<V> IdMap<V> {
         None
     }
 
-    /// Takes the item under this id out.
+    /// Removes the item under this id.
     pub(super) fn remove(&mut self, id: StreamId) -> Option<V> {
         let (&key, run) = self.runs.range_mut(..=id).next_back()?;
         let at = position(run, id).ok()?;

@@ -1,4 +1,4 @@
-//! The entries of a stream, and the counters that outlive them. Must not know groups, nor who reads.
+//! The entries of a stream, and the counters that outlive them. Must not know groups, nor the readers.
 //!
 //! Entries are stored in nodes of up to some hundred (see `node.rs`), the nodes in an ordered map
 //! under their first ids. Nodes are as large as Redis's, since an approximate trim removes whole
@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 
-/// Bytes of one node, and of the fields of one entry, that are never passed.
+/// Limit on the bytes of one node, and of the fields of one entry.
 const NODE_BYTES_MAX: usize = 1 << 30;
 /// Nodes that an approximate trim without a limit of its own looks at, when nodes have a bound.
 const TRIM_NODES_DEFAULT: usize = 100;
@@ -29,7 +29,7 @@ pub struct Log {
     node_bytes: usize,
 }
 
-/// Why an entry cannot be added.
+/// Reason why an entry cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddError {
     /// 0-0 is no id for an entry.
@@ -51,7 +51,7 @@ pub enum TrimTo {
     MinId(StreamId),
 }
 
-/// How to trim.
+/// Parameters of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
     /// The entries that are to be left.
@@ -63,7 +63,7 @@ pub struct Trim {
 }
 
 impl Trim {
-    /// The limit of an approximate trim that is not given one.
+    /// Returns the limit of an approximate trim that is not given one.
     pub fn limit_default(limits: &Limits) -> u64 {
         match TRIM_NODES_DEFAULT.saturating_mul(limits.stream_node_max_entries) {
             0 => TRIM_LIMIT_UNBOUNDED,
@@ -73,22 +73,22 @@ impl Trim {
 }
 
 impl Log {
-    /// The id of the last entry that was ever added.
+    /// Returns the id of the last entry that was ever added.
     pub fn last_id(&self) -> StreamId {
         self.last_id
     }
 
-    /// The highest id that [`Log::delete`] has removed.
+    /// Returns the highest id that [`Log::delete`] has removed.
     pub fn max_deleted_id(&self) -> StreamId {
         self.max_deleted_id
     }
 
-    /// Entries that were ever added.
+    /// Returns the number of entries that were ever added.
     pub fn entries_added(&self) -> u64 {
         self.entries_added
     }
 
-    /// Entries that are there.
+    /// Returns the number of entries that are there.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -103,17 +103,17 @@ impl Log {
         self.range(id, id).next().is_some()
     }
 
-    /// The id of the first entry, 0-0 if there is none.
+    /// Returns the id of the first entry, 0-0 if there is none.
     pub fn first_id(&self) -> StreamId {
         self.first_entry().map_or(StreamId::MIN, |entry| entry.id)
     }
 
-    /// Nodes.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Nodes of the radix tree in which Redis would keep these nodes. Takes time by their number.
+    /// Returns the number of nodes of the radix tree in which Redis would keep these nodes. Takes time by their number.
     pub fn radix_tree_nodes(&self) -> usize {
         radix::node_count(self.nodes.keys().copied())
     }
@@ -123,7 +123,7 @@ impl Log {
         self.node_bytes = self.nodes.values().map(Node::heap_bytes).sum();
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.node_bytes + map_bytes::<StreamId, Node>(self.nodes.len())
     }
@@ -140,15 +140,15 @@ impl Log {
         self.max_deleted_id = max_deleted_id.unwrap_or(self.max_deleted_id);
     }
 
-    /// The highest id that [`Log::delete`] has removed, if entries below it may be there: their ids then
-    /// do not tell how many entries lie between them.
+    /// Returns the highest id that [`Log::delete`] has removed, if entries below it may be there: their ids then do not
+    /// tell how many entries lie between them.
     pub fn tombstone(&self) -> Option<StreamId> {
         let deleted = self.max_deleted_id;
         let among = self.len > 0 && deleted != StreamId::MIN && self.first_id() <= deleted;
         among.then_some(deleted)
     }
 
-    /// How many entries were ever added up to this id; none if that cannot be told.
+    /// Returns how many entries were ever added up to this id; none if that is unknown.
     pub fn added_until(&self, id: StreamId) -> Option<u64> {
         if self.entries_added == 0 {
             return Some(0);
@@ -171,17 +171,17 @@ impl Log {
         }
     }
 
-    /// The entry with the lowest id.
+    /// Returns the entry with the lowest id.
     pub fn first_entry(&self) -> Option<Entry<'_>> {
         self.range(StreamId::MIN, StreamId::MAX).next()
     }
 
-    /// The entry with the highest id.
+    /// Returns the entry with the highest id.
     pub fn last_entry(&self) -> Option<Entry<'_>> {
         self.range_backwards(StreamId::MIN, StreamId::MAX).next()
     }
 
-    /// The id that a new entry would get.
+    /// Returns the id that a new entry would get.
     pub fn next_id(&self, id: NewId, now_ms: u64) -> Result<StreamId, AddError> {
         if id == NewId::Exact(StreamId::MIN) {
             return Err(AddError::Zero);
@@ -238,7 +238,7 @@ impl Log {
         Ok(self.count_added(id))
     }
 
-    /// The nodes, in order: what a payload writes down.
+    /// Returns the nodes, in order, as a payload holds them.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeView<'_>> {
         let nodes = self.nodes.iter();
         nodes.map(|(first, node)| NodeView {
@@ -309,7 +309,7 @@ impl Log {
         id
     }
 
-    /// The entries from `start` to `end`, both included.
+    /// Returns the entries from `start` to `end`, both included.
     pub fn range(&self, start: StreamId, end: StreamId) -> Entries<'_> {
         // The first node may start before the range does.
         let from = self.nodes.range(..=start).next_back();
@@ -318,13 +318,13 @@ impl Log {
         Entries::new(nodes, start, end, false)
     }
 
-    /// The entries from `end` down to `start`, both included.
+    /// Returns the entries from `end` down to `start`, both included.
     pub fn range_backwards(&self, start: StreamId, end: StreamId) -> Entries<'_> {
         let nodes = (start <= end).then(|| self.nodes.range(..=end));
         Entries::new(nodes, start, end, true)
     }
 
-    /// Deletes the entry of this id: whether there was one.
+    /// Deletes the entry of this id; returns true if there was one.
     pub fn delete(&mut self, id: StreamId) -> bool {
         let Some((&first, node)) = self.nodes.range_mut(..=id).next_back() else {
             return false;
@@ -340,7 +340,7 @@ impl Log {
         true
     }
 
-    /// Removes entries from the start, and says how many.
+    /// Removes entries from the start, and returns how many.
     pub fn trim(&mut self, trim: &Trim) -> u64 {
         let mut removed = 0;
         while let Some(mut oldest) = self.nodes.first_entry() {
@@ -382,8 +382,8 @@ impl Log {
         removed
     }
 
-    /// Goes over the entries from the start, and removes those that `verdict` condemns; it is told how many
-    /// are there by now. Says how many went.
+    /// Goes over the entries from the start, and removes those that `verdict` condemns; it gets the number of entries
+    /// that are left. Returns how many were removed.
     pub(super) fn sift(&mut self, mut verdict: impl FnMut(StreamId, u64) -> Verdict) -> u64 {
         let before = self.len;
         let mut emptied = Vec::new();
@@ -425,22 +425,22 @@ pub struct NodeView<'a> {
 }
 
 impl<'a> NodeView<'a> {
-    /// Entries that are there.
+    /// Returns the number of entries that are there.
     pub fn live(&self) -> usize {
         self.node.live()
     }
 
-    /// Entries that were deleted.
+    /// Returns the number of entries that were deleted.
     pub fn deleted(&self) -> usize {
         self.node.entries() - self.node.live()
     }
 
-    /// The names that most of its entries have.
+    /// Returns the names that most of its entries have.
     pub fn names(&self) -> node::Names<'a> {
         self.node.names()
     }
 
-    /// All its entries, deleted ones too.
+    /// Returns all its entries, deleted ones too.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + 'a {
         self.node.iter(self.first)
     }
@@ -449,7 +449,7 @@ impl<'a> NodeView<'a> {
 /// The decision about an entry that [`Log::sift`] looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes.
+    /// It is removed.
     Remove,
     /// It stays.
     Keep,
@@ -493,7 +493,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// The next entry, deleted or not, in the range or not.
+    /// Returns the next entry, deleted or not, in the range or not.
     fn step(&mut self) -> Option<Entry<'a>> {
         loop {
             if let Some(node) = &mut self.current {

@@ -10,8 +10,8 @@
 //! entries of that id's `ms`. The names of the first entry are stored once: an entry with the same
 //! ones (nearly all have) stores values only. A deleted entry keeps its place and is marked.
 //!
-//! How much fits into a node decides what an approximate trim removes, which clients see. So the node
-//! counts the bytes that it would take as Redis's listpack, and is full when that would be.
+//! The amount that fits into a node decides what an approximate trim removes, which clients see. So the node counts the
+//! bytes that it would take as Redis's listpack, and is full when that would be.
 
 use super::StreamId;
 use super::log::Verdict;
@@ -23,11 +23,11 @@ const LISTPACK_ENVELOPE_BYTES: usize = 7;
 const DELETED: u8 = 1;
 const SAME_NAMES: u8 = 2;
 
-/// Entries behind a first id, which whoever holds the node keeps.
+/// Entries behind a first id, which the holder of the node keeps.
 #[derive(Clone)]
 pub(super) struct Node {
     bytes: Vec<u8>,
-    /// Where the entries start.
+    /// Start of the entries.
     entries_at: usize,
     live: u32,
     deleted: u32,
@@ -115,7 +115,7 @@ fn read_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Node {
-    /// A node that is to start with an entry of these names.
+    /// Makes a node that is to start with an entry of these names.
     pub(super) fn new<'a>(fields: impl Fields<'a>) -> Node {
         let names = fields.step_by(2);
         let count = names.clone().count();
@@ -135,23 +135,23 @@ impl Node {
         }
     }
 
-    /// Entries that are not deleted.
+    /// Returns the number of entries that are not deleted.
     pub(super) fn live(&self) -> usize {
         self.live as usize
     }
 
-    /// Entries, deleted ones too.
+    /// Returns the number of entries, deleted ones too.
     pub(super) fn entries(&self) -> usize {
         self.live as usize + self.deleted as usize
     }
 
-    /// Bytes that it would take as a listpack.
+    /// Returns the number of bytes that it would take as a listpack.
     pub(super) fn listpack_bytes(&self) -> usize {
         let counts = packed_int(self.live.into()) + packed_int(self.deleted.into());
         self.listpack_bytes + counts
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -183,7 +183,7 @@ impl Node {
         self.mark(flags_at);
     }
 
-    /// Adds an entry that lives, and says where its flags are.
+    /// Adds an entry that lives, and returns where its flags are.
     fn write<'a>(
         &mut self,
         first: StreamId,
@@ -235,14 +235,14 @@ impl Node {
         flags_at
     }
 
-    /// The names of the first entry.
+    /// Returns the names of the first entry.
     pub(super) fn names(&self) -> Names<'_> {
         let mut rest = &self.bytes[..self.entries_at];
         let left = read_varint(&mut rest).unwrap_or(0) as usize;
         Names { rest, left }
     }
 
-    /// The entries, from either end.
+    /// Returns the entries, from either end.
     pub(super) fn iter(&self, first: StreamId) -> Iter<'_> {
         Iter {
             node: self,
@@ -252,12 +252,12 @@ impl Node {
         }
     }
 
-    /// The id of the last entry, deleted or not.
+    /// Returns the id of the last entry, deleted or not.
     pub(super) fn last_id(&self, first: StreamId) -> Option<StreamId> {
         Some(self.iter(first).next_back()?.id)
     }
 
-    /// Deletes the entry of this id: whether there was one.
+    /// Deletes the entry of this id; returns true if there was one.
     pub(super) fn delete(&mut self, first: StreamId, id: StreamId) -> bool {
         let found = self.iter(first).find(|entry| entry.id >= id);
         match found {
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    /// Goes over the entries from the start, and deletes those that `verdict` condemns. Says how many.
+    /// Goes over the entries from the start, and deletes those that `verdict` condemns. Returns how many.
     pub(super) fn sift(
         &mut self,
         first: StreamId,
@@ -295,7 +295,7 @@ impl Node {
     }
 }
 
-/// An id as it is stored in a node with this first id.
+/// Returns an id as it is stored in a node with this first id.
 fn relative(first: StreamId, id: StreamId) -> (u64, u64) {
     let ms = id.ms.wrapping_sub(first.ms);
     let seq = if ms == 0 {
@@ -338,12 +338,12 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The fields, each a name and a value.
+    /// Returns the fields, each a name and a value.
     pub fn fields(&self) -> EntryFields<'a> {
         self.fields.clone()
     }
 
-    /// It has been deleted, and keeps its place only: what is not the node's business never sees it.
+    /// Returns true if it has been deleted, and keeps its place only: code outside of the node never sees it.
     pub fn is_deleted(&self) -> bool {
         self.flags & DELETED != 0
     }
@@ -383,7 +383,7 @@ pub(super) struct Iter<'a> {
     node: &'a Node,
     first: StreamId,
     rest: &'a [u8],
-    /// Where `rest` starts in the node.
+    /// Start of `rest` in the node.
     at: usize,
 }
 

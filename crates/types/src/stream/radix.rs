@@ -1,5 +1,5 @@
-//! How many nodes Redis's radix tree of ids would have: clients see that number in XINFO STREAM. Must not
-//! know what is stored under the ids.
+//! The number of nodes that Redis's radix tree of ids would have: clients see it in XINFO STREAM. Must not know what is
+//! stored under the ids.
 //!
 //! A key is an id as 16 bytes, the most significant first. In that tree each key ends in a node of its own,
 //! each place where keys part is a node, and so is each run of bytes between two such nodes. An empty tree
@@ -9,7 +9,7 @@ use super::StreamId;
 
 const KEY_BYTES: usize = 16;
 
-/// The number for these ids, which must ascend.
+/// Returns the number for these ids, which must ascend.
 pub(super) fn node_count(ids: impl Iterator<Item = StreamId>) -> usize {
     let keys = ids.map(|id| u128::from(id.ms) << 64 | u128::from(id.seq));
     let mut nodes = 0;
@@ -40,12 +40,12 @@ pub(super) fn node_count(ids: impl Iterator<Item = StreamId>) -> usize {
     nodes
 }
 
-/// The nodes of a way from here to the end of a key.
+/// Returns the number of nodes of a way from here to the end of a key.
 fn leaf(from: usize) -> usize {
     run(from, KEY_BYTES) + 1
 }
 
-/// The node for the bytes between two positions: none if there are no bytes.
+/// Returns the number of nodes for the bytes between two positions: none if there are no bytes.
 fn run(from: usize, to: usize) -> usize {
     usize::from(from < to)
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The same, counted in a tree that is walked byte by byte.
+    /// Counts the same in a tree that is walked byte by byte.
     fn walked(keys: &[[u8; KEY_BYTES]], depth: usize) -> usize {
         let mut end = depth;
         while end < KEY_BYTES && keys.iter().all(|key| key[end] == keys[0][end]) {

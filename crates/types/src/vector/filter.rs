@@ -2,9 +2,10 @@
 //! vectors or commands.
 //!
 //! An expression is cut into tokens, and these are put into postfix order by their precedence (Dijkstra's shunting-yard
-//! algorithm), so that running it takes a stack and no recursion. What Redis 8.2.3 takes is taken and means the same,
-//! its peculiarities included: operators may stand behind their operands, comparisons of order are always numeric, and
-//! an element that lacks a field of the expression does not match, whatever is asked of the field.
+//! algorithm), so that running it takes a stack and no recursion. Every expression that Redis 8.2.3 accepts is accepted
+//! and means the same, its peculiarities included: operators may stand behind their operands, comparisons of order are
+//! always numeric, and an element that lacks a field of the expression does not match, whatever the condition on the
+//! field.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,7 @@ pub struct Filter {
     program: Vec<Step>,
 }
 
-/// Where an expression cannot be understood: an offset into it; 0 where no place is to blame.
+/// Place where an expression cannot be understood: an offset into it; 0 where no place is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyntaxError(pub usize);
 
@@ -57,7 +58,7 @@ enum Operator {
 
 use Operator::*;
 
-/// How operators are written. Of several that fit the longest is meant.
+/// Spelling of operators. Of several that fit the longest is meant.
 const OPERATORS: &[(&[u8], Operator)] = &[
     (b"(", Open),
     (b")", Close),
@@ -83,7 +84,7 @@ const OPERATORS: &[(&[u8], Operator)] = &[
 ];
 
 impl Operator {
-    /// Greater binds tighter.
+    /// Returns the precedence: greater binds tighter.
     fn precedence(self) -> u8 {
         match self {
             Open | Close => 7,
@@ -122,7 +123,7 @@ impl Filter {
         compiler.finish()
     }
 
-    /// Returns true if attributes match. What is no JSON object has no fields.
+    /// Returns true if attributes match. Anything but a JSON object has no fields.
     pub fn matches(&self, attributes: &[u8]) -> bool {
         let mut stack: Vec<Cow<'_, Json<'_>>> = Vec::new();
         for step in &self.program {
@@ -272,7 +273,7 @@ impl Lexer<'_> {
         number.map(Json::Number).ok_or(Unexpected)
     }
 
-    /// A string, whose escapes stay as they are.
+    /// Returns a string, whose escapes stay as they are.
     fn string(&mut self) -> Result<Json<'static>, Unexpected> {
         let quote = self.peek(0);
         self.at += 1;
@@ -423,7 +424,8 @@ impl Compiler {
     }
 }
 
-/// Of two operators in a row: is the first to be applied before the second? Of powers the last goes first.
+/// Returns true if of two operators in a row the first is to be applied before the second. Of powers the last goes
+/// first.
 fn goes_first(before: Operator, operator: Operator) -> bool {
     match operator {
         Power => before.precedence() > operator.precedence(),

@@ -2,9 +2,9 @@
 //! robust approximate nearest neighbor search using hierarchical navigable small world graphs", 2016). Must not know
 //! elements, names or attributes.
 //!
-//! A node is on layer 0 and on as many further layers as a lot says, each a quarter as likely as the one below. A search
-//! goes greedily down the layers, and in the last one keeps the `ef` nearest nodes seen so far, going on from the nearest
-//! whose neighbours it has not looked at, until that one is farther than all it keeps.
+//! A node is on layer 0 and on a random number of further layers, each a quarter as likely as the one below. A search
+//! goes greedily down the layers, and in the last one keeps the `ef` nearest nodes seen so far, going on from the
+//! nearest whose neighbours it has not looked at, until that one is farther than all it keeps.
 //!
 //! Three things differ from the paper, and hold at all times (tests look at them after every step: `Graph::check`):
 //!
@@ -12,7 +12,7 @@
 //! - **Every layer is connected.** A link is given up only where another node is linked with both its ends, so there
 //!   stays a way round; and the neighbours of a removed node are linked until there is a way between any two of them.
 //!   Therefore a search whose `ef` is not below the number of nodes finds exactly the nearest ones.
-//! - **Numbers are dense.** The last node takes the place of a removed one. So a node is drawn by lot in constant time,
+//! - **Numbers are dense.** The last node takes the place of a removed one. So a random node is found in constant time,
 //!   and a search marks what it has visited in a bitmap.
 //!
 //! A new node gets up to `m` links on a layer, the first of its nearest that take it; on layer 0 later nodes add as many
@@ -27,9 +27,9 @@ use super::quantize::Stored;
 
 /// The highest layer.
 pub const LEVEL_MAX: usize = 16;
-/// Of so many bits of a lot each pair that is zero takes a node one layer up: a quarter of the nodes.
+/// Bits of a random word for each layer: a pair that is zero takes a node one layer up, so a quarter of the nodes.
 const BITS_PER_LAYER: u32 = 2;
-/// When a removed node's neighbours are linked: so many others are looked at for each.
+/// Number of others that are looked at for each of a removed node's neighbours, when these are linked.
 const PAIRS_PER_NEIGHBOUR_MAX: usize = 64;
 
 /// See the head of this file.
@@ -87,7 +87,8 @@ impl Clone for Graph {
     }
 }
 
-/// A node at its distance from what is searched for. Ordered by distance; what is no number is farther than all else.
+/// A node at its distance from the searched vector. Ordered by distance; one that is no number is farther than all
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Near {
     /// See [`Stored::distance`].
@@ -113,16 +114,16 @@ impl PartialOrd for Near {
     }
 }
 
-/// Which nodes a search may give, and how long it looks for them.
+/// The nodes that a search may return, and how long it searches.
 pub struct Accept<'a> {
-    /// Says whether a node may be given.
+    /// Condition on the nodes that may be returned.
     pub admits: &'a mut dyn FnMut(u32) -> bool,
     /// Nodes whose neighbours are looked at, at most.
     pub effort: usize,
 }
 
 impl Graph {
-    /// A graph without nodes, of vectors with so many components. A node of it has about `m` links on a layer.
+    /// Returns a graph without nodes, of vectors with so many components. A node of it has about `m` links on a layer.
     pub fn new(dimensions: usize, m: usize) -> Graph {
         Graph {
             nodes: Vec::new(),
@@ -133,7 +134,7 @@ impl Graph {
         }
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -148,7 +149,7 @@ impl Graph {
         self.dimensions
     }
 
-    /// See [`Graph::new`].
+    /// Returns the `m` of [`Graph::new`].
     pub fn m(&self) -> usize {
         self.m
     }
@@ -158,7 +159,7 @@ impl Graph {
         if layer == 0 { 2 * self.m } else { self.m }
     }
 
-    /// The highest layer; 0 without nodes.
+    /// Returns the highest layer; 0 without nodes.
     pub fn level_max(&self) -> usize {
         match self.nodes.is_empty() {
             true => 0,
@@ -166,27 +167,27 @@ impl Graph {
         }
     }
 
-    /// The highest layer that a node is on.
+    /// Returns the highest layer that a node is on.
     pub fn level(&self, node: u32) -> usize {
         self.at(node).level()
     }
 
-    /// The vector of a node.
+    /// Returns the vector of a node.
     pub fn vector(&self, node: u32) -> &Stored {
         &self.at(node).vector
     }
 
-    /// The nodes that a node is linked with on a layer that it is on.
+    /// Returns the nodes that a node is linked with on a layer that it is on.
     pub fn links(&self, node: u32, layer: usize) -> &[u32] {
         self.at(node).links(layer)
     }
 
-    /// The distance between two nodes.
+    /// Returns the distance between two nodes.
     pub fn distance(&self, a: u32, b: u32) -> f32 {
         self.vector(a).distance(self.vector(b), self.dimensions)
     }
 
-    /// Bytes on the heap. Takes constant time.
+    /// Returns the number of bytes on the heap. Takes constant time.
     pub fn heap_bytes(&self) -> usize {
         self.bytes + self.nodes.capacity() * size_of::<Node>()
     }
@@ -223,7 +224,7 @@ impl Graph {
         }
     }
 
-    /// Takes a node out; the last node takes its number.
+    /// Removes a node; the last node takes its number.
     pub fn remove(&mut self, node: u32) {
         let level = self.level(node);
         if self.entry == node {
@@ -249,8 +250,8 @@ impl Graph {
         }
     }
 
-    /// The nearest nodes to a vector, nearest first: as many as `ef`, or fewer if `accept` admits fewer. Exact if `ef`
-    /// is not below the number of nodes, and `accept` allows the effort.
+    /// Returns the nearest nodes to a vector, nearest first: as many as `ef`, or fewer if `accept` admits fewer. Exact
+    /// if `ef` is not below the number of nodes, and `accept` allows the effort.
     pub fn nearest(&self, vector: &Stored, ef: usize, accept: Option<Accept<'_>>) -> Vec<Near> {
         if self.nodes.is_empty() {
             return Vec::new();
@@ -303,7 +304,7 @@ impl Graph {
 
     // ---- searching ----------------------------------------------------------------------------
 
-    /// The node of a layer that no neighbour is nearer than.
+    /// Returns the node of a layer that no neighbour is nearer than.
     fn descend(&self, vector: &Stored, from: u32, layer: usize) -> u32 {
         let mut best = self.near(vector, from);
         loop {
@@ -394,8 +395,8 @@ impl Graph {
         }
     }
 
-    /// Up to `count` of these nodes: first those nearer to the place than to any chosen one, so that the links lead into all
-    /// directions (the paper's algorithm 4); then the nearest.
+    /// Returns up to `count` of these nodes: first those nearer to the place than to any chosen one, so that the links
+    /// lead into all directions (the paper's algorithm 4); then the nearest.
     fn choose(&self, nearest: &[Near], count: usize) -> Vec<Near> {
         let (mut chosen, mut passed_over) = (Vec::<Near>::new(), Vec::new());
         for &near in nearest {
@@ -417,7 +418,7 @@ impl Graph {
     }
 
     /// Makes sure that a node may have one more link, to a node at this distance (`None`: wherever it is). For that it
-    /// gives up a link to a farther node that it can reach through a common neighbour, the farthest that a common
+    /// removes a link to a farther node that it can reach through a common neighbour, the farthest that a common
     /// neighbour is nearer to than itself.
     fn make_room(&mut self, node: u32, layer: usize, distance: Option<f32>) -> bool {
         let links = self.links(node, layer);
@@ -513,7 +514,7 @@ impl Graph {
         }
     }
 
-    /// Gives a node that has another number now that number in its neighbours' links.
+    /// Gives a node whose number has changed the new number in its neighbours' links.
     fn renumber(&mut self, old: u32, new: u32) {
         if self.entry == old {
             self.entry = new;
@@ -533,8 +534,8 @@ impl Graph {
 // ---- whole graphs ---------------------------------------------------------------------------------
 
 impl Graph {
-    /// A graph of these nodes, each a vector and its links layer by layer from 0 on. `None` unless all links go both
-    /// ways, each once, between nodes of the layer. Where a layer is not connected, it is made so.
+    /// Returns a graph of these nodes, each a vector and its links layer by layer from 0 on. `None` unless all links go
+    /// both ways, each once, between nodes of the layer. Where a layer is not connected, it is made so.
     pub fn of_nodes(
         dimensions: usize,
         m: usize,
@@ -613,7 +614,7 @@ impl Graph {
     }
 }
 
-/// A lot for the highest layer of a node.
+/// Returns a random highest layer of a node.
 fn level_by_lot(random: &mut impl FnMut() -> u64) -> usize {
     let level = random().trailing_zeros() / BITS_PER_LAYER;
     (level as usize).min(LEVEL_MAX)
@@ -635,7 +636,7 @@ impl Visited {
         self.0[node as usize / 64] >> (node % 64) & 1 == 1
     }
 
-    /// Adds a node, and says whether it is new.
+    /// Adds a node, and returns true if it is new.
     fn insert(&mut self, node: u32) -> bool {
         let is_new = !self.contains(node);
         self.0[node as usize / 64] |= 1 << (node % 64);
@@ -643,7 +644,7 @@ impl Visited {
     }
 }
 
-/// Which of some nodes have a way to each other: disjoint sets.
+/// Groups of nodes that have a way to each other: disjoint sets.
 struct Groups {
     /// The nodes with their places, by number.
     places: Vec<(u32, usize)>,
@@ -666,7 +667,7 @@ impl Groups {
         at.ok().map(|at| self.places[at].1)
     }
 
-    /// Joins the groups of two nodes, and says whether they were two.
+    /// Joins the groups of two nodes, and returns true if they were two.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a] = b;

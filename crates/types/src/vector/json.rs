@@ -1,14 +1,14 @@
-//! The value of a field at the top of a JSON object, without parsing what stands around it. Must not know filters.
+//! The value of a field at the top of a JSON object, without parsing the rest. Must not know filters.
 //!
-//! What is skipped is not checked: only the value that is asked for must be well-formed. Values that a filter cannot use
-//! (objects, arrays with objects in them) are taken for missing, as in Redis 8.2.3. Keys are compared as they stand, so
-//! a name with an escape in it is found under its escaped form only.
+//! Skipped text is not checked: only the wanted value must be well-formed. Values that a filter cannot use (objects,
+//! arrays with objects in them) count as missing, as in Redis 8.2.3. Keys are compared as they stand, so a name with an
+//! escape in it is found under its escaped form only.
 
 use std::borrow::Cow;
 
-/// Arrays inside arrays are read so far.
+/// Depth to which arrays inside arrays are read.
 const DEPTH_MAX: usize = 64;
-/// Longer texts of numbers are cut off there.
+/// Length at which texts of numbers are cut off.
 const NUMBER_BYTES_MAX: usize = 255;
 
 /// A value that a filter can use.
@@ -24,7 +24,7 @@ pub enum Json<'a> {
     Array(Vec<Json<'a>>),
 }
 
-/// The value of a field; the first, if it is there more than once.
+/// Returns the value of a field; the first, if it is there more than once.
 pub fn field<'a>(object: &'a [u8], name: &[u8]) -> Option<Json<'a>> {
     let mut reader = Reader { rest: object };
     reader.spaces();
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         (*first == byte).then_some(())
     }
 
-    /// The inside of a string as it stands.
+    /// Returns the inside of a string as it stands.
     fn raw_string(&mut self) -> Option<&'a [u8]> {
         self.expect(b'"')?;
         let mut len = 0;
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// A word with nothing behind it that could belong to it.
+    /// Returns a word with nothing behind it that could belong to it.
     fn whole_word(&mut self, word: &[u8]) -> Option<()> {
         self.word(word)?;
         let ends = self.rest.first().is_none_or(|byte| {

@@ -1,7 +1,7 @@
 //! Fewer dimensions by a projection that keeps angles nearly (VADD … REDUCE). Must not know how vectors are stored.
 //!
 //! The rows of the projection are those of a Hadamard matrix in natural order: the sign at row `i` and column `j` is
-//! negative if `i & j` has an odd number of bits. Nothing is drawn by lot, so every copy of the data projects alike, and
+//! negative if `i & j` has an odd number of bits. Nothing is random, so every copy of the data projects alike, and
 //! nothing needs to be kept but the dimensions. A payload may bring a matrix of its own; that one is kept.
 
 use super::DIMENSIONS_MAX;
@@ -11,7 +11,7 @@ const CELLS_MAX: usize = 1 << 26;
 /// Rows that are computed together.
 const ROWS: usize = 8;
 
-/// From `inputs` to `outputs` dimensions.
+/// A projection from `inputs` to `outputs` dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Projection {
     inputs: usize,
@@ -21,7 +21,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// The projection that a new set gets; `None` with no dimensions, or too many.
+    /// Returns the projection that a new set gets; `None` with no dimensions, or too many.
     pub fn new(inputs: usize, outputs: usize) -> Option<Projection> {
         let fits = (1..=DIMENSIONS_MAX).contains(&inputs)
             && (1..=DIMENSIONS_MAX).contains(&outputs)
@@ -33,7 +33,7 @@ impl Projection {
         })
     }
 
-    /// A projection by this matrix, row by row; `None` if it is not of the size.
+    /// Returns a projection by this matrix, row by row; `None` if it is not of the size.
     pub fn of_matrix(inputs: usize, outputs: usize, matrix: Vec<f32>) -> Option<Projection> {
         let mut projection = Projection::new(inputs, outputs)?;
         if matrix.len() != inputs * outputs {
@@ -54,7 +54,7 @@ impl Projection {
         self.inputs
     }
 
-    /// The matrix, row by row.
+    /// Returns the matrix, row by row.
     pub fn matrix(&self) -> impl Iterator<Item = f32> + '_ {
         let scale = self.scale();
         let (inputs, own) = (self.inputs, self.matrix.as_deref());
@@ -64,7 +64,7 @@ impl Projection {
         })
     }
 
-    /// The projected vector. There are as many components as inputs.
+    /// Returns the projected vector. There are as many components as inputs.
     pub fn apply(&self, vector: &[f32]) -> Vec<f32> {
         if let Some(matrix) = &self.matrix {
             let rows = matrix.chunks(self.inputs);
@@ -92,7 +92,7 @@ impl Projection {
         out
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.matrix.as_deref().map_or(0, size_of_val)
     }

@@ -1,11 +1,11 @@
-//! Vectors as a set stores them: of length one, in full or quantized, with what it takes to give the original back.
-//! Must not know graphs or elements.
+//! Vectors as a set stores them: of length one, in full or quantized, with the data that gives the original back. Must
+//! not know graphs or elements.
 //!
 //! All vectors of a set are stored alike, so the distance between two of them never mixes forms. The order in which
 //! components are added up is part of the result's last digits: norms, quantized vectors, and products of fewer than
-//! [`LANES`] components give the digits that Redis 8.2.3 gives.
+//! `LANES` components give the digits that Redis 8.2.3 gives.
 
-/// How the components of a set's vectors are stored.
+/// Forms in which the components of a set's vectors are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantization {
     /// As 32-bit floats.
@@ -18,7 +18,7 @@ pub enum Quantization {
 }
 
 impl Quantization {
-    /// The name that VINFO answers.
+    /// Returns the name that VINFO answers.
     pub const fn name(self) -> &'static str {
         match self {
             Quantization::None => "f32",
@@ -27,7 +27,7 @@ impl Quantization {
         }
     }
 
-    /// Bytes of a stored vector of so many components.
+    /// Returns the number of bytes of a stored vector of so many components.
     pub const fn bytes_of(self, dimensions: usize) -> usize {
         match self {
             Quantization::None => dimensions * size_of::<f32>(),
@@ -40,13 +40,13 @@ impl Quantization {
 /// The greatest magnitude of a component in 8 bits.
 const INT8_MAX: f32 = 127.0;
 const WORD_BITS: usize = u64::BITS as usize;
-/// So many sums are kept side by side, so that the compiler can use vector registers.
+/// Number of sums that are kept side by side, so that the compiler can use vector registers.
 const LANES: usize = 8;
 
 /// A stored vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
-    /// The length of the vector that was given; 1 for the zero vector, which has no direction.
+    /// The length of the original vector; 1 for the zero vector, which has no direction.
     pub norm: f32,
     /// The greatest magnitude of a component of the unit vector, where components have 8 bits; otherwise 0.
     pub range: f32,
@@ -81,7 +81,8 @@ impl Stored {
         }
     }
 
-    /// From what [`Stored::write_bytes`] wrote; `None` if there are not as many bytes as the dimensions take.
+    /// Makes a vector of the bytes that [`Stored::write_bytes`] wrote; `None` if there are not as many as the
+    /// dimensions take.
     pub fn from_bytes(
         bytes: &[u8],
         norm: f32,
@@ -120,7 +121,7 @@ impl Stored {
         }
     }
 
-    /// The vector that was given, as nearly as the stored form tells; of signs only the direction is left.
+    /// Returns the original vector, as nearly as the stored form allows; of signs only the direction is left.
     pub fn vector(&self, dimensions: usize) -> Vec<f32> {
         match &self.components {
             Components::Floats(floats) => floats.iter().map(|x| x * self.norm).collect(),
@@ -140,8 +141,8 @@ impl Stored {
         }
     }
 
-    /// The cosine distance: 0 for the same direction, 1 at right angles, 2 for the opposite; not a number where a
-    /// component is none. Both vectors are of one set.
+    /// Returns the cosine distance: 0 for the same direction, 1 at right angles, 2 for the opposite; not a number where
+    /// a component is none. Both vectors are of one set.
     pub fn distance(&self, other: &Stored, dimensions: usize) -> f32 {
         match (&self.components, &other.components) {
             (Components::Floats(a), Components::Floats(b)) => 1.0 - dot(a, b),
@@ -160,7 +161,7 @@ impl Stored {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         match &self.components {
             Components::Floats(floats) => size_of_val(&**floats),
@@ -170,13 +171,13 @@ impl Stored {
     }
 }
 
-/// Floats as they stand in bytes, in little-endian order; what is left behind the last whole one is not looked at.
+/// Returns the floats of bytes in little-endian order; bytes behind the last whole one are ignored.
 pub fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     let (words, _) = bytes.as_chunks();
     words.iter().map(|word| f32::from_le_bytes(*word))
 }
 
-/// Makes the length one, and gives the length that it was.
+/// Makes the length one, and returns the length that it was.
 fn normalize(vector: &mut [f32]) -> f32 {
     let (fours, rest) = vector.as_chunks::<4>();
     let mut sum = 0.0f32;

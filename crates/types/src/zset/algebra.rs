@@ -1,10 +1,9 @@
 //! Union, intersection and difference of sorted sets and sets. Must not know keys: a key that is
 //! missing is an empty input.
 //!
-//! Inputs are taken in the order of their sizes, as in Redis, since sums of floats depend on the
-//! order. Results are collected in the storage that large sets have, scores changing in place; their
-//! order is made once, at the end, by sorting. Who keeps a result calls [`Zset::pack_if_small`]; who
-//! only shows it need not.
+//! Inputs are taken in the order of their sizes, as in Redis, since sums of floats depend on the order. Results are
+//! collected in the storage that large sets have, scores changing in place; their order is made once, at the end, by
+//! sorting. A caller that keeps a result calls [`Zset::pack_if_small`]; one that only replies with it need not.
 
 use super::members::{self, Members};
 use super::ordered::Ordered;
@@ -68,13 +67,13 @@ impl Aggregate {
     }
 }
 
-/// Infinity minus infinity, and zero times infinity, count as zero.
+/// Returns a score, or zero if it is not a number: infinity minus infinity, and zero times infinity.
 fn zero_if_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
 impl<'a> Source<'a> {
-    /// Members.
+    /// Returns the number of members.
     pub fn len(self) -> usize {
         match self {
             Source::Empty => 0,
@@ -105,7 +104,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Shows all members until told to stop, or until an error.
+    /// Visits all members until told to stop, or until an error.
     fn visit<B>(self, mut visit: impl FnMut(Element<'a>, f64) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {
             Source::Empty => ControlFlow::Continue(()),
@@ -180,7 +179,7 @@ fn by_size<'a>(inputs: &[Input<'a>]) -> Vec<Input<'a>> {
     inputs
 }
 
-/// The members that any input has.
+/// Returns the members that any input has.
 pub fn union(inputs: &[Input<'_>], aggregate: Aggregate) -> Result<Zset, Full> {
     let mut result = Collected::default();
     for input in by_size(inputs) {
@@ -191,7 +190,7 @@ pub fn union(inputs: &[Input<'_>], aggregate: Aggregate) -> Result<Zset, Full> {
     Ok(result.into_zset())
 }
 
-/// The members that all inputs have.
+/// Returns the members that all inputs have.
 pub fn intersection(inputs: &[Input<'_>], aggregate: Aggregate) -> Result<Zset, Full> {
     let inputs = by_size(inputs);
     let mut result = Collected::default();
@@ -216,7 +215,7 @@ pub fn intersection(inputs: &[Input<'_>], aggregate: Aggregate) -> Result<Zset, 
     Ok(result.into_zset())
 }
 
-/// How many members all inputs have, counted up to `limit`; 0 is no limit.
+/// Returns how many members all inputs have, counted up to `limit`; 0 is no limit.
 pub fn intersection_len(sources: &[Source<'_>], limit: usize) -> usize {
     let mut sources = sources.to_vec();
     sources.sort_by_key(|source| source.len());
@@ -238,7 +237,7 @@ pub fn intersection_len(sources: &[Source<'_>], limit: usize) -> usize {
     count
 }
 
-/// The members of the first input that no other has.
+/// Returns the members of the first input that no other has.
 pub fn difference(sources: &[Source<'_>]) -> Result<Zset, Full> {
     let Some((&first, others)) = sources.split_first() else {
         return Ok(Zset::new());
@@ -247,7 +246,7 @@ pub fn difference(sources: &[Source<'_>]) -> Result<Zset, Full> {
         return Ok(Zset::new());
     }
     let others_len: usize = others.iter().map(|other| other.len()).sum();
-    // Looking up what is in the first, mostly in vain, against removing all that is in the others.
+    // Looking up the members of the first, mostly in vain, against removing those of the others.
     let is_lookup_cheaper =
         first.len().saturating_mul(sources.len()) / 2 <= first.len() + others_len;
     let mut result = Collected::default();

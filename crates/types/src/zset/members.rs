@@ -11,7 +11,7 @@ mod index;
 use arena::Arena;
 use index::Index;
 
-/// Says where a member is stored. Good until the member is removed or moved.
+/// Place where a member is stored. Good until the member is removed or moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handle(pub(super) u32);
 
@@ -26,7 +26,7 @@ pub(super) struct Members {
     index: Index,
 }
 
-/// The bits of a member's hash that the index keeps.
+/// Returns the bits of a member's hash that the index keeps.
 #[inline]
 pub(super) fn hash(member: &[u8]) -> u32 {
     (redline_table::hash(member) >> 32) as u32
@@ -38,12 +38,12 @@ impl Members {
         self.index.len() == 0
     }
 
-    /// Allocations.
+    /// Returns the number of allocations.
     pub(super) fn allocation_count(&self) -> usize {
         self.arena.allocation_count() + self.index.segment_count()
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.arena.heap_bytes() + self.index.heap_bytes()
     }
@@ -62,31 +62,31 @@ impl Members {
         Ok(handle)
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub(super) fn remove(&mut self, handle: Handle) {
         self.index.remove(hash(self.arena.member(handle)), handle);
         self.arena.remove(handle);
     }
 
-    /// The bytes of a member.
+    /// Returns the bytes of a member.
     #[inline]
     pub(super) fn member(&self, handle: Handle) -> &[u8] {
         self.arena.member(handle)
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     #[inline]
     pub(super) fn score(&self, handle: Handle) -> f64 {
         self.arena.score(handle)
     }
 
-    /// Gives a member another score.
+    /// Changes the score of a member.
     #[inline]
     pub(super) fn set_score(&mut self, handle: Handle, score: f64) {
         self.arena.set_score(handle, score);
     }
 
-    /// A member that should move, since most of the memory around it is unused.
+    /// Returns a member that should move, since most of the memory around it is unused.
     pub(super) fn misplaced(&mut self) -> Option<Handle> {
         self.arena.misplaced()
     }
@@ -99,7 +99,7 @@ impl Members {
         Ok(moved)
     }
 
-    /// All handles, in the order of the hashes.
+    /// Returns all handles, in the order of the hashes.
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
         self.index.handles()
     }

@@ -1,5 +1,5 @@
-//! The order of a large sorted set: a counted B+tree over (score, member). Must not know where a
-//! member's bytes are: whoever searches brings the comparison, the tree stores handles.
+//! The order of a large sorted set: a counted B+tree over (score, member). Must not know where a member's bytes are:
+//! the caller of a search brings the comparison, the tree stores handles.
 //!
 //! A leaf holds up to [`WIDTH`] items as two arrays, scores and handles. An inner node has the same
 //! two arrays for the first items of its children, and a third one for the numbers of items in them:
@@ -7,9 +7,9 @@
 //! between them: an iterator that comes to the end of a leaf descends again by rank, which costs less
 //! than a nanosecond per item and leaves nothing to keep consistent.
 //!
-//! What costs is waiting for memory. So a node is searched by comparing all its scores at once, in
-//! lines that are fetched side by side, not by halving, where each step waits for the one before.
-//! Members are looked at just where scores are equal.
+//! The cost is waiting for memory. So a node is searched by comparing all its scores at once, in lines that are fetched
+//! side by side, not by halving, where each step waits for the one before. Members are looked at just where scores are
+//! equal.
 //!
 //! Memory: an item takes 12 bytes. A full leaf first fills up a neighbour, and splits off a nearly
 //! empty leaf where items arrive in order, so that leaves are 75 to 100 % full, not 50 to 100 %.
@@ -80,16 +80,16 @@ struct NodeCount {
     inners: usize,
 }
 
-/// A place between items: all items before it, and none behind it, are told to be before it.
+/// A place between items: the function says of all items before it, and of none behind it, that they are before it.
 pub(super) trait Place {
-    /// How many of these items are before the place.
+    /// Returns how many of these items are before the place.
     fn count_before(&self, scores: &[f64], handles: &[Handle]) -> usize;
 }
 
-/// The place behind all lower scores and those items of the same score for which the function says so.
+/// The place behind all lower scores and those items of the same score for which the function returns true.
 pub(super) struct ByScore<F>(pub(super) f64, pub(super) F);
 
-/// The place behind all items for which the function says so.
+/// The place behind all items for which the function returns true.
 pub(super) struct ByHandle<F>(pub(super) F);
 
 impl<F: Fn(Handle) -> bool> Place for ByScore<F> {
@@ -171,22 +171,22 @@ impl Order {
         Order { root, len, nodes }
     }
 
-    /// Items.
+    /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Allocations.
+    /// Returns the number of allocations.
     pub(super) fn node_count(&self) -> usize {
         self.nodes.leaves + self.nodes.inners
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.nodes.leaves * size_of::<Items>() + self.nodes.inners * size_of::<Inner>()
     }
 
-    /// The number of items before a place: the rank of the first one behind it.
+    /// Returns the number of items before a place: the rank of the first one behind it.
     #[inline]
     pub(super) fn rank(&self, place: &impl Place) -> usize {
         let mut node = self.root.as_ref();
@@ -203,7 +203,7 @@ impl Order {
         }
     }
 
-    /// The leaf with the item of this rank, and the item's index in it. The rank must be below `len`.
+    /// Returns the leaf with the item of this rank, and the item's index in it. The rank must be below `len`.
     #[inline]
     pub(super) fn leaf_at(&self, mut rank: usize) -> (&Items, usize) {
         let mut node = self.root.as_ref();
@@ -215,7 +215,7 @@ impl Order {
         }
     }
 
-    /// The item of this rank.
+    /// Returns the item of this rank.
     #[inline]
     pub(super) fn get(&self, rank: usize) -> Option<(f64, Handle)> {
         if rank >= self.len {
@@ -266,13 +266,13 @@ impl Order {
         }
     }
 
-    /// Takes out the last item before a place.
+    /// Removes the last item before a place.
     pub(super) fn remove_before(&mut self, place: &impl Place) {
         self.remove(&mut Before(place), &mut |_| {});
     }
 
-    /// Takes out items from a rank on, as many as are in the same leaf and at most `count`, tells
-    /// `gone` of each, and says how many there were.
+    /// Removes items from a rank on, as many as are in the same leaf and at most `count`, calls `gone` with each, and
+    /// returns how many there were.
     pub(super) fn remove_run(
         &mut self,
         rank: usize,
@@ -327,11 +327,11 @@ impl Order {
     }
 }
 
-/// Which items to remove.
+/// The items to remove.
 trait Target {
-    /// The child that they are in.
+    /// Returns the child that they are in.
     fn child(&mut self, inner: &Inner) -> usize;
-    /// Where they are in their leaf.
+    /// Returns their indices in their leaf.
     fn items(&mut self, leaf: &Items) -> Range<usize>;
 }
 
@@ -415,7 +415,7 @@ fn sum(counts: &[u32]) -> usize {
 }
 
 impl Inner {
-    /// A node with one child.
+    /// Returns a node with one child.
     fn above(child: Node) -> Box<Inner> {
         let children = match child {
             Node::Leaf(_) => Children::Leaves(Slots::empty()),
@@ -449,13 +449,13 @@ impl Inner {
         }
     }
 
-    /// The child in which a place is: the last one whose first item is before it.
+    /// Returns the child in which a place is: the last one whose first item is before it.
     #[inline]
     fn child_before(&self, place: &impl Place) -> usize {
         self.firsts.count_before(place).saturating_sub(1)
     }
 
-    /// The child with the item of this rank; leaves the rank within the child.
+    /// Returns the child with the item of this rank; leaves the rank within the child.
     #[inline]
     fn child_of_rank(&self, rank: &mut usize) -> usize {
         let last = self.len() - 1;
@@ -575,7 +575,7 @@ impl Inner {
         self.insert_child(i + 1, behind);
     }
 
-    /// Evens out leaf `i` and a neighbour that has room worth it: whether there is one.
+    /// Evens out leaf `i` and a neighbour that has room worth it; returns true if there is one.
     fn balance_with_neighbour(&mut self, i: usize) -> bool {
         let counts = &self.counts[..self.len()];
         let is_roomy = |i: usize| counts.get(i).is_some_and(|count| *count as usize <= ROOMY);

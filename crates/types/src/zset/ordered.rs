@@ -45,7 +45,7 @@ impl Ordered {
         self.members.allocation_count() + self.order.node_count()
     }
 
-    /// The member if it is there, and its hash.
+    /// Returns the member if it is there, and its hash.
     #[inline]
     pub(super) fn find(&self, member: &[u8]) -> (u32, Option<Handle>) {
         let hash = members::hash(member);
@@ -62,7 +62,7 @@ impl Ordered {
         self.insert(members::hash(member), member, score)
     }
 
-    /// Adds a member that is not there, whose hash [`Ordered::find`] has told.
+    /// Adds a member that is not there, whose hash [`Ordered::find`] has returned.
     pub(super) fn insert(&mut self, hash: u32, member: &[u8], score: f64) -> Result<(), Full> {
         let handle = self.members.insert(hash, member, score)?;
         self.put_in_order(member, score, handle);
@@ -112,7 +112,7 @@ impl Ordered {
         range.len() - left
     }
 
-    /// The rank of a member with its score.
+    /// Returns the rank of a member with its score.
     pub(super) fn rank(&self, member: &[u8], score: f64) -> usize {
         self.order.rank(&before(&self.members, member, score))
     }
@@ -171,7 +171,7 @@ impl Ordered {
     }
 }
 
-/// The place before a member with this score.
+/// Returns the place before a member with this score.
 #[inline]
 fn before<'a>(members: &'a Members, member: &'a [u8], score: f64) -> impl Place + 'a {
     ByScore(score, move |other| members.member(other) < member)

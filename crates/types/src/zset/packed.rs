@@ -69,7 +69,7 @@ impl Packed {
         self.pack.is_safe_to_add(member.len())
     }
 
-    /// Where a member is, and its score.
+    /// Returns where a member is, and its score.
     pub(super) fn find(&self, member: &[u8]) -> Option<(At, f64)> {
         let at = self.pack.find(self.pack.begin(), Element::of(member), 1)?;
         let score = self.pack.get(self.pack.next(at)?)?;
@@ -101,7 +101,7 @@ impl Packed {
         }
     }
 
-    /// Where the first pair behind this one is, or would be.
+    /// Returns where the first pair behind this one is, or would be.
     fn place(&self, member: &[u8], score: f64) -> At {
         let is_behind = |(other, other_score): (Element<'_>, f64)| {
             other_score > score
@@ -120,7 +120,7 @@ impl Packed {
             .unwrap_or(self.pack.end())
     }
 
-    /// The rank of a member that is there.
+    /// Returns the rank of a member that is there.
     pub(super) fn rank(&self, at: At) -> usize {
         self.pack.iter_to(at).count() / 2
     }
@@ -137,7 +137,7 @@ impl Packed {
         start..end.max(start)
     }
 
-    /// The first stretch of members in the range, seen from the front or from the back: they differ
+    /// Returns the first stretch of members in the range, seen from the front or from the back: they differ
     /// where scores do.
     pub(super) fn lex_range(&self, range: &LexRange<'_>, from_back: bool) -> Range<usize> {
         let len = self.len();

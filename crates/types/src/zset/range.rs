@@ -1,5 +1,5 @@
-//! The ends of ranges of scores and of members, and their text. Must not know how members are
-//! stored, nor which error a refused text becomes.
+//! The ends of ranges of scores and of members, and their text. Must not know how members are stored, nor the error of
+//! a refused text.
 
 /// The text is not a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct ScoreBound {
 }
 
 impl ScoreBound {
-    /// Parses `1.5`, `(1.5`, `-inf`. As in Redis: text ends at a zero byte, no text is 0, what is
-    /// too large is infinite.
+    /// Parses `1.5`, `(1.5`, `-inf`. As in Redis: text ends at a zero byte, no text is 0, a number that is too large is
+    /// infinite.
     pub fn parse(text: &[u8]) -> Result<ScoreBound, InvalidBound> {
         let (exclusive, number) = match text {
             [b'(', rest @ ..] => (true, rest),
@@ -70,11 +70,11 @@ impl ScoreRange {
 /// One end of a range of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LexBound<'a> {
-    /// Before all members.
+    /// The end before all members.
     Lowest,
-    /// After all members.
+    /// The end after all members.
     Highest,
-    /// A member and what is on the inner side of it.
+    /// A member, which is in the range, and the members on its inner side.
     Inclusive(&'a [u8]),
     /// The range on the inner side of a member, without the member.
     Exclusive(&'a [u8]),
@@ -146,7 +146,7 @@ impl<'a> LexRange<'a> {
     }
 }
 
-/// The ranks of `ZRANGE key start stop`: negative numbers count from the end, both ends included.
+/// Returns the ranks of `ZRANGE key start stop`: negative numbers count from the end, both ends included.
 pub fn index_range(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
     let from_start = |index: i64| {
         if index >= 0 {

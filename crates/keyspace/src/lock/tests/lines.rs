@@ -1,4 +1,4 @@
-//! The two lines, of the ticket and of the script mutex: the first in line becomes the owner, and is woken alone.
+//! Tests of the queues of the ticket and of the script mutex: the first in line becomes the owner, and is woken alone.
 
 use super::*;
 

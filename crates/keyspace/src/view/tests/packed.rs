@@ -43,7 +43,7 @@ fn seen(value: &Value) -> Seen {
     (value.kind(), value.encoding(), value.len(), elements)
 }
 
-/// One change, which can be made to a collection in a keyspace and to one outside.
+/// Makes one change, to a collection in a keyspace or to one outside.
 fn change(value: &mut Value, rng: &mut fastrand::Rng, limits: &Limits) {
     let text = |rng: &mut fastrand::Rng| match rng.u8(..4) {
         0 => rng.i64(-50..50).to_string().into_bytes(),
@@ -154,7 +154,7 @@ fn change_both<T: Collection>(
     assert!(!view.swap_emptied(false) || model.is_none());
 }
 
-/// Is the key's collection inside its entry?
+/// Returns true if the key's collection is inside its entry.
 fn is_inside(view: &View<'_>, key: &[u8]) -> bool {
     let entry = view.find_entry(key).expect("the key exists");
     matches!(view.content(entry), Content::Packed(_))

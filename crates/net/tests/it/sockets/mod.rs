@@ -8,7 +8,7 @@ use redline_net::{
     Address, Event, Interest, Listener, PeerAddr, Poller, Read, Stream, connect_blocking,
 };
 
-/// How long a test waits for what must come before it fails.
+/// Time that a test waits for an event before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The families that this machine has.
+    /// Returns the families that this machine has.
     pub fn all() -> Vec<Family> {
         let mut all = vec![Family::V4, Family::Unix];
         if std::net::TcpListener::bind("[::1]:0").is_ok() {
@@ -33,7 +33,7 @@ pub struct Pair {
     pub listener: Listener,
     pub client: Stream,
     pub server: Stream,
-    /// The client as `accept` named it.
+    /// The client's address, as `accept` returned it.
     pub peer: PeerAddr,
     folder: Option<tempfile::TempDir>,
 }
@@ -48,7 +48,7 @@ impl Pair {
     }
 }
 
-/// A connection of `family` within this process.
+/// Makes a connection of `family` within this process.
 pub fn connected(family: Family) -> Pair {
     let (listener, address, folder) = match family {
         Family::V4 => tcp("127.0.0.1"),
@@ -80,7 +80,7 @@ fn tcp(host: &str) -> (Listener, Address, Option<tempfile::TempDir>) {
     (listener, address, None)
 }
 
-/// The next connection, waited for.
+/// Waits for the next connection.
 pub fn accept(listener: &Listener) -> (Stream, PeerAddr) {
     let mut poller = Poller::new(1).unwrap();
     poller.register(listener, 0, Interest::Read).unwrap();
@@ -109,7 +109,7 @@ pub fn wait_for(poller: &mut Poller, token: usize, wanted: impl Fn(&Event) -> bo
     }
 }
 
-/// `count` bytes, waited for.
+/// Reads `count` bytes, and waits for them.
 pub fn read_exactly(stream: &mut Stream, count: usize) -> Vec<u8> {
     let mut poller = Poller::new(1).unwrap();
     poller.register(stream, 0, Interest::Read).unwrap();

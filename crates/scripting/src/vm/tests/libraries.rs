@@ -1,5 +1,5 @@
-//! `cjson`, `cmsgpack` and `struct` beside what `redis_libraries.txt` has recorded: order, endings, and what was once
-//! broken in these libraries elsewhere.
+//! `cjson`, `cmsgpack` and `struct` beside the recordings of `redis_libraries.txt`: order, endings, and faults of these
+//! libraries elsewhere.
 
 use super::Bench;
 
@@ -88,7 +88,7 @@ fn cve_2022_24834_lengths_of_json_and_msgpack_do_not_overflow() {
     }
 }
 
-/// CVE-2018-11218: cmsgpack bounds what it puts on the stack, whatever the input says.
+/// CVE-2018-11218: cmsgpack bounds the values that it puts on the stack, whatever the input claims.
 #[test]
 fn cve_2018_11218_msgpack_does_not_overflow_the_stack() {
     let mut bench = Bench::new();

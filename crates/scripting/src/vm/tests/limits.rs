@@ -67,7 +67,7 @@ const ENDLESS: &[&str] = &[
     "local t = {} while true do for k in pairs(t) do end t[1] = next(t) end",
 ];
 
-/// CPU time of this thread: what waits for other processes of a busy machine is not the interpreter's fault.
+/// Returns the CPU time of this thread: waiting for other processes of a busy machine is not the interpreter's fault.
 pub(super) fn cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -79,8 +79,8 @@ pub(super) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// CPU time from the wish to kill a script to its end, and between two looks at the clock. Without optimisation, and on a
-/// machine whose caches others use, everything takes several times as long.
+/// Limit on the CPU time from the request to kill a script to its end, and between two reads of the clock. Without
+/// optimisation, and on a machine whose caches others use, everything takes several times as long.
 const DEATH_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 50 } else { 10 });
 const GAP_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 80 });
 

@@ -4,7 +4,7 @@ use redline_resp::Proto;
 
 use super::Bench;
 
-/// A line of `redis_replies.txt`, where what is not printable is escaped.
+/// Returns a line of `redis_replies.txt`, where what is not printable is escaped.
 fn unescape(line: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut bytes = line.bytes();
@@ -37,9 +37,9 @@ struct Recorded {
     ours3: Option<String>,
 }
 
-/// The scripts and replies in a file of that form:
-/// `eval` a script, `2` and `3` Redis's reply in RESP2 and (if it is another) in RESP3,
-/// `ours2` and (if it is another) `ours3` what we answer instead, `#` why.
+/// Returns the scripts and replies in a file of that form:
+/// `eval` a script, `2` and `3` Redis's reply in RESP2 and (if it is another) in RESP3, `ours2` and (if it is another)
+/// `ours3` our answer instead, `#` the reason.
 fn recorded(file: &str) -> Vec<Recorded> {
     let mut all: Vec<Recorded> = Vec::new();
     for line in file.lines() {

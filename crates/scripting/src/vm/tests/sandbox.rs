@@ -1,4 +1,4 @@
-//! Tests of what scripts can and cannot reach: one another, the interpreter's internals, the wire.
+//! Tests of the things that scripts can and cannot reach: one another, the interpreter's internals, the wire.
 
 use std::time::Duration;
 
@@ -218,7 +218,7 @@ fn errors_of_valkeys_table_spoke_of_redis() {
     }
 }
 
-/// CVE-2025-67733: what a script returns is one reply, whatever line ends and NULs it has.
+/// CVE-2025-67733: a script's return value is one reply, whatever line ends and NULs it has.
 #[test]
 fn cve_2025_67733_replies_cannot_be_injected() {
     let mut bench = Bench::new();
@@ -290,7 +290,7 @@ fn cve_2025_49844_the_parser_survives_collections() {
     assert!(reply.ends_with(":1\r\n"), "{reply}");
 }
 
-/// CVE-2024-46981: whatever is collected in the middle of a script, it uses nothing that has gone.
+/// CVE-2024-46981: a collection in the middle of a script frees nothing that it still uses.
 #[test]
 fn cve_2024_46981_collections_in_the_middle_harm_nothing() {
     let mut bench = Bench::new();
@@ -313,7 +313,7 @@ fn cve_2024_46981_collections_in_the_middle_harm_nothing() {
     }
 }
 
-/// CVE-2025-46818: what one user's script does to values of the basic types, another's must not meet.
+/// CVE-2025-46818: one user's changes to values of the basic types do not reach another user's scripts.
 #[test]
 fn cve_2025_46818_strings_of_others_have_no_methods_of_mine() {
     let mut bench = Bench::new();

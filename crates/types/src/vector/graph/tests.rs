@@ -112,7 +112,7 @@ fn a_new_node_has_no_more_than_m_links_on_a_layer() {
     assert_eq!(most, Some(16), "later nodes add links");
 }
 
-/// Of 10,000 vectors, the share of the ten nearest that a search finds.
+/// Returns the share of the ten nearest that a search finds, of 10,000 vectors.
 fn recall(graph: &Graph, rng: &mut fastrand::Rng, quantization: Quantization, ef: usize) -> f64 {
     let (queries, wanted) = (50, 10);
     let mut found = 0;

@@ -1,14 +1,13 @@
-//! Where the members of a large sorted set are stored. Must not know what finds them.
+//! The storage of the members of a large sorted set. Must not know the indexes.
 //!
 //! A record is `score (8 bytes), length (1 byte), member`, in units of 4 bytes, in chunks of 32 KiB.
 //! The few members above [`INLINE_BYTES_MAX`] have an allocation of their own, and a record that says
 //! which.
 //!
-//! A removed record is linked into a list of free records of its size, from where the next insert
-//! takes it. A chunk without any member is given back at once. When more than half of the arena is
-//! free, one sparse chunk after the other becomes the *victim*: nothing is put there any more, and
-//! [`Arena::misplaced`] names its members one by one, to be moved by somebody who knows all their
-//! handles. So memory follows the content down, in steps of constant size.
+//! A removed record is linked into a list of free records of its size, from where the next insert takes it. A chunk
+//! without any member is given back at once. When more than half of the arena is free, one sparse chunk after the other
+//! becomes the *victim*: nothing is put there any more, and [`Arena::misplaced`] names its members one by one, to be
+//! moved by a caller that knows all their handles. So memory follows the content down, in steps of constant size.
 //!
 //! A handle is checked like any index: a stale one would give the wrong member, never other memory.
 
@@ -51,7 +50,7 @@ pub(super) struct Arena {
     free_units: usize,
     used_units: usize,
     victim: Option<Victim>,
-    /// Where to look for the next victim.
+    /// Chunk from which the next victim is searched.
     next_victim: usize,
     long: Vec<Box<[u8]>>,
     long_vacant: Vec<u32>,
@@ -70,7 +69,7 @@ struct Chunk {
 #[derive(Clone, Copy)]
 struct Victim {
     chunk: usize,
-    /// Where to look for the next member, in bytes.
+    /// Offset from which the next member is searched, in bytes.
     at: usize,
 }
 
@@ -103,7 +102,7 @@ fn handle_at(chunk: usize, at: usize) -> u32 {
     (chunk * CHUNK_UNITS + at / UNIT_BYTES) as u32
 }
 
-/// The bytes of a record, from its score to its end and beyond.
+/// Returns the bytes of a record, from its score to its end and beyond.
 #[inline]
 fn record(chunks: &[Chunk], handle: u32) -> &[u8] {
     let (chunk, at) = position(handle);
@@ -137,12 +136,12 @@ fn record_units(record: &[u8]) -> usize {
 }
 
 impl Arena {
-    /// Allocations.
+    /// Returns the number of allocations.
     pub(super) fn allocation_count(&self) -> usize {
         self.chunks.len() + self.long.len()
     }
 
-    /// Bytes on the heap, but for pages at the end of the open chunk that nobody has touched.
+    /// Returns the number of bytes on the heap, but for pages at the end of the open chunk that were never touched.
     pub(super) fn heap_bytes(&self) -> usize {
         let open = &self.chunks[self.open].bytes;
         self.chunk_bytes - (open.capacity() - open.len()) / PAGE_BYTES * PAGE_BYTES
@@ -152,7 +151,7 @@ impl Arena {
             + (self.vacant.capacity() + self.long_vacant.capacity()) * size_of::<u32>()
     }
 
-    /// The bytes of a member.
+    /// Returns the bytes of a member.
     #[inline]
     pub(super) fn member(&self, handle: Handle) -> &[u8] {
         let record = record(&self.chunks, handle.0);
@@ -162,7 +161,7 @@ impl Arena {
         }
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     #[inline]
     pub(super) fn score(&self, handle: Handle) -> f64 {
         let mut bits = [0; SCORE_BYTES];
@@ -170,7 +169,7 @@ impl Arena {
         f64::from_le_bytes(bits)
     }
 
-    /// Gives a member another score.
+    /// Changes the score of a member.
     #[inline]
     pub(super) fn set_score(&mut self, handle: Handle, score: f64) {
         record_mut(&mut self.chunks, handle.0)[..SCORE_BYTES].copy_from_slice(&score.to_le_bytes());
@@ -200,7 +199,7 @@ impl Arena {
         Ok(Handle(handle))
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub(super) fn remove(&mut self, handle: Handle) {
         let record = record(&self.chunks, handle.0);
         if record[SCORE_BYTES] == LONG {
@@ -216,7 +215,7 @@ impl Arena {
         self.release(handle.0);
     }
 
-    /// A member of a chunk that should become empty.
+    /// Returns a member of a chunk that should become empty.
     pub(super) fn misplaced(&mut self) -> Option<Handle> {
         if self.victim.is_none() {
             self.choose_victim();
@@ -343,7 +342,7 @@ impl Arena {
         self.free_units += units;
     }
 
-    /// Takes a record out of the list of its size.
+    /// Removes a record from the list of its size.
     fn unlink(&mut self, handle: u32) {
         let record = record(&self.chunks, handle);
         let (next, previous) = (read_u32(record, 0), read_u32(record, 4));
@@ -359,7 +358,7 @@ impl Arena {
         self.free_units -= units;
     }
 
-    /// Takes all free records of a chunk out of their lists.
+    /// Removes all free records of a chunk from their lists.
     fn unlink_all(&mut self, chunk: usize) {
         let mut at = 0;
         while at < self.chunks[chunk].bytes.len() {

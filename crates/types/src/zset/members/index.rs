@@ -1,4 +1,4 @@
-//! Finds handles by hash. Must not know what they stand for.
+//! Finds handles by hash. Must not know the members.
 //!
 //! The entries (32 bits of hash, 32 bits of handle) are kept in the order of their hashes, in
 //! *segments*: sorted arrays of [`SEGMENT_MEAN`] entries on average. A segment holds all hashes that
@@ -57,22 +57,22 @@ impl Entry {
 }
 
 impl Index {
-    /// Entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Allocations.
+    /// Returns the number of allocations.
     pub(super) fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.room * size_of::<Entry>() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// The handle with this hash that `is_it` accepts.
+    /// Returns the handle with this hash that `is_it` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u32, is_it: impl Fn(Handle) -> bool) -> Option<Handle> {
         let place = self.place(hash);
@@ -104,7 +104,7 @@ impl Index {
         }
     }
 
-    /// Takes a handle out.
+    /// Removes a handle.
     pub(super) fn remove(&mut self, hash: u32, handle: Handle) {
         let Some((place, at)) = self.locate(hash, handle) else {
             return;
@@ -122,14 +122,14 @@ impl Index {
         }
     }
 
-    /// Puts another handle in the place of one.
+    /// Replaces a handle.
     pub(super) fn replace(&mut self, hash: u32, old: Handle, new: Handle) {
         if let Some((place, at)) = self.locate(hash, old) {
             self.segments[place][at] = Entry::new(hash, new);
         }
     }
 
-    /// The segment and the index of an entry.
+    /// Returns the segment and the index of an entry.
     fn locate(&self, hash: u32, handle: Handle) -> Option<(usize, usize)> {
         let place = self.place(hash);
         let start = self.search(place, hash);
@@ -138,8 +138,8 @@ impl Index {
         Some((place, start + rest.position(|entry| *entry == wanted)?))
     }
 
-    /// Where entries of this hash start in a segment. Hashes are evenly spread, so the hash says
-    /// almost where: some steps aside, mostly in the same line of memory.
+    /// Returns where entries of this hash start in a segment. Hashes are evenly spread, so the hash says almost where:
+    /// some steps aside, mostly in the same line of memory.
     #[inline]
     fn search(&self, place: usize, hash: u32) -> usize {
         let Some(segment) = self.segments.get(place) else {
@@ -156,7 +156,7 @@ impl Index {
         at
     }
 
-    /// All handles, segment by segment.
+    /// Returns all handles, segment by segment.
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
         self.segments.iter().flatten().map(|entry| entry.handle())
     }
@@ -187,7 +187,7 @@ impl Index {
         0
     }
 
-    /// The segment that a hash belongs to.
+    /// Returns the segment that a hash belongs to.
     #[inline]
     fn place(&self, hash: u32) -> usize {
         let backwards = u64::from(hash.reverse_bits());
@@ -199,7 +199,7 @@ impl Index {
         }
     }
 
-    /// The number of hash bits that a segment stands for.
+    /// Returns the number of hash bits that a segment stands for.
     fn prefix_bits(&self, place: usize) -> u32 {
         let round = 1 << self.level;
         let is_split = place >= round || place + round < self.segments.len();
