@@ -5,21 +5,19 @@ use std::collections::HashMap;
 use redline_net::clock;
 use redline_observe::latency::{graph, report, write_history, write_latest};
 use redline_observe::slowlog::{self, Entry};
+use redline_proxy_core::local_commands::must_stand_alone;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags, refusal};
 
 use super::keys::{Large, Rate};
 use super::record::Looked;
 use super::stats::lock;
-
-use crate::access;
-use crate::client::Client;
-use crate::context::Context;
-use crate::errors;
-use crate::local_commands;
+use crate::Client;
+use crate::Context;
 use crate::requests::Flow;
 use crate::slab::Ref;
 use crate::upstream::Kind;
+use crate::{access, errors};
 
 /// Number of entries that SLOWLOG GET and PROXY show if the call gives none.
 const SHOWN: usize = 10;
@@ -109,7 +107,7 @@ fn who(ctx: &mut Context, looked: &Looked) -> (String, Vec<u8>) {
         return Default::default();
     };
     let name = client.about.as_ref().map(|about| about.name.clone());
-    (client.card.addr.to_string(), name.unwrap_or_default())
+    (client.info.addr.to_string(), name.unwrap_or_default())
 }
 
 /// SLOWLOG.
@@ -192,7 +190,7 @@ pub(crate) fn latency(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>)
 }
 
 pub(crate) fn histogram(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
-    let totals = ctx.shared.seen.totals(&ctx.routes);
+    let totals = ctx.shared.seen.totals(&ctx.routes, super::log::missed());
     let is_wanted = |name: &str| {
         args.len() == 2
             || args.iter().skip(2).any(|word| {
@@ -238,7 +236,7 @@ pub(crate) fn proxy(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     if let Some(line) = access::refusal(&mut ctx.clients, me, CommandId::SlowlogGet, args) {
         return ctx.clients.abort(me, &line);
     }
-    if let Some(flow) = local_commands::must_stand_alone(&mut ctx.clients, me, "proxy") {
+    if let Some(flow) = must_stand_alone(&mut ctx.clients, me, "proxy") {
         return flow;
     }
     let is = |name: &[u8]| {

@@ -5,8 +5,7 @@ use redline_resp::Args;
 use redline_spec::{CommandId, refusal};
 
 use super::tune::Tuning;
-
-use crate::context::Context;
+use crate::Context;
 use crate::errors;
 use crate::requests::Flow;
 use crate::slab::Ref;
@@ -192,7 +191,7 @@ pub(crate) fn config_get(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 /// Returns the settings that only a restart changes.
 fn fixed(ctx: &Context, me: Ref) -> Vec<(&'static str, String)> {
     let (settings, seen) = (&ctx.shared.settings, &ctx.shared.seen);
-    let workers = ctx.shared.workers.len();
+    let workers = ctx.shell.process.workers.len();
     let numbers: [(&str, u64); 15] = [
         ("maxclients", settings.clients_max as u64),
         ("threads", workers as u64),
@@ -272,6 +271,7 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
             let _ = set(now, value);
         }
     });
+    super::log::tune(&shared.seen.tune.current());
     ctx.seeing.tune(&shared.seen);
     ctx.clients.status(me, "OK")
 }

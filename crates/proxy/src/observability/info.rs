@@ -1,20 +1,18 @@
 //! INFO: the sections and names that predixy has, and those that clients of Redis look for. Must not know how things are
 //! counted.
 
-use redline_net::process;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
-use redline_net::clock;
+use redline_net::{clock, process};
 use redline_observe::histogram::Distribution;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
 use super::stats::Totals;
 use super::steps::StepTotals;
-
+use crate::Context;
 use crate::access;
-use crate::context::Context;
 use crate::requests::Flow;
 use crate::route::NodeId;
 use crate::slab::Ref;
@@ -88,7 +86,7 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         };
     }
     ctx.publish_counters();
-    let totals = ctx.shared.seen.totals(&ctx.routes);
+    let totals = ctx.shared.seen.totals(&ctx.routes, super::log::missed());
     let text = if is(1, "Latency") && args.len() == 3 {
         one_monitor(ctx, &args[2], &totals)
     } else if is(1, "ServerLatency") && (3..=4).contains(&args.len()) {
@@ -108,7 +106,7 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 pub(crate) fn reset_stats(ctx: &mut Context, me: Ref) -> Flow {
     ctx.publish_counters();
     let shared = std::sync::Arc::clone(&ctx.shared);
-    shared.seen.reset(&ctx.routes);
+    shared.seen.reset(&ctx.routes, super::log::missed());
     ctx.seeing.tune(&shared.seen);
     ctx.clients.status(me, "OK")
 }
@@ -213,8 +211,8 @@ fn sections(ctx: &Context, args: Args<'_>, totals: &Totals) -> String {
 
 fn server(ctx: &Context, text: &mut Text) {
     let shared = &ctx.shared;
-    let uptime_s = (clock::wall_ms() / 1000).saturating_sub(shared.began_s);
-    let workers = shared.workers.len();
+    let uptime_s = (clock::wall_ms() / 1000).saturating_sub(ctx.shell.process.began_s);
+    let workers = ctx.shell.process.workers.len();
     text.section("Server");
     text.line("redis_version", spec::REFERENCE);
     let is_cluster = shared.cluster_view.is_some();
@@ -235,7 +233,7 @@ fn server(ctx: &Context, text: &mut Text) {
     text.line("SingleThread", if workers == 1 { "true" } else { "false" });
     text.line("WorkerThreads", workers);
     text.line("Uptime", uptime_s);
-    let since = clock::local(shared.began_s);
+    let since = clock::local(ctx.shell.process.began_s);
     text.push(format_args!(
         "UptimeSince:{:04}-{:02}-{:02} {:02}:{:02}:{:02}\r\n",
         since.year, since.month, since.day, since.hour, since.minute, since.second
@@ -322,7 +320,7 @@ pub(crate) fn role(ctx: &Context, node: NodeId) -> (&'static str, String) {
 }
 
 fn client_count(ctx: &Context) -> usize {
-    let workers = &ctx.shared.workers;
+    let workers = &ctx.shell.process.workers;
     workers
         .iter()
         .map(|(_, clients)| clients.load(Ordering::Relaxed))
