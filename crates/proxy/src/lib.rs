@@ -42,7 +42,7 @@ use redline_proxy_core::{
 };
 
 use crate::access::Identities;
-use crate::observability::Seen;
+use crate::observability::Observations;
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 use crate::tls_config::{Doors, Secured};
@@ -142,7 +142,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         listeners,
         doors,
         threads,
-        seen: Seen::new(config, threads.max(1)),
+        observations: Observations::new(config, threads.max(1)),
         metrics,
         settings: Settings::of(config),
         routes: control.routes,

@@ -15,7 +15,7 @@ use crate::cluster_view::ClusterView;
 use crate::command_names::Names;
 use crate::control::Reload;
 use crate::host::Process;
-use crate::observability::{Seen, log, metrics};
+use crate::observability::{Observations, log, metrics};
 use crate::published::Published;
 use crate::report::Report;
 use crate::settings::Settings;
@@ -54,7 +54,7 @@ pub struct Setup {
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
     pub cluster_view: Option<ClusterView>,
     /// Counters and logs, of as many workers.
-    pub seen: Seen,
+    pub observations: Observations,
     /// Where Prometheus asks.
     pub metrics: Option<Responder>,
 }
@@ -84,7 +84,7 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
             .find_map(|(listener, _)| listener.port())
             .unwrap_or(0),
         workers: threads,
-        seen: setup.seen,
+        observations: setup.observations,
     });
     let process = Arc::new(Process {
         routes: setup.routes,

@@ -616,7 +616,11 @@ impl Worker {
             .look(at)
             .and_then(|client| client.user.as_ref());
         if let Some(user) = user {
-            self.core.conns.ctx.seeing.count_user(user.name(), requests);
+            self.core
+                .conns
+                .ctx
+                .recorder
+                .count_user(user.name(), requests);
         }
     }
 
@@ -672,11 +676,11 @@ impl Worker {
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
-        self.core.conns.ctx.seeing.now_s = clock::wall_coarse_ms() / 1000;
+        self.core.conns.ctx.recorder.now_s = clock::wall_coarse_ms() / 1000;
         self.core
             .conns
             .ctx
-            .seeing
+            .recorder
             .tick(&mut self.core.conns.ctx.counters);
         memory::look_at_memory(&mut self.core.conns);
         splice::look_into_pipes(&mut self.core.conns.ctx);
@@ -697,7 +701,7 @@ impl Worker {
         {
             redline_alloc::collect(false);
         }
-        let timeout_s = self.core.conns.ctx.seeing.tuning.client_idle_s;
+        let timeout_s = self.core.conns.ctx.recorder.tuning.client_idle_s;
         if timeout_s > 0 {
             let now_s = self.core.conns.ctx.now_ms / 1000;
             let idle: Vec<u32> = self

@@ -50,7 +50,7 @@ pub(crate) fn answer_from_cache<S: Shell>(ctx: &mut Context<S>, me: Ref, key: &[
     };
     let request = client.number();
     client.last = Some(CommandId::Get);
-    ctx.seeing.hit(me, CommandId::Get, key, lent.node);
+    ctx.recorder.hit(me, CommandId::Get, key, lent.node);
     let reply = match (lent.is_null, proto) {
         (false, _) => lent.reply(),
         (true, Proto::Resp2) => b"$-1\r\n",

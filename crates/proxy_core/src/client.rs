@@ -95,7 +95,7 @@ pub struct Client<S: Shell> {
     pub user: Option<Arc<User>>,
     /// It may not make every call: see `access`.
     pub has_limits: bool,
-    /// Its calls are looked at one by one, because of its limits or of what `admit` is told.
+    /// Its calls are looked at one by one, because of its limits or of what `admission` is told.
     pub is_watched: bool,
     /// How much its user may ask for.
     pub rates: Option<Arc<Rates>>,
@@ -130,7 +130,7 @@ pub enum Pause {
     Order,
     /// A server must say first that it begins the transaction.
     Multi,
-    /// Until a moment: see `delay`.
+    /// Until a moment (see `Clients::delay`).
     Time,
 }
 

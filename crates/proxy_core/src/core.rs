@@ -14,7 +14,7 @@ use crate::connections::{Connections, Loss};
 use crate::context::Context;
 use crate::gathers::Gathers;
 use crate::links::Links;
-use crate::observability::{Counters, Seeing};
+use crate::observability::{Counters, Recorder};
 use crate::replies;
 use crate::requests::Requests;
 use crate::retry::Retries;
@@ -65,7 +65,7 @@ impl<S: Shell> Core<S> {
             heard_to_ms: 0,
             ticks: 1,
             counters: Counters::default(),
-            seeing: Seeing::new(&shared.seen, number, now_us),
+            recorder: Recorder::new(&shared.observations, number, now_us),
             monitoring: Vec::new(),
             drains_until_ms: None,
             routes,
@@ -87,7 +87,7 @@ impl<S: Shell> Core<S> {
         ctx.heard_to_ms = ctx.now_ms;
         ctx.now_ms = now_us / 1000;
         ctx.cache.now_ms = ctx.now_ms;
-        ctx.seeing.begin_turn(&ctx.shared.seen, now_us);
+        ctx.recorder.begin_turn(&ctx.shared.observations, now_us);
     }
 
     /// Everything that has come in is dealt with: places of those who have gone may be given to others.
@@ -97,7 +97,7 @@ impl<S: Shell> Core<S> {
             ctx.counters.cache = ctx.cache.counts();
         }
         ctx.counters.responses = ctx.clients.responses;
-        ctx.seeing.end_turn(&ctx.counters);
+        ctx.recorder.end_turn(&ctx.counters);
         ctx.clients.end_turn();
         ctx.links.end_turn();
         ctx.gathers.end_turn();

@@ -44,7 +44,7 @@ pub(crate) fn foreign_call<S: Shell>(
     if let Some(client) = conns.ctx.clients.find(me) {
         client.last = None;
     }
-    let is_shown = conns.ctx.seeing.looks_at_all;
+    let is_shown = conns.ctx.recorder.looks_at_all;
     if is_shown && !memory::has_memory(&mut conns.ctx) {
         return conns.ctx.clients.abort(me, OUT_OF_MEMORY);
     }

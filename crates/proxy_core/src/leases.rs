@@ -265,7 +265,7 @@ fn send_numbered<S: Shell>(
     let waiting = Waiting {
         count,
         ..Waiting::one(me, seq, kind, raw, ctx.now_ms)
-            .of(ctx.clients.command_called(me), ctx.seeing.now_us)
+            .of(ctx.clients.command_called(me), ctx.recorder.now_us)
     };
     match ctx.links.find(lease.upstream) {
         Some(upstream) => {
@@ -805,10 +805,10 @@ fn let_deferred_go<S: Shell>(
     let Some(deferred) = deferred else { return };
     let waiting = Waiting::one(me, deferred.seq, deferred.kind, b"", conns.ctx.now_ms).of(
         conns.ctx.clients.command_called(me),
-        conns.ctx.seeing.now_us,
+        conns.ctx.recorder.now_us,
     );
     if let Some(node) = node {
-        conns.ctx.seeing.lost(&waiting, node, &deferred.request);
+        conns.ctx.recorder.lost(&waiting, node, &deferred.request);
     }
     match deferred.ends {
         true => {
@@ -828,7 +828,7 @@ pub(crate) fn reject<S: Shell>(
     id: CommandId,
     line: &(impl AsRef<[u8]> + ?Sized),
 ) -> Flow {
-    conns.ctx.seeing.refused(id as u16);
+    conns.ctx.recorder.refused(id as u16);
     if id != CommandId::Exec {
         return conns.ctx.clients.abort(me, line);
     }

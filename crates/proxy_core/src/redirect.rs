@@ -115,7 +115,7 @@ pub(crate) fn redirected<S: Shell>(
             moved(&mut conns.ctx, node, redirect);
         }
         // It is gone: only the client has it.
-        conns.ctx.seeing.lost(&one, node, &[]);
+        conns.ctx.recorder.lost(&one, node, &[]);
         conns.ctx.fail(
             one,
             "TRYAGAIN the server has changed while a large request was on its way",
@@ -166,7 +166,7 @@ pub(crate) fn redirected<S: Shell>(
         let is_sent =
             may_go_on && redirect_private(&mut conns.ctx, again, target, asking, &request);
         if !is_sent && has_moved {
-            conns.ctx.seeing.lost(&one, node, &request);
+            conns.ctx.recorder.lost(&one, node, &request);
             conns.ctx.fail(one, MOVED_ON);
         }
         return is_sent || has_moved;

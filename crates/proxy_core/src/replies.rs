@@ -64,7 +64,7 @@ pub fn take_replies<S: Shell>(
             }
         }
         if count > 0 {
-            conns.ctx.seeing.took(upstream, count, done - start);
+            conns.ctx.recorder.took(upstream, count, done - start);
             if upstream.retries > 0 {
                 conns.retries.overtaken(&mut conns.ctx, at, front, count);
                 if let Some(upstream) = conns.ctx.links.get(at) {
@@ -189,11 +189,11 @@ fn take_one<S: Shell>(
         return Ok(Some(len));
     };
     match wanted {
-        true => conns.ctx.seeing.took(upstream, 1, len),
+        true => conns.ctx.recorder.took(upstream, 1, len),
         false => upstream.stats.answered_us(1),
     }
     if wanted && reply[0] == b'-' && front.kind != Kind::Part {
-        conns.ctx.seeing.failed(one.command);
+        conns.ctx.recorder.failed(one.command);
     }
     settle_one(conns, at, one, reply)?;
     Ok(Some(len))
@@ -266,7 +266,7 @@ pub fn end_stream<S: Shell>(
         return Err("it sent a reply that nobody waits for".to_owned());
     };
     let passed = std::mem::take(&mut upstream.passed);
-    conns.ctx.seeing.took(upstream, 1, passed + rest.len());
+    conns.ctx.recorder.took(upstream, 1, passed + rest.len());
     if upstream.retries > 0 {
         conns.retries.overtaken(&mut conns.ctx, at, front, 1);
     }

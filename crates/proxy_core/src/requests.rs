@@ -204,7 +204,7 @@ impl Requests {
             }
             _ => RUN_OF_CLUSTER_MAX,
         };
-        let looks_at_all = conns.ctx.seeing.looks_at_all;
+        let looks_at_all = conns.ctx.recorder.looks_at_all;
         let mut done = 0;
         if conns
             .ctx
@@ -461,7 +461,7 @@ impl Requests {
             client.number();
             if run.command != id as u16 {
                 let before = run.count - run.same_from;
-                conns.ctx.seeing.mix.push((run.command, before));
+                conns.ctx.recorder.mix.push((run.command, before));
                 (run.command, run.same_from) = (id as u16, run.count);
             }
             run.count += 1;
@@ -501,15 +501,15 @@ impl Requests {
             count: run.count,
             ..Waiting::one(me, run.first, Kind::Client, bytes, conns.ctx.now_ms)
         };
-        let mix = &mut conns.ctx.seeing.mix;
+        let mix = &mut conns.ctx.recorder.mix;
         let is_mixed = !mix.is_empty();
         if is_mixed {
             mix.push((run.command, run.count - run.same_from));
         }
         let command = if is_mixed { MIXED } else { run.command };
-        let waiting = waiting.of(command, conns.ctx.seeing.now_us);
+        let waiting = waiting.of(command, conns.ctx.recorder.now_us);
         let Some(upstream) = conns.ctx.links.get(run.upstream) else {
-            conns.ctx.seeing.mix.clear();
+            conns.ctx.recorder.mix.clear();
             for number in 0..run.count {
                 let one = Waiting {
                     seq: run.first.wrapping_add(number.into()),
@@ -522,7 +522,7 @@ impl Requests {
             return;
         };
         if is_mixed {
-            upstream.mix.extend(conns.ctx.seeing.mix.drain(..));
+            upstream.mix.extend(conns.ctx.recorder.mix.drain(..));
         }
         upstream.push(waiting, bytes, &mut conns.ctx.cache);
         if !upstream.dirty {
@@ -671,7 +671,7 @@ impl Requests {
         {
             return leases::reject(conns, me, command.id, line);
         }
-        let is_shown = conns.ctx.seeing.looks_at_all;
+        let is_shown = conns.ctx.recorder.looks_at_all;
         if is_shown && command.class != Class::Local && !memory::has_memory(&mut conns.ctx) {
             return leases::reject(conns, me, command.id, OUT_OF_MEMORY);
         }
@@ -737,7 +737,7 @@ impl Requests {
             Class::Local => {
                 let flow = local_commands::local(conns, me, command.id, args);
                 if flow != Flow::Again {
-                    conns.ctx.seeing.answered_here(command.id);
+                    conns.ctx.recorder.answered_here(command.id);
                 }
                 flow
             }

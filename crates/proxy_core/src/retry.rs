@@ -28,7 +28,7 @@ pub const LOOK_MS: u64 = 4;
 const FEW: usize = 64;
 
 /// A request that will be sent again.
-struct Later {
+struct Retry {
     due_ms: u64,
     waiting: Waiting,
     request: Vec<u8>,
@@ -50,7 +50,7 @@ struct Later {
 /// Requests that will be sent again.
 #[derive(Default)]
 pub struct Retries {
-    later: Vec<Later>,
+    waiting: Vec<Retry>,
     /// When they are looked at next, if they are many: milliseconds.
     look_ms: u64,
 }
@@ -94,7 +94,7 @@ fn meet(one: &HashSet<Vec<u8>>, other: &HashSet<Vec<u8>>) -> bool {
 impl Retries {
     /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
-        self.later.is_empty()
+        self.waiting.is_empty()
     }
 
     /// Puts a request off that came back from a connection with this error. `true`, for whoever asks whether it is dealt with.
@@ -125,7 +125,7 @@ impl Retries {
             _ => PAUSE_MS << (waiting.tries.count() - 1).min(6),
         };
         let error = String::from_utf8_lossy(error);
-        let later = Later {
+        let retry = Retry {
             due_ms: ctx.now_ms + pause_ms,
             waiting,
             keys: keys_of(&request),
@@ -139,15 +139,16 @@ impl Retries {
             owner,
         };
         // One that comes back once more is still in front of what its client sent behind it.
-        let is_behind = |other: &Later| {
+        let is_behind = |other: &Retry| {
             let distance = other.owner.1.wrapping_sub(owner.1);
             other.owner.0 == owner.0 && distance < u32::MAX / 2
         };
         let next = match is_first {
             true => None,
-            false => self.later.iter().position(is_behind),
+            false => self.waiting.iter().position(is_behind),
         };
-        self.later.insert(next.unwrap_or(self.later.len()), later);
+        self.waiting
+            .insert(next.unwrap_or(self.waiting.len()), retry);
         true
     }
 
@@ -182,10 +183,10 @@ impl Retries {
         }
         let last = seq.wrapping_add(u32::from(count) - 1);
         let mut late = Vec::new();
-        for later in std::mem::take(&mut self.later) {
-            let owner = ctx.client_of(&later.waiting);
-            let is_late = later.from == from
-                && !matches!(later.why, Why::Moved | Why::Hearsay)
+        for retry in std::mem::take(&mut self.waiting) {
+            let owner = ctx.client_of(&retry.waiting);
+            let is_late = retry.from == from
+                && !matches!(retry.why, Why::Moved | Why::Hearsay)
                 && owner.is_some_and(|(client, number)| {
                     // Of those answered, the ones behind it.
                     let behind = last.wrapping_sub(number);
@@ -196,30 +197,31 @@ impl Retries {
                         && answered
                             .iter()
                             .skip(skipped as usize)
-                            .any(|keys| meet(keys, &later.keys))
+                            .any(|keys| meet(keys, &retry.keys))
                 });
             match is_late {
-                true => late.push(later),
-                false => self.later.push(later),
+                true => late.push(retry),
+                false => self.waiting.push(retry),
             }
         }
-        for later in late {
-            self.taken_back(ctx, &later);
-            ctx.seeing.lost(&later.waiting, later.node, &later.request);
-            ctx.fail(later.waiting, &later.error);
+        for retry in late {
+            self.taken_back(ctx, &retry);
+            ctx.recorder
+                .lost(&retry.waiting, retry.node, &retry.request);
+            ctx.fail(retry.waiting, &retry.error);
         }
     }
 
     /// Sends what has waited long enough, each client's in its order, once nothing else of that client is under way.
     pub fn send_due<S: Shell>(&mut self, ctx: &mut Context<S>) {
-        if self.later.len() > FEW && ctx.now_ms < self.look_ms {
+        if self.waiting.len() > FEW && ctx.now_ms < self.look_ms {
             return;
         }
-        self.look_ms = ctx.now_ms + LOOK_MS + self.later.len() as u64 / 1_000;
+        self.look_ms = ctx.now_ms + LOOK_MS + self.waiting.len() as u64 / 1_000;
         let mut put_off: HashMap<Ref, HashSet<u32>> = HashMap::new();
-        let all = std::mem::take(&mut self.later);
-        for later in &all {
-            if let Some((me, seq)) = ctx.client_of(&later.waiting) {
+        let all = std::mem::take(&mut self.waiting);
+        for retry in &all {
+            if let Some((me, seq)) = ctx.client_of(&retry.waiting) {
                 put_off.entry(me).or_default().insert(seq);
             }
         }
@@ -231,51 +233,51 @@ impl Retries {
             }
         }
         let mut rest = Vec::with_capacity(all.len());
-        for later in all {
-            let me = ctx.client_of(&later.waiting).map(|(me, _)| me);
+        for retry in all {
+            let me = ctx.client_of(&retry.waiting).map(|(me, _)| me);
             let must_wait = me.is_some_and(|me| blocked.contains(&me));
-            if later.due_ms > ctx.now_ms || must_wait {
+            if retry.due_ms > ctx.now_ms || must_wait {
                 blocked.extend(me);
-                rest.push(later);
-            } else if let Some(later) = self.send_again(ctx, later) {
+                rest.push(retry);
+            } else if let Some(retry) = self.send_again(ctx, retry) {
                 blocked.extend(me);
-                rest.push(later);
+                rest.push(retry);
             }
         }
-        rest.append(&mut self.later);
-        self.later = rest;
+        rest.append(&mut self.waiting);
+        self.waiting = rest;
     }
 
     /// Returns it if it has to wait once more.
-    fn send_again<S: Shell>(&mut self, ctx: &mut Context<S>, later: Later) -> Option<Later> {
-        let by_keys = node_of_request(ctx, &later.request, later.node);
-        let (node, asking) = match later.why {
-            Why::Hearsay if by_keys == later.node => {
-                let led_to = redirect::led_to(ctx, later.node, &later.error);
+    fn send_again<S: Shell>(&mut self, ctx: &mut Context<S>, retry: Retry) -> Option<Retry> {
+        let by_keys = node_of_request(ctx, &retry.request, retry.node);
+        let (node, asking) = match retry.why {
+            Why::Hearsay if by_keys == retry.node => {
+                let led_to = redirect::led_to(ctx, retry.node, &retry.error);
                 led_to.unwrap_or((NO_NODE, false))
             }
             Why::Hearsay => (by_keys, false),
             // Who was asked before may have run it.
-            _ if later.waiting.tries.was_led() => (later.node, false),
+            _ if retry.waiting.tries.was_led() => (retry.node, false),
             _ => (by_keys, false),
         };
         let linked = match node {
-            NO_NODE if later.why == Why::Hearsay => Err(MOVED_ON.to_owned()),
+            NO_NODE if retry.why == Why::Hearsay => Err(MOVED_ON.to_owned()),
             NO_NODE => {
-                let pool = ctx.routes.nodes[usize::from(later.node)].pool;
+                let pool = ctx.routes.nodes[usize::from(retry.node)].pool;
                 Err(ctx.unserved(pool).to_owned())
             }
-            node => ctx.link(node, later.db, later.proto),
+            node => ctx.link(node, retry.db, retry.proto),
         };
         let waiting = Waiting {
             since_ms: ctx.now_ms as u32,
-            ..later.waiting
+            ..retry.waiting
         };
         match linked {
             Ok(to) => {
-                self.taken_back(ctx, &later);
-                let script = match later.why {
-                    Why::Script => script_calls::script_of(ctx, &later.request),
+                self.taken_back(ctx, &retry);
+                let script = match retry.why {
+                    Why::Script => script_calls::script_of(ctx, &retry.request),
                     _ => None,
                 };
                 if let Some(to) = ctx.links.get(to) {
@@ -288,22 +290,22 @@ impl Retries {
                     if asking {
                         to.push_asking(ctx.now_ms);
                     }
-                    to.push(waiting, &later.request, &mut ctx.cache);
+                    to.push(waiting, &retry.request, &mut ctx.cache);
                 }
                 ctx.links.mark(to);
                 None
             }
-            Err(_) if waiting.tries.count() < TRIES_MAX => Some(Later {
+            Err(_) if waiting.tries.count() < TRIES_MAX => Some(Retry {
                 due_ms: ctx.now_ms + (PAUSE_MS << waiting.tries.count().min(6)),
                 waiting: Waiting {
                     tries: waiting.tries.and(1),
                     ..waiting
                 },
-                ..later
+                ..retry
             }),
             Err(line) => {
-                self.taken_back(ctx, &later);
-                ctx.seeing.lost(&waiting, later.node, &later.request);
+                self.taken_back(ctx, &retry);
+                ctx.recorder.lost(&waiting, retry.node, &retry.request);
                 ctx.fail(waiting, &line);
                 None
             }
@@ -311,13 +313,13 @@ impl Retries {
     }
 
     /// It is no longer put off.
-    fn taken_back<S: Shell>(&mut self, ctx: &mut Context<S>, later: &Later) {
-        if let Some((me, _)) = ctx.client_of(&later.waiting)
+    fn taken_back<S: Shell>(&mut self, ctx: &mut Context<S>, retry: &Retry) {
+        if let Some((me, _)) = ctx.client_of(&retry.waiting)
             && let Some(client) = ctx.clients.find(me)
         {
             client.put_off -= 1;
         }
-        if let Some(upstream) = ctx.links.find(later.from) {
+        if let Some(upstream) = ctx.links.find(retry.from) {
             upstream.retries -= 1;
         }
     }

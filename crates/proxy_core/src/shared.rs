@@ -6,7 +6,7 @@ use crate::access::Identities;
 use crate::admission::Traffic;
 use crate::cluster_view::ClusterView;
 use crate::command_names::Names;
-use crate::observability::Seen;
+use crate::observability::Observations;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
 
@@ -29,5 +29,5 @@ pub struct Shared {
     /// Number of workers.
     pub workers: usize,
     /// Counters and logs.
-    pub seen: Seen,
+    pub observations: Observations,
 }

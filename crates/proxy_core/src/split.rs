@@ -239,7 +239,7 @@ pub(crate) fn begin<S: Shell>(ctx: &mut Context<S>, me: Ref, merge: Merge) -> Op
     gather.reply_mode = client.reply_mode;
     gather.merge = merge;
     gather.command = client.last.map_or(NO_COMMAND, |id| id as u16);
-    gather.since_us = ctx.seeing.now_us as u32;
+    gather.since_us = ctx.recorder.now_us as u32;
     // One more than there are parts, until all are sent: an error may come at once.
     gather.missing = 1;
     Some(ctx.gathers.put(gather))
@@ -262,8 +262,8 @@ fn send_part<S: Shell>(
     let stripped = ctx.stripped(request);
     let request = stripped.as_deref().unwrap_or(request);
     let db = ctx.clients.find(me).map_or(0, |client| client.db);
-    let waiting =
-        Waiting::one(gather, part, Kind::Part, request, ctx.now_ms).of(command, ctx.seeing.now_us);
+    let waiting = Waiting::one(gather, part, Kind::Part, request, ctx.now_ms)
+        .of(command, ctx.recorder.now_us);
     let linked = match (node, way) {
         (NO_NODE, _) => Err(ctx.unserved(ctx.clients.home_of(me)).to_owned()),
         (node, Way::Shared) => ctx.link(node, db, proto),

@@ -186,8 +186,8 @@ pub(crate) fn begin_large<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: &[u8])
             pass_bytes(ctx, me, &passing.lease, &shorter);
         }
     }
-    ctx.seeing.pass_large(key, id, beginning.bulk);
-    if ctx.seeing.looks_at_all {
+    ctx.recorder.pass_large(key, id, beginning.bulk);
+    if ctx.recorder.looks_at_all {
         let args = Args::new(bytes, &beginning.whole);
         monitor::show(ctx, me, Some(id), args, Some(beginning.bulk));
     }

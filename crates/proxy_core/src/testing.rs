@@ -15,7 +15,7 @@ use crate::client_info::{ClientInfo, PeerAddr};
 use crate::command_names::Names;
 use crate::connections::{Connections, Loss};
 use crate::core::Core;
-use crate::observability::Seen;
+use crate::observability::Observations;
 use crate::report::Report;
 use crate::request::forwarded;
 use crate::requests::Flow;
@@ -184,7 +184,7 @@ impl Proxy {
             scripts: Scripts::default(),
             port: 7617,
             workers: 1,
-            seen: Seen::new(&config, 1),
+            observations: Observations::new(&config, 1),
         };
         let now_us = 1_000_000;
         let shell = TestShell::default();

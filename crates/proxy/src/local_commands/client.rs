@@ -193,10 +193,10 @@ pub(crate) fn list(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         }
     }
     let mut text = String::new();
-    for card in all_cards(ctx) {
-        let is_asked_for = ids.as_ref().is_none_or(|ids| ids.contains(&card.id));
-        if is_asked_for && sort.is_none_or(|sort| sort == Sort::of_client(&card)) {
-            text.push_str(&line(&card));
+    for info in all_infos(ctx) {
+        let is_asked_for = ids.as_ref().is_none_or(|ids| ids.contains(&info.id));
+        if is_asked_for && sort.is_none_or(|sort| sort == Sort::of_client(&info)) {
+            text.push_str(&line(&info));
             text.push('\n');
         }
     }
@@ -205,7 +205,7 @@ pub(crate) fn list(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 }
 
 /// All of them, so that nobody who comes or goes waits meanwhile.
-fn all_cards(ctx: &Context) -> Vec<Arc<ClientInfo>> {
+fn all_infos(ctx: &Context) -> Vec<Arc<ClientInfo>> {
     ctx.shell.process.clients().values().cloned().collect()
 }
 
@@ -280,16 +280,16 @@ fn kill(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         None => true,
         Some(wanted) => shown.is_some_and(|shown| shown.as_bytes() == wanted),
     };
-    let found: BTreeSet<u64> = all_cards(ctx)
+    let found: BTreeSet<u64> = all_infos(ctx)
         .iter()
-        .filter(|card| id.is_none_or(|id| id == card.id))
-        .filter(|card| sort.is_none_or(|sort| sort == Sort::of_client(card)))
-        .filter(|card| is(&addr, Some(card.addr.to_string())))
-        .filter(|card| is(&laddr, card.laddr.as_ref().map(ToString::to_string)))
-        .filter(|card| user.as_ref().is_none_or(|user| card.told().user == *user))
-        .filter(|card| age_s(card) >= age_s_min)
-        .filter(|card| !(skip_me && card.id == own))
-        .map(|card| card.id)
+        .filter(|info| id.is_none_or(|id| id == info.id))
+        .filter(|info| sort.is_none_or(|sort| sort == Sort::of_client(info)))
+        .filter(|info| is(&addr, Some(info.addr.to_string())))
+        .filter(|info| is(&laddr, info.laddr.as_ref().map(ToString::to_string)))
+        .filter(|info| user.as_ref().is_none_or(|user| info.told().user == *user))
+        .filter(|info| age_s(info) >= age_s_min)
+        .filter(|info| !(skip_me && info.id == own))
+        .map(|info| info.id)
         .collect();
     let others: BTreeSet<u64> = found.iter().copied().filter(|id| *id != own).collect();
     if !others.is_empty() {

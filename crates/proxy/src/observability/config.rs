@@ -161,7 +161,7 @@ fn failed(name: &[u8], why: &str) -> Vec<u8> {
 /// CONFIG GET: the settings whose names match a word. A name that is a word is shown as it was written there, since
 /// clients look for what they asked for, and once: two names may differ in their case only.
 pub(crate) fn config_get(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
-    let tuning = ctx.shared.seen.tune.current();
+    let tuning = ctx.shared.observations.tune.current();
     let all = ROWS
         .iter()
         .map(|(name, show, _)| (*name, show(&tuning)))
@@ -190,7 +190,7 @@ pub(crate) fn config_get(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 
 /// Returns the settings that only a restart changes.
 fn fixed(ctx: &Context, me: Ref) -> Vec<(&'static str, String)> {
-    let (settings, seen) = (&ctx.shared.settings, &ctx.shared.seen);
+    let (settings, seen) = (&ctx.shared.settings, &ctx.shared.observations);
     let workers = ctx.shell.process.workers.len();
     let numbers: [(&str, u64); 15] = [
         ("maxclients", settings.clients_max as u64),
@@ -235,7 +235,7 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
             .clients
             .refuse(me, &errors::wrong_arity(CommandId::ConfigSet));
     }
-    let mut tuning = ctx.shared.seen.tune.current();
+    let mut tuning = ctx.shared.observations.tune.current();
     let mut sets = Vec::new();
     for at in (2..args.len()).step_by(2) {
         let name = &args[at];
@@ -266,13 +266,13 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     }
     let shared = std::sync::Arc::clone(&ctx.shared);
     // Another worker may have changed something else meanwhile.
-    shared.seen.tune.change(|now| {
+    shared.observations.tune.change(|now| {
         for (set, value) in sets {
             let _ = set(now, value);
         }
     });
-    super::log::tune(&shared.seen.tune.current());
-    ctx.seeing.tune(&shared.seen);
+    super::log::tune(&shared.observations.tune.current());
+    ctx.recorder.tune(&shared.observations);
     ctx.clients.status(me, "OK")
 }
 

@@ -86,7 +86,10 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         };
     }
     ctx.publish_counters();
-    let totals = ctx.shared.seen.totals(&ctx.routes, super::log::missed());
+    let totals = ctx
+        .shared
+        .observations
+        .totals(&ctx.routes, super::log::missed());
     let text = if is(1, "Latency") && args.len() == 3 {
         one_monitor(ctx, &args[2], &totals)
     } else if is(1, "ServerLatency") && (3..=4).contains(&args.len()) {
@@ -106,8 +109,8 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 pub(crate) fn reset_stats(ctx: &mut Context, me: Ref) -> Flow {
     ctx.publish_counters();
     let shared = std::sync::Arc::clone(&ctx.shared);
-    shared.seen.reset(&ctx.routes, super::log::missed());
-    ctx.seeing.tune(&shared.seen);
+    shared.observations.reset(&ctx.routes, super::log::missed());
+    ctx.recorder.tune(&shared.observations);
     ctx.clients.status(me, "OK")
 }
 
@@ -138,14 +141,14 @@ fn sections(ctx: &Context, args: Args<'_>, totals: &Totals) -> String {
         text.section("Memory");
         text.line("used_memory", totals.counters.buffer_bytes);
         text.line("used_memory_rss", process::resident_bytes().unwrap_or(0));
-        text.line("maxmemory", ctx.seeing.tuning.memory_bytes_max);
+        text.line("maxmemory", ctx.recorder.tuning.memory_bytes_max);
         text.line("maxmemory_policy", "noeviction");
     }
     if wanted("SystemResource") || wanted("CPU") {
         let cpu = process::cpu_self();
         text.section("SystemResource");
         text.line("UsedMemory", totals.counters.buffer_bytes);
-        text.line("MaxMemory", ctx.seeing.tuning.memory_bytes_max);
+        text.line("MaxMemory", ctx.recorder.tuning.memory_bytes_max);
         text.line("MaxRSS", peak_resident_bytes());
         text.line(
             "UsedCpuSys",
@@ -201,7 +204,7 @@ fn sections(ctx: &Context, args: Args<'_>, totals: &Totals) -> String {
     }
     if wanted("LatencyMonitor") {
         text.section("LatencyMonitor");
-        let names: Vec<&str> = ctx.shared.seen.monitors.names().collect();
+        let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
         for (number, name) in names.into_iter().enumerate() {
             table(ctx, number, name, None, totals, &mut text.0);
         }
@@ -227,8 +230,8 @@ fn server(ctx: &Context, text: &mut Text) {
     text.line("uptime_in_seconds", uptime_s);
     text.line("uptime_in_days", uptime_s / (24 * 3600));
     text.line("Version", env!("CARGO_PKG_VERSION"));
-    text.line("Name", &shared.seen.name);
-    text.line("Bind", &shared.seen.bind);
+    text.line("Name", &shared.observations.name);
+    text.line("Bind", &shared.observations.bind);
     text.line("RedisMode", "proxy");
     text.line("SingleThread", if workers == 1 { "true" } else { "false" });
     text.line("WorkerThreads", workers);
@@ -352,13 +355,13 @@ pub(crate) fn table(
         ),
     };
     text.push_str(&head);
-    ctx.shared.seen.monitors.write(number, &sum, text);
+    ctx.shared.observations.monitors.write(number, &sum, text);
     text.push_str("\r\n");
 }
 
 /// One monitor, in total and by server.
 fn one_monitor(ctx: &Context, wanted: &[u8], totals: &Totals) -> Result<String, &'static str> {
-    let names: Vec<&str> = ctx.shared.seen.monitors.names().collect();
+    let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
     let found = names.iter().position(|name| name.as_bytes() == wanted);
     let number = found.ok_or("ERR no such latency monitor")?;
     let mut text = String::from("# LatencyMonitor\r\n");
@@ -382,7 +385,7 @@ fn monitors_of_server(
     let mut nodes = ctx.routes.nodes.iter();
     let found = nodes.position(|node| node.name.as_bytes() == server);
     let server = found.ok_or("ERR no such server")?;
-    let names: Vec<&str> = ctx.shared.seen.monitors.names().collect();
+    let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
     let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted == name.as_bytes());
     if wanted.is_some() && !names.iter().any(|name| is_wanted(name)) {
         return Err("ERR no such latency monitor");

@@ -52,7 +52,11 @@ pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>)
 /// The whole page.
 fn page(shared: &Shared, host: &Process) -> String {
     let routes = host.routes.current();
-    let totals = Totals::of(&shared.seen.workers, &routes.nodes, super::log::missed());
+    let totals = Totals::of(
+        &shared.observations.workers,
+        &routes.nodes,
+        super::log::missed(),
+    );
     let mut page = Page::default();
     process_wide(&mut page, shared, host, &totals);
     counters(&mut page, &totals);
@@ -66,7 +70,7 @@ fn process_wide(page: &mut Page, shared: &Shared, host: &Process, totals: &Total
     let name = "redline_proxy_info";
     page.family(name, Sort::Gauge, "Which proxy this is.");
     let labels = [
-        ("name", shared.seen.name.as_str()),
+        ("name", shared.observations.name.as_str()),
         ("version", env!("CARGO_PKG_VERSION")),
     ];
     page.sample(name, &labels, 1);

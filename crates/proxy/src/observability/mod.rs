@@ -15,5 +15,5 @@ pub mod log;
 pub mod metrics;
 
 pub(crate) use redline_proxy_core::observability::{
-    Seen, keys, memory, monitor, record, stats, steps, tune,
+    Observations, keys, memory, monitor, record, stats, steps, tune,
 };

@@ -231,7 +231,7 @@ impl<S: Shell> Connections<S> {
     }
 
     fn give_up(&mut self, lost: &Lost<'_, S>, waiting: Waiting, bytes: &[u8], line: &str) {
-        self.ctx.seeing.lost(&waiting, lost.upstream.node, bytes);
+        self.ctx.recorder.lost(&waiting, lost.upstream.node, bytes);
         self.ctx.fail(waiting, line);
     }
 }

@@ -121,7 +121,7 @@ impl<S: Shell> Connections<S> {
             };
             let number = usize::from(upstream.node);
             let (node, is_shared) = (upstream.node, upstream.purpose == Purpose::Shared);
-            // What is published comes from whoever is there: it is left when another one says it (see `pubsub`).
+            // What is published comes from whoever is there: it is left when another one says it (see `subscriptions`).
             let hears = upstream.purpose == Purpose::Subscriptions;
             let now = &self.ctx.routes.nodes[number];
             let before = &old.nodes[number];
@@ -213,7 +213,7 @@ impl<S: Shell> Connections<S> {
             let owner = upstream
                 .owner
                 .and_then(|owner| self.ctx.clients.look(owner.at));
-            // A call may wait for as long as it says, and a large request for its client (see `large`), but not for the server.
+            // A call may wait for as long as it says, and a large request for its client (see `streaming`), but not for the server.
             let may_wait_ms = match upstream.purpose {
                 Purpose::Shared => Some(0),
                 Purpose::Private => owner.and_then(|owner| match owner.session {

@@ -40,7 +40,7 @@ impl<S: Shell> Context<S> {
     fn cache_opens(&mut self, node: NodeId) {
         let server = &self.routes.nodes[usize::from(node)];
         self.cache.opened(node, server.pool);
-        self.seeing.node(node, server).caches.set(1);
+        self.recorder.node(node, server).caches.set(1);
     }
 
     /// A server no longer tells what changes, or has refused to.
@@ -48,7 +48,7 @@ impl<S: Shell> Context<S> {
         let routes = Arc::clone(&self.routes);
         let server = &routes.nodes[usize::from(node)];
         let is_news = self.cache.closed(node, server.pool, has_refused);
-        self.seeing.node(node, server).caches.set(0);
+        self.recorder.node(node, server).caches.set(0);
         if is_news && !reason.is_empty() {
             let name = &server.name;
             self.shell.log(Level::Warning, || {
@@ -177,7 +177,7 @@ impl<S: Shell> Context<S> {
                 return Err(unavailable(&reason));
             }
         };
-        let stats = self.seeing.node(node, target);
+        let stats = self.recorder.node(node, target);
         let mut upstream = Upstream::new(socket, node, db, proto, purpose, self.now_ms, stats);
         if matches!(purpose, Purpose::Shared | Purpose::Private) {
             upstream.marks = self.cache.marks(target.pool);

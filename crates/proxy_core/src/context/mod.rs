@@ -14,7 +14,7 @@ use crate::client::{Pause, ReplyMode};
 use crate::clients::Clients;
 use crate::gathers::Gathers;
 use crate::links::Links;
-use crate::observability::{Counters, Seeing};
+use crate::observability::{Counters, Recorder};
 use crate::report::Report;
 use crate::route::{NodeId, Routes};
 use crate::shared::Shared;
@@ -60,7 +60,7 @@ pub struct Context<S: Shell> {
     /// Counters of the worker.
     pub counters: Counters,
     /// Records what is seen of requests and replies.
-    pub seeing: Seeing,
+    pub recorder: Recorder,
     /// Clients that called MONITOR.
     pub(crate) monitoring: Vec<Ref>,
     /// The end was asked for: clients get what they have asked for until then.
@@ -83,7 +83,7 @@ impl<S: Shell> Context<S> {
     /// How many requests of clients a server has answered, those of all workers.
     pub(crate) fn answers_of(&self, node: NodeId) -> u64 {
         let server = &self.routes.nodes[usize::from(node)];
-        self.shared.seen.answers_of(node, server)
+        self.shared.observations.answers_of(node, server)
     }
 
     pub(crate) fn tell(&self, report: Report) {
@@ -141,8 +141,8 @@ impl<S: Shell> Context<S> {
         let Some(gather) = self.gathers.one_less(place) else {
             return;
         };
-        let us = (self.seeing.now_us as u32).wrapping_sub(gather.since_us);
-        self.seeing.record_call(gather.command, us);
+        let us = (self.recorder.now_us as u32).wrapping_sub(gather.since_us);
+        self.recorder.record_call(gather.command, us);
         let mut merged = self.gathers.borrow_merged();
         if let Some(client) = self.clients.find(gather.client) {
             client.gathered -= gather.bytes.len();
@@ -158,7 +158,7 @@ impl<S: Shell> Context<S> {
             }
         }
         if merged.first() == Some(&b'-') {
-            self.seeing.failed(gather.command);
+            self.recorder.failed(gather.command);
         }
         self.clients.deliver(gather.client, gather.seq, 1, &merged);
         self.gathers.give_back(*gather, merged);
@@ -168,7 +168,7 @@ impl<S: Shell> Context<S> {
     pub fn publish_counters(&mut self) {
         self.counters.cache = self.cache.counts();
         self.counters.responses = self.clients.responses;
-        self.seeing.end_turn(&self.counters);
+        self.recorder.end_turn(&self.counters);
     }
 
     /// Returns true if the end was asked for.

@@ -131,7 +131,7 @@ impl<S: Shell> Context<S> {
             Ok(upstream) => upstream,
             Err(line) => {
                 let command = self.clients.command_called(me);
-                self.seeing.refused(command);
+                self.recorder.refused(command);
                 return match node {
                     NO_NODE => self
                         .clients
@@ -146,7 +146,7 @@ impl<S: Shell> Context<S> {
             return Flow::Done;
         };
         let waiting = Waiting::one(me, client.number(), kind, raw, self.now_ms)
-            .of(command, self.seeing.now_us);
+            .of(command, self.recorder.now_us);
         if self.is_full(upstream, me)
             && let Some(client) = self.clients.find(me)
         {

@@ -28,8 +28,10 @@ fn bytes_of(worker: &std::sync::Arc<WorkerStats>) -> u64 {
 
 /// Sums up what this worker's buffers use, and keeps the limit.
 pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
-    let limit = conns.ctx.seeing.tuning.memory_bytes_max;
-    if limit == 0 && !conns.ctx.ticks.is_multiple_of(TICKS) && !conns.ctx.seeing.is_short_of_memory
+    let limit = conns.ctx.recorder.tuning.memory_bytes_max;
+    if limit == 0
+        && !conns.ctx.ticks.is_multiple_of(TICKS)
+        && !conns.ctx.recorder.is_short_of_memory
     {
         return;
     }
@@ -53,15 +55,22 @@ pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
     }
     conns.ctx.counters.buffer_bytes = sum as u64;
     conns.ctx.counters.responses = conns.ctx.clients.responses;
-    conns.ctx.seeing.stats.publish(&conns.ctx.counters);
-    let total: u64 = conns.ctx.shared.seen.workers.iter().map(bytes_of).sum();
-    let was_short = conns.ctx.seeing.is_short_of_memory;
-    conns.ctx.seeing.is_short_of_memory = limit > 0 && total > limit;
-    if !was_short || !conns.ctx.seeing.is_short_of_memory {
+    conns.ctx.recorder.stats.publish(&conns.ctx.counters);
+    let total: u64 = conns
+        .ctx
+        .shared
+        .observations
+        .workers
+        .iter()
+        .map(bytes_of)
+        .sum();
+    let was_short = conns.ctx.recorder.is_short_of_memory;
+    conns.ctx.recorder.is_short_of_memory = limit > 0 && total > limit;
+    if !was_short || !conns.ctx.recorder.is_short_of_memory {
         return;
     }
     // Each worker goes by its share, so that they do not close one client each for the same want.
-    let share = limit / conns.ctx.shared.seen.workers.len().max(1) as u64;
+    let share = limit / conns.ctx.shared.observations.workers.len().max(1) as u64;
     if let (bytes, Some(at)) = largest
         && sum as u64 > share
         && let Some(client) = conns.ctx.clients.look(at)
@@ -77,7 +86,7 @@ pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
 
 /// Returns true if a request for servers may be taken; one that may not is counted.
 pub(crate) fn has_memory<S: Shell>(ctx: &mut Context<S>) -> bool {
-    let is_short = ctx.seeing.is_short_of_memory;
+    let is_short = ctx.recorder.is_short_of_memory;
     ctx.counters.refused_for_memory += u64::from(is_short);
     !is_short
 }

@@ -30,7 +30,7 @@ use redline_proxy_config::Config;
 
 pub use memory::OUT_OF_MEMORY;
 pub use memory::tell_of_query_buffer;
-pub use record::{MIXED, Seeing};
+pub use record::{MIXED, Recorder};
 pub use stats::{Counters, NodeStats};
 
 use crate::route::{Node, NodeId, Routes};
@@ -39,7 +39,7 @@ use steps::Monitors;
 use tune::Tune;
 
 /// Observability state that all workers share.
-pub struct Seen {
+pub struct Observations {
     /// The proxy's name.
     pub name: String,
     /// The place that it is in.
@@ -62,10 +62,10 @@ pub struct Seen {
     pub watchers: AtomicUsize,
 }
 
-impl Seen {
+impl Observations {
     /// Of so many workers.
-    pub fn new(config: &Config, workers: usize) -> Seen {
-        Seen {
+    pub fn new(config: &Config, workers: usize) -> Observations {
+        Observations {
             name: config.name.clone(),
             local_data_center: config.local_data_center.clone(),
             bind: config

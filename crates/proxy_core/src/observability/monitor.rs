@@ -25,7 +25,10 @@ pub(crate) fn monitor<S: Shell>(ctx: &mut Context<S>, me: Ref) -> Flow {
     if !client.monitors {
         client.monitors = true;
         ctx.monitoring.push(me);
-        ctx.shared.seen.watchers.fetch_add(1, Ordering::Relaxed);
+        ctx.shared
+            .observations
+            .watchers
+            .fetch_add(1, Ordering::Relaxed);
     }
     ctx.clients.status(me, "OK")
 }
@@ -35,7 +38,10 @@ pub(crate) fn monitor_no_more<S: Shell>(ctx: &mut Context<S>, me: Ref) {
     let before = ctx.monitoring.len();
     ctx.monitoring.retain(|place| *place != me);
     let fewer = before - ctx.monitoring.len();
-    ctx.shared.seen.watchers.fetch_sub(fewer, Ordering::Relaxed);
+    ctx.shared
+        .observations
+        .watchers
+        .fetch_sub(fewer, Ordering::Relaxed);
 }
 
 /// Notes a request for those who watch. `long`: the length of an argument behind those, which goes through in pieces.
@@ -58,7 +64,7 @@ pub(crate) fn show<S: Shell>(
     };
     let now_us = ctx.shell.wall_us();
     let (seconds, us) = (now_us / 1_000_000, now_us % 1_000_000);
-    let lines = &mut ctx.seeing.lines;
+    let lines = &mut ctx.recorder.lines;
     let head = match &client.info.addr {
         PeerAddr::Unix(path) => {
             format!("+{seconds}.{us:06} [{} unix:{}]", client.db, path.display())
@@ -81,7 +87,7 @@ pub(crate) fn show<S: Shell>(
 
 /// Takes what was noted for those who watch, here and at the other workers.
 pub fn noted<S: Shell>(ctx: &mut Context<S>) -> Option<Arc<[u8]>> {
-    let lines = &mut ctx.seeing.lines;
+    let lines = &mut ctx.recorder.lines;
     (!lines.is_empty()).then(|| std::mem::take(lines).into())
 }
 

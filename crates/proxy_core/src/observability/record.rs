@@ -16,7 +16,7 @@ use super::keys::{LARGE_BYTES_MIN, Large};
 use super::stats::{NodeStats, WorkerStats, lock};
 use super::steps::Monitors;
 use super::tune::Tuning;
-use super::{Counters, Seen};
+use super::{Counters, Observations};
 use crate::class::NO_COMMAND;
 use crate::request::{forwarded, request_len};
 use crate::route::{Node, NodeId};
@@ -35,7 +35,7 @@ const DEPTH_MAX: u16 = 32;
 const RATE_US: u64 = 1_000_000;
 
 /// A worker's part.
-pub struct Seeing {
+pub struct Recorder {
     pub(super) stats: Arc<WorkerStats>,
     monitors: Arc<Monitors>,
     has_monitors: bool,
@@ -88,10 +88,10 @@ pub struct Looked {
     pub is_slow: bool,
 }
 
-impl Seeing {
+impl Recorder {
     /// Of the worker with this number.
-    pub fn new(seen: &Seen, number: usize, now_us: u64) -> Seeing {
-        let mut seeing = Seeing {
+    pub fn new(seen: &Observations, number: usize, now_us: u64) -> Recorder {
+        let mut recorder = Recorder {
             stats: Arc::clone(&seen.workers[number]),
             has_monitors: seen.monitors.names().next().is_some(),
             monitors: Arc::clone(&seen.monitors),
@@ -113,13 +113,13 @@ impl Seeing {
             lines: Vec::new(),
             random: fastrand::Rng::new(),
         };
-        seeing.tune(seen);
-        seeing
+        recorder.tune(seen);
+        recorder
     }
 
     /// A turn begins.
     #[inline]
-    pub fn begin_turn(&mut self, seen: &Seen, now_us: u64) {
+    pub fn begin_turn(&mut self, seen: &Observations, now_us: u64) {
         self.now_us = now_us;
         let someone_watches = seen.watchers.load(std::sync::atomic::Ordering::Relaxed) > 0;
         self.looks_at_all = someone_watches || self.is_short_of_memory;
@@ -147,7 +147,7 @@ impl Seeing {
     }
 
     /// Takes up what CONFIG SET has changed, and that CONFIG RESETSTAT has forgotten what was large.
-    pub fn tune(&mut self, seen: &Seen) {
+    pub fn tune(&mut self, seen: &Observations) {
         self.tuning_epoch = seen.tune.epoch();
         self.tuning = seen.tune.current();
         self.look_from_bytes = LARGE_BYTES_MIN;
