@@ -21,7 +21,7 @@ use crate::route;
 use crate::route::{NodeId, Routes};
 use crate::slab::Ref;
 use crate::streaming;
-use crate::subscriptions::Subscriptions;
+use crate::subscriptions::{Subscriptions, moving};
 use crate::upstream::{Purpose, State, Upstream};
 
 /// A large request goes on when no more than this waits to be sent.
@@ -143,7 +143,7 @@ impl<S: Shell> Connections<S> {
                 self.ctx.settle(at);
             }
         }
-        self.subscriptions.adopt(&mut self.ctx);
+        moving::adopt(&mut self.subscriptions, &mut self.ctx);
         self.ctx.cache.adopt(Some(&old), &self.ctx.routes);
     }
 

@@ -7,13 +7,17 @@
 //!
 //! Where keys are spread by a hash, so are channels, and a pattern is asked for everywhere. In a cluster any node hears
 //! what is published, except for notifications of keys, which are asked for everywhere, too.
-//! What goes on with the servers is in `servers.rs`, and how a name goes from one node to another in `handover.rs`.
+//! Who hears which name is in `topics.rs`, what goes on with the servers in `servers.rs`, and how a name goes from one node to
+//! another in `moving.rs` and `handover.rs`.
 
 pub mod handover;
+pub(crate) mod moving;
 mod servers;
+mod topics;
 pub mod upkeep;
 
 pub(crate) use servers::{is_ejected, servers_of, unasked};
+use topics::{Step, Topic, Topics};
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -25,7 +29,6 @@ use crate::requests::Flow;
 use crate::route::NodeId;
 use crate::shell::Shell;
 use crate::slab::Ref;
-use crate::subscriptions::handover::Handover;
 
 /// The kind of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +93,7 @@ impl Subscribed {
 /// Everything that the clients of a worker are subscribed to.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
-    topics: HashMap<Space, HashMap<Vec<u8>, Topic>>,
+    topics: Topics,
     servers: Vec<Server>,
     /// Calls of SUBSCRIBE that are not answered.
     calls: HashMap<u64, Call>,
@@ -103,17 +106,12 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
-    fn topic(&mut self, space: Space, name: &[u8]) -> Option<&mut Topic> {
-        self.topics.get_mut(&space)?.get_mut(name)
-    }
-
     /// Changes who is asked for a name, or how far that is; and with it how many names the calls that wait for this one still
     /// wait for, so that nobody walks through all names of a call before its last is confirmed. Returns the calls that wait
     /// for nothing any more.
     fn change(&mut self, space: Space, name: &[u8], change: impl FnOnce(&mut Topic)) -> Vec<u64> {
         let mut ready = Vec::new();
-        let topics = self.topics.get_mut(&space);
-        let Some(topic) = topics.and_then(|topics| topics.get_mut(name)) else {
+        let Some(topic) = self.topics.find(space, name) else {
             return ready;
         };
         let before = topic.is_confirmed();
@@ -135,95 +133,6 @@ impl Subscriptions {
             }
         }
         ready
-    }
-}
-
-/// A name that somebody is subscribed to, or will be.
-#[derive(Default)]
-pub(crate) struct Topic {
-    clients: Vec<Ref>,
-    /// Calls that wait for it; one that names it twice is here twice.
-    calls: Vec<u64>,
-    /// The servers that have to be asked for it, and how far each of them is.
-    nodes: Vec<(NodeId, Step)>,
-    /// How often in a row servers have said that another one has it.
-    redirects: u8,
-    /// The node of a cluster that was asked before, as long as it matters.
-    handover: Option<Box<Handover>>,
-}
-
-/// How far a server is with a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It is not asked, or has refused, or the connection broke since.
-    Unasked,
-    /// By the request of this number: what confirms an earlier one that was taken back is no answer to it.
-    Asked(u64),
-    Confirmed,
-}
-
-impl Topic {
-    fn is_confirmed(&self) -> bool {
-        self.nodes.iter().all(|(_, step)| *step == Step::Confirmed)
-    }
-
-    /// Returns true if the servers that have its name are the ones that are asked.
-    fn is_asked_of(&self, servers: impl Iterator<Item = NodeId>) -> bool {
-        let asked = self.nodes.iter().map(|(node, _)| *node);
-        asked.eq(servers)
-    }
-
-    fn is_unasked(&self, node: NodeId) -> bool {
-        self.nodes.contains(&(node, Step::Unasked))
-    }
-
-    /// Returns true if a node is asked for it, or still heard for it.
-    fn concerns(&self, node: NodeId) -> bool {
-        let last = self.handover.as_ref().and_then(|it| it.heard());
-        last == Some(node) || self.nodes.iter().any(|(asked, _)| *asked == node)
-    }
-
-    /// Returns true if a message of a node for it is to be passed on. `same`: whether the node that is asked says the same.
-    fn hears(
-        &mut self,
-        node: NodeId,
-        frame: &[u8],
-        ticks: u32,
-        same: impl FnOnce(NodeId) -> bool,
-    ) -> bool {
-        let is_confirmed = self.nodes.contains(&(node, Step::Confirmed));
-        match &mut self.handover {
-            Some(handover) => {
-                (is_confirmed || handover.heard() == Some(node))
-                    && handover.passes(node, frame, ticks)
-            }
-            None => is_confirmed || !self.nodes.first().is_some_and(|(asked, _)| same(*asked)),
-        }
-    }
-
-    /// Another node of a cluster is the one to ask. Returns who is not to be asked any more: the last one is, until the next
-    /// one has confirmed.
-    fn hand_over(&mut self, next: NodeId) -> Vec<NodeId> {
-        let asked = std::mem::replace(&mut self.nodes, vec![(next, Step::Unasked)]);
-        let last = self.handover.as_ref().and_then(|it| it.kept());
-        match (last, &asked[..]) {
-            // It comes back to the one that was never left.
-            (Some(last), _) if last == next => {
-                self.handover = None;
-                self.nodes = vec![(last, Step::Confirmed)];
-            }
-            (Some(_), _) => {
-                if let Some(handover) = &mut self.handover {
-                    handover.begin_anew();
-                }
-            }
-            (None, [(last, Step::Confirmed)]) => {
-                self.handover = Some(Box::new(Handover::new(*last)));
-                return Vec::new();
-            }
-            (None, _) => self.handover = None,
-        }
-        asked.into_iter().map(|(node, _)| node).collect()
     }
 }
 
@@ -363,9 +272,7 @@ impl Subscriptions {
         };
         self.calls.insert(number, call);
         for (name, nodes) in wanted {
-            let topics = self.topics.entry(space).or_default();
-            let is_new = !topics.contains_key(&name);
-            let topic = topics.entry(name.clone()).or_default();
+            let (topic, is_new) = self.topics.find_or_add(space, &name);
             topic.calls.push(number);
             if is_new {
                 topic.nodes = unasked(&nodes);
@@ -375,7 +282,7 @@ impl Subscriptions {
                 self.ask(ctx, node, space, &name);
             }
             let is_confirmed = |topic: &mut Topic| topic.is_confirmed();
-            if self.topic(space, &name).is_some_and(is_confirmed)
+            if self.topics.find(space, &name).is_some_and(is_confirmed)
                 && let Some(call) = self.calls.get_mut(&number)
             {
                 call.unconfirmed -= 1;
@@ -398,7 +305,7 @@ impl Subscriptions {
         let mut reply = Vec::new();
         let me = call.client;
         for name in &call.names {
-            if let Some(topic) = self.topic(call.space, name) {
+            if let Some(topic) = self.topics.find(call.space, name) {
                 topic.calls.retain(|waiting| *waiting != number);
             }
             let Some(client) = ctx.clients.find(me) else {
@@ -416,7 +323,7 @@ impl Subscriptions {
                 Some(name),
                 count,
             );
-            if is_new && let Some(topic) = self.topic(call.space, name) {
+            if is_new && let Some(topic) = self.topics.find(call.space, name) {
                 topic.clients.push(me);
             }
         }
@@ -475,13 +382,7 @@ impl Subscriptions {
             }
             _ => leaving.names.iter().collect(),
         };
-        let topics = self.topics.get(&leaving.space);
-        let topics = names.iter().filter_map(|name| topics?.get(*name));
-        let mut concerned: HashSet<NodeId> = HashSet::new();
-        for topic in topics {
-            concerned.extend(topic.nodes.iter().map(|(node, _)| *node));
-            concerned.extend(topic.handover.as_ref().and_then(|it| it.heard()));
-        }
+        let concerned = self.topics.heard_for(leaving.space, &names);
         let mut places = Vec::new();
         for server in &mut self.servers {
             if concerned.contains(&server.node)
@@ -590,24 +491,7 @@ impl Subscriptions {
         space: Space,
         name: &[u8],
     ) {
-        let Some(topics) = self.topics.get_mut(&space) else {
-            return;
-        };
-        let Some(topic) = topics.get_mut(name) else {
-            return;
-        };
-        topic.clients.retain(|client| *client != me);
-        if !topic.clients.is_empty() || !topic.calls.is_empty() {
-            return;
-        }
-        let Some(topic) = topics.remove(name) else {
-            return;
-        };
-        if topics.len() < topics.capacity() / 8 {
-            topics.shrink_to(topics.len() * 2);
-        }
-        let last = topic.handover.and_then(|handover| handover.kept());
-        for node in topic.nodes.iter().map(|(node, _)| *node).chain(last) {
+        for node in self.topics.leave(me, space, name) {
             self.ask_no_more(ctx, node, space, name);
         }
     }

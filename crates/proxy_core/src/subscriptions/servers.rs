@@ -1,12 +1,12 @@
 //! The servers' side of subscriptions: who is asked for a name, over which connection, and what becomes of what they say. Must
 //! not know how clients subscribe.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use redline_cluster::Redirect;
 use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
 
-use super::{Expected, Names, Server, Space, Step, Topic};
+use super::{Expected, Names, Server, Space, Step, Topic, moving};
 use crate::access;
 use crate::context::Context;
 use crate::redirect::{self, MOVED_ON, TRIES_MAX};
@@ -14,7 +14,6 @@ use crate::route::{NO_NODE, Node, NodeId, Placement, Pool};
 use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::subscriptions::Subscriptions;
-use crate::subscriptions::handover::Due;
 use crate::upstream::{Purpose, State};
 
 /// How the names of notifications begin: `__keyspace@`, `__keyevent@`.
@@ -141,26 +140,10 @@ impl Subscriptions {
             server.expect(Expected::Readonly);
             encode_request([&b"READONLY"[..]], &mut upstream.out);
         }
-        for (space, name) in self.unasked_of(node) {
+        for (space, name) in self.topics.unasked_of(node) {
             self.ask(ctx, node, space, &name);
         }
         Ok(upstream)
-    }
-
-    /// Returns true if there is a name that is wanted of a server and that it is not asked for.
-    pub(crate) fn lacks_something(&self, node: NodeId) -> bool {
-        let mut topics = self.topics.values().flat_map(HashMap::values);
-        topics.any(|topic| topic.is_unasked(node))
-    }
-
-    /// Returns the names that are wanted of a server and that it is not asked for.
-    pub(crate) fn unasked_of(&self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
-        let mut wanted = Vec::new();
-        for (space, topics) in &self.topics {
-            let unasked = topics.iter().filter(|(_, topic)| topic.is_unasked(node));
-            wanted.extend(unasked.map(|(name, _)| (*space, name.clone())));
-        }
-        wanted
     }
 
     /// Asks a server for a name, if there is a connection and it is not asked already.
@@ -171,7 +154,7 @@ impl Subscriptions {
         space: Space,
         name: &[u8],
     ) {
-        let topic = self.topic(space, name);
+        let topic = self.topics.find(space, name);
         if !topic.is_some_and(|topic| topic.is_unasked(node)) {
             return;
         }
@@ -237,7 +220,7 @@ impl Subscriptions {
     }
 
     /// Answers the calls that waited for this change alone.
-    fn change_topic<S: Shell>(
+    pub(super) fn change_topic<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
         space: Space,
@@ -401,10 +384,10 @@ impl Subscriptions {
         space: Space,
         name: &[u8],
     ) {
-        let topic = self.topic(space, name);
+        let topic = self.topics.find(space, name);
         let handover = topic.and_then(|it| it.handover.as_ref());
         if handover.is_some_and(|it| it.heard() == Some(node) && it.kept().is_none()) {
-            self.end_handover(ctx, space, name);
+            moving::end_handover(self, ctx, space, name);
         }
     }
 
@@ -423,13 +406,13 @@ impl Subscriptions {
                 self.answered_leave(ctx, node, space, name);
             }
             _ => {
-                let topic = self.topic(space, &name);
+                let topic = self.topics.find(space, &name);
                 let last = topic.and_then(|topic| topic.handover.as_ref()?.heard());
                 if last == Some(node) {
                     // It says nothing more, and knows that it is left.
-                    return self.end_handover(ctx, space, &name);
+                    return moving::end_handover(self, ctx, space, &name);
                 }
-                self.moved_away(ctx, node, space, &name);
+                moving::moved_away(self, ctx, node, space, &name);
             }
         }
     }
@@ -447,7 +430,7 @@ impl Subscriptions {
         let ticks = ctx.ticks;
         let pool = &ctx.routes.pools[usize::from(space.pool)];
         let same = |asked| say_the_same(space.names, name, pool, from, asked);
-        let Some(topic) = self.topic(space, name) else {
+        let Some(topic) = self.topics.find(space, name) else {
             return;
         };
         if !topic.hears(from, frame, ticks, same) {
@@ -459,7 +442,7 @@ impl Subscriptions {
                 ctx.clients.push_to(*me, frame);
             }
         }
-        if let Some(topic) = self.topic(space, name) {
+        if let Some(topic) = self.topics.find(space, name) {
             topic.clients = clients;
         }
     }
@@ -476,7 +459,7 @@ impl Subscriptions {
         let Some(Expected::Ask(_, _, number)) = self.answered(ctx, node, is_it) else {
             return false;
         };
-        if let Some(topic) = self.topic(space, name) {
+        if let Some(topic) = self.topics.find(space, name) {
             topic.redirects = 0;
         }
         if !self.is_wanted_of(node, space, name) {
@@ -488,7 +471,7 @@ impl Subscriptions {
             other => other,
         });
         let ticks = ctx.ticks;
-        let topic = self.topic(space, name);
+        let topic = self.topics.find(space, name);
         if let Some(topic) = topic.filter(|topic| topic.is_confirmed())
             && let Some(handover) = &mut topic.handover
         {
@@ -500,7 +483,7 @@ impl Subscriptions {
     /// Returns true if a server is to report on a name that it has confirmed, or has been asked to leave the name. It may have
     /// said by itself that another one has the name, while it had still to answer who asked for it.
     fn is_wanted_of(&mut self, node: NodeId, space: Space, name: &[u8]) -> bool {
-        let topic = self.topic(space, name);
+        let topic = self.topics.find(space, name);
         if topic.is_some_and(|topic| topic.concerns(node)) {
             return true;
         }
@@ -530,7 +513,7 @@ impl Subscriptions {
             return self.is_refused(ctx, node, space, &name, number, error);
         };
         redirect::moved(ctx, node, &redirect);
-        let Some(topic) = self.topic(space, &name) else {
+        let Some(topic) = self.topics.find(space, &name) else {
             return;
         };
         topic.redirects += 1;
@@ -541,7 +524,7 @@ impl Subscriptions {
             return self.is_refused(ctx, node, space, &name, number, error.as_bytes());
         }
         if ctx.nodes_of(space, &name).iter().all(|to| *to != node) {
-            return self.ask_anew(ctx, space, &name);
+            return moving::ask_anew(self, ctx, space, &name);
         }
         // Nobody knows the other one yet; the cluster is being asked.
         self.change_steps(ctx, space, &name, node, |step| match step {
@@ -564,14 +547,14 @@ impl Subscriptions {
         error: &[u8],
     ) {
         let asked = (node, Step::Asked(number));
-        let topic = self.topic(space, name);
+        let topic = self.topics.find(space, name);
         if topic.is_none_or(|topic| !topic.nodes.contains(&asked)) {
             // Nobody waits for this one any more.
             return;
         }
         self.change_steps(ctx, space, name, node, |_| Step::Unasked);
         self.fail_calls(ctx, space, name, error);
-        let is_wanted = self.topic(space, name).is_some();
+        let is_wanted = self.topics.find(space, name).is_some();
         if let Some(server) = self.servers.iter_mut().find(|it| it.node == node) {
             server.has_refused |= is_wanted;
         }
@@ -585,7 +568,7 @@ impl Subscriptions {
         name: &[u8],
         error: &[u8],
     ) {
-        let topic = self.topic(space, name);
+        let topic = self.topics.find(space, name);
         for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
             self.fail_call(ctx, number, error);
         }
@@ -598,7 +581,7 @@ impl Subscriptions {
         };
         ctx.clients.deliver(call.client, call.seq, 1, error);
         for name in &call.names {
-            if let Some(topic) = self.topic(call.space, name) {
+            if let Some(topic) = self.topics.find(call.space, name) {
                 topic.calls.retain(|waiting| *waiting != number);
             }
             self.leave_unless_subscribed(ctx, call.client, call.space, name);
@@ -624,163 +607,6 @@ impl Subscriptions {
         }
     }
 
-    /// A shard's channel has gone to another server with its slot.
-    fn moved_away<S: Shell>(
-        &mut self,
-        ctx: &mut Context<S>,
-        node: NodeId,
-        space: Space,
-        name: &[u8],
-    ) {
-        let to = ctx.nodes_of(space, name);
-        let Some(topic) = self.topic(space, name) else {
-            return;
-        };
-        if topic.nodes.iter().all(|(asked, _)| *asked != node) {
-            return;
-        }
-        self.change_topic(ctx, space, name, |topic| topic.nodes = unasked(&to));
-        for node in to {
-            self.ask_over_link(ctx, node, space, name);
-        }
-    }
-
-    /// Names may be elsewhere now, since there is a new routing table. While slots move there are many tables, each with one of
-    /// them elsewhere, so a name that is where it was is looked at and no more.
-    pub fn adopt<S: Shell>(&mut self, ctx: &mut Context<S>) {
-        let mut moved: Vec<(Space, Vec<u8>)> = Vec::new();
-        for (space, topics) in &self.topics {
-            let Some(pool) = ctx.routes.pools.get(usize::from(space.pool)) else {
-                continue;
-            };
-            let topics = topics.iter();
-            let nodes = &ctx.routes.nodes;
-            let elsewhere = topics.filter(|(name, topic)| {
-                !topic.is_asked_of(servers_of(space.names, name, pool, is_ejected(nodes)))
-            });
-            moved.extend(elsewhere.map(|(name, _)| (*space, name.clone())));
-        }
-        for (space, name) in moved {
-            self.ask_anew(ctx, space, &name);
-        }
-    }
-
-    /// Asks for a name where it is now, and no longer elsewhere; where any node will do, not before the next one has it.
-    fn ask_anew<S: Shell>(&mut self, ctx: &mut Context<S>, space: Space, name: &[u8]) {
-        let nodes = ctx.nodes_of(space, name);
-        if nodes.contains(&NO_NODE) {
-            return;
-        }
-        let pool = &ctx.routes.pools[usize::from(space.pool)];
-        let topic = self.topic(space, name);
-        let last = topic.and_then(|topic| Some(topic.nodes.first()?.0));
-        if let ([next], Some(last)) = (&nodes[..], last)
-            && say_the_same(space.names, name, pool, last, *next)
-        {
-            return self.begin_handover(ctx, *next, space, name);
-        }
-        let Some(topic) = self.topic(space, name) else {
-            return;
-        };
-        let before = topic.nodes.clone();
-        let step_of = |node: &NodeId| {
-            let known = before.iter().find(|(asked, _)| asked == node);
-            (*node, known.map_or(Step::Unasked, |(_, step)| *step))
-        };
-        let now = nodes.iter().map(step_of).collect();
-        self.change_topic(ctx, space, name, |topic| topic.nodes = now);
-        let is_old = |node: &NodeId| before.iter().any(|(asked, _)| asked == node);
-        for node in nodes.iter().filter(|node| !is_old(node)) {
-            self.ask_over_link(ctx, *node, space, name);
-        }
-        for (node, _) in before.iter().filter(|(node, _)| !nodes.contains(node)) {
-            self.ask_no_more(ctx, *node, space, name);
-        }
-    }
-
-    /// Asks the node that has a name now; the last one is left when that has confirmed.
-    fn begin_handover<S: Shell>(
-        &mut self,
-        ctx: &mut Context<S>,
-        next: NodeId,
-        space: Space,
-        name: &[u8],
-    ) {
-        let topic = self.topic(space, name);
-        let handover = topic.and_then(|topic| topic.handover.as_ref());
-        if handover.is_some_and(|it| it.kept().is_none()) {
-            self.end_handover(ctx, space, name);
-        }
-        let mut to_leave = Vec::new();
-        self.change_topic(ctx, space, name, |topic| to_leave = topic.hand_over(next));
-        self.handovers.insert((space, name.to_vec()));
-        self.ask_over_link(ctx, next, space, name);
-        for node in to_leave {
-            self.ask_no_more(ctx, node, space, name);
-        }
-    }
-
-    /// The last node is not heard of a name any more: what it has not said, and the next one has, is heard now.
-    fn end_handover<S: Shell>(&mut self, ctx: &mut Context<S>, space: Space, name: &[u8]) {
-        let ticks = ctx.ticks;
-        let Some(topic) = self.topic(space, name) else {
-            return;
-        };
-        let frames = match &mut topic.handover {
-            Some(handover) if handover.heard().is_some() => handover.left(ticks),
-            _ => return,
-        };
-        let clients = topic.clients.clone();
-        for frame in frames {
-            clients
-                .iter()
-                .for_each(|me| ctx.clients.push_to(*me, &frame));
-        }
-    }
-
-    /// Does what is due where names go from one node to another.
-    pub(crate) fn tend_handovers<S: Shell>(&mut self, ctx: &mut Context<S>) {
-        let ticks = ctx.ticks;
-        let topics = &self.topics;
-        let due_of = |(space, name): &(Space, Vec<u8>)| {
-            let topic = topics.get(space).and_then(|topics| topics.get(name));
-            let handover = topic.and_then(|topic| topic.handover.as_ref());
-            handover.map_or(Due::Forget, |handover| handover.due(ticks))
-        };
-        let handovers = self.handovers.iter();
-        let due: Vec<_> = handovers
-            .map(|it| (it.clone(), due_of(it)))
-            .filter(|(_, due)| *due != Due::Nothing)
-            .collect();
-        for ((space, name), due) in due {
-            match due {
-                Due::Nothing => {}
-                Due::Leave => self.leave_last(ctx, space, &name),
-                Due::End => self.end_handover(ctx, space, &name),
-                Due::Forget => {
-                    if let Some(topic) = self.topic(space, &name) {
-                        topic.handover = None;
-                    }
-                    self.handovers.remove(&(space, name));
-                }
-            }
-        }
-    }
-
-    /// The next node has a name: the last one is told that it is left.
-    fn leave_last<S: Shell>(&mut self, ctx: &mut Context<S>, space: Space, name: &[u8]) {
-        let ticks = ctx.ticks;
-        let topic = self.topic(space, name);
-        let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else {
-            return;
-        };
-        let last = handover.heard();
-        handover.leaving(ticks);
-        if let Some(last) = last {
-            self.ask_no_more(ctx, last, space, name);
-        }
-    }
-
     /// A connection for subscriptions broke, or has been closed (not `is_broken`) since it leads elsewhere now: everything is
     /// asked for again as soon as there is a new one.
     pub(crate) fn lost<S: Shell>(&mut self, ctx: &mut Context<S>, node: NodeId, is_broken: bool) {
@@ -790,22 +616,9 @@ impl Subscriptions {
             (server.has_refused, server.has_redirected) = (false, false);
             expected.append(&mut server.expected);
         }
-        let mut left = Vec::new();
-        for (space, topics) in &mut self.topics {
-            for (name, topic) in topics.iter_mut().filter(|(_, it)| it.concerns(node)) {
-                let mut is_next = false;
-                for (_, step) in topic.nodes.iter_mut().filter(|(asked, _)| *asked == node) {
-                    (*step, is_next) = (Step::Unasked, true);
-                }
-                match &mut topic.handover {
-                    Some(handover) if is_next && handover.kept().is_some() => handover.begin_anew(),
-                    Some(_) => left.push((*space, name.clone())),
-                    None => {}
-                }
-            }
-        }
+        let left = self.topics.connection_lost(node);
         for (space, name) in left {
-            self.end_handover(ctx, space, &name);
+            moving::end_handover(self, ctx, space, &name);
         }
         // Nobody knows when the server will be back.
         let calls: Vec<u64> = self
@@ -815,12 +628,8 @@ impl Subscriptions {
                 if !is_broken {
                     return false;
                 }
-                let topics = self.topics.get(&call.space);
-                call.names.iter().any(|name| {
-                    topics
-                        .and_then(|topics| topics.get(name))
-                        .is_some_and(|topic| topic.nodes.iter().any(|(asked, _)| *asked == node))
-                })
+                let mut names = call.names.iter();
+                names.any(|name| self.topics.is_asked_of(call.space, name, node))
             })
             .map(|(number, _)| *number)
             .collect();

@@ -34,7 +34,9 @@ fn waiting() -> Subscriptions {
         unconfirmed: 3,
     };
     Subscriptions {
-        topics: HashMap::from([(SPACE, HashMap::from(topics))]),
+        topics: Topics {
+            by_space: HashMap::from([(SPACE, HashMap::from(topics))]),
+        },
         calls: HashMap::from([(CALL, call)]),
         ..Subscriptions::default()
     }

@@ -1,8 +1,6 @@
 //! Upkeep of the connections for subscriptions: signs of life, new ones, those that nobody needs. Must not know names.
 
-use std::collections::HashMap;
-
-use super::{Expected, Server};
+use super::{Expected, Server, moving};
 use crate::connections::{Connections, Loss};
 use crate::route::NodeId;
 use crate::shell::Shell;
@@ -24,12 +22,8 @@ fn leave_unused<S: Shell>(conns: &mut Connections<S>) {
         .filter_map(|server| Some((server.node, server.upstream?)))
         .collect();
     for (node, place) in unused {
-        let mut topics = conns
-            .subscriptions
-            .topics
-            .values()
-            .flat_map(HashMap::values);
-        if !topics.any(|topic| topic.concerns(node)) && conns.ctx.links.find(place).is_some() {
+        let is_wanted = conns.subscriptions.topics.concern(node);
+        if !is_wanted && conns.ctx.links.find(place).is_some() {
             conns.drop_upstream(place.at);
         }
     }
@@ -74,7 +68,7 @@ pub fn check<S: Shell>(conns: &mut Connections<S>) {
 
 /// Makes connections anew that broke, if anybody is subscribed, and asks again for what was refused.
 pub fn mend<S: Shell>(conns: &mut Connections<S>) {
-    conns.subscriptions.tend_handovers(&mut conns.ctx);
+    moving::tend_handovers(&mut conns.subscriptions, &mut conns.ctx);
     leave_unused(conns);
     let asks_again = conns.ctx.ticks.is_multiple_of(TICKS_REFUSED);
     let mut wanting = Vec::new();
@@ -86,7 +80,7 @@ pub fn mend<S: Shell>(conns: &mut Connections<S>) {
         }
     }
     for node in wanting {
-        if !conns.subscriptions.lacks_something(node) {
+        if !conns.subscriptions.topics.lacks_something(node) {
             // Whoever wants something of it makes it known again.
             let is_over = |it: &Server| it.node == node && it.upstream.is_none();
             conns.subscriptions.servers.retain(|it| !is_over(it));
@@ -102,7 +96,7 @@ pub fn mend<S: Shell>(conns: &mut Connections<S>) {
         {
             continue;
         }
-        for (space, name) in conns.subscriptions.unasked_of(node) {
+        for (space, name) in conns.subscriptions.topics.unasked_of(node) {
             conns
                 .subscriptions
                 .ask_over_link(&mut conns.ctx, node, space, &name);
