@@ -6,17 +6,13 @@ use redline_net::tls::ClientTls;
 use redline_net::{Interest, Read, clock, error_text};
 use redline_proxy_core::ahead;
 
-use crate::Client;
-use crate::Connections;
-use crate::Context;
-use crate::Upstream;
 use crate::client::Pause;
 use crate::connections::Loss;
 use crate::host::{client_token, server_token};
 use crate::leases::Session;
 use crate::upstream::{Purpose, State};
 use crate::worker::{CLIENT_READ_BYTES_MAX, UPSTREAM_READ_BYTES_MAX};
-use crate::{replies, splice};
+use crate::{Client, Connections, Context, Upstream, replies, splice};
 
 /// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
@@ -24,6 +20,7 @@ const AHEAD_BYTES_MAX: usize = 64 * 1024;
 const FORSAKEN_MS: u32 = 1_000;
 /// Reads of one server in one turn: others have something to say, too.
 const READS_MAX: usize = 4;
+
 /// Reads what a client sends that has to wait, if it does not read either.
 pub(crate) fn read_ahead(conns: &mut Connections, at: u32) {
     let query_bytes_max = conns.ctx.shared.settings.query_bytes_max;

@@ -45,22 +45,6 @@ enum Step {
     Done,
 }
 
-/// Nothing is there: the next event is that of a piece.
-fn wait_for_piece(stream: &mut Stream, missing: u64) {
-    // Where it fails, each segment raises an event.
-    let _ = stream.set_receive_low_water_bytes(missing.min(PIECE_BYTES) as u32);
-}
-
-/// Events are those of any byte again.
-fn wait_for_any(stream: &mut Stream) {
-    let _ = stream.set_receive_low_water_bytes(1);
-}
-
-/// Returns the number of bytes that a pipe is asked to take of this.
-fn at_most(missing: u64) -> usize {
-    missing.min(PIPE_BYTES as u64) as usize
-}
-
 /// A part of a long reply was passed on, up to the last byte that has come. If much is to come, it goes through a pipe.
 pub(crate) fn begin_pipe(ctx: &mut Context, at: u32) {
     let Some(upstream) = ctx.links.get(at) else {
@@ -359,4 +343,20 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
     }
     conns.ctx.clients.enqueue(at);
     true
+}
+
+/// Nothing is there: the next event is that of a piece.
+fn wait_for_piece(stream: &mut Stream, missing: u64) {
+    // Where it fails, each segment raises an event.
+    let _ = stream.set_receive_low_water_bytes(missing.min(PIECE_BYTES) as u32);
+}
+
+/// Events are those of any byte again.
+fn wait_for_any(stream: &mut Stream) {
+    let _ = stream.set_receive_low_water_bytes(1);
+}
+
+/// Returns the number of bytes that a pipe is asked to take of this.
+fn at_most(missing: u64) -> usize {
+    missing.min(PIPE_BYTES as u64) as usize
 }

@@ -84,40 +84,6 @@ enum Unnamed<'a> {
     Like(&'a [u8]),
 }
 
-fn unnamed(id: CommandId, args: Args<'_>) -> Option<Unnamed<'_>> {
-    use CommandId::*;
-    let changes = KeyUse {
-        read: false,
-        write: true,
-    };
-    Some(match id {
-        Keys => args
-            .get(1)
-            .map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
-        Scan => shown_by_scan(args).map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
-        Randomkey | Monitor | SlowlogGet => Unnamed::Every(KeyUse::READ),
-        Flushall | Flushdb => Unnamed::Every(changes),
-        // What a script does with keys that it was not given is beyond us.
-        Eval | Evalsha | Fcall => Unnamed::Every(KeyUse::ALL),
-        EvalRo | EvalshaRo | FcallRo => Unnamed::Every(KeyUse::READ),
-        _ => return None,
-    })
-}
-
-/// The pattern of a SCAN; none: it has none, or says what we do not understand. The last one counts.
-fn shown_by_scan(args: Args<'_>) -> Option<&[u8]> {
-    let mut pattern = None;
-    for at in (2..args.len()).step_by(2) {
-        let is = |name: &str| args[at].eq_ignore_ascii_case(name.as_bytes());
-        match args.get(at + 1) {
-            Some(word) if is("MATCH") => pattern = Some(word),
-            Some(_) if is("COUNT") || is("TYPE") => {}
-            _ => return None,
-        }
-    }
-    pattern
-}
-
 /// AUTH, by the password alone or with a name. An error is the reply, and changes nothing.
 pub(crate) fn log_in<S: Shell>(
     ctx: &mut Context<S>,
@@ -242,6 +208,40 @@ pub fn refusal<S: Shell>(
         ));
     }
     None
+}
+
+fn unnamed(id: CommandId, args: Args<'_>) -> Option<Unnamed<'_>> {
+    use CommandId::*;
+    let changes = KeyUse {
+        read: false,
+        write: true,
+    };
+    Some(match id {
+        Keys => args
+            .get(1)
+            .map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
+        Scan => shown_by_scan(args).map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
+        Randomkey | Monitor | SlowlogGet => Unnamed::Every(KeyUse::READ),
+        Flushall | Flushdb => Unnamed::Every(changes),
+        // What a script does with keys that it was not given is beyond us.
+        Eval | Evalsha | Fcall => Unnamed::Every(KeyUse::ALL),
+        EvalRo | EvalshaRo | FcallRo => Unnamed::Every(KeyUse::READ),
+        _ => return None,
+    })
+}
+
+/// The pattern of a SCAN; none: it has none, or says what we do not understand. The last one counts.
+fn shown_by_scan(args: Args<'_>) -> Option<&[u8]> {
+    let mut pattern = None;
+    for at in (2..args.len()).step_by(2) {
+        let is = |name: &str| args[at].eq_ignore_ascii_case(name.as_bytes());
+        match args.get(at + 1) {
+            Some(word) if is("MATCH") => pattern = Some(word),
+            Some(_) if is("COUNT") || is("TYPE") => {}
+            _ => return None,
+        }
+    }
+    pattern
 }
 
 #[cfg(test)]

@@ -105,10 +105,6 @@ impl Fault {
     }
 }
 
-fn is_drawn(chance: u64) -> bool {
-    u64::from(fastrand::u32(..)) < chance
-}
-
 impl Shared {
     /// Says whether a client's calls are looked at one by one.
     pub(crate) fn watch<S: Shell>(&self, client: &mut Client<S>) {
@@ -313,6 +309,10 @@ pub(crate) fn copy<S: Shell>(ctx: &mut Context<S>, me: Ref, node: u16, request: 
         upstream.push(waiting, request, &mut ctx.cache);
         ctx.links.mark(at);
     }
+}
+
+fn is_drawn(chance: u64) -> bool {
+    u64::from(fastrand::u32(..)) < chance
 }
 
 #[cfg(test)]

@@ -18,41 +18,6 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::{access, errors};
 
-/// A name that CLIENT SETNAME refuses.
-pub const BAD_NAME: &str =
-    "ERR Client names cannot contain spaces, newlines or special characters.";
-const BETWEEN_WATCH_AND_EXEC: &str =
-    "ERR between WATCH and EXEC the proxy changes neither database nor protocol";
-
-/// Returns true if a name has only characters that CLIENT LIST can show.
-pub fn is_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
-}
-
-/// Returns true if WAIT or WAITAOF asks for no server at all: "at least so many have it" is true of none then. An error is
-/// what a server says of such arguments.
-pub(crate) fn heeds_nobody(id: CommandId, args: Args<'_>) -> Result<bool, &'static str> {
-    const TIMEOUT: &str = "ERR timeout is not an integer or out of range";
-    let integer = |at: usize| std::str::from_utf8(&args[at]).ok()?.parse::<i64>().ok();
-    let (heeds_nobody, timeout) = match id {
-        CommandId::Wait => (integer(1).ok_or(errors::NOT_AN_INTEGER)? <= 0, integer(2)),
-        _ => {
-            let local = integer(1).ok_or(errors::NOT_AN_INTEGER)?;
-            if !(0..=1).contains(&local) {
-                return Err("ERR value is out of range, value must between 0 and 1");
-            }
-            let replicas = integer(2).filter(|count| *count >= 0);
-            let replicas = replicas.ok_or("ERR value is out of range, must be positive")?;
-            (local == 0 && replicas == 0, integer(3))
-        }
-    };
-    match timeout {
-        None => Err(TIMEOUT),
-        Some(..0) => Err("ERR timeout is negative"),
-        Some(_) => Ok(heeds_nobody),
-    }
-}
-
 /// Answers a command of the class `Local`.
 pub(crate) fn local<S: Shell>(
     conns: &mut Connections<S>,
@@ -281,6 +246,41 @@ pub fn must_stand_alone<S: Shell>(clients: &mut Clients<S>, me: Ref, name: &str)
     let name = name.replace('|', " ");
     let line = format!("ERR '{name}' is not available inside MULTI through the proxy");
     Some(clients.abort(me, &line))
+}
+
+/// A name that CLIENT SETNAME refuses.
+pub const BAD_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
+const BETWEEN_WATCH_AND_EXEC: &str =
+    "ERR between WATCH and EXEC the proxy changes neither database nor protocol";
+
+/// Returns true if a name has only characters that CLIENT LIST can show.
+pub fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// Returns true if WAIT or WAITAOF asks for no server at all: "at least so many have it" is true of none then. An error is
+/// what a server says of such arguments.
+pub(crate) fn heeds_nobody(id: CommandId, args: Args<'_>) -> Result<bool, &'static str> {
+    const TIMEOUT: &str = "ERR timeout is not an integer or out of range";
+    let integer = |at: usize| std::str::from_utf8(&args[at]).ok()?.parse::<i64>().ok();
+    let (heeds_nobody, timeout) = match id {
+        CommandId::Wait => (integer(1).ok_or(errors::NOT_AN_INTEGER)? <= 0, integer(2)),
+        _ => {
+            let local = integer(1).ok_or(errors::NOT_AN_INTEGER)?;
+            if !(0..=1).contains(&local) {
+                return Err("ERR value is out of range, value must between 0 and 1");
+            }
+            let replicas = integer(2).filter(|count| *count >= 0);
+            let replicas = replicas.ok_or("ERR value is out of range, must be positive")?;
+            (local == 0 && replicas == 0, integer(3))
+        }
+    };
+    match timeout {
+        None => Err(TIMEOUT),
+        Some(..0) => Err("ERR timeout is negative"),
+        Some(_) => Ok(heeds_nobody),
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,6 @@ use crate::upstream::{Kind, Purpose, Waiting};
 
 /// How often one request is sent on, or again.
 pub(crate) const TRIES_MAX: u8 = 8;
-
 /// Where the keys are now is nobody's business but ours: a client that speaks to clusters would go there.
 pub(crate) const MOVED_ON: &str = "TRYAGAIN the keys have moved to another server; ask again";
 
@@ -44,53 +43,6 @@ enum Advice {
     Wait,
     /// The server lacks the script.
     Script,
-}
-
-fn advice(reply: &[u8]) -> Option<Advice> {
-    // The commonest errors are none of these.
-    if !matches!(
-        reply.get(1)?,
-        b'M' | b'A' | b'T' | b'C' | b'L' | b'R' | b'N'
-    ) {
-        return None;
-    }
-    let text = std::str::from_utf8(reply)
-        .ok()?
-        .trim_end()
-        .strip_prefix('-')?;
-    let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
-    match code {
-        "MOVED" => Redirect::parse(rest).map(Advice::Moved),
-        "ASK" => Redirect::parse(rest).map(Advice::Ask),
-        "NOSCRIPT" => Some(Advice::Script),
-        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => Some(Advice::Wait),
-        _ => None,
-    }
-}
-
-/// Returns true if an error says that another server has the keys.
-pub(crate) fn is_redirect(reply: &[u8]) -> bool {
-    matches!(advice(reply), Some(Advice::Moved(_) | Advice::Ask(_)))
-}
-
-/// Returns true if a request runs a script, which may write and return any reply.
-fn is_script(request: &[u8]) -> bool {
-    [&b"EVAL"[..], b"EVALSHA", b"FCALL"]
-        .iter()
-        .any(|script| request_name(request).eq_ignore_ascii_case(script))
-}
-
-/// Returns true if the text of the error that answers a request may come from a script, or from a command that the table does
-/// not have.
-fn may_say_anything(request: &[u8]) -> bool {
-    let id = spec::lookup(request_name(request));
-    id.is_none_or(|id| spec::row(id).group == Group::Scripting)
-}
-
-/// Returns true if a request changes nothing, whatever it runs.
-fn only_reads(request: &[u8]) -> bool {
-    let id = spec::lookup(request_name(request));
-    id.is_some_and(|id| spec::gate(id).flags.has(Flags::READONLY))
 }
 
 /// Looks at an error for the request `one`, the first that the server has not answered. `true`: the request has gone
@@ -378,6 +330,53 @@ pub(crate) fn known<S: Shell>(
         node.pool == pool && (is_target(&node.name) || at_endpoint(&node.endpoint))
     });
     found.map(|found| found as NodeId)
+}
+
+fn advice(reply: &[u8]) -> Option<Advice> {
+    // The commonest errors are none of these.
+    if !matches!(
+        reply.get(1)?,
+        b'M' | b'A' | b'T' | b'C' | b'L' | b'R' | b'N'
+    ) {
+        return None;
+    }
+    let text = std::str::from_utf8(reply)
+        .ok()?
+        .trim_end()
+        .strip_prefix('-')?;
+    let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match code {
+        "MOVED" => Redirect::parse(rest).map(Advice::Moved),
+        "ASK" => Redirect::parse(rest).map(Advice::Ask),
+        "NOSCRIPT" => Some(Advice::Script),
+        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => Some(Advice::Wait),
+        _ => None,
+    }
+}
+
+/// Returns true if an error says that another server has the keys.
+pub(crate) fn is_redirect(reply: &[u8]) -> bool {
+    matches!(advice(reply), Some(Advice::Moved(_) | Advice::Ask(_)))
+}
+
+/// Returns true if a request runs a script, which may write and return any reply.
+fn is_script(request: &[u8]) -> bool {
+    [&b"EVAL"[..], b"EVALSHA", b"FCALL"]
+        .iter()
+        .any(|script| request_name(request).eq_ignore_ascii_case(script))
+}
+
+/// Returns true if the text of the error that answers a request may come from a script, or from a command that the table does
+/// not have.
+fn may_say_anything(request: &[u8]) -> bool {
+    let id = spec::lookup(request_name(request));
+    id.is_none_or(|id| spec::row(id).group == Group::Scripting)
+}
+
+/// Returns true if a request changes nothing, whatever it runs.
+fn only_reads(request: &[u8]) -> bool {
+    let id = spec::lookup(request_name(request));
+    id.is_some_and(|id| spec::gate(id).flags.has(Flags::READONLY))
 }
 
 #[cfg(test)]

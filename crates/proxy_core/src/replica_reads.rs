@@ -17,32 +17,6 @@ use crate::slab::Ref;
 /// How often a call that only reads is sent, all in all, because connections broke.
 pub(crate) const READ_TRIES_MAX: u8 = 3;
 
-/// Everybody who may answer but one. The primary comes last, unless it is a reader; but when several have failed, first.
-fn others(shard: &Shard, but: NodeId, tries: u8) -> impl Iterator<Item = NodeId> {
-    let readers = shard.readers.iter().map(|reader| reader.node);
-    let first = (tries > 0).then_some(shard.primary);
-    let nodes = first.into_iter().chain(readers).chain([shard.primary]);
-    nodes.filter(move |&node| node != but && node != NO_NODE)
-}
-
-/// One of them by their weights: over the turns each gets its share, and neighbouring turns get different ones.
-fn pick(readers: &[Reader], turn: u32) -> Option<NodeId> {
-    /// The golden ratio's part of 2^32: its multiples fill the circle evenly.
-    const STEP: u32 = 0x9e37_79b9;
-    let total: u64 = readers.iter().map(|reader| u64::from(reader.weight)).sum();
-    let mut place = (u64::from(turn.wrapping_mul(STEP)) * total) >> 32;
-    readers
-        .iter()
-        .filter(|reader| reader.weight > 0)
-        .find_map(|reader| match place.checked_sub(reader.weight.into()) {
-            Some(rest) => {
-                place = rest;
-                None
-            }
-            None => Some(reader.node),
-        })
-}
-
 /// The server for the keys of a group, in a pool that spreads reads. [`NO_NODE`] if none is known.
 pub(crate) fn node_for<S: Shell>(ctx: &mut Context<S>, me: Ref, reads: bool, group: u32) -> NodeId {
     let Some(client) = ctx.clients.find(me) else {
@@ -138,6 +112,32 @@ pub(crate) fn other_reader<S: Shell>(
     let routes = std::sync::Arc::clone(&ctx.routes);
     let shard = routes.shard_of_group(routes.group_in(pool, key))?;
     others(shard, lost, tries).find_map(|node| ctx.link(node, db, proto).ok())
+}
+
+/// Everybody who may answer but one. The primary comes last, unless it is a reader; but when several have failed, first.
+fn others(shard: &Shard, but: NodeId, tries: u8) -> impl Iterator<Item = NodeId> {
+    let readers = shard.readers.iter().map(|reader| reader.node);
+    let first = (tries > 0).then_some(shard.primary);
+    let nodes = first.into_iter().chain(readers).chain([shard.primary]);
+    nodes.filter(move |&node| node != but && node != NO_NODE)
+}
+
+/// One of them by their weights: over the turns each gets its share, and neighbouring turns get different ones.
+fn pick(readers: &[Reader], turn: u32) -> Option<NodeId> {
+    /// The golden ratio's part of 2^32: its multiples fill the circle evenly.
+    const STEP: u32 = 0x9e37_79b9;
+    let total: u64 = readers.iter().map(|reader| u64::from(reader.weight)).sum();
+    let mut place = (u64::from(turn.wrapping_mul(STEP)) * total) >> 32;
+    readers
+        .iter()
+        .filter(|reader| reader.weight > 0)
+        .find_map(|reader| match place.checked_sub(reader.weight.into()) {
+            Some(rest) => {
+                place = rest;
+                None
+            }
+            None => Some(reader.node),
+        })
 }
 
 #[cfg(test)]

@@ -13,15 +13,8 @@ use crate::{cached_reads, errors, leases, redirect, streaming};
 
 /// A reply of which so much is there, and more to come, is passed on in parts.
 const PART_BYTES_MIN: usize = 32 * 1024;
-
 /// A bulk of which so much is to come has its connection for itself: bytes.
 const ALONE_BYTES_MIN: u64 = 128 * 1024;
-
-/// Returns true if a reply that begins so has to be looked at.
-#[inline]
-fn is_special(first: u8) -> bool {
-    matches!(first, b'-' | b'>' | b'!')
-}
 
 /// Hands on all replies that are whole; how many bytes they were. An error says why the connection is of no more use.
 pub fn take_replies<S: Shell>(
@@ -334,6 +327,12 @@ pub fn let_reader_go<S: Shell>(conns: &mut Connections<S>, at: u32) -> Result<()
         None => return Err("its reply is too long".to_owned()),
     }
     Ok(())
+}
+
+/// Returns true if a reply that begins so has to be looked at.
+#[inline]
+fn is_special(first: u8) -> bool {
+    matches!(first, b'-' | b'>' | b'!')
 }
 
 #[cfg(test)]

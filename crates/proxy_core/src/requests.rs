@@ -65,43 +65,10 @@ struct Run {
 /// Requests in a run. In a cluster any of them may have to be found again, to be sent elsewhere.
 const RUN_MAX: u16 = 1024;
 const RUN_OF_CLUSTER_MAX: u16 = 64;
-
 /// From one look for what the servers have learned meanwhile to the next: milliseconds.
 pub const LOOK_MS: u64 = 8;
 /// A request of which so much is missing may go through in pieces.
 const LARGE_NEED_MIN: usize = 8 * 1024;
-
-/// Returns true if a call of a command that may wait asks to wait. (A key or a group of that name does no harm.)
-pub(crate) fn may_block(id: CommandId, args: Args<'_>) -> bool {
-    match id {
-        CommandId::Xread | CommandId::Xreadgroup => args
-            .iter()
-            .skip(1)
-            .any(|word| word.eq_ignore_ascii_case(b"BLOCK")),
-        _ => true,
-    }
-}
-
-/// How long a call that may wait asks to: milliseconds. None: for ever, or it is no number, and the server says what it is.
-pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
-    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<f64>().ok();
-    let ms = match id {
-        CommandId::Xread | CommandId::Xreadgroup => {
-            let mut words = args.iter().skip(1);
-            words.find(|word| word.eq_ignore_ascii_case(b"BLOCK"))?;
-            number(words.next()?)?
-        }
-        CommandId::Blmpop | CommandId::Bzmpop => number(args.get(1)?)? * 1_000.0,
-        _ => number(args.get(args.len() - 1)?)? * 1_000.0,
-    };
-    // What is not above 0 is for ever, or an error.
-    (ms > 0.0).then_some(ms.ceil() as u64)
-}
-
-/// Returns true if a command asks for the table of commands.
-pub(crate) fn is_about_commands(id: CommandId) -> bool {
-    id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
-}
 
 impl Requests {
     /// Returns one that has decoded nothing; `commands` are all that there are.
@@ -820,6 +787,38 @@ fn forward_by_keys<S: Shell>(
         }
         Err(line) => leases::reject(conns, me, id, line),
     }
+}
+
+/// Returns true if a call of a command that may wait asks to wait. (A key or a group of that name does no harm.)
+pub(crate) fn may_block(id: CommandId, args: Args<'_>) -> bool {
+    match id {
+        CommandId::Xread | CommandId::Xreadgroup => args
+            .iter()
+            .skip(1)
+            .any(|word| word.eq_ignore_ascii_case(b"BLOCK")),
+        _ => true,
+    }
+}
+
+/// How long a call that may wait asks to: milliseconds. None: for ever, or it is no number, and the server says what it is.
+pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<f64>().ok();
+    let ms = match id {
+        CommandId::Xread | CommandId::Xreadgroup => {
+            let mut words = args.iter().skip(1);
+            words.find(|word| word.eq_ignore_ascii_case(b"BLOCK"))?;
+            number(words.next()?)?
+        }
+        CommandId::Blmpop | CommandId::Bzmpop => number(args.get(1)?)? * 1_000.0,
+        _ => number(args.get(args.len() - 1)?)? * 1_000.0,
+    };
+    // What is not above 0 is for ever, or an error.
+    (ms > 0.0).then_some(ms.ceil() as u64)
+}
+
+/// Returns true if a command asks for the table of commands.
+pub(crate) fn is_about_commands(id: CommandId) -> bool {
+    id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
 }
 
 #[cfg(test)]

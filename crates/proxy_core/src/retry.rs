@@ -69,28 +69,6 @@ pub enum Why {
     Hearsay,
 }
 
-/// The keys of a request that was forwarded.
-fn keys_of(request: &[u8]) -> HashSet<Vec<u8>> {
-    let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
-    let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
-    if !matches!(decoded, Ok(Decoded::Request { .. })) {
-        return HashSet::new();
-    }
-    let args = Args::new(&bytes, &spans);
-    let Ok(id) = spec::resolve(&args[0], args.get(1)) else {
-        return HashSet::new();
-    };
-    spec::reachable_keys(id, args.len(), |at| &args[at])
-        .filter_map(|key| args.get(key.position))
-        .map(<[u8]>::to_vec)
-        .collect()
-}
-
-/// Returns true if requests with these keys may concern the same ones.
-fn meet(one: &HashSet<Vec<u8>>, other: &HashSet<Vec<u8>>) -> bool {
-    one.is_empty() || other.is_empty() || !one.is_disjoint(other)
-}
-
 impl Retries {
     /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
@@ -342,6 +320,28 @@ fn node_of_request<S: Shell>(ctx: &Context<S>, request: &[u8], asked: NodeId) ->
         },
         Err(_) => asked,
     }
+}
+
+/// The keys of a request that was forwarded.
+fn keys_of(request: &[u8]) -> HashSet<Vec<u8>> {
+    let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
+    let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+    if !matches!(decoded, Ok(Decoded::Request { .. })) {
+        return HashSet::new();
+    }
+    let args = Args::new(&bytes, &spans);
+    let Ok(id) = spec::resolve(&args[0], args.get(1)) else {
+        return HashSet::new();
+    };
+    spec::reachable_keys(id, args.len(), |at| &args[at])
+        .filter_map(|key| args.get(key.position))
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+/// Returns true if requests with these keys may concern the same ones.
+fn meet(one: &HashSet<Vec<u8>>, other: &HashSet<Vec<u8>>) -> bool {
+    one.is_empty() || other.is_empty() || !one.is_disjoint(other)
 }
 
 #[cfg(test)]

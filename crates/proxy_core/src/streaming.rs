@@ -63,65 +63,6 @@ struct Beginning {
     bulk: u64,
 }
 
-/// The bytes of a request without the first `count` bytes of this argument.
-fn without(bytes: &[u8], argument: &Span, count: usize) -> Vec<u8> {
-    let start = argument.start as usize;
-    // Between `$` and the argument there are only digits and the line's end.
-    let header = bytes[..start].iter().rposition(|byte| *byte == b'$');
-    let mut shorter = bytes[..header.unwrap_or(start)].to_vec();
-    let length = argument.len as usize - count;
-    shorter.extend_from_slice(format!("${length}\r\n").as_bytes());
-    shorter.extend_from_slice(&bytes[start + count..]);
-    shorter
-}
-
-/// Reads as much of a request as is there; `None` if it is not of that kind, or does not stop inside an argument.
-fn beginning(bytes: &[u8]) -> Option<Beginning> {
-    let (arguments, mut at) = line(bytes, b'*').ok()??;
-    let mut whole = Vec::new();
-    while (whole.len() as u64) < arguments && whole.len() <= ARGUMENTS_BEFORE_MAX {
-        let (len, end) = line(bytes.get(at..)?, b'$').ok()??;
-        let start = at + end;
-        let stop = (start as u64).checked_add(len)?.checked_add(2)?;
-        if stop > bytes.len() as u64 {
-            return Some(Beginning {
-                arguments,
-                whole,
-                missing: stop - bytes.len() as u64,
-                bulk: len,
-            });
-        }
-        whole.push(Span {
-            start: u32::try_from(start).ok()?,
-            len: u32::try_from(len).ok()?,
-        });
-        at = stop as usize;
-    }
-    None
-}
-
-/// The number in the line at the start and where the next one begins; `Ok(None)` if it is not whole.
-fn line(bytes: &[u8], kind: u8) -> Result<Option<(u64, usize)>, ()> {
-    let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
-    match window.first() {
-        None => return Ok(None),
-        Some(first) if *first != kind => return Err(()),
-        Some(_) => {}
-    }
-    let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
-        return match window.len() < LINE_BYTES_MAX {
-            true => Ok(None),
-            false => Err(()),
-        };
-    };
-    let digits = window[1..end].strip_suffix(b"\r").ok_or(())?;
-    let text = std::str::from_utf8(digits).map_err(|_| ())?;
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return Err(());
-    }
-    Ok(Some((text.parse().map_err(|_| ())?, end + 1)))
-}
-
 /// Looks whether the incomplete request in `bytes` is to go through in pieces. If so, it has taken all of them.
 pub(crate) fn begin_large<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: &[u8]) -> bool {
     let Some(beginning) = beginning(bytes) else {
@@ -407,6 +348,65 @@ pub fn check_senders<S: Shell>(conns: &mut Connections<S>) {
             }
         }
     }
+}
+
+/// The bytes of a request without the first `count` bytes of this argument.
+fn without(bytes: &[u8], argument: &Span, count: usize) -> Vec<u8> {
+    let start = argument.start as usize;
+    // Between `$` and the argument there are only digits and the line's end.
+    let header = bytes[..start].iter().rposition(|byte| *byte == b'$');
+    let mut shorter = bytes[..header.unwrap_or(start)].to_vec();
+    let length = argument.len as usize - count;
+    shorter.extend_from_slice(format!("${length}\r\n").as_bytes());
+    shorter.extend_from_slice(&bytes[start + count..]);
+    shorter
+}
+
+/// Reads as much of a request as is there; `None` if it is not of that kind, or does not stop inside an argument.
+fn beginning(bytes: &[u8]) -> Option<Beginning> {
+    let (arguments, mut at) = line(bytes, b'*').ok()??;
+    let mut whole = Vec::new();
+    while (whole.len() as u64) < arguments && whole.len() <= ARGUMENTS_BEFORE_MAX {
+        let (len, end) = line(bytes.get(at..)?, b'$').ok()??;
+        let start = at + end;
+        let stop = (start as u64).checked_add(len)?.checked_add(2)?;
+        if stop > bytes.len() as u64 {
+            return Some(Beginning {
+                arguments,
+                whole,
+                missing: stop - bytes.len() as u64,
+                bulk: len,
+            });
+        }
+        whole.push(Span {
+            start: u32::try_from(start).ok()?,
+            len: u32::try_from(len).ok()?,
+        });
+        at = stop as usize;
+    }
+    None
+}
+
+/// The number in the line at the start and where the next one begins; `Ok(None)` if it is not whole.
+fn line(bytes: &[u8], kind: u8) -> Result<Option<(u64, usize)>, ()> {
+    let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    match window.first() {
+        None => return Ok(None),
+        Some(first) if *first != kind => return Err(()),
+        Some(_) => {}
+    }
+    let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
+        return match window.len() < LINE_BYTES_MAX {
+            true => Ok(None),
+            false => Err(()),
+        };
+    };
+    let digits = window[1..end].strip_suffix(b"\r").ok_or(())?;
+    let text = std::str::from_utf8(digits).map_err(|_| ())?;
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return Err(());
+    }
+    Ok(Some((text.parse().map_err(|_| ())?, end + 1)))
 }
 
 #[cfg(test)]

@@ -46,40 +46,6 @@ impl Sort {
     }
 }
 
-fn age_s(info: &ClientInfo) -> u64 {
-    (clock::wall_coarse_ms() / 1000).saturating_sub(info.since_s)
-}
-
-/// The line of CLIENT LIST.
-fn line(info: &ClientInfo) -> String {
-    let told = info.told().clone();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let now_s = clock::monotonic_coarse_ms() / 1000;
-    let laddr = info.laddr.as_ref().map(ToString::to_string);
-    format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} cmd={} user={} resp={} lib-name={} lib-ver={}",
-        info.id,
-        info.addr,
-        laddr.unwrap_or_default(),
-        info.fd,
-        text(&told.name),
-        age_s(info),
-        now_s.saturating_sub(info.active_s.load(Ordering::Relaxed).into()),
-        if info.is_subscriber() { "P" } else { "N" },
-        told.db,
-        info.subscriptions[0].load(Ordering::Relaxed),
-        info.subscriptions[1].load(Ordering::Relaxed),
-        info.subscriptions[2].load(Ordering::Relaxed),
-        redline_spec::table::all()
-            .get(usize::from(info.last.load(Ordering::Relaxed)))
-            .map_or("NULL", |row| row.full_name),
-        text(&told.user),
-        if told.resp3 { 3 } else { 2 },
-        text(&told.lib_name),
-        text(&told.lib_ver),
-    )
-}
-
 pub(crate) fn about_clients(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
     let Some(client) = ctx.clients.find(me) else {
         return Flow::Done;
@@ -333,6 +299,40 @@ fn set_reply_mode(clients: &mut Clients<Host>, me: Ref, word: &[u8]) -> Flow {
             clients.answer_as(me, number, proto, ReplyMode::Off, |_| {})
         }
     }
+}
+
+fn age_s(info: &ClientInfo) -> u64 {
+    (clock::wall_coarse_ms() / 1000).saturating_sub(info.since_s)
+}
+
+/// The line of CLIENT LIST.
+fn line(info: &ClientInfo) -> String {
+    let told = info.told().clone();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let now_s = clock::monotonic_coarse_ms() / 1000;
+    let laddr = info.laddr.as_ref().map(ToString::to_string);
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} cmd={} user={} resp={} lib-name={} lib-ver={}",
+        info.id,
+        info.addr,
+        laddr.unwrap_or_default(),
+        info.fd,
+        text(&told.name),
+        age_s(info),
+        now_s.saturating_sub(info.active_s.load(Ordering::Relaxed).into()),
+        if info.is_subscriber() { "P" } else { "N" },
+        told.db,
+        info.subscriptions[0].load(Ordering::Relaxed),
+        info.subscriptions[1].load(Ordering::Relaxed),
+        info.subscriptions[2].load(Ordering::Relaxed),
+        redline_spec::table::all()
+            .get(usize::from(info.last.load(Ordering::Relaxed)))
+            .map_or("NULL", |row| row.full_name),
+        text(&told.user),
+        if told.resp3 { 3 } else { 2 },
+        text(&told.lib_name),
+        text(&told.lib_ver),
+    )
 }
 
 #[cfg(test)]

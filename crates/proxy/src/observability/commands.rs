@@ -26,22 +26,6 @@ const ADVICE: &[(&str, &str)] = &[(
     "SLOWLOG GET names the calls. INFO Servers shows which server answers slowly, and SLOWLOG there what keeps it.",
 )];
 
-/// How many are wanted; -1: all.
-fn count_of(word: &[u8]) -> Option<usize> {
-    match std::str::from_utf8(word).ok()?.parse::<i64>().ok()? {
-        -1 => Some(usize::MAX),
-        count => usize::try_from(count).ok(),
-    }
-}
-
-/// A key as the log shows it.
-fn shown(key: &[u8]) -> String {
-    const SHOWN_BYTES: usize = 128;
-    let mut text = Vec::new();
-    redline_observe::quote::quote(&key[..key.len().min(SHOWN_BYTES)], &mut text);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 /// Tells of the replies that were looked at in this turn.
 pub(crate) fn tell_what_was_seen(ctx: &mut Context) {
     for looked in std::mem::take(&mut ctx.recorder.looked) {
@@ -331,4 +315,20 @@ fn big_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
             reply.integer(large.at_s as i64);
         }
     })
+}
+
+/// How many are wanted; -1: all.
+fn count_of(word: &[u8]) -> Option<usize> {
+    match std::str::from_utf8(word).ok()?.parse::<i64>().ok()? {
+        -1 => Some(usize::MAX),
+        count => usize::try_from(count).ok(),
+    }
+}
+
+/// A key as the log shows it.
+fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 128;
+    let mut text = Vec::new();
+    redline_observe::quote::quote(&key[..key.len().min(SHOWN_BYTES)], &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }

@@ -114,45 +114,6 @@ const ROWS: [Row; 15] = [
     ),
 ];
 
-fn set_memory(tuning: &mut Tuning, text: &str) -> Option<()> {
-    tuning.memory_bytes_max = bytes(text)?;
-    Some(())
-}
-
-fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
-    tuning.client_idle_s = text.parse().ok()?;
-    Some(())
-}
-
-/// Returns true if a name is of a form in which `*` is any text and `?` any character, in any case.
-fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
-    // Where the last star was, and the name behind what it is taken for.
-    let mut retry: Option<(&[u8], &[u8])> = None;
-    loop {
-        match (form, name) {
-            ([b'*', rest @ ..], _) => (form, retry) = (rest, Some((rest, name))),
-            ([], []) => return true,
-            ([one, rest @ ..], [other, left @ ..])
-                if *one == b'?' || one.eq_ignore_ascii_case(other) =>
-            {
-                (form, name) = (rest, left);
-            }
-            _ => match retry {
-                Some((rest, [_, left @ ..])) => {
-                    (form, name) = (rest, left);
-                    retry = Some((rest, left));
-                }
-                _ => return false,
-            },
-        }
-    }
-}
-
-/// As Redis and predixy write sizes.
-fn bytes(text: &str) -> Option<u64> {
-    redline_proxy_config::Size::of_predixy(text).map(|size| size.0)
-}
-
 fn failed(name: &[u8], why: &str) -> Vec<u8> {
     let before = "ERR CONFIG SET failed (possibly related to argument '";
     refusal::quoting(before, name, &format!("') - {why}"))
@@ -274,6 +235,45 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     super::log::tune(&shared.observations.tune.current());
     ctx.recorder.tune(&shared.observations);
     ctx.clients.status(me, "OK")
+}
+
+fn set_memory(tuning: &mut Tuning, text: &str) -> Option<()> {
+    tuning.memory_bytes_max = bytes(text)?;
+    Some(())
+}
+
+fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
+    tuning.client_idle_s = text.parse().ok()?;
+    Some(())
+}
+
+/// Returns true if a name is of a form in which `*` is any text and `?` any character, in any case.
+fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
+    // Where the last star was, and the name behind what it is taken for.
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (form, name) {
+            ([b'*', rest @ ..], _) => (form, retry) = (rest, Some((rest, name))),
+            ([], []) => return true,
+            ([one, rest @ ..], [other, left @ ..])
+                if *one == b'?' || one.eq_ignore_ascii_case(other) =>
+            {
+                (form, name) = (rest, left);
+            }
+            _ => match retry {
+                Some((rest, [_, left @ ..])) => {
+                    (form, name) = (rest, left);
+                    retry = Some((rest, left));
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+/// As Redis and predixy write sizes.
+fn bytes(text: &str) -> Option<u64> {
+    redline_proxy_config::Size::of_predixy(text).map(|size| size.0)
 }
 
 #[cfg(test)]

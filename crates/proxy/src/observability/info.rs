@@ -42,34 +42,6 @@ impl Text {
     }
 }
 
-/// The commands that were called, by name.
-pub(super) fn named(
-    totals: &Totals,
-) -> impl Iterator<Item = (&'static str, &super::stats::CommandTotals)> {
-    totals.commands.iter().filter_map(|(number, command)| {
-        let id = CommandId::ALL.get(usize::from(*number))?;
-        Some((spec::row(*id).full_name, command))
-    })
-}
-
-fn percentiles(latency: &Distribution) -> String {
-    let us = |percent| latency.percentile_ns(percent).unwrap_or(0) as f64 / 1000.0;
-    format!(
-        "p50={:.3},p99={:.3},p99.9={:.3}",
-        us(50.0),
-        us(99.0),
-        us(99.9)
-    )
-}
-
-/// The most memory that the process ever had.
-fn peak_resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kb.unwrap_or(0) * 1024
-}
-
 /// INFO and its sub-commands that predixy has: `INFO Latency name`, `INFO ServerLatency address [name]`,
 /// `INFO ResetStats`.
 pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
@@ -397,4 +369,32 @@ fn monitors_of_server(
         }
     }
     Ok(text)
+}
+
+/// The commands that were called, by name.
+pub(super) fn named(
+    totals: &Totals,
+) -> impl Iterator<Item = (&'static str, &super::stats::CommandTotals)> {
+    totals.commands.iter().filter_map(|(number, command)| {
+        let id = CommandId::ALL.get(usize::from(*number))?;
+        Some((spec::row(*id).full_name, command))
+    })
+}
+
+fn percentiles(latency: &Distribution) -> String {
+    let us = |percent| latency.percentile_ns(percent).unwrap_or(0) as f64 / 1000.0;
+    format!(
+        "p50={:.3},p99={:.3},p99.9={:.3}",
+        us(50.0),
+        us(99.0),
+        us(99.9)
+    )
+}
+
+/// The most memory that the process ever had.
+fn peak_resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kb.unwrap_or(0) * 1024
 }

@@ -15,17 +15,6 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 /// A look at every client for each so many ticks, if there is no limit to keep.
 const TICKS: u32 = 10;
 
-/// Says why a client is closed that has sent more than is kept of what nobody has executed yet.
-pub fn tell_of_query_buffer<S: Shell>(shell: &S, addr: &PeerAddr, limit: usize) {
-    shell.log(Level::Warning, || {
-        format!("client {addr} is closed: its request is longer than limits.query-buffer ({limit})")
-    });
-}
-
-fn bytes_of(worker: &std::sync::Arc<WorkerStats>) -> u64 {
-    worker.counters().buffer_bytes
-}
-
 /// Sums up what this worker's buffers use, and keeps the limit.
 pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
     let limit = conns.ctx.recorder.tuning.memory_bytes_max;
@@ -89,4 +78,15 @@ pub(crate) fn has_memory<S: Shell>(ctx: &mut Context<S>) -> bool {
     let is_short = ctx.recorder.is_short_of_memory;
     ctx.counters.refused_for_memory += u64::from(is_short);
     !is_short
+}
+
+/// Says why a client is closed that has sent more than is kept of what nobody has executed yet.
+pub fn tell_of_query_buffer<S: Shell>(shell: &S, addr: &PeerAddr, limit: usize) {
+    shell.log(Level::Warning, || {
+        format!("client {addr} is closed: its request is longer than limits.query-buffer ({limit})")
+    });
+}
+
+fn bytes_of(worker: &std::sync::Arc<WorkerStats>) -> u64 {
+    worker.counters().buffer_bytes
 }

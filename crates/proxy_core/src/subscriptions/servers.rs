@@ -19,85 +19,6 @@ use crate::upstream::{Purpose, State};
 /// How the names of notifications begin: `__keyspace@`, `__keyevent@`.
 const NOTIFICATIONS: &[u8] = b"__key";
 
-/// Returns true if every node of this pool sends the messages published under a name: in a cluster, but for the channels of
-/// shards, and for notifications, which are about a node's own keys.
-fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
-    matches!(pool.placement, Placement::Slots(_))
-        && names != Names::Shards
-        && !name.starts_with(NOTIFICATIONS)
-}
-
-/// Returns true if each of two nodes sends the same messages as the other for a name that both are asked for.
-pub(crate) fn say_the_same(
-    names: Names,
-    name: &[u8],
-    pool: &Pool,
-    one: NodeId,
-    other: NodeId,
-) -> bool {
-    is_heard_anywhere(names, name, pool)
-        || names == Names::Shards && one != other && are_of_one_shard(pool, one, other)
-}
-
-/// Returns true if one of them replicates the other, in a cluster: then both receive the messages published under the names of
-/// their shard.
-fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
-    let mut shards = pool.shards.iter();
-    matches!(pool.placement, Placement::Slots(_))
-        && shards.any(|shard| shard.has(last) && shard.has(next))
-}
-
-pub(crate) fn is_ejected(nodes: &[Node]) -> impl Fn(NodeId) -> bool {
-    |node| nodes.get(usize::from(node)).is_some_and(|it| it.ejected)
-}
-
-/// Returns the servers that have to be asked for a name in this pool. Where any node will do, it is one that answers, if there
-/// is one.
-pub(crate) fn servers_of(
-    names: Names,
-    name: &[u8],
-    pool: &Pool,
-    is_ejected: impl Fn(NodeId) -> bool,
-) -> impl Iterator<Item = NodeId> {
-    let is_everywhere = match (names, &pool.placement) {
-        (_, Placement::One) | (Names::Shards, _) => false,
-        (Names::Patterns, Placement::Hashed(_)) => true,
-        _ => name.starts_with(NOTIFICATIONS),
-    };
-    let one = match (is_everywhere, names) {
-        (true, _) => None,
-        (false, Names::Patterns) => Some(pool.shards[0].primary),
-        (false, _) => Some(pool.node_of(name)),
-    };
-    let is_of_no_use = |node: &NodeId| *node == NO_NODE || is_ejected(*node);
-    let one = match one.filter(is_of_no_use) {
-        Some(_) if is_heard_anywhere(names, name, pool) => {
-            let primaries = pool.shards.iter().map(|shard| shard.primary);
-            let replicas = pool.shards.iter().flat_map(|shard| &shard.replicas);
-            let mut everybody = primaries.chain(replicas.copied());
-            everybody.find(|node| !is_of_no_use(node)).or(one)
-        }
-        _ => one,
-    };
-    let shards = pool.shards.iter().filter(move |_| is_everywhere);
-    one.into_iter().chain(shards.map(|shard| shard.primary))
-}
-
-pub(crate) fn unasked(nodes: &[NodeId]) -> Vec<(NodeId, Step)> {
-    nodes.iter().map(|node| (*node, Step::Unasked)).collect()
-}
-
-/// The key that a message is about, if a server tells by it of changes: the end of the channel's name
-/// (`__keyspace@0__:key`), or the message itself (`__keyevent@0__:del`).
-fn notified_key<'a>(channel: &'a [u8], message: &'a [u8]) -> Option<&'a [u8]> {
-    if channel.starts_with(b"__keyevent@") {
-        return Some(message);
-    }
-    let rest = channel.strip_prefix(b"__keyspace@")?;
-    let end = rest.windows(3).position(|bytes| bytes == b"__:")?;
-    Some(&rest[end + 3..])
-}
-
 impl Subscriptions {
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
     pub(crate) fn link<S: Shell>(
@@ -646,4 +567,83 @@ impl Subscriptions {
             }
         }
     }
+}
+
+/// Returns true if every node of this pool sends the messages published under a name: in a cluster, but for the channels of
+/// shards, and for notifications, which are about a node's own keys.
+fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
+    matches!(pool.placement, Placement::Slots(_))
+        && names != Names::Shards
+        && !name.starts_with(NOTIFICATIONS)
+}
+
+/// Returns true if each of two nodes sends the same messages as the other for a name that both are asked for.
+pub(crate) fn say_the_same(
+    names: Names,
+    name: &[u8],
+    pool: &Pool,
+    one: NodeId,
+    other: NodeId,
+) -> bool {
+    is_heard_anywhere(names, name, pool)
+        || names == Names::Shards && one != other && are_of_one_shard(pool, one, other)
+}
+
+/// Returns true if one of them replicates the other, in a cluster: then both receive the messages published under the names of
+/// their shard.
+fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
+    let mut shards = pool.shards.iter();
+    matches!(pool.placement, Placement::Slots(_))
+        && shards.any(|shard| shard.has(last) && shard.has(next))
+}
+
+pub(crate) fn is_ejected(nodes: &[Node]) -> impl Fn(NodeId) -> bool {
+    |node| nodes.get(usize::from(node)).is_some_and(|it| it.ejected)
+}
+
+/// Returns the servers that have to be asked for a name in this pool. Where any node will do, it is one that answers, if there
+/// is one.
+pub(crate) fn servers_of(
+    names: Names,
+    name: &[u8],
+    pool: &Pool,
+    is_ejected: impl Fn(NodeId) -> bool,
+) -> impl Iterator<Item = NodeId> {
+    let is_everywhere = match (names, &pool.placement) {
+        (_, Placement::One) | (Names::Shards, _) => false,
+        (Names::Patterns, Placement::Hashed(_)) => true,
+        _ => name.starts_with(NOTIFICATIONS),
+    };
+    let one = match (is_everywhere, names) {
+        (true, _) => None,
+        (false, Names::Patterns) => Some(pool.shards[0].primary),
+        (false, _) => Some(pool.node_of(name)),
+    };
+    let is_of_no_use = |node: &NodeId| *node == NO_NODE || is_ejected(*node);
+    let one = match one.filter(is_of_no_use) {
+        Some(_) if is_heard_anywhere(names, name, pool) => {
+            let primaries = pool.shards.iter().map(|shard| shard.primary);
+            let replicas = pool.shards.iter().flat_map(|shard| &shard.replicas);
+            let mut everybody = primaries.chain(replicas.copied());
+            everybody.find(|node| !is_of_no_use(node)).or(one)
+        }
+        _ => one,
+    };
+    let shards = pool.shards.iter().filter(move |_| is_everywhere);
+    one.into_iter().chain(shards.map(|shard| shard.primary))
+}
+
+pub(crate) fn unasked(nodes: &[NodeId]) -> Vec<(NodeId, Step)> {
+    nodes.iter().map(|node| (*node, Step::Unasked)).collect()
+}
+
+/// The key that a message is about, if a server tells by it of changes: the end of the channel's name
+/// (`__keyspace@0__:key`), or the message itself (`__keyevent@0__:del`).
+fn notified_key<'a>(channel: &'a [u8], message: &'a [u8]) -> Option<&'a [u8]> {
+    if channel.starts_with(b"__keyevent@") {
+        return Some(message);
+    }
+    let rest = channel.strip_prefix(b"__keyspace@")?;
+    let end = rest.windows(3).position(|bytes| bytes == b"__:")?;
+    Some(&rest[end + 3..])
 }
