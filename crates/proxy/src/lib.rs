@@ -1,78 +1,32 @@
 //! `redline proxy`: one address in front of many Redis servers.
 //!
-//! `redline_proxy_core` decides: the routing table is made by the control side and read by the data path, and here are the
-//! sockets. The parts of the data path stand on one another, and each knows only those below: `clients`, `links` and `gathers` own
-//! their state; a `Context` has them and the routing table, `Connections` have a context, and the worker has those. A command is a
-//! function that takes as much of that as it may touch.
+//! `redline_proxy_core` decides what becomes of requests and replies; here is its shell: sockets, threads, files and clocks.
 //!
 //! | | file | holds |
 //! |---|---|---|
 //! | start | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
 //! | routing | `control` | the side that asks servers who they are, and makes the routing table |
 //! | | `published` | the table as workers take it up |
-//! | the loop | `worker`, `sockets` | the loop; reading and writing |
-//! | parts | `client`, `clients`, `ahead` | a client, all of them, and what one sends that does not read |
-//! | | `upstream`, `links` | a connection to a server, and all of them |
-//! | | `gathers` | replies that several servers give parts of |
-//! | | `context` | those parts, how connections are made, and how requests are routed |
-//! | | `connections` | how connections end |
-//! | | `retry` | requests that are sent again |
-//! | | `subscriptions` | one connection for the subscriptions of all |
-//! | the way there | `requests` | decodes requests and sends each on its way |
-//! | | `access`, `foreign`, `routing_checks` | who may call what; calls of commands that the table does not have |
-//! | | `admission` | users' rates, faults on purpose, copies for another pool |
-//! | | `replica_reads` | which server answers a call that only reads |
-//! | | `split` | requests that concern several servers |
-//! | | `leases` | connections of a client's own: blocking calls, transactions |
-//! | | `streaming`, `splice` | long values in pieces; the longest from socket to socket |
-//! | | `script_calls` | calls of scripts by their names |
-//! | the way back | `replies` | whose each reply is |
-//! | | `redirect` | MOVED, ASK and what passes |
-//! | answered here | `local_commands` | commands about the connection and about the proxy |
-//! | | `cluster_commands`, `command_table` | CLUSTER and COMMAND |
-//! | | `cached_reads` | GET from the cache |
-//! | | `observability` | counters, latencies, logs, MONITOR |
+//! | data path | `worker` | the loop: who came, what can be read, what is to be written |
+//! | | `host` | what the core asks for, and what workers share |
+//! | | `sockets`, `splice` | reading and writing; very long bulks from socket to socket |
+//! | answered here | `local_commands` | commands about the process and its clients |
+//! | | `observability` | the log, INFO, CONFIG, SLOWLOG, LATENCY, PROXY, the page for Prometheus |
 //!
 //! This room must not know keys' values, handlers, the keyspace or the server, nor the form of a
 //! configuration's file (`redline_proxy_config`).
 
 #![forbid(unsafe_code)]
 
-mod access;
-mod admission;
-mod ahead;
-mod cached_reads;
-mod client;
-mod clients;
-mod cluster_commands;
-mod command_table;
-mod connections;
-mod context;
 mod control;
-mod foreign;
-mod gathers;
-mod leases;
-mod links;
+mod host;
 mod local_commands;
 mod observability;
 mod published;
-mod redirect;
-mod replica_reads;
-mod replies;
-mod requests;
-mod retry;
-mod routing_checks;
-mod script_calls;
 mod sockets;
 mod splice;
-mod split;
 mod start;
-mod streaming;
-mod subscriptions;
-#[cfg(test)]
-mod testing;
 mod tls_config;
-mod upstream;
 mod worker;
 
 use std::ffi::OsString;
@@ -81,16 +35,23 @@ use std::sync::Arc;
 
 use redline_net::{Listener, UnixAccess, console, cpu};
 use redline_proxy_config::{Arguments, Config, Place};
-pub(crate) use redline_proxy_core::{
-    cache, class, cluster_view, command_docs, command_names, errors, gather, hash, merge, prefix,
-    rate_limit, report, request, route, scripts, settings, slab,
+use redline_proxy_core::{
+    access, admission, cache, cached_reads, client, cluster_view, command_names, connections,
+    errors, hash, leases, prefix, replies, report, requests, retry, route, settings, shared, slab,
+    streaming, subscriptions, upstream,
 };
 
 use crate::access::Identities;
-use crate::observability::Seen;
+use crate::observability::Observations;
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 use crate::tls_config::{Doors, Secured};
+
+type Core = redline_proxy_core::core::Core<host::Host>;
+type Context = redline_proxy_core::context::Context<host::Host>;
+type Connections = redline_proxy_core::connections::Connections<host::Host>;
+type Client = redline_proxy_core::client::Client<host::Host>;
+type Upstream = redline_proxy_core::upstream::Upstream<host::Host>;
 
 /// `redline proxy` with these words behind it.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
@@ -181,7 +142,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         listeners,
         doors,
         threads,
-        seen: Seen::new(config, threads.max(1)),
+        observations: Observations::new(config, threads.max(1)),
         metrics,
         settings: Settings::of(config),
         routes: control.routes,

@@ -1,28 +1,26 @@
 //! Reading and writing sockets, of clients and of servers. Must not know what the bytes mean.
 
-use crate::ahead;
-use crate::context::WAITING_MAX;
-use redline_net::tls::ClientTls;
-use redline_net::{Interest, Read, clock, error_text};
 use std::io;
 
-use crate::client::Pause;
-use crate::connections::{Connections, Loss};
-use crate::context::Context;
-use crate::leases;
-use crate::leases::Session;
-use crate::replies;
-use crate::splice;
-use crate::streaming;
-use crate::upstream::{Purpose, State, Upstream};
-use crate::worker::{CLIENT_READ_BYTES_MAX, FIRST_CONNECTION, UPSTREAM_READ_BYTES_MAX};
+use redline_net::tls::ClientTls;
+use redline_net::{Interest, Read, clock, error_text};
+use redline_proxy_core::ahead;
 
+use crate::client::Pause;
+use crate::connections::Loss;
+use crate::host::{client_token, server_token};
+use crate::leases::Session;
+use crate::upstream::{Purpose, State};
+use crate::worker::{CLIENT_READ_BYTES_MAX, UPSTREAM_READ_BYTES_MAX};
+use crate::{Client, Connections, Context, Upstream, replies, splice};
+
+/// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
 /// A client that will send no more, or is to go, may wait so long for what is there already: milliseconds.
 const FORSAKEN_MS: u32 = 1_000;
 /// Reads of one server in one turn: others have something to say, too.
 const READS_MAX: usize = 4;
-/// A large request goes on when no more than this waits to be sent.
-const PASSING_BYTES: usize = 64 * 1024;
+
 /// Reads what a client sends that has to wait, if it does not read either.
 pub(crate) fn read_ahead(conns: &mut Connections, at: u32) {
     let query_bytes_max = conns.ctx.shared.settings.query_bytes_max;
@@ -46,12 +44,12 @@ pub(crate) fn read_ahead(conns: &mut Connections, at: u32) {
         let Some(last) = ahead.pieces.back_mut() else {
             return;
         };
-        match client.stream.read_into(last, CLIENT_READ_BYTES_MAX) {
+        match client.socket.stream.read_into(last, CLIENT_READ_BYTES_MAX) {
             Ok(Read::Data { drained, bytes }) => {
                 ahead.bytes += bytes;
                 conns.ctx.counters.received_bytes += bytes as u64;
                 client.readable = !drained || client.peer_closed || client.urgent;
-                client.card.heard(conns.ctx.now_ms);
+                client.info.heard(conns.ctx.now_ms);
             }
             Ok(Read::WouldBlock) => client.readable = false,
             Ok(Read::Eof) | Err(_) => (client.readable, client.eof) = (false, true),
@@ -71,22 +69,16 @@ pub(crate) fn connected(conns: &mut Connections, at: u32) {
     let node = upstream.node;
     let routes = &conns.ctx.routes;
     let pool = usize::from(routes.nodes[usize::from(node)].pool);
-    let tls = conns.ctx.tls.get(pool).and_then(Option::as_ref);
-    let stands = match upstream.stream.take_error() {
+    let tls = conns.ctx.shell.tls.get(pool).and_then(Option::as_ref);
+    let stands = match upstream.socket.stream.take_error() {
         Ok(None) => secured(upstream, tls),
         Ok(Some(error)) | Err(error) => Err(error),
     };
     match stands {
         Ok(false) => {}
         Ok(true) => {
-            upstream.state = State::Greeting;
-            let greeted = upstream.greeting == 0;
-            conns.ctx.links.mark(at);
+            conns.server_connected(at);
             want_room(&mut conns.ctx, at, false);
-            conns.ctx.links.enqueue(at);
-            if greeted {
-                conns.ctx.welcomed(at);
-            }
         }
         Err(error) => {
             let reason = error_text(&error);
@@ -104,7 +96,6 @@ pub(crate) fn write_upstreams(conns: &mut Connections) {
 }
 
 fn write_upstream(conns: &mut Connections, at: u32) {
-    let queue_max = conns.ctx.shared.settings.upstream_queue_bytes_max;
     let Some(upstream) = conns.ctx.links.get(at) else {
         return;
     };
@@ -113,14 +104,18 @@ fn write_upstream(conns: &mut Connections, at: u32) {
         return;
     }
     let mut full = false;
-    if upstream.stream.has_unsent()
-        && let Err(error) = upstream.stream.write(&[])
+    if upstream.socket.stream.has_unsent()
+        && let Err(error) = upstream.socket.stream.write(&[])
     {
         return conns.lose(at, &error_text(&error), Loss::Broken);
     }
     let end = upstream.may_send();
     while upstream.sent < end && !full {
-        match upstream.stream.write(&upstream.out[upstream.sent..end]) {
+        match upstream
+            .socket
+            .stream
+            .write(&upstream.out[upstream.sent..end])
+        {
             Ok(Some(written)) => {
                 upstream.stats.sent_bytes.add(written as u64);
                 upstream.sent += written;
@@ -134,20 +129,8 @@ fn write_upstream(conns: &mut Connections, at: u32) {
         }
     }
     // What is encrypted and not taken by the socket.
-    full |= upstream.stream.has_unsent();
-    upstream.forget_sent();
-    let enough = if upstream.passes {
-        PASSING_BYTES
-    } else {
-        queue_max / 2
-    };
-    if !upstream.held_back.is_empty()
-        && upstream.unanswered() <= enough
-        && upstream.waiting.len() <= WAITING_MAX / 2
-    {
-        let held_back = std::mem::take(&mut upstream.held_back);
-        conns.ctx.clients.let_go(held_back);
-    }
+    full |= upstream.socket.stream.has_unsent();
+    conns.server_written(at);
     want_room(&mut conns.ctx, at, full);
 }
 
@@ -169,7 +152,7 @@ pub(crate) fn check_forsaken(conns: &mut Connections) {
         let Some(client) = conns.ctx.clients.find(me).filter(|it| it.waits_in_vain()) else {
             continue;
         };
-        let received = client.look_for_end();
+        let received = look_for_end(client);
         let is_forsaken = drains || client.peer_closed || client.eof;
         conns.ctx.counters.received_bytes += received as u64;
         if is_forsaken {
@@ -187,13 +170,13 @@ pub(crate) fn read_upstream(conns: &mut Connections, at: u32) {
     if upstream.state == State::Connecting || upstream.rests {
         return;
     }
-    if upstream.pipe.is_some() {
+    if upstream.socket.pipe.is_some() {
         return splice::pipe_reply(conns, at);
     }
     let mut bytes = std::mem::take(&mut upstream.partial);
     let own = bytes.is_empty();
     if own {
-        bytes = std::mem::take(&mut conns.received);
+        bytes = std::mem::take(&mut conns.ctx.shell.received);
     }
     let read = read_and_take(conns, at, &mut bytes);
     conns.ctx.settle_marks(at);
@@ -203,7 +186,7 @@ pub(crate) fn read_upstream(conns: &mut Connections, at: u32) {
     }
     if own {
         bytes.clear();
-        conns.received = bytes;
+        conns.ctx.shell.received = bytes;
     }
 }
 
@@ -215,8 +198,8 @@ fn keep_unread(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>, own: bool,
     let Some(upstream) = links.slab.get(at) else {
         return;
     };
-    let more = more || upstream.pipe.is_some();
-    if (!upstream.held_back.is_empty() || upstream.stream.has_unsent()) && !upstream.dirty {
+    let more = more || upstream.socket.pipe.is_some();
+    if (!upstream.held_back.is_empty() || upstream.socket.stream.has_unsent()) && !upstream.dirty {
         // Who waits for room in the queue goes on behind the next look at it; and TLS may have had to answer.
         upstream.dirty = true;
         links.dirty.push(at);
@@ -243,11 +226,15 @@ fn read_and_take(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>) -> Resul
             return Ok(true);
         };
         // The bulk of a pipe does not come this way; what is behind it will.
-        if upstream.rests || upstream.pipe.is_some() {
+        if upstream.rests || upstream.socket.pipe.is_some() {
             return Ok(false);
         }
         let must_end = upstream.closed;
-        match upstream.stream.read_into(bytes, UPSTREAM_READ_BYTES_MAX) {
+        match upstream
+            .socket
+            .stream
+            .read_into(bytes, UPSTREAM_READ_BYTES_MAX)
+        {
             Ok(Read::Data {
                 drained,
                 bytes: read,
@@ -265,10 +252,13 @@ fn read_and_take(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>) -> Resul
                 }
                 // Time-outs count from the last sign of life.
                 let now_ms = conns.ctx.now_ms as u32;
-                if let Some(upstream) = conns.ctx.links.get(at)
-                    && let Some(front) = upstream.waiting.front_mut()
-                {
-                    front.since_ms = now_ms;
+                if let Some(upstream) = conns.ctx.links.get(at) {
+                    if let Some(front) = upstream.waiting.front_mut() {
+                        front.since_ms = now_ms;
+                    }
+                    if std::mem::take(&mut upstream.may_splice) {
+                        splice::begin_pipe(&mut conns.ctx, at);
+                    }
                 }
                 if drained && !must_end {
                     return Ok(false);
@@ -289,18 +279,17 @@ pub(crate) fn write_clients(conns: &mut Connections) {
 }
 
 pub(crate) fn write_client(conns: &mut Connections, at: u32) {
-    let settings = &conns.ctx.shared.settings;
     let Some(client) = conns.ctx.clients.get(at) else {
         return;
     };
     client.dirty = false;
     let mut lost = false;
     let mut full = false;
-    if client.stream.has_unsent() {
-        lost = client.stream.write(&[]).is_err();
+    if client.socket.stream.has_unsent() {
+        lost = client.socket.stream.write(&[]).is_err();
     }
     while client.sent < client.out.len() && !full {
-        match client.stream.write(&client.out[client.sent..]) {
+        match client.socket.stream.write(&client.out[client.sent..]) {
             Ok(Some(written)) => {
                 conns.ctx.counters.sent_bytes += written as u64;
                 full = written < client.unsent();
@@ -317,57 +306,20 @@ pub(crate) fn write_client(conns: &mut Connections, at: u32) {
         }
     }
     // What is encrypted and not taken by the socket.
-    full |= client.stream.has_unsent();
-    let (limit, output_max) = match client.subscribed.is_some() || client.monitors {
-        true => (
-            "subscriber-output-buffer",
-            settings.subscriber_output_bytes_max,
-        ),
-        false => ("output-buffer", settings.client_output_bytes_max),
-    };
-    if client.owed() > output_max && !lost {
-        return conns.close_for_output(at, limit, output_max);
-    }
-    let done = client.out.is_empty()
-        && !full
-        && (client.closing && client.pending() == 0 || client.eof && client.is_forsaken());
-    if lost || done {
-        return conns.close_client(at);
-    }
-    if client.wants_room != full {
+    full |= client.socket.stream.has_unsent();
+    if client.wants_room != full && !lost {
         client.wants_room = full;
         let interest = if full {
             Interest::ReadWrite
         } else {
             Interest::Read
         };
-        let token = FIRST_CONNECTION + 2 * at as usize;
-        let _ = conns.ctx.poller.reregister(&client.stream, token, interest);
+        let token = client_token(at);
+        let poller = &conns.ctx.shell.poller;
+        let _ = poller.reregister(&client.socket.stream, token, interest);
     }
     let sticks = full && client.readable && client.pause != Pause::No && !client.queued;
-    if client.out.is_empty() && client.out.capacity() > 0 {
-        let memory = std::mem::take(&mut client.out);
-        conns.ctx.clients.keep_output(memory);
-    }
-    let Some(client) = conns.ctx.clients.get(at) else {
-        return;
-    };
-    let feeds = match client.unsent() < settings.client_output_bytes_high / 2 {
-        true => client.feeds.take(),
-        false => None,
-    };
-    let (pause, owed, pending) = (client.pause, client.owed(), client.pending());
-    if conns.ctx.is_over(pause, owed, pending)
-        && let Some(client) = conns.ctx.clients.get(at)
-        && client.go_on()
-    {
-        leases::calm(conns, at);
-        conns.ctx.clients.enqueue(at);
-    }
-    if let Some(place) = feeds {
-        streaming::go_on_feeding(&mut conns.ctx, place);
-    }
-    if sticks {
+    if conns.client_written(at, full, lost) && sticks {
         read_ahead(conns, at);
     }
 }
@@ -386,23 +338,52 @@ pub(crate) fn want_room(ctx: &mut Context, at: u32, wants: bool) {
     } else {
         Interest::Read
     };
-    let token = FIRST_CONNECTION + 2 * at as usize + 1;
+    let token = server_token(at);
     // Where it fails, the connection is gone, and the next read or write says so.
-    let _ = ctx.poller.reregister(&upstream.stream, token, interest);
+    let _ = ctx
+        .shell
+        .poller
+        .reregister(&upstream.socket.stream, token, interest);
 }
 
 /// Carries the TLS of a connection that stands on, if it is to have any: whether that is done.
 fn secured(upstream: &mut Upstream, tls: Option<&ClientTls>) -> io::Result<bool> {
     if let Some(tls) = tls
-        && !upstream.stream.is_tls()
+        && !upstream.socket.stream.is_tls()
     {
-        upstream.stream.connect_tls(tls)?;
+        upstream.socket.stream.connect_tls(tls)?;
     }
-    let done = upstream.stream.handshake();
+    let done = upstream.socket.stream.handshake();
     done.map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             io::Error::new(error.kind(), "it closed the connection instead of TLS")
         }
         _ => error,
     })
+}
+
+/// Reads of a client whose requests wait what it has sent with TLS: that it will send no more comes as a message behind it, of
+/// which no event tells. How many bytes of requests came.
+fn look_for_end(client: &mut Client) -> usize {
+    let mut received = 0;
+    while client.socket.stream.is_tls()
+        && client.readable
+        && !client.eof
+        && client.ahead.is_empty()
+        && client.query.len() < AHEAD_BYTES_MAX
+    {
+        match client
+            .socket
+            .stream
+            .read_into(&mut client.query, AHEAD_BYTES_MAX)
+        {
+            Ok(Read::Data { drained, bytes }) => {
+                received += bytes;
+                client.readable = !drained || client.peer_closed;
+            }
+            Ok(Read::WouldBlock) => client.readable = false,
+            Ok(Read::Eof) | Err(_) => (client.readable, client.eof) = (false, true),
+        }
+    }
+    received
 }

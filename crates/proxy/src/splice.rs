@@ -10,16 +10,15 @@
 
 use redline_net::{Interest, Pipe, Read, Stream, clock, error_text};
 
+use crate::Connections;
+use crate::Context;
 use crate::client::Pause;
-use crate::connections::{Connections, Loss};
-use crate::context::Context;
+use crate::connections::Loss;
+use crate::host::client_token;
 use crate::leases::Session;
-use crate::replies;
 use crate::slab::Ref;
-use crate::sockets;
-use crate::streaming;
 use crate::upstream::Kind;
-use crate::worker::FIRST_CONNECTION;
+use crate::{replies, sockets, streaming};
 
 /// A bulk of which so much is to come goes through a pipe.
 const BULK_BYTES_MIN: u64 = 128 * 1024;
@@ -46,22 +45,6 @@ enum Step {
     Done,
 }
 
-/// Nothing is there: the next event is that of a piece.
-fn wait_for_piece(stream: &mut Stream, missing: u64) {
-    // Where it fails, each segment raises an event.
-    let _ = stream.set_receive_low_water_bytes(missing.min(PIECE_BYTES) as u32);
-}
-
-/// Events are those of any byte again.
-fn wait_for_any(stream: &mut Stream) {
-    let _ = stream.set_receive_low_water_bytes(1);
-}
-
-/// Returns the number of bytes that a pipe is asked to take of this.
-fn at_most(missing: u64) -> usize {
-    missing.min(PIPE_BYTES as u64) as usize
-}
-
 /// A part of a long reply was passed on, up to the last byte that has come. If much is to come, it goes through a pipe.
 pub(crate) fn begin_pipe(ctx: &mut Context, at: u32) {
     let Some(upstream) = ctx.links.get(at) else {
@@ -72,15 +55,15 @@ pub(crate) fn begin_pipe(ctx: &mut Context, at: u32) {
     let to = front
         .filter(|front| front.kind == Kind::Client)
         .map(|it| it.to);
-    let (true, true, Some(to)) = (is_long, upstream.stream.can_splice(), to) else {
+    let (true, true, Some(to)) = (is_long, upstream.socket.stream.can_splice(), to) else {
         return;
     };
     if ctx
         .clients
         .find(to)
-        .is_some_and(|client| client.stream.can_splice())
+        .is_some_and(|client| client.socket.stream.can_splice())
     {
-        upstream.pipe = ctx.pipes.pop().or_else(|| Pipe::new(PIPE_BYTES).ok());
+        upstream.socket.pipe = ctx.shell.pipes.pop().or_else(|| Pipe::new(PIPE_BYTES).ok());
     }
 }
 
@@ -93,21 +76,21 @@ fn has_request_pipe(ctx: &mut Context, at: u32) -> bool {
     let Session::Passing(passing) = &mut client.session else {
         return false;
     };
-    if passing.pipe.is_some() {
+    if client.socket.pipe.is_some() {
         return true;
     }
     let begins = passing.bulk >= BULK_BYTES_MIN
         && client.query.is_empty()
         && client.ahead.is_empty()
-        && client.stream.can_splice()
+        && client.socket.stream.can_splice()
         && ctx
             .links
             .find(passing.lease.place())
-            .is_some_and(|upstream| upstream.stream.can_splice());
+            .is_some_and(|upstream| upstream.socket.stream.can_splice());
     if begins {
-        passing.pipe = ctx.pipes.pop().or_else(|| Pipe::new(PIPE_BYTES).ok());
+        client.socket.pipe = ctx.shell.pipes.pop().or_else(|| Pipe::new(PIPE_BYTES).ok());
     }
-    passing.pipe.is_some()
+    client.socket.pipe.is_some()
 }
 
 /// Passes on what has come of bulks that go through pipes, be it less than a piece.
@@ -117,12 +100,13 @@ pub(crate) fn look_into_pipes(ctx: &mut Context) {
             continue;
         };
         let sender = upstream.owner.filter(|_| upstream.passes);
-        if upstream.pipe.is_some() && !upstream.rests {
+        if upstream.socket.pipe.is_some() && !upstream.rests {
             ctx.links.enqueue(at);
         }
         if let Some(me) = sender
             && let Some(client) = ctx.clients.find(me)
-            && matches!(&client.session, Session::Passing(passing) if passing.pipe.is_some())
+            && matches!(client.session, Session::Passing(_))
+            && client.socket.pipe.is_some()
             && client.pause == Pause::No
         {
             client.readable = true;
@@ -133,8 +117,8 @@ pub(crate) fn look_into_pipes(ctx: &mut Context) {
 
 /// Keeps a pipe for the next bulk.
 fn give_pipe(ctx: &mut Context, pipe: Pipe) {
-    if pipe.held() == 0 && ctx.pipes.len() < PIPES_MAX {
-        ctx.pipes.push(pipe);
+    if pipe.held() == 0 && ctx.shell.pipes.len() < PIPES_MAX {
+        ctx.shell.pipes.push(pipe);
     }
 }
 
@@ -161,13 +145,13 @@ pub(crate) fn pipe_reply(conns: &mut Connections, at: u32) {
         else {
             return end_pipe(conns, at);
         };
-        let Some(pipe) = &mut upstream.pipe else {
+        let Some(pipe) = &mut upstream.socket.pipe else {
             return conns.ctx.links.enqueue(at);
         };
         let missing = upstream.framer.bulk_missing();
         let step = match (client.unsent(), pipe.held(), missing) {
             (0, 0, 0) => Step::Done,
-            (0, 0, _) => match pipe.fill(&upstream.stream, at_most(missing)) {
+            (0, 0, _) => match pipe.fill(&upstream.socket.stream, at_most(missing)) {
                 Ok(Read::Data { bytes, .. }) => {
                     upstream.framer.skip_bulk(bytes as u64);
                     upstream.passed += bytes;
@@ -176,13 +160,13 @@ pub(crate) fn pipe_reply(conns: &mut Connections, at: u32) {
                     Step::Moved(bytes)
                 }
                 Ok(Read::WouldBlock) => {
-                    wait_for_piece(&mut upstream.stream, missing);
+                    wait_for_piece(&mut upstream.socket.stream, missing);
                     Step::Dry
                 }
                 Ok(Read::Eof) => Step::Ended,
                 Err(error) => return conns.lose(at, &error_text(&error), Loss::Broken),
             },
-            (0, _, _) => match pipe.empty(&client.stream, !upstream.framer.is_between()) {
+            (0, _, _) => match pipe.empty(&client.socket.stream, !upstream.framer.is_between()) {
                 Ok(Some(bytes)) => {
                     conns.ctx.counters.sent_bytes += bytes as u64;
                     if let Some(rates) = &client.rates {
@@ -218,13 +202,13 @@ fn rest_for(conns: &mut Connections, at: u32, to: Ref) {
         return;
     };
     if !upstream.is_for_one_alone() {
-        let Some(mut pipe) = upstream.pipe.take() else {
+        let Some(mut pipe) = upstream.socket.pipe.take() else {
             return;
         };
         if pipe.read_into(&mut client.out).is_err() {
             return conns.close_client(to.at);
         }
-        upstream.pipe = Some(pipe);
+        upstream.socket.pipe = Some(pipe);
         conns.ctx.clients.mark(to.at);
         return end_pipe(conns, at);
     }
@@ -232,12 +216,14 @@ fn rest_for(conns: &mut Connections, at: u32, to: Ref) {
     client.feeds = place;
     if !client.wants_room {
         client.wants_room = true;
-        let token = FIRST_CONNECTION + 2 * to.at as usize;
+        let token = client_token(to.at);
         // Where it fails, the connection is gone, and the next write says so.
-        let _ = conns
-            .ctx
-            .poller
-            .reregister(&client.stream, token, Interest::ReadWrite);
+        let _ =
+            conns
+                .ctx
+                .shell
+                .poller
+                .reregister(&client.socket.stream, token, Interest::ReadWrite);
     }
 }
 
@@ -246,10 +232,10 @@ fn end_pipe(conns: &mut Connections, at: u32) {
     let Some(upstream) = conns.ctx.links.get(at) else {
         return;
     };
-    wait_for_any(&mut upstream.stream);
+    wait_for_any(&mut upstream.socket.stream);
     // The end of the reply went through as well.
     let is_whole = upstream.streaming && upstream.framer.is_between();
-    if let Some(pipe) = upstream.pipe.take() {
+    if let Some(pipe) = upstream.socket.pipe.take() {
         give_pipe(&mut conns.ctx, pipe);
     }
     if is_whole && let Err(reason) = replies::end_stream(conns, at, b"") {
@@ -272,30 +258,31 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
             return false;
         };
         let place = passing.lease.place();
-        let (Some(upstream), Some(pipe)) = (conns.ctx.links.find(place), &mut passing.pipe) else {
+        let (Some(upstream), Some(pipe)) = (conns.ctx.links.find(place), &mut client.socket.pipe)
+        else {
             // Lost: the rest of the request goes nowhere.
-            passing.pipe = None;
-            wait_for_any(&mut client.stream);
+            client.socket.pipe = None;
+            wait_for_any(&mut client.socket.stream);
             return false;
         };
         let missing = passing.bulk;
         let more_follows = missing > 0 || passing.arguments > 0;
         let step = match (upstream.unsent(), pipe.held(), missing) {
             (0, 0, 0) => Step::Done,
-            (0, 0, _) => match pipe.fill(&client.stream, at_most(missing)) {
+            (0, 0, _) => match pipe.fill(&client.socket.stream, at_most(missing)) {
                 Ok(Read::Data { bytes, .. }) => {
                     passing.bulk -= bytes as u64;
                     conns.ctx.counters.received_bytes += bytes as u64;
-                    client.card.heard(conns.ctx.now_ms);
+                    client.info.heard(conns.ctx.now_ms);
                     Step::Moved(bytes)
                 }
                 Ok(Read::WouldBlock) => {
-                    wait_for_piece(&mut client.stream, missing);
+                    wait_for_piece(&mut client.socket.stream, missing);
                     Step::Dry
                 }
                 Ok(Read::Eof) | Err(_) => Step::Ended,
             },
-            (0, _, _) => match pipe.empty(&upstream.stream, more_follows) {
+            (0, _, _) => match pipe.empty(&upstream.socket.stream, more_follows) {
                 Ok(Some(bytes)) => {
                     upstream.stats.sent_bytes.add(bytes as u64);
                     upstream.goes_on(conns.ctx.now_ms);
@@ -325,11 +312,11 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
                 return true;
             }
             Step::Done => {
-                wait_for_any(&mut client.stream);
+                wait_for_any(&mut client.socket.stream);
                 let Session::Passing(passing) = &mut client.session else {
                     return false;
                 };
-                let (is_whole, pipe) = (!passing.is_unfinished(), passing.pipe.take());
+                let (is_whole, pipe) = (!passing.is_unfinished(), client.socket.pipe.take());
                 if let Some(pipe) = pipe {
                     give_pipe(&mut conns.ctx, pipe);
                 }
@@ -356,4 +343,20 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
     }
     conns.ctx.clients.enqueue(at);
     true
+}
+
+/// Nothing is there: the next event is that of a piece.
+fn wait_for_piece(stream: &mut Stream, missing: u64) {
+    // Where it fails, each segment raises an event.
+    let _ = stream.set_receive_low_water_bytes(missing.min(PIECE_BYTES) as u32);
+}
+
+/// Events are those of any byte again.
+fn wait_for_any(stream: &mut Stream) {
+    let _ = stream.set_receive_low_water_bytes(1);
+}
+
+/// Returns the number of bytes that a pipe is asked to take of this.
+fn at_most(missing: u64) -> usize {
+    missing.min(PIPE_BYTES as u64) as usize
 }

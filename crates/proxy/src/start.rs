@@ -7,19 +7,21 @@ use std::thread::JoinHandle;
 
 use redline_net::http::Responder;
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits, thread};
+use redline_proxy_core::scripts::Scripts;
 
 use crate::access::Identities;
 use crate::admission::Traffic;
 use crate::cluster_view::ClusterView;
 use crate::command_names::Names;
 use crate::control::Reload;
-use crate::observability::{Seen, log, metrics};
+use crate::host::Process;
+use crate::observability::{Observations, log, metrics};
 use crate::published::Published;
 use crate::report::Report;
-use crate::scripts::Scripts;
 use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::tls_config::Doors;
-use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
+use crate::worker::{Start, WAKER_TOKEN, Worker, poller};
 
 /// Connections that may wait to be accepted, if the system lets so many (`net.core.somaxconn`). Who finds no room waits a second
 /// and more before it tries again, and many come at once where processes begin anew.
@@ -52,7 +54,7 @@ pub struct Setup {
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
     pub cluster_view: Option<ClusterView>,
     /// Counters and logs, of as many workers.
-    pub seen: Seen,
+    pub observations: Observations,
     /// Where Prometheus asks.
     pub metrics: Option<Responder>,
 }
@@ -70,32 +72,35 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         parts.push((poller, mailbox));
     }
     let shared = Arc::new(Shared {
-        routes: setup.routes,
         settings: setup.settings,
-        reports: setup.reports,
-        reload: setup.reload,
         identities: setup.identities,
-        doors: setup.doors,
         traffic: setup.traffic,
         names: setup.names,
         cluster_view: setup.cluster_view,
+        scripts: Scripts::default(),
+        port: setup
+            .listeners
+            .iter()
+            .find_map(|(listener, _)| listener.port())
+            .unwrap_or(0),
+        workers: threads,
+        observations: setup.observations,
+    });
+    let process = Arc::new(Process {
+        routes: setup.routes,
+        reports: setup.reports,
+        reload: setup.reload,
+        doors: setup.doors,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))
             .collect(),
         next_client: AtomicU64::new(1),
         clients: Mutex::default(),
-        scripts: Scripts::default(),
         began_s: clock::wall_ms() / 1000,
-        port: setup
-            .listeners
-            .iter()
-            .find_map(|(listener, _)| listener.port())
-            .unwrap_or(0),
-        seen: setup.seen,
     });
     if let Some(responder) = setup.metrics {
-        metrics::start(responder, &shared)?;
+        metrics::start(responder, &shared, &process)?;
     }
     let mut listeners = Some(setup.listeners);
     let mut signals = Some(signals);
@@ -104,6 +109,7 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         let start = Start {
             number,
             shared: Arc::clone(&shared),
+            process: Arc::clone(&process),
             poller,
             mailbox,
             listeners: listeners.take().unwrap_or_default(),

@@ -7,55 +7,29 @@
 //!
 //! Must not know how requests are routed, or what any command does.
 
-use crate::command_names;
-use crate::control::reload;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redline_net::{
-    Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Sender, Signal, Signals,
-    Stream, Stretch, clock, error_text,
+    Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
+    Stretch, clock, error_text,
 };
-use redline_resp::RequestLimits;
+use redline_proxy_core::client_info::ClientInfo;
 
-use crate::access::Identities;
-use crate::admission::Traffic;
-use crate::cache::Cache;
-use crate::cached_reads;
-use crate::class::Command;
-use crate::client::{Client, Pause, ReplyMode};
-use crate::clients::Clients;
-use crate::cluster_view::ClusterView;
-use crate::connections::Connections;
-use crate::context::Context;
-use crate::control::Reload;
-use crate::errors;
-use crate::gathers::Gathers;
+use crate::client::Pause;
+use crate::control::reload;
+use crate::host::{FIRST_CONNECTION, Host, Message, Process, Socket, address, client_token};
 use crate::leases::Session;
-use crate::links::Links;
-use crate::local_commands;
-use crate::local_commands::Card;
-use crate::observability::commands;
-use crate::observability::log;
-use crate::observability::memory;
-use crate::observability::monitor;
-use crate::observability::{Counters, Seeing, Seen, tell_of_query_buffer};
-use crate::published::Published;
-use crate::report::Report;
-use crate::requests::Requests;
-use crate::retry::{LOOK_MS, Retries};
-use crate::scripts::Scripts;
-use crate::settings::Settings;
+use crate::observability::memory::{self, tell_of_query_buffer};
+use crate::observability::{commands, log, monitor};
+use crate::retry::LOOK_MS;
+use crate::shared::Shared;
 use crate::slab::Ref;
-use crate::sockets;
-use crate::splice;
-use crate::streaming;
-use crate::subscriptions::Subscriptions;
 use crate::subscriptions::upkeep;
-use crate::tls_config::Doors;
 use crate::upstream::State;
+use crate::{Core, cached_reads, errors, local_commands, sockets, splice, streaming};
 
 /// Events taken in one turn.
 const EVENTS_MAX: usize = 1024;
@@ -74,64 +48,6 @@ pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 64 * 1024;
 const WAKER: usize = 0;
 const SIGNALS: usize = 1;
 const FIRST_LISTENER: usize = 2;
-pub(crate) const FIRST_CONNECTION: usize = 64;
-
-/// A message in a worker's mailbox.
-pub enum Message {
-    /// A connection to take over, and the number of its pool.
-    Connection(Stream, PeerAddr, u16),
-    /// Lines for those who watch.
-    Watched(Arc<[u8]>),
-    /// CLIENT KILL of the clients with these numbers.
-    Kill(Arc<BTreeSet<u64>>),
-    /// The end: close everything and return.
-    Stop,
-    /// The answer to CONFIG RELOAD, for the request of a client: `None` if all went well, or an error.
-    Answer(Ref, u32, ReplyMode, Option<String>),
-}
-
-/// State that all workers share.
-pub struct Shared {
-    /// The routing table.
-    pub routes: Arc<Published>,
-    /// Limits.
-    pub settings: Settings,
-    /// Where reports go.
-    pub reports: Option<Sender<Report>>,
-    /// How another configuration comes in.
-    pub reload: Option<Arc<Reload>>,
-    /// The users; none: every client may do everything.
-    pub identities: Option<Arc<Identities>>,
-    /// Settings of each listener for the connections that it accepts.
-    pub doors: Arc<Doors>,
-    /// Faults on purpose, and copies for other pools.
-    pub traffic: Traffic,
-    /// Commands under other names, and such that the table does not have.
-    pub names: command_names::Names,
-    /// How CLUSTER is answered; none: as a server that is in no cluster does.
-    pub cluster_view: Option<ClusterView>,
-    /// A worker's mailbox, and how many clients it has.
-    pub workers: Vec<(Sender<Message>, AtomicUsize)>,
-    /// The number of the next client.
-    pub next_client: AtomicU64,
-    /// Every client, by its number.
-    pub clients: Mutex<BTreeMap<u64, Arc<Card>>>,
-    /// Scripts that went through.
-    pub scripts: Scripts,
-    /// When the process began: seconds since 1970.
-    pub began_s: u64,
-    /// The port of the first listener.
-    pub port: u16,
-    /// Counters and logs.
-    pub seen: Seen,
-}
-
-impl Shared {
-    /// Every client, by its number.
-    pub fn cards(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// See the module's text.
 pub struct Worker {
@@ -151,16 +67,17 @@ pub struct Worker {
     accept_again: bool,
     /// Those at which more wait than one turn takes.
     accept_next: Vec<usize>,
-    requests: Requests,
-    conns: Connections,
+    core: Core,
 }
 
 /// The parts that a worker is made from.
 pub struct Start {
     /// Its number.
     pub number: usize,
-    /// The state that all workers share.
+    /// The state that all workers share: the core's, and the rest.
     pub shared: Arc<Shared>,
+    /// The rest.
+    pub process: Arc<Process>,
     /// Its poller, with the mailbox's waker registered.
     pub poller: Poller,
     /// Its mailbox.
@@ -182,7 +99,7 @@ pub fn poller() -> std::io::Result<Poller> {
 impl Worker {
     /// The number of the pool of somebody who comes in by this door; nothing: it cannot have what the door asks for.
     fn let_in(&self, stream: &mut Stream, door: u16) -> Option<u16> {
-        let door = self.conns.ctx.shared.doors.get(door)?;
+        let door = self.core.conns.ctx.shell.process.doors.get(door)?;
         if door.keepalive_s > 0 {
             // Without it a client that is gone without a word is noticed later.
             let _ = stream.set_keepalive(door.keepalive_s);
@@ -196,12 +113,12 @@ impl Worker {
     /// Closes clients whose TLS takes too long.
     fn check_handshakes(&mut self) {
         while let Some(&(client, since_ms)) = self.handshakes.front()
-            && self.conns.ctx.now_ms.saturating_sub(since_ms) > HANDSHAKE_MS
+            && self.core.conns.ctx.now_ms.saturating_sub(since_ms) > HANDSHAKE_MS
         {
             self.handshakes.pop_front();
-            let goes_on = self.conns.ctx.clients.find(client);
-            if goes_on.is_some_and(|client| client.stream.is_handshaking()) {
-                self.conns.close_client(client.at);
+            let goes_on = self.core.conns.ctx.clients.find(client);
+            if goes_on.is_some_and(|client| client.socket.stream.is_handshaking()) {
+                self.core.conns.close_client(client.at);
             }
         }
     }
@@ -211,48 +128,25 @@ impl Worker {
         let Start {
             number,
             shared,
+            process,
             poller,
             mailbox,
             listeners,
             signals,
         } = start;
-        let commands: Box<[Command]> = redline_spec::table::all()
-            .iter()
-            .map(|row| shared.names.command(row.id))
-            .collect();
-        let (routes, tls) = shared.routes.latest();
-        let cache = Cache::new(shared.names.custom(), shared.workers.len(), &routes);
-        let settings = &shared.settings;
-        let limits = RequestLimits {
-            bulk_bytes_max: settings.bulk_bytes_max,
-            big_bulk_bytes_min: usize::MAX,
-            ..RequestLimits::default()
-        };
-        let ctx = Context {
+        let epoch = process.routes.epoch();
+        let (routes, tls) = process.routes.latest();
+        let host = Host {
             number,
-            routes,
-            tls,
+            process,
             poller,
-            clients: Clients::new(),
-            links: Links::default(),
-            gathers: Gathers::default(),
-            cache,
-            limits,
-            may_put_off: true,
-            reads_turn: number as u32,
-            now_ms: clock::monotonic_coarse_ms(),
-            heard_to_ms: 0,
-            ticks: 1,
+            tls,
             pipes: Vec::new(),
-            counters: Counters::default(),
-            seeing: Seeing::new(&shared.seen, number),
-            monitoring: Vec::new(),
-            drains_until_ms: None,
-            commands,
-            shared,
+            received: Vec::with_capacity(UPSTREAM_READ_BYTES_MAX),
         };
+        let core = Core::new(host, shared, number, routes, clock::monotonic_us());
         Worker {
-            epoch: ctx.shared.routes.epoch(),
+            epoch,
             mailbox,
             messages: Vec::new(),
             listeners,
@@ -263,28 +157,26 @@ impl Worker {
             heard: (0, 0),
             accept_again: false,
             accept_next: Vec::new(),
-            requests: Requests::new(&ctx.commands),
-            conns: Connections {
-                ctx,
-                subscriptions: Subscriptions::default(),
-                retries: Retries::default(),
-                received: Vec::with_capacity(UPSTREAM_READ_BYTES_MAX),
-            },
+            core,
         }
     }
 
     /// Runs until told to stop.
     pub fn run(mut self) {
         for (index, (listener, _)) in self.listeners.iter().enumerate() {
-            self.conns
+            self.core
+                .conns
                 .ctx
+                .shell
                 .poller
                 .register(listener, FIRST_LISTENER + index, Interest::Read)
                 .expect("a fresh listener can be watched");
         }
         if let Some(signals) = &self.signals {
-            self.conns
+            self.core
+                .conns
                 .ctx
+                .shell
                 .poller
                 .register(signals, SIGNALS, Interest::Read)
                 .expect("signals can be watched");
@@ -296,40 +188,34 @@ impl Worker {
 
     fn turn(&mut self) {
         let may_sleep = self.mailbox.prepare_to_sleep()
-            && self.conns.ctx.clients.ready.is_empty()
-            && self.conns.ctx.links.ready.is_empty()
+            && self.core.conns.ctx.clients.ready.is_empty()
+            && self.core.conns.ctx.links.ready.is_empty()
             && self.accept_next.is_empty();
         let timeout = match may_sleep {
             true if !self.is_owed_a_look() => Duration::from_millis(
                 self.next_tick_ms
-                    .saturating_sub(self.conns.ctx.now_ms)
+                    .saturating_sub(self.core.conns.ctx.now_ms)
                     .max(1),
             ),
             true => Duration::from_millis(LOOK_MS),
             false => Duration::ZERO,
         };
-        self.conns.ctx.heard_to_ms = self.conns.ctx.now_ms;
-        if let Err(error) = self.conns.ctx.poller.poll(Some(timeout)) {
+        if let Err(error) = self.core.conns.ctx.shell.poller.poll(Some(timeout)) {
             panic!("the poller failed, nothing can be served any more: {error}");
         }
         let now_us = clock::monotonic_us();
-        self.conns.ctx.now_ms = now_us / 1000;
-        self.conns.ctx.cache.now_ms = self.conns.ctx.now_ms;
-        self.conns
-            .ctx
-            .seeing
-            .begin_turn(&self.conns.ctx.shared.seen, now_us);
-        if self.conns.ctx.shared.routes.epoch() != self.epoch {
-            self.epoch = self.conns.ctx.shared.routes.epoch();
-            let (fresh, tls) = self.conns.ctx.shared.routes.latest();
-            self.conns.ctx.tls = tls;
-            self.conns.adopt(fresh);
+        self.core.begin_turn(now_us);
+        if self.core.conns.ctx.shell.process.routes.epoch() != self.epoch {
+            self.epoch = self.core.conns.ctx.shell.process.routes.epoch();
+            let (fresh, tls) = self.core.conns.ctx.shell.process.routes.latest();
+            self.core.conns.ctx.shell.tls = tls;
+            self.core.conns.adopt(fresh);
         }
         for listener in std::mem::take(&mut self.accept_next) {
             self.accept(listener);
         }
-        for index in 0..self.conns.ctx.poller.event_count() {
-            let event = self.conns.ctx.poller.event(index);
+        for index in 0..self.core.conns.ctx.shell.poller.event_count() {
+            let event = self.core.conns.ctx.shell.poller.event(index);
             match event.token {
                 WAKER => {}
                 SIGNALS => self.on_signal(),
@@ -345,62 +231,78 @@ impl Worker {
         }
         let (clients, were_silent) = std::mem::take(&mut self.heard);
         self.gathering.note(clients, were_silent);
-        if self.conns.ctx.poller.has_gathered()
-            && !self.gathering.go_on(self.conns.ctx.poller.event_count())
+        if self.core.conns.ctx.shell.poller.has_gathered()
+            && !self
+                .gathering
+                .go_on(self.core.conns.ctx.shell.poller.event_count())
         {
-            self.conns.ctx.poller.set_gathering(Duration::ZERO);
+            self.core
+                .conns
+                .ctx
+                .shell
+                .poller
+                .set_gathering(Duration::ZERO);
         }
         self.fetch_messages();
-        for _ in 0..self.conns.ctx.clients.ready.len() {
-            let Some(at) = self.conns.ctx.clients.ready.pop_front() else {
+        for _ in 0..self.core.conns.ctx.clients.ready.len() {
+            let Some(at) = self.core.conns.ctx.clients.ready.pop_front() else {
                 break;
             };
             self.serve_client(at);
         }
-        self.conns.ctx.let_linger();
-        sockets::write_upstreams(&mut self.conns);
-        for _ in 0..self.conns.ctx.links.ready.len() {
-            let Some(at) = self.conns.ctx.links.ready.pop_front() else {
+        let is_gathering = self.core.conns.ctx.shell.poller.is_gathering();
+        self.core.conns.ctx.let_linger(is_gathering);
+        sockets::write_upstreams(&mut self.core.conns);
+        for _ in 0..self.core.conns.ctx.links.ready.len() {
+            let Some(at) = self.core.conns.ctx.links.ready.pop_front() else {
                 break;
             };
-            sockets::read_upstream(&mut self.conns, at);
+            sockets::read_upstream(&mut self.core.conns, at);
         }
-        if !self.conns.retries.is_empty() {
-            self.conns.retries.send_due(&mut self.conns.ctx);
+        if !self.core.conns.retries.is_empty() {
+            self.core.conns.retries.send_due(&mut self.core.conns.ctx);
         }
-        if self.conns.ctx.clients.has_delayed() {
-            self.conns
+        if self.core.conns.ctx.clients.has_delayed() {
+            self.core
+                .conns
                 .ctx
                 .clients
-                .release_delayed(self.conns.ctx.now_ms);
+                .release_delayed(self.core.conns.ctx.now_ms);
         }
-        self.conns.ctx.links.end_lingering();
+        self.core.conns.ctx.links.end_lingering();
         // Requests that had to be sent again, or elsewhere.
-        sockets::write_upstreams(&mut self.conns);
-        monitor::hand_lines_on(&mut self.conns.ctx);
-        sockets::write_clients(&mut self.conns);
-        if self.conns.ctx.now_ms >= self.next_tick_ms {
-            self.next_tick_ms = self.conns.ctx.now_ms + TICK_MS;
+        sockets::write_upstreams(&mut self.core.conns);
+        self.hand_lines_on();
+        sockets::write_clients(&mut self.core.conns);
+        if self.core.conns.ctx.now_ms >= self.next_tick_ms {
+            self.next_tick_ms = self.core.conns.ctx.now_ms + TICK_MS;
             self.tick();
-            sockets::write_upstreams(&mut self.conns);
-            sockets::write_clients(&mut self.conns);
+            sockets::write_upstreams(&mut self.core.conns);
+            sockets::write_clients(&mut self.core.conns);
         }
-        commands::tell_what_was_seen(&mut self.conns.ctx);
-        if self.conns.ctx.cache.is_on {
-            self.conns.ctx.counters.cache = self.conns.ctx.cache.counts();
+        commands::tell_what_was_seen(&mut self.core.conns.ctx);
+        self.core.end_turn();
+    }
+
+    /// Hands lines for those who watch to them, here and at the other workers.
+    fn hand_lines_on(&mut self) {
+        let ctx = &mut self.core.conns.ctx;
+        let Some(lines) = monitor::noted(ctx) else {
+            return;
+        };
+        for (number, (mailbox, _)) in ctx.shell.process.workers.iter().enumerate() {
+            if number != ctx.number {
+                mailbox.send(Message::Watched(Arc::clone(&lines)));
+            }
         }
-        self.conns.ctx.counters.responses = self.conns.ctx.clients.responses;
-        self.conns.ctx.seeing.end_turn(&self.conns.ctx.counters);
-        self.conns.ctx.clients.end_turn();
-        self.conns.ctx.links.end_turn();
-        self.conns.ctx.gathers.end_turn();
+        monitor::take_lines(ctx, &lines);
     }
 
     /// Returns true if something waits that no event will bring up again.
     fn is_owed_a_look(&self) -> bool {
-        !(self.conns.retries.is_empty()
-            && !self.conns.ctx.clients.has_delayed()
-            && self.conns.ctx.links.lingering.is_empty())
+        !(self.core.conns.retries.is_empty()
+            && !self.core.conns.ctx.clients.has_delayed()
+            && self.core.conns.ctx.links.lingering.is_empty())
     }
 
     fn on_signal(&mut self) {
@@ -410,12 +312,12 @@ impl Worker {
         while let Some(signal) = signals.next() {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
-                    for (mailbox, _) in &self.conns.ctx.shared.workers {
+                    for (mailbox, _) in &self.core.conns.ctx.shell.process.workers {
                         mailbox.send(Message::Stop);
                     }
                 }
                 Signal::Hangup => {
-                    if let Some(reload) = &self.conns.ctx.shared.reload {
+                    if let Some(reload) = &self.core.conns.ctx.shell.process.reload {
                         let begun = reload.begin(|ended| {
                             if let Err(error) = ended {
                                 reload::say_why(&error);
@@ -438,21 +340,30 @@ impl Worker {
         for message in messages.drain(..) {
             match message {
                 // Nobody is let in any more: the stream is closed.
-                Message::Connection(..) if self.conns.ctx.drains_until_ms.is_some() => {}
+                Message::Connection(..) if self.core.conns.ctx.drains_until_ms.is_some() => {}
                 Message::Connection(stream, addr, pool) => self.welcome(stream, addr, pool),
                 Message::Kill(ids) => {
                     let is_meant = |at: &u32| {
-                        let client = self.conns.ctx.clients.look(*at);
+                        let client = self.core.conns.ctx.clients.look(*at);
                         client.is_some_and(|client| ids.contains(&client.id))
                     };
-                    let found: Vec<u32> = self.conns.ctx.clients.taken().filter(is_meant).collect();
-                    found.into_iter().for_each(|at| self.conns.close_client(at));
+                    let found: Vec<u32> = self
+                        .core
+                        .conns
+                        .ctx
+                        .clients
+                        .taken()
+                        .filter(is_meant)
+                        .collect();
+                    found
+                        .into_iter()
+                        .for_each(|at| self.core.conns.close_client(at));
                 }
-                Message::Watched(lines) => monitor::take_lines(&mut self.conns.ctx, &lines),
+                Message::Watched(lines) => monitor::take_lines(&mut self.core.conns.ctx, &lines),
                 Message::Stop => self.drain(),
                 Message::Answer(client, number, reply_mode, error) => {
                     local_commands::reloaded(
-                        &mut self.conns.ctx,
+                        &mut self.core.conns.ctx,
                         client,
                         number,
                         reply_mode,
@@ -488,14 +399,16 @@ impl Worker {
 
     /// Gives a new connection to the worker with the fewest clients.
     fn hand_over(&mut self, mut stream: Stream, addr: PeerAddr, door: u16) {
-        self.conns.ctx.counters.accepted += 1;
+        self.core.conns.ctx.counters.accepted += 1;
         let Some(pool) = self.let_in(&mut stream, door) else {
             return;
         };
         let count = |(_, clients): &(_, AtomicUsize)| clients.load(Ordering::Relaxed);
-        let workers = &self.conns.ctx.shared.workers;
-        if workers.iter().map(count).sum::<usize>() >= self.conns.ctx.shared.settings.clients_max {
-            self.conns.ctx.counters.rejected += 1;
+        let workers = &self.core.conns.ctx.shell.process.workers;
+        if workers.iter().map(count).sum::<usize>()
+            >= self.core.conns.ctx.shared.settings.clients_max
+        {
+            self.core.conns.ctx.counters.rejected += 1;
             if !stream.is_tls() {
                 let _ = stream.write(format!("-{}\r\n", errors::CLIENTS_MAX).as_bytes());
             }
@@ -507,7 +420,7 @@ impl Worker {
             .min_by_key(|(_, worker)| count(worker))
             .expect("there is a worker: this one");
         clients.fetch_add(1, Ordering::Relaxed);
-        if to == self.conns.ctx.number {
+        if to == self.core.conns.ctx.number {
             self.welcome(stream, addr, pool);
         } else {
             mailbox.send(Message::Connection(stream, addr, pool));
@@ -515,116 +428,106 @@ impl Worker {
     }
 
     fn welcome(&mut self, stream: Stream, addr: PeerAddr, pool: u16) {
-        let place = self.conns.ctx.clients.next_place();
-        let token = FIRST_CONNECTION + 2 * place.at as usize;
+        let place = self.core.conns.ctx.clients.next_place();
+        let token = client_token(place.at);
         let watched = stream.set_nodelay(true).and_then(|()| {
-            self.conns
+            self.core
+                .conns
                 .ctx
+                .shell
                 .poller
                 .register(&stream, token, Interest::Read)
         });
         if watched.is_err() {
-            self.conns.ctx.shared.workers[self.conns.ctx.number]
+            self.core.conns.ctx.shell.process.workers[self.core.conns.ctx.number]
                 .1
                 .fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let id = self
-            .conns
-            .ctx
-            .shared
-            .next_client
-            .fetch_add(1, Ordering::Relaxed);
+        let process = &self.core.conns.ctx.shell.process;
+        let id = process.next_client.fetch_add(1, Ordering::Relaxed);
+        let addresses = (address(addr), stream.local_address().ok().map(address));
         let since_s = clock::wall_coarse_ms() / 1000;
-        let card = Arc::new(Card {
-            id,
-            addr,
-            laddr: stream.local_address().ok(),
-            fd: stream.fd(),
-            since_s,
-            active_s: AtomicU32::new((self.conns.ctx.now_ms / 1000) as u32),
-            last: AtomicU16::new(crate::local_commands::NO_COMMAND),
-            subscriptions: Default::default(),
-            told: Mutex::default(),
-        });
-        log::verbose(|| format!("client {id} has come from {}", card.addr));
-        self.conns.ctx.shared.cards().insert(id, Arc::clone(&card));
-        let mut client = Client::new(stream, id, card);
-        client.pool = pool;
-        self.conns.ctx.shared.introduce(&mut client);
-        if client.stream.is_handshaking() {
-            self.handshakes.push_back((place, self.conns.ctx.now_ms));
+        let active_s = (self.core.conns.ctx.now_ms / 1000) as u32;
+        let info = ClientInfo::new(id, addresses, stream.fd(), (since_s, active_s));
+        let info = Arc::new(info);
+        log::verbose(|| format!("client {id} has come from {}", info.addr));
+        process.clients().insert(id, Arc::clone(&info));
+        if stream.is_handshaking() {
+            self.handshakes
+                .push_back((place, self.core.conns.ctx.now_ms));
         }
-        self.conns.ctx.clients.put(client);
+        self.core.client_opened(Socket::new(stream), info, pool);
     }
 
     fn on_client_event(&mut self, at: u32, event: &Event) {
-        let Some(client) = self.conns.ctx.clients.get(at) else {
+        let Some(client) = self.core.conns.ctx.clients.get(at) else {
             return;
         };
         client.peer_closed |= event.closed || event.error;
         client.urgent |= event.urgent;
         if event.error || client.peer_closed && client.waits_in_vain() && client.out.is_empty() {
             // Nobody is there any more to wait: what comes for it stays where it is.
-            return self.conns.close_client(at);
+            return self.core.conns.close_client(at);
         }
         if client.peer_closed && client.booking.take().is_some() {
-            client.waits_since_ms = Some(self.conns.ctx.now_ms);
+            client.waits_since_ms = Some(self.core.conns.ctx.now_ms);
         }
         if event.readable || event.closed || event.urgent {
             client.readable = true;
             self.heard.0 += 1;
-            self.heard.1 += u32::from(client.heard_at_tick != self.conns.ctx.ticks);
-            client.heard_at_tick = self.conns.ctx.ticks;
-            self.conns.ctx.clients.enqueue(at);
+            self.heard.1 += u32::from(client.heard_at_tick != self.core.conns.ctx.ticks);
+            client.heard_at_tick = self.core.conns.ctx.ticks;
+            self.core.conns.ctx.clients.enqueue(at);
         }
         if event.writable {
-            self.conns.ctx.clients.mark(at);
+            self.core.conns.ctx.clients.mark(at);
         }
     }
 
     fn on_upstream_event(&mut self, at: u32, event: &Event) {
-        let Some(upstream) = self.conns.ctx.links.get(at) else {
+        let Some(upstream) = self.core.conns.ctx.links.get(at) else {
             return;
         };
         upstream.closed |= event.closed || event.error;
         if upstream.state == State::Connecting {
-            if event.writable || event.error || event.closed || upstream.stream.is_tls() {
-                sockets::connected(&mut self.conns, at);
+            if event.writable || event.error || event.closed || upstream.socket.stream.is_tls() {
+                sockets::connected(&mut self.core.conns, at);
             }
             return;
         }
         if event.writable {
-            self.conns.ctx.links.mark(at);
+            self.core.conns.ctx.links.mark(at);
         }
         if event.readable || event.closed || event.error {
-            self.conns.ctx.links.enqueue(at);
+            self.core.conns.ctx.links.enqueue(at);
         }
     }
 
     /// Reads what a client has sent, and serves what was left of before.
     fn serve_client(&mut self, at: u32) {
-        let Some(client) = self.conns.ctx.clients.get(at) else {
+        let Some(client) = self.core.conns.ctx.clients.get(at) else {
             return;
         };
         client.queued = false;
         let passes = matches!(client.session, Session::Passing(_));
         // Who has begun a large request when the end is asked for may end it.
         if client.closing && !passes || client.pause != Pause::No {
-            return sockets::read_ahead(&mut self.conns, at);
+            return sockets::read_ahead(&mut self.core.conns, at);
         }
-        if passes && splice::pipe_request(&mut self.conns, at) {
+        if passes && splice::pipe_request(&mut self.core.conns, at) {
             return;
         }
-        let Some(client) = self.conns.ctx.clients.get(at) else {
+        let Some(client) = self.core.conns.ctx.clients.get(at) else {
             return;
         };
         let mut query = std::mem::take(&mut client.query);
         let own = query.is_empty();
         if own {
-            query = std::mem::take(&mut self.conns.received);
+            query = std::mem::take(&mut self.core.conns.ctx.shell.received);
         }
         let client = self
+            .core
             .conns
             .ctx
             .clients
@@ -633,12 +536,16 @@ impl Worker {
         if let Some(piece) = client.ahead.take() {
             query.extend_from_slice(&piece);
         } else if client.readable {
-            match client.stream.read_into(&mut query, CLIENT_READ_BYTES_MAX) {
+            match client
+                .socket
+                .stream
+                .read_into(&mut query, CLIENT_READ_BYTES_MAX)
+            {
                 Ok(redline_net::Read::Data { drained, bytes }) => {
-                    self.conns.ctx.counters.received_bytes += bytes as u64;
+                    self.core.conns.ctx.counters.received_bytes += bytes as u64;
                     // The end of a stream raises no event of its own.
                     client.readable = !drained || client.peer_closed || client.urgent;
-                    client.card.heard(self.conns.ctx.now_ms);
+                    client.info.heard(self.core.conns.ctx.now_ms);
                 }
                 Ok(redline_net::Read::WouldBlock) => {
                     client.readable = false;
@@ -649,21 +556,25 @@ impl Worker {
                 }
             }
         }
-        if client.stream.has_unsent() {
+        if client.socket.stream.has_unsent() {
             // TLS has something to say by itself.
-            self.conns.ctx.clients.mark(at);
+            self.core.conns.ctx.clients.mark(at);
         }
-        let before = self.conns.ctx.counters.requests;
-        let consumed = self.requests.serve(&mut self.conns, at, &mut query);
-        if self.conns.ctx.shared.identities.is_some() {
-            self.count_user(at, self.conns.ctx.counters.requests - before);
+        let before = self.core.conns.ctx.counters.requests;
+        let consumed = self.core.client_bytes(at, &mut query);
+        if self.core.conns.ctx.shared.identities.is_some() {
+            self.count_user(at, self.core.conns.ctx.counters.requests - before);
         }
-        let query_bytes_max = self.conns.ctx.shared.settings.query_bytes_max;
-        if let Some(client) = self.conns.ctx.clients.get(at) {
+        let query_bytes_max = self.core.conns.ctx.shared.settings.query_bytes_max;
+        if let Some(client) = self.core.conns.ctx.clients.get(at) {
             client.show_last();
             let rest = query.len() - consumed;
             if rest > query_bytes_max {
-                tell_of_query_buffer(&client.card.addr, query_bytes_max);
+                tell_of_query_buffer(
+                    &self.core.conns.ctx.shell,
+                    &client.info.addr,
+                    query_bytes_max,
+                );
                 client.closing = true;
                 client.query = Vec::new();
             } else if own && rest > 0 {
@@ -677,104 +588,124 @@ impl Worker {
             let passes = matches!(client.session, Session::Passing(_));
             let may_have_more = client.readable || !client.ahead.is_empty();
             if may_have_more && client.pause == Pause::No && (!client.closing || passes) {
-                self.conns.ctx.clients.enqueue(at);
+                self.core.conns.ctx.clients.enqueue(at);
             }
         }
         if own {
             query.clear();
-            self.conns.received = query;
+            self.core.conns.ctx.shell.received = query;
         }
         if self
+            .core
             .conns
             .ctx
             .clients
             .get(at)
             .is_some_and(|client| client.eof || client.closing)
         {
-            self.conns.ctx.clients.mark(at);
+            self.core.conns.ctx.clients.mark(at);
         }
     }
 
     fn count_user(&mut self, at: u32, requests: u64) {
         let user = self
+            .core
             .conns
             .ctx
             .clients
             .look(at)
             .and_then(|client| client.user.as_ref());
         if let Some(user) = user {
-            self.conns.ctx.seeing.count_user(user.name(), requests);
+            self.core
+                .conns
+                .ctx
+                .recorder
+                .count_user(user.name(), requests);
         }
     }
 
     /// The end was asked for: nobody comes in, nothing new is taken, and who waits for nothing is let go. Asked for twice,
     /// it comes at once.
     fn drain(&mut self) {
-        let again = self.conns.ctx.drains_until_ms.is_some();
+        let again = self.core.conns.ctx.drains_until_ms.is_some();
         let span_ms = if again {
             0
         } else {
-            self.conns.ctx.shared.settings.drain_timeout_ms
+            self.core.conns.ctx.shared.settings.drain_timeout_ms
         };
         let until_ms = match (again, span_ms) {
             // Off: however long it takes.
             (false, 0) => u64::MAX,
-            _ => self.conns.ctx.now_ms + span_ms,
+            _ => self.core.conns.ctx.now_ms + span_ms,
         };
-        self.conns.ctx.drains_until_ms = Some(until_ms);
-        if self.conns.ctx.number == 0 {
+        self.core.conns.ctx.drains_until_ms = Some(until_ms);
+        if self.core.conns.ctx.number == 0 {
             log::notice(match again {
                 true => "asked to end again: at once",
                 false => "asked to end: nobody comes in, clients get what they have asked for",
             });
         }
         self.listeners.clear();
-        for at in self.conns.ctx.clients.taken().collect::<Vec<_>>() {
-            let Some(client) = self.conns.ctx.clients.get(at) else {
+        for at in self.core.conns.ctx.clients.taken().collect::<Vec<_>>() {
+            let Some(client) = self.core.conns.ctx.clients.get(at) else {
                 continue;
             };
             client.closing = true;
             if client.pending() == 0 && client.owed() == 0 {
-                self.conns.close_client(at);
+                self.core.conns.close_client(at);
             }
         }
     }
 
     fn has_drained(&self) -> bool {
         let over = |until_ms| {
-            self.conns.ctx.now_ms >= until_ms || self.conns.ctx.clients.taken().next().is_none()
+            self.core.conns.ctx.now_ms >= until_ms
+                || self.core.conns.ctx.clients.taken().next().is_none()
         };
-        self.conns.ctx.drains_until_ms.is_some_and(over)
+        self.core.conns.ctx.drains_until_ms.is_some_and(over)
     }
 
     fn tick(&mut self) {
-        self.conns.ctx.ticks = self.conns.ctx.ticks.wrapping_add(1);
-        let allowed = Duration::from_micros(self.conns.ctx.shared.settings.event_coalescing_us);
+        self.core.conns.ctx.ticks = self.core.conns.ctx.ticks.wrapping_add(1);
+        let allowed =
+            Duration::from_micros(self.core.conns.ctx.shared.settings.event_coalescing_us);
         let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
-        let cost = self.conns.ctx.poller.rest_cost();
+        let cost = self.core.conns.ctx.shell.poller.rest_cost();
         let span = self.gathering.tick(now_us, used_us, None, allowed, cost);
-        self.conns.ctx.poller.set_gathering(span);
+        self.core.conns.ctx.shell.poller.set_gathering(span);
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
-        self.conns.ctx.seeing.tick(&mut self.conns.ctx.counters);
-        memory::look_at_memory(&mut self.conns);
-        splice::look_into_pipes(&mut self.conns.ctx);
-        self.conns.check_upstreams();
+        self.core.conns.ctx.recorder.now_s = clock::wall_coarse_ms() / 1000;
+        self.core
+            .conns
+            .ctx
+            .recorder
+            .tick(&mut self.core.conns.ctx.counters);
+        memory::look_at_memory(&mut self.core.conns);
+        splice::look_into_pipes(&mut self.core.conns.ctx);
+        self.core.conns.check_upstreams();
         self.check_handshakes();
-        streaming::check_readers(&mut self.conns);
-        streaming::check_senders(&mut self.conns);
-        sockets::check_forsaken(&mut self.conns);
-        upkeep::check(&mut self.conns);
-        upkeep::mend(&mut self.conns);
-        cached_reads::tend_cache(&mut self.conns);
-        if self.conns.ctx.ticks.is_multiple_of(TICKS_PER_COLLECTION) {
+        streaming::check_readers(&mut self.core.conns);
+        streaming::check_senders(&mut self.core.conns);
+        sockets::check_forsaken(&mut self.core.conns);
+        upkeep::check(&mut self.core.conns);
+        upkeep::mend(&mut self.core.conns);
+        cached_reads::tend_cache(&mut self.core.conns);
+        if self
+            .core
+            .conns
+            .ctx
+            .ticks
+            .is_multiple_of(TICKS_PER_COLLECTION)
+        {
             redline_alloc::collect(false);
         }
-        let timeout_s = self.conns.ctx.seeing.tuning.client_idle_s;
+        let timeout_s = self.core.conns.ctx.recorder.tuning.client_idle_s;
         if timeout_s > 0 {
-            let now_s = self.conns.ctx.now_ms / 1000;
+            let now_s = self.core.conns.ctx.now_ms / 1000;
             let idle: Vec<u32> = self
+                .core
                 .conns
                 .ctx
                 .clients
@@ -782,19 +713,20 @@ impl Worker {
                 .collect::<Vec<_>>()
                 .into_iter()
                 .filter(|at| {
-                    self.conns.ctx.clients.get(*at).is_some_and(|client| {
+                    self.core.conns.ctx.clients.get(*at).is_some_and(|client| {
                         // Nobody keeps a server's connection by WATCH or MULTI either.
                         client.pending() == 0
                             && !matches!(client.session, Session::Leaving(_))
                             && client.subscribed.is_none()
                             && !client.monitors
                             && now_s
-                                .saturating_sub(client.card.active_s.load(Ordering::Relaxed).into())
+                                .saturating_sub(client.info.active_s.load(Ordering::Relaxed).into())
                                 > timeout_s
                     })
                 })
                 .collect();
-            idle.into_iter().for_each(|at| self.conns.close_client(at));
+            idle.into_iter()
+                .for_each(|at| self.core.conns.close_client(at));
         }
     }
 }

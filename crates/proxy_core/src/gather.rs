@@ -3,7 +3,7 @@
 use redline_resp::Proto;
 
 use crate::class::{Merge, NO_COMMAND};
-use crate::client_state::ReplyMode;
+use crate::client::ReplyMode;
 use crate::slab::Ref;
 
 /// Replies of several servers that become one.

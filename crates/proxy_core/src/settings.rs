@@ -42,7 +42,7 @@ pub struct Settings {
     pub connect_timeout_ms: u64,
     /// How long a server may keep the oldest request of a shared connection waiting: milliseconds; 0: for ever.
     pub request_timeout_ms: u64,
-    /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`).
+    /// How long a busy worker rests while requests gather: microseconds; 0: never (see the event loop of the shell).
     pub event_coalescing_us: u64,
     /// How long a client may take nothing of a long reply for which a server's connection rests: milliseconds; 0: for ever.
     pub reader_timeout_ms: u64,

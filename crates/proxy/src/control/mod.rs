@@ -34,9 +34,8 @@ mod topology;
 
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
-use std::{io, mem};
+use std::{io, mem, thread};
 
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Mailbox, Poller, Sender, clock};

@@ -1,50 +1,22 @@
 //! CLIENT: what a client tells of itself, and what is told of clients. Must not know how requests are routed.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use redline_net::{PeerAddr, clock};
+use redline_net::clock;
+use redline_proxy_core::client_info::ClientInfo;
+use redline_proxy_core::clients::Clients;
+use redline_proxy_core::local_commands::{BAD_NAME, is_name};
 use redline_resp::Args;
 use redline_spec::{CommandId, refusal};
 
-use crate::access;
+use crate::Context;
 use crate::client::ReplyMode;
-use crate::clients::Clients;
-use crate::context::Context;
-use crate::errors;
+use crate::host::{Host, Message};
 use crate::requests::Flow;
 use crate::slab::Ref;
-use crate::worker::Message;
-
-/// A name that CLIENT SETNAME refuses.
-pub const BAD_NAME: &str =
-    "ERR Client names cannot contain spaces, newlines or special characters.";
-
-/// It has called nothing.
-pub const NO_COMMAND: u16 = u16::MAX;
-
-/// State of a client that every worker may see.
-pub struct Card {
-    /// Its number.
-    pub id: u64,
-    /// Whence it came.
-    pub addr: PeerAddr,
-    /// Where it came to.
-    pub laddr: Option<PeerAddr>,
-    /// Its socket's number.
-    pub fd: i32,
-    /// When it came: seconds since 1970.
-    pub since_s: u64,
-    /// When it last sent something: seconds of the coarse monotonic clock.
-    pub active_s: AtomicU32,
-    /// The number of the command that it called last, [`NO_COMMAND`] before the first.
-    pub last: AtomicU16,
-    /// How many channels, patterns and channels of shards it is subscribed to.
-    pub subscriptions: [AtomicU32; 3],
-    /// Names, database, protocol and user of the client.
-    pub told: Mutex<Told>,
-}
+use crate::{access, errors};
 
 /// The kind of client that CLIENT LIST and CLIENT KILL select by TYPE.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,6 +28,13 @@ enum Sort {
 }
 
 impl Sort {
+    fn of_client(info: &ClientInfo) -> Sort {
+        match info.is_subscriber() {
+            true => Sort::Subscriber,
+            false => Sort::Normal,
+        }
+    }
+
     fn of(word: &[u8]) -> Result<Sort, Vec<u8>> {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         match () {
@@ -65,86 +44,6 @@ impl Sort {
             () => Err(refusal::quoting("ERR Unknown client type '", word, "'")),
         }
     }
-}
-
-/// Names, database, protocol and user of a client.
-#[derive(Clone, Default)]
-pub struct Told {
-    pub(crate) name: Vec<u8>,
-    pub(crate) lib_name: Vec<u8>,
-    pub(crate) lib_ver: Vec<u8>,
-    pub(crate) db: u16,
-    pub(crate) resp3: bool,
-    /// The name of its user.
-    pub(crate) user: Vec<u8>,
-}
-
-impl Card {
-    /// Something has come from it at this time of the worker's clock in milliseconds.
-    pub fn heard(&self, now_ms: u64) {
-        let now_s = (now_ms / 1000) as u32;
-        self.active_s.store(now_s, Ordering::Relaxed);
-    }
-
-    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sort(&self) -> Sort {
-        let mut counts = self.subscriptions.iter();
-        match counts.any(|count| count.load(Ordering::Relaxed) > 0) {
-            true => Sort::Subscriber,
-            false => Sort::Normal,
-        }
-    }
-
-    /// Its user is this one from now on.
-    pub fn set_user(&self, name: &[u8]) {
-        self.told().user = name.to_vec();
-    }
-
-    fn age_s(&self) -> u64 {
-        (clock::wall_coarse_ms() / 1000).saturating_sub(self.since_s)
-    }
-
-    /// The line of CLIENT LIST.
-    fn line(&self) -> String {
-        let told = self.told().clone();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let now_s = clock::monotonic_coarse_ms() / 1000;
-        let laddr = self.laddr.as_ref().map(ToString::to_string);
-        format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} cmd={} user={} resp={} lib-name={} lib-ver={}",
-            self.id,
-            self.addr,
-            laddr.unwrap_or_default(),
-            self.fd,
-            text(&told.name),
-            self.age_s(),
-            now_s.saturating_sub(self.active_s.load(Ordering::Relaxed).into()),
-            if self.sort() == Sort::Subscriber {
-                "P"
-            } else {
-                "N"
-            },
-            told.db,
-            self.subscriptions[0].load(Ordering::Relaxed),
-            self.subscriptions[1].load(Ordering::Relaxed),
-            self.subscriptions[2].load(Ordering::Relaxed),
-            redline_spec::table::all()
-                .get(usize::from(self.last.load(Ordering::Relaxed)))
-                .map_or("NULL", |row| row.full_name),
-            text(&told.user),
-            if told.resp3 { 3 } else { 2 },
-            text(&told.lib_name),
-            text(&told.lib_ver),
-        )
-    }
-}
-
-/// Returns true if a name has only characters that CLIENT LIST can show.
-pub fn is_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
 pub(crate) fn about_clients(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
@@ -172,7 +71,7 @@ pub(crate) fn about_clients(ctx: &mut Context, me: Ref, id: CommandId, args: Arg
         }
         CommandId::ClientSetinfo => set_info(ctx, me, args),
         CommandId::ClientInfo => {
-            let line = client.card.line();
+            let line = line(&client.info);
             ctx.clients.answer(me, |reply| {
                 reply.verbatim("txt", format!("{line}\n").as_bytes())
             })
@@ -260,10 +159,10 @@ pub(crate) fn list(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         }
     }
     let mut text = String::new();
-    for card in all_cards(ctx) {
-        let is_asked_for = ids.as_ref().is_none_or(|ids| ids.contains(&card.id));
-        if is_asked_for && sort.is_none_or(|sort| sort == card.sort()) {
-            text.push_str(&card.line());
+    for info in all_infos(ctx) {
+        let is_asked_for = ids.as_ref().is_none_or(|ids| ids.contains(&info.id));
+        if is_asked_for && sort.is_none_or(|sort| sort == Sort::of_client(&info)) {
+            text.push_str(&line(&info));
             text.push('\n');
         }
     }
@@ -272,8 +171,8 @@ pub(crate) fn list(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 }
 
 /// All of them, so that nobody who comes or goes waits meanwhile.
-fn all_cards(ctx: &Context) -> Vec<Arc<Card>> {
-    ctx.shared.cards().values().cloned().collect()
+fn all_infos(ctx: &Context) -> Vec<Arc<ClientInfo>> {
+    ctx.shell.process.clients().values().cloned().collect()
 }
 
 /// CLIENT KILL address, or ID, TYPE, ADDR, LADDR, USER, MAXAGE, SKIPME in any order.
@@ -347,21 +246,21 @@ fn kill(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         None => true,
         Some(wanted) => shown.is_some_and(|shown| shown.as_bytes() == wanted),
     };
-    let found: BTreeSet<u64> = all_cards(ctx)
+    let found: BTreeSet<u64> = all_infos(ctx)
         .iter()
-        .filter(|card| id.is_none_or(|id| id == card.id))
-        .filter(|card| sort.is_none_or(|sort| sort == card.sort()))
-        .filter(|card| is(&addr, Some(card.addr.to_string())))
-        .filter(|card| is(&laddr, card.laddr.as_ref().map(ToString::to_string)))
-        .filter(|card| user.as_ref().is_none_or(|user| card.told().user == *user))
-        .filter(|card| card.age_s() >= age_s_min)
-        .filter(|card| !(skip_me && card.id == own))
-        .map(|card| card.id)
+        .filter(|info| id.is_none_or(|id| id == info.id))
+        .filter(|info| sort.is_none_or(|sort| sort == Sort::of_client(info)))
+        .filter(|info| is(&addr, Some(info.addr.to_string())))
+        .filter(|info| is(&laddr, info.laddr.as_ref().map(ToString::to_string)))
+        .filter(|info| user.as_ref().is_none_or(|user| info.told().user == *user))
+        .filter(|info| age_s(info) >= age_s_min)
+        .filter(|info| !(skip_me && info.id == own))
+        .map(|info| info.id)
         .collect();
     let others: BTreeSet<u64> = found.iter().copied().filter(|id| *id != own).collect();
     if !others.is_empty() {
         let others = Arc::new(others);
-        for (mailbox, _) in &ctx.shared.workers {
+        for (mailbox, _) in &ctx.shell.process.workers {
             mailbox.send(Message::Kill(Arc::clone(&others)));
         }
     }
@@ -376,7 +275,7 @@ fn kill(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     }
 }
 
-fn set_reply_mode(clients: &mut Clients, me: Ref, word: &[u8]) -> Flow {
+fn set_reply_mode(clients: &mut Clients<Host>, me: Ref, word: &[u8]) -> Flow {
     let reply_mode = match word {
         word if word.eq_ignore_ascii_case(b"ON") => ReplyMode::On,
         word if word.eq_ignore_ascii_case(b"OFF") => ReplyMode::Off,
@@ -402,23 +301,54 @@ fn set_reply_mode(clients: &mut Clients, me: Ref, word: &[u8]) -> Flow {
     }
 }
 
+fn age_s(info: &ClientInfo) -> u64 {
+    (clock::wall_coarse_ms() / 1000).saturating_sub(info.since_s)
+}
+
+/// The line of CLIENT LIST.
+fn line(info: &ClientInfo) -> String {
+    let told = info.told().clone();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let now_s = clock::monotonic_coarse_ms() / 1000;
+    let laddr = info.laddr.as_ref().map(ToString::to_string);
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} cmd={} user={} resp={} lib-name={} lib-ver={}",
+        info.id,
+        info.addr,
+        laddr.unwrap_or_default(),
+        info.fd,
+        text(&told.name),
+        age_s(info),
+        now_s.saturating_sub(info.active_s.load(Ordering::Relaxed).into()),
+        if info.is_subscriber() { "P" } else { "N" },
+        told.db,
+        info.subscriptions[0].load(Ordering::Relaxed),
+        info.subscriptions[1].load(Ordering::Relaxed),
+        info.subscriptions[2].load(Ordering::Relaxed),
+        redline_spec::table::all()
+            .get(usize::from(info.last.load(Ordering::Relaxed)))
+            .map_or("NULL", |row| row.full_name),
+        text(&told.user),
+        if told.resp3 { 3 } else { 2 },
+        text(&told.lib_name),
+        text(&told.lib_ver),
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use redline_proxy_core::client_info::PeerAddr;
+
     use super::*;
-    use crate::testing::client;
 
     #[test]
     fn a_client_that_is_subscribed_is_a_subscriber_in_the_list() {
-        let client = client();
-        let card = &client.card;
-        assert!(card.sort() == Sort::Normal && card.line().contains(" flags=N "));
-        card.subscriptions[1].store(1, Ordering::Relaxed);
-        assert!(card.sort() == Sort::Subscriber && card.line().contains(" psub=1 "));
+        let addr = PeerAddr::Tcp("127.0.0.1:7".parse().unwrap());
+        let info = ClientInfo::new(3, (addr, None), 9, (0, 0));
+        assert!(Sort::of_client(&info) == Sort::Normal);
+        assert!(line(&info).starts_with("id=3 addr=127.0.0.1:7 laddr= fd=9 "));
+        info.subscriptions[1].store(1, Ordering::Relaxed);
+        assert!(Sort::of_client(&info) == Sort::Subscriber && line(&info).contains(" psub=1 "));
         assert!(Sort::of(b"PubSub") == Ok(Sort::Subscriber) && Sort::of(b"x").is_err());
-    }
-
-    #[test]
-    fn names_have_no_spaces() {
-        assert!(is_name(b"a-b") && is_name(b"") && !is_name(b"a b") && !is_name(b"\n"));
     }
 }

@@ -5,21 +5,19 @@ use std::collections::HashMap;
 use redline_net::clock;
 use redline_observe::latency::{graph, report, write_history, write_latest};
 use redline_observe::slowlog::{self, Entry};
+use redline_proxy_core::local_commands::must_stand_alone;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags, refusal};
 
 use super::keys::{Large, Rate};
 use super::record::Looked;
 use super::stats::lock;
-
-use crate::access;
-use crate::client::Client;
-use crate::context::Context;
-use crate::errors;
-use crate::local_commands;
+use crate::Client;
+use crate::Context;
 use crate::requests::Flow;
 use crate::slab::Ref;
 use crate::upstream::Kind;
+use crate::{access, errors};
 
 /// Number of entries that SLOWLOG GET and PROXY show if the call gives none.
 const SHOWN: usize = 10;
@@ -28,25 +26,9 @@ const ADVICE: &[(&str, &str)] = &[(
     "SLOWLOG GET names the calls. INFO Servers shows which server answers slowly, and SLOWLOG there what keeps it.",
 )];
 
-/// How many are wanted; -1: all.
-fn count_of(word: &[u8]) -> Option<usize> {
-    match std::str::from_utf8(word).ok()?.parse::<i64>().ok()? {
-        -1 => Some(usize::MAX),
-        count => usize::try_from(count).ok(),
-    }
-}
-
-/// A key as the log shows it.
-fn shown(key: &[u8]) -> String {
-    const SHOWN_BYTES: usize = 128;
-    let mut text = Vec::new();
-    redline_observe::quote::quote(&key[..key.len().min(SHOWN_BYTES)], &mut text);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 /// Tells of the replies that were looked at in this turn.
 pub(crate) fn tell_what_was_seen(ctx: &mut Context) {
-    for looked in std::mem::take(&mut ctx.seeing.looked) {
+    for looked in std::mem::take(&mut ctx.recorder.looked) {
         let name = CommandId::ALL
             .get(usize::from(looked.command))
             .map_or("?", |id| spec::row(*id).full_name);
@@ -66,10 +48,10 @@ pub(crate) fn tell_what_was_seen(ctx: &mut Context) {
 
 fn tell_slow(ctx: &mut Context, looked: Looked) {
     let at_s = (clock::wall_coarse_ms() / 1000) as i64;
-    let (us, tuning) = (u64::from(looked.us), &ctx.seeing.tuning);
+    let (us, tuning) = (u64::from(looked.us), &ctx.recorder.tuning);
     let threshold_ms = tuning.latency_threshold_ms;
     if threshold_ms > 0 && us >= threshold_ms.saturating_mul(1000) {
-        let events = &ctx.shared.seen.events;
+        let events = &ctx.shared.observations.events;
         events.add("command", at_s, us / 1000);
     }
     let is_slow = u64::try_from(tuning.slower_than_us).is_ok_and(|from_us| us >= from_us);
@@ -92,7 +74,7 @@ fn tell_slow(ctx: &mut Context, looked: Looked) {
         addr,
         name,
     };
-    ctx.shared.seen.slow.push(entries_max, entry);
+    ctx.shared.observations.slow.push(entries_max, entry);
 }
 
 /// The address and the name of whoever asked; empty if it is gone.
@@ -109,7 +91,7 @@ fn who(ctx: &mut Context, looked: &Looked) -> (String, Vec<u8>) {
         return Default::default();
     };
     let name = client.about.as_ref().map(|about| about.name.clone());
-    (client.card.addr.to_string(), name.unwrap_or_default())
+    (client.info.addr.to_string(), name.unwrap_or_default())
 }
 
 /// SLOWLOG.
@@ -127,16 +109,16 @@ pub(crate) fn slowlog(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>)
                 let line = "ERR count should be greater than or equal to -1";
                 return ctx.clients.refuse(me, line);
             };
-            let entries = ctx.shared.seen.slow.newest(count);
+            let entries = ctx.shared.observations.slow.newest(count);
             ctx.clients
                 .answer(me, |reply| slowlog::write(&entries, reply))
         }
         CommandId::SlowlogLen => {
-            let len = ctx.shared.seen.slow.len();
+            let len = ctx.shared.observations.slow.len();
             ctx.clients.answer(me, |reply| reply.integer(len as i64))
         }
         CommandId::SlowlogReset => {
-            ctx.shared.seen.slow.clear();
+            ctx.shared.observations.slow.clear();
             ctx.clients.status(me, "OK")
         }
         _ => help(ctx, me, CommandId::Slowlog),
@@ -145,7 +127,7 @@ pub(crate) fn slowlog(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>)
 
 /// LATENCY.
 pub(crate) fn latency(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
-    let events = &ctx.shared.seen.events;
+    let events = &ctx.shared.observations.events;
     match id {
         CommandId::LatencyLatest => {
             let all = events.all();
@@ -177,7 +159,7 @@ pub(crate) fn latency(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>)
         },
         CommandId::LatencyDoctor => {
             let all = events.all();
-            let threshold_ms = ctx.seeing.tuning.latency_threshold_ms;
+            let threshold_ms = ctx.recorder.tuning.latency_threshold_ms;
             let text = match (all.is_empty(), threshold_ms) {
                 (true, 0) => "The latency monitor is off. CONFIG SET latency-monitor-threshold <milliseconds> switches it on.\n".to_owned(),
                 (true, ms) => format!("No reply has taken {ms} ms or longer since the latency monitor was switched on or reset.\n"),
@@ -192,7 +174,10 @@ pub(crate) fn latency(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>)
 }
 
 pub(crate) fn histogram(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
-    let totals = ctx.shared.seen.totals(&ctx.routes);
+    let totals = ctx
+        .shared
+        .observations
+        .totals(&ctx.routes, super::log::missed());
     let is_wanted = |name: &str| {
         args.len() == 2
             || args.iter().skip(2).any(|word| {
@@ -238,7 +223,7 @@ pub(crate) fn proxy(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     if let Some(line) = access::refusal(&mut ctx.clients, me, CommandId::SlowlogGet, args) {
         return ctx.clients.abort(me, &line);
     }
-    if let Some(flow) = local_commands::must_stand_alone(&mut ctx.clients, me, "proxy") {
+    if let Some(flow) = must_stand_alone(&mut ctx.clients, me, "proxy") {
         return flow;
     }
     let is = |name: &[u8]| {
@@ -273,9 +258,9 @@ pub(crate) fn proxy(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 }
 
 fn hot_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
-    let now_ms = ctx.seeing.now_us / 1000;
+    let now_ms = ctx.recorder.now_us / 1000;
     let mut rates: HashMap<Box<[u8]>, Rate> = HashMap::new();
-    for worker in &ctx.shared.seen.workers {
+    for worker in &ctx.shared.observations.workers {
         lock(&worker.frequent).rates(now_ms, &mut rates);
     }
     let mut rates: Vec<(Box<[u8]>, Rate)> = rates.into_iter().collect();
@@ -284,7 +269,7 @@ fn hot_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
         by_rate.then_with(|| one_key.cmp(key))
     });
     rates.truncate(count);
-    let each = f64::from(ctx.seeing.tuning.key_sample);
+    let each = f64::from(ctx.recorder.tuning.key_sample);
     ctx.clients.answer(me, |reply| {
         reply.array(rates.len());
         for (key, rate) in &rates {
@@ -298,7 +283,7 @@ fn hot_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
 
 fn big_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
     let mut all: Vec<Large> = Vec::new();
-    for worker in &ctx.shared.seen.workers {
+    for worker in &ctx.shared.observations.workers {
         for large in lock(&worker.largest).all() {
             match all.iter_mut().find(|known| known.key == large.key) {
                 Some(known) if known.bytes >= large.bytes => {}
@@ -330,4 +315,20 @@ fn big_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
             reply.integer(large.at_s as i64);
         }
     })
+}
+
+/// How many are wanted; -1: all.
+fn count_of(word: &[u8]) -> Option<usize> {
+    match std::str::from_utf8(word).ok()?.parse::<i64>().ok()? {
+        -1 => Some(usize::MAX),
+        count => usize::try_from(count).ok(),
+    }
+}
+
+/// A key as the log shows it.
+fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 128;
+    let mut text = Vec::new();
+    redline_observe::quote::quote(&key[..key.len().min(SHOWN_BYTES)], &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }

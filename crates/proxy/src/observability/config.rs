@@ -5,8 +5,7 @@ use redline_resp::Args;
 use redline_spec::{CommandId, refusal};
 
 use super::tune::Tuning;
-
-use crate::context::Context;
+use crate::Context;
 use crate::errors;
 use crate::requests::Flow;
 use crate::slab::Ref;
@@ -115,45 +114,6 @@ const ROWS: [Row; 15] = [
     ),
 ];
 
-fn set_memory(tuning: &mut Tuning, text: &str) -> Option<()> {
-    tuning.memory_bytes_max = bytes(text)?;
-    Some(())
-}
-
-fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
-    tuning.client_idle_s = text.parse().ok()?;
-    Some(())
-}
-
-/// Returns true if a name is of a form in which `*` is any text and `?` any character, in any case.
-fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
-    // Where the last star was, and the name behind what it is taken for.
-    let mut retry: Option<(&[u8], &[u8])> = None;
-    loop {
-        match (form, name) {
-            ([b'*', rest @ ..], _) => (form, retry) = (rest, Some((rest, name))),
-            ([], []) => return true,
-            ([one, rest @ ..], [other, left @ ..])
-                if *one == b'?' || one.eq_ignore_ascii_case(other) =>
-            {
-                (form, name) = (rest, left);
-            }
-            _ => match retry {
-                Some((rest, [_, left @ ..])) => {
-                    (form, name) = (rest, left);
-                    retry = Some((rest, left));
-                }
-                _ => return false,
-            },
-        }
-    }
-}
-
-/// As Redis and predixy write sizes.
-fn bytes(text: &str) -> Option<u64> {
-    redline_proxy_config::Size::of_predixy(text).map(|size| size.0)
-}
-
 fn failed(name: &[u8], why: &str) -> Vec<u8> {
     let before = "ERR CONFIG SET failed (possibly related to argument '";
     refusal::quoting(before, name, &format!("') - {why}"))
@@ -162,7 +122,7 @@ fn failed(name: &[u8], why: &str) -> Vec<u8> {
 /// CONFIG GET: the settings whose names match a word. A name that is a word is shown as it was written there, since
 /// clients look for what they asked for, and once: two names may differ in their case only.
 pub(crate) fn config_get(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
-    let tuning = ctx.shared.seen.tune.current();
+    let tuning = ctx.shared.observations.tune.current();
     let all = ROWS
         .iter()
         .map(|(name, show, _)| (*name, show(&tuning)))
@@ -191,8 +151,8 @@ pub(crate) fn config_get(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 
 /// Returns the settings that only a restart changes.
 fn fixed(ctx: &Context, me: Ref) -> Vec<(&'static str, String)> {
-    let (settings, seen) = (&ctx.shared.settings, &ctx.shared.seen);
-    let workers = ctx.shared.workers.len();
+    let (settings, seen) = (&ctx.shared.settings, &ctx.shared.observations);
+    let workers = ctx.shell.process.workers.len();
     let numbers: [(&str, u64); 15] = [
         ("maxclients", settings.clients_max as u64),
         ("threads", workers as u64),
@@ -236,7 +196,7 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
             .clients
             .refuse(me, &errors::wrong_arity(CommandId::ConfigSet));
     }
-    let mut tuning = ctx.shared.seen.tune.current();
+    let mut tuning = ctx.shared.observations.tune.current();
     let mut sets = Vec::new();
     for at in (2..args.len()).step_by(2) {
         let name = &args[at];
@@ -267,13 +227,53 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     }
     let shared = std::sync::Arc::clone(&ctx.shared);
     // Another worker may have changed something else meanwhile.
-    shared.seen.tune.change(|now| {
+    shared.observations.tune.change(|now| {
         for (set, value) in sets {
             let _ = set(now, value);
         }
     });
-    ctx.seeing.tune(&shared.seen);
+    super::log::tune(&shared.observations.tune.current());
+    ctx.recorder.tune(&shared.observations);
     ctx.clients.status(me, "OK")
+}
+
+fn set_memory(tuning: &mut Tuning, text: &str) -> Option<()> {
+    tuning.memory_bytes_max = bytes(text)?;
+    Some(())
+}
+
+fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
+    tuning.client_idle_s = text.parse().ok()?;
+    Some(())
+}
+
+/// Returns true if a name is of a form in which `*` is any text and `?` any character, in any case.
+fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
+    // Where the last star was, and the name behind what it is taken for.
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (form, name) {
+            ([b'*', rest @ ..], _) => (form, retry) = (rest, Some((rest, name))),
+            ([], []) => return true,
+            ([one, rest @ ..], [other, left @ ..])
+                if *one == b'?' || one.eq_ignore_ascii_case(other) =>
+            {
+                (form, name) = (rest, left);
+            }
+            _ => match retry {
+                Some((rest, [_, left @ ..])) => {
+                    (form, name) = (rest, left);
+                    retry = Some((rest, left));
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+/// As Redis and predixy write sizes.
+fn bytes(text: &str) -> Option<u64> {
+    redline_proxy_config::Size::of_predixy(text).map(|size| size.0)
 }
 
 #[cfg(test)]

@@ -1,20 +1,18 @@
 //! INFO: the sections and names that predixy has, and those that clients of Redis look for. Must not know how things are
 //! counted.
 
-use redline_net::process;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
-use redline_net::clock;
+use redline_net::{clock, process};
 use redline_observe::histogram::Distribution;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
 use super::stats::Totals;
 use super::steps::StepTotals;
-
+use crate::Context;
 use crate::access;
-use crate::context::Context;
 use crate::requests::Flow;
 use crate::route::NodeId;
 use crate::slab::Ref;
@@ -44,34 +42,6 @@ impl Text {
     }
 }
 
-/// The commands that were called, by name.
-pub(super) fn named(
-    totals: &Totals,
-) -> impl Iterator<Item = (&'static str, &super::stats::CommandTotals)> {
-    totals.commands.iter().filter_map(|(number, command)| {
-        let id = CommandId::ALL.get(usize::from(*number))?;
-        Some((spec::row(*id).full_name, command))
-    })
-}
-
-fn percentiles(latency: &Distribution) -> String {
-    let us = |percent| latency.percentile_ns(percent).unwrap_or(0) as f64 / 1000.0;
-    format!(
-        "p50={:.3},p99={:.3},p99.9={:.3}",
-        us(50.0),
-        us(99.0),
-        us(99.9)
-    )
-}
-
-/// The most memory that the process ever had.
-fn peak_resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kb.unwrap_or(0) * 1024
-}
-
 /// INFO and its sub-commands that predixy has: `INFO Latency name`, `INFO ServerLatency address [name]`,
 /// `INFO ResetStats`.
 pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
@@ -88,7 +58,10 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         };
     }
     ctx.publish_counters();
-    let totals = ctx.shared.seen.totals(&ctx.routes);
+    let totals = ctx
+        .shared
+        .observations
+        .totals(&ctx.routes, super::log::missed());
     let text = if is(1, "Latency") && args.len() == 3 {
         one_monitor(ctx, &args[2], &totals)
     } else if is(1, "ServerLatency") && (3..=4).contains(&args.len()) {
@@ -108,8 +81,8 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
 pub(crate) fn reset_stats(ctx: &mut Context, me: Ref) -> Flow {
     ctx.publish_counters();
     let shared = std::sync::Arc::clone(&ctx.shared);
-    shared.seen.reset(&ctx.routes);
-    ctx.seeing.tune(&shared.seen);
+    shared.observations.reset(&ctx.routes, super::log::missed());
+    ctx.recorder.tune(&shared.observations);
     ctx.clients.status(me, "OK")
 }
 
@@ -140,14 +113,14 @@ fn sections(ctx: &Context, args: Args<'_>, totals: &Totals) -> String {
         text.section("Memory");
         text.line("used_memory", totals.counters.buffer_bytes);
         text.line("used_memory_rss", process::resident_bytes().unwrap_or(0));
-        text.line("maxmemory", ctx.seeing.tuning.memory_bytes_max);
+        text.line("maxmemory", ctx.recorder.tuning.memory_bytes_max);
         text.line("maxmemory_policy", "noeviction");
     }
     if wanted("SystemResource") || wanted("CPU") {
         let cpu = process::cpu_self();
         text.section("SystemResource");
         text.line("UsedMemory", totals.counters.buffer_bytes);
-        text.line("MaxMemory", ctx.seeing.tuning.memory_bytes_max);
+        text.line("MaxMemory", ctx.recorder.tuning.memory_bytes_max);
         text.line("MaxRSS", peak_resident_bytes());
         text.line(
             "UsedCpuSys",
@@ -203,7 +176,7 @@ fn sections(ctx: &Context, args: Args<'_>, totals: &Totals) -> String {
     }
     if wanted("LatencyMonitor") {
         text.section("LatencyMonitor");
-        let names: Vec<&str> = ctx.shared.seen.monitors.names().collect();
+        let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
         for (number, name) in names.into_iter().enumerate() {
             table(ctx, number, name, None, totals, &mut text.0);
         }
@@ -213,8 +186,8 @@ fn sections(ctx: &Context, args: Args<'_>, totals: &Totals) -> String {
 
 fn server(ctx: &Context, text: &mut Text) {
     let shared = &ctx.shared;
-    let uptime_s = (clock::wall_ms() / 1000).saturating_sub(shared.began_s);
-    let workers = shared.workers.len();
+    let uptime_s = (clock::wall_ms() / 1000).saturating_sub(ctx.shell.process.began_s);
+    let workers = ctx.shell.process.workers.len();
     text.section("Server");
     text.line("redis_version", spec::REFERENCE);
     let is_cluster = shared.cluster_view.is_some();
@@ -229,13 +202,13 @@ fn server(ctx: &Context, text: &mut Text) {
     text.line("uptime_in_seconds", uptime_s);
     text.line("uptime_in_days", uptime_s / (24 * 3600));
     text.line("Version", env!("CARGO_PKG_VERSION"));
-    text.line("Name", &shared.seen.name);
-    text.line("Bind", &shared.seen.bind);
+    text.line("Name", &shared.observations.name);
+    text.line("Bind", &shared.observations.bind);
     text.line("RedisMode", "proxy");
     text.line("SingleThread", if workers == 1 { "true" } else { "false" });
     text.line("WorkerThreads", workers);
     text.line("Uptime", uptime_s);
-    let since = clock::local(shared.began_s);
+    let since = clock::local(ctx.shell.process.began_s);
     text.push(format_args!(
         "UptimeSince:{:04}-{:02}-{:02} {:02}:{:02}:{:02}\r\n",
         since.year, since.month, since.day, since.hour, since.minute, since.second
@@ -322,7 +295,7 @@ pub(crate) fn role(ctx: &Context, node: NodeId) -> (&'static str, String) {
 }
 
 fn client_count(ctx: &Context) -> usize {
-    let workers = &ctx.shared.workers;
+    let workers = &ctx.shell.process.workers;
     workers
         .iter()
         .map(|(_, clients)| clients.load(Ordering::Relaxed))
@@ -354,13 +327,13 @@ pub(crate) fn table(
         ),
     };
     text.push_str(&head);
-    ctx.shared.seen.monitors.write(number, &sum, text);
+    ctx.shared.observations.monitors.write(number, &sum, text);
     text.push_str("\r\n");
 }
 
 /// One monitor, in total and by server.
 fn one_monitor(ctx: &Context, wanted: &[u8], totals: &Totals) -> Result<String, &'static str> {
-    let names: Vec<&str> = ctx.shared.seen.monitors.names().collect();
+    let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
     let found = names.iter().position(|name| name.as_bytes() == wanted);
     let number = found.ok_or("ERR no such latency monitor")?;
     let mut text = String::from("# LatencyMonitor\r\n");
@@ -384,7 +357,7 @@ fn monitors_of_server(
     let mut nodes = ctx.routes.nodes.iter();
     let found = nodes.position(|node| node.name.as_bytes() == server);
     let server = found.ok_or("ERR no such server")?;
-    let names: Vec<&str> = ctx.shared.seen.monitors.names().collect();
+    let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
     let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted == name.as_bytes());
     if wanted.is_some() && !names.iter().any(|name| is_wanted(name)) {
         return Err("ERR no such latency monitor");
@@ -396,4 +369,32 @@ fn monitors_of_server(
         }
     }
     Ok(text)
+}
+
+/// The commands that were called, by name.
+pub(super) fn named(
+    totals: &Totals,
+) -> impl Iterator<Item = (&'static str, &super::stats::CommandTotals)> {
+    totals.commands.iter().filter_map(|(number, command)| {
+        let id = CommandId::ALL.get(usize::from(*number))?;
+        Some((spec::row(*id).full_name, command))
+    })
+}
+
+fn percentiles(latency: &Distribution) -> String {
+    let us = |percent| latency.percentile_ns(percent).unwrap_or(0) as f64 / 1000.0;
+    format!(
+        "p50={:.3},p99={:.3},p99.9={:.3}",
+        us(50.0),
+        us(99.0),
+        us(99.9)
+    )
+}
+
+/// The most memory that the process ever had.
+fn peak_resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kb.unwrap_or(0) * 1024
 }

@@ -15,9 +15,10 @@ use redline_proxy_config::Place;
 
 use super::info::named;
 use super::stats::{CommandTotals, NodeTotals, Totals};
+use crate::host::Process;
 use crate::route::{Node, Routes};
+use crate::shared::Shared;
 use crate::start::spawn;
-use crate::worker::Shared;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 16;
@@ -37,10 +38,10 @@ pub fn listen(place: &Place) -> io::Result<Responder> {
 }
 
 /// Answers on a thread of its own, until the process ends.
-pub fn start(responder: Responder, shared: &Arc<Shared>) -> io::Result<()> {
-    let shared = Arc::clone(shared);
+pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>) -> io::Result<()> {
+    let (shared, process) = (Arc::clone(shared), Arc::clone(process));
     let run = move || {
-        if let Err(error) = responder.run(|| false, || page(&shared)) {
+        if let Err(error) = responder.run(|| false, || page(&shared, &process)) {
             super::log::error(&format!("the metrics listener has failed: {error}"));
         }
     };
@@ -49,11 +50,15 @@ pub fn start(responder: Responder, shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 /// The whole page.
-fn page(shared: &Shared) -> String {
-    let routes = shared.routes.current();
-    let totals = Totals::of(&shared.seen.workers, &routes.nodes);
+fn page(shared: &Shared, host: &Process) -> String {
+    let routes = host.routes.current();
+    let totals = Totals::of(
+        &shared.observations.workers,
+        &routes.nodes,
+        super::log::missed(),
+    );
     let mut page = Page::default();
-    process_wide(&mut page, shared, &totals);
+    process_wide(&mut page, shared, host, &totals);
     counters(&mut page, &totals);
     servers(&mut page, &routes, &totals);
     commands(&mut page, &totals);
@@ -61,15 +66,15 @@ fn page(shared: &Shared) -> String {
     page.text
 }
 
-fn process_wide(page: &mut Page, shared: &Shared, totals: &Totals) {
+fn process_wide(page: &mut Page, shared: &Shared, host: &Process, totals: &Totals) {
     let name = "redline_proxy_info";
     page.family(name, Sort::Gauge, "Which proxy this is.");
     let labels = [
-        ("name", shared.seen.name.as_str()),
+        ("name", shared.observations.name.as_str()),
         ("version", env!("CARGO_PKG_VERSION")),
     ];
     page.sample(name, &labels, 1);
-    let uptime_s = (clock::wall_ms() / 1000).saturating_sub(shared.began_s);
+    let uptime_s = (clock::wall_ms() / 1000).saturating_sub(host.began_s);
     page.gauge(
         "redline_proxy_uptime_seconds",
         "How long it has run.",
@@ -78,9 +83,9 @@ fn process_wide(page: &mut Page, shared: &Shared, totals: &Totals) {
     page.gauge(
         "redline_proxy_workers",
         "Threads that serve clients.",
-        shared.workers.len(),
+        host.workers.len(),
     );
-    let clients: usize = shared
+    let clients: usize = host
         .workers
         .iter()
         .map(|(_, clients)| clients.load(Ordering::Relaxed))

@@ -19,12 +19,11 @@ use std::sync::Arc;
 
 use redline_proxy_config as config;
 use redline_resp::{Args, ReplyDecoder, Span, Value};
+use rules::PoolCache;
 
 use crate::command_names::ForeignByName;
 use crate::route::{NO_NODE, NodeId, Pool, Routes, Shard};
 use crate::slab::Ref;
-
-use rules::PoolCache;
 pub use rules::{Asked, Marks};
 
 /// A server that has said nothing for so long is asked for a sign of life, and given up if none comes: milliseconds.

@@ -1,0 +1,196 @@
+//! The process around the core of a worker: sockets, clocks, the log, other workers. Must not know what requests ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redline_net::{
+    Interest, NetError, PeerAddr, Pipe, Poller, Sender, Stream, clock, connect_endpoint,
+    error_text, is_out_of_descriptors,
+};
+use redline_proxy_core::client_info::{self, ClientInfo};
+use redline_proxy_core::shell::{ConnectError, Level, Shell};
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+use crate::client::ReplyMode;
+use crate::control::Reload;
+use crate::local_commands;
+use crate::observability::{commands, log};
+use crate::published::{PoolsTls, Published};
+use crate::report::Report;
+use crate::requests::Flow;
+use crate::route::{Endpoint, Node, Pool};
+use crate::slab::Ref;
+use crate::tls_config::Doors;
+
+/// Tokens below are those of the waker, of signals and of listeners.
+pub(crate) const FIRST_CONNECTION: usize = 64;
+
+/// A message in a worker's mailbox.
+pub enum Message {
+    /// A connection to take over, and the number of its pool.
+    Connection(Stream, PeerAddr, u16),
+    /// Lines for those who watch.
+    Watched(Arc<[u8]>),
+    /// CLIENT KILL of the clients with these numbers.
+    Kill(Arc<BTreeSet<u64>>),
+    /// The end: close everything and return.
+    Stop,
+    /// The answer to CONFIG RELOAD, for the request of a client: `None` if all went well, or an error.
+    Answer(Ref, u32, ReplyMode, Option<String>),
+}
+
+/// State that all workers share, beside that of the core.
+pub struct Process {
+    /// The routing table.
+    pub routes: Arc<Published>,
+    /// Where reports go.
+    pub reports: Option<Sender<Report>>,
+    /// How another configuration comes in.
+    pub reload: Option<Arc<Reload>>,
+    /// Settings of each listener for the connections that it accepts.
+    pub doors: Arc<Doors>,
+    /// A worker's mailbox, and how many clients it has.
+    pub workers: Vec<(Sender<Message>, AtomicUsize)>,
+    /// The number of the next client.
+    pub next_client: AtomicU64,
+    /// Every client, by its number.
+    pub clients: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
+    /// When the process began: seconds since 1970.
+    pub began_s: u64,
+}
+
+impl Process {
+    /// Every client, by its number.
+    pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientInfo>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module's text.
+pub struct Host {
+    /// The worker's number.
+    pub(crate) number: usize,
+    pub(crate) process: Arc<Process>,
+    pub(crate) poller: Poller,
+    /// TLS to the servers of each pool.
+    pub(crate) tls: PoolsTls,
+    /// Empty pipes, for the next long bulks.
+    pub(crate) pipes: Vec<Pipe>,
+    /// Where clients and servers are read into; empty between.
+    pub(crate) received: Vec<u8>,
+}
+
+/// A connection, and the pipe through which a long bulk goes that comes over it.
+pub struct Socket {
+    pub(crate) stream: Stream,
+    pub(crate) pipe: Option<Pipe>,
+}
+
+impl Socket {
+    /// Returns the socket of a connection.
+    pub(crate) fn new(stream: Stream) -> Socket {
+        Socket { stream, pipe: None }
+    }
+}
+
+impl Shell for Host {
+    type ClientSocket = Socket;
+    type ServerSocket = Socket;
+
+    fn connect(&mut self, at: u32, node: &Node, pool: &Pool) -> Result<Socket, ConnectError> {
+        let endpoint = match &node.endpoint {
+            Endpoint::Tcp(address) => redline_net::Endpoint::Tcp(*address),
+            Endpoint::Unix(path) => redline_net::Endpoint::Unix(path.clone()),
+        };
+        let attempt = connect_endpoint(&endpoint).and_then(|stream| {
+            let failed = |error| NetError::new(&node.name, error);
+            stream.set_nodelay(true).map_err(failed)?;
+            if pool.keepalive_s > 0 {
+                stream.set_keepalive(pool.keepalive_s).map_err(failed)?;
+            }
+            Ok(stream)
+        });
+        let stream = attempt.map_err(|error| ConnectError {
+            reason: error_text(&error.error),
+            // For want of descriptors of our own the server is not to blame.
+            is_own: is_out_of_descriptors(&error.error),
+        })?;
+        let token = server_token(at);
+        let watched = self.poller.register(&stream, token, Interest::ReadWrite);
+        watched.map_err(|error| ConnectError {
+            reason: error_text(&error),
+            is_own: true,
+        })?;
+        Ok(Socket::new(stream))
+    }
+
+    fn close_client(&mut self, mut socket: Socket, info: &ClientInfo) {
+        let (_, clients) = &self.process.workers[self.number];
+        clients.fetch_sub(1, Ordering::Relaxed);
+        self.process.clients().remove(&info.id);
+        log::verbose(|| format!("client {} from {} is gone", info.id, info.addr));
+        socket.stream.close_notify();
+    }
+
+    fn close_server(&mut self, mut socket: Socket) {
+        socket.stream.close_notify();
+    }
+
+    fn report(&self, report: Report) {
+        if let Some(reports) = &self.process.reports {
+            reports.send(report);
+        }
+    }
+
+    fn has_control(&self) -> bool {
+        self.process.reports.is_some()
+    }
+
+    fn log(&self, level: Level, line: impl FnOnce() -> String) {
+        match level {
+            Level::Debug => log::debug(line),
+            Level::Verbose => log::verbose(line),
+            Level::Warning => log::warning(&line()),
+        }
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        clock::monotonic_us()
+    }
+
+    fn wall_us(&self) -> u64 {
+        clock::wall_us()
+    }
+
+    fn command(conns: &mut crate::Connections, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
+        local_commands::call(&mut conns.ctx, me, id, args)
+    }
+
+    fn proxy(conns: &mut crate::Connections, me: Ref, args: Args<'_>) -> Flow {
+        commands::proxy(&mut conns.ctx, me, args)
+    }
+
+    fn config_reload(conns: &mut crate::Connections, me: Ref, args: Args<'_>) -> Flow {
+        local_commands::config_reload(&mut conns.ctx, me, args)
+    }
+}
+
+/// Returns the token of a client's connection.
+pub(crate) fn client_token(at: u32) -> usize {
+    FIRST_CONNECTION + 2 * at as usize
+}
+
+/// Returns the token of a connection to a server.
+pub(crate) fn server_token(at: u32) -> usize {
+    FIRST_CONNECTION + 2 * at as usize + 1
+}
+
+/// Returns a peer's address as the core has it.
+pub(crate) fn address(addr: PeerAddr) -> client_info::PeerAddr {
+    match addr {
+        PeerAddr::Tcp(address) => client_info::PeerAddr::Tcp(address),
+        PeerAddr::Unix(path) => client_info::PeerAddr::Unix(path),
+    }
+}
