@@ -26,21 +26,21 @@ pub fn text(program: &str) -> String {
 
 const SUB_COMMANDS: &str = "\
 With options of their own (PROGRAM run --help, and so on):
- PROGRAM run       A mix of commands, at a rate or as fast as it goes
- PROGRAM compare   Whether one server, or set of options, is faster than another
- PROGRAM failover  What a failure costs clients, and which writes are lost
- PROGRAM report    A page with charts of what these have left
+ PROGRAM run       Load a server with a mix of commands, in a closed or an open loop
+ PROGRAM compare   Compare two servers, or two sets of options
+ PROGRAM failover  Measure a failover: downtime and lost writes
+ PROGRAM report    Make an HTML page with charts of their JSON results
 ";
 
 const OPTIONS: &str = "\
 Options:
- -h <hostname>      Where the server is (default 127.0.0.1)
- -p <port>          Its port (default 6379)
- -s <socket>        Its unix socket, instead of host and port
- -a <password>      Password to authenticate with
- --user <username>  Name to authenticate as (AUTH name password). Needs -a.
- -u <uri>           All of these at once: redis://user:password@host:port/db,
-                    or rediss:// for TLS
+ -h <hostname>      Host name or address of the server (default 127.0.0.1)
+ -p <port>          Port of the server (default 6379)
+ -s <socket>        Unix socket of the server, instead of host and port
+ -a <password>      Password (AUTH)
+ --user <username>  ACL user (AUTH username password). Needs -a.
+ -u <uri>           URI of the server, instead of the options above:
+                    redis://user:password@host:port/db, or rediss:// for TLS
  -c <clients>       Connections, over all threads (default 50)
  -n <requests>      Requests per test (default 100000)
  -d <size>          Bytes of a value (default 3)
@@ -65,18 +65,17 @@ Options:
  -l                 Repeat until interrupted
  -t <tests>         Only these tests, a comma-separated list of their names in
                     lower case. Ignored with a command of your own.
- -I                 Only open the connections, and hold them.
+ -I                 Idle mode: open the connections, and hold them.
  -x                 Take the last argument of the command from standard input.
  --seed <num>       Seed of the random numbers, for runs that can be repeated.
  -e                 Accepted without effect: errors always end the run.
  --tls              Connect with TLS.
- --sni <host>       Name to ask the server for (server name indication).
- --cacert <file>    Trust the authorities of this file.
- --cacertdir <dir>  Trust those of this folder. With neither, those that the
-                    system trusts.
- --insecure         Do not check the server's certificate.
- --cert <file>      Certificate to present to the server.
- --key <file>       Its private key.
+ --sni <host>       Server name indication (SNI) to send.
+ --cacert <file>    CA certificates that the server's is verified against.
+ --cacertdir <dir>  The same, as a directory (default: those of the system).
+ --insecure         Do not verify the server's certificate (insecure).
+ --cert <file>      Client certificate.
+ --key <file>       Private key of --cert.
  --tls-ciphers <list>
                     Ciphers of TLS 1.2, as an OpenSSL cipher list.
  --tls-ciphersuites <list>

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use redline_keyspace::{Classes, Expiry, Found, Owned, StringRef, Trace};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     bitmap::{self, Combination, Field, Overflow},
     number::parse_i64,
@@ -11,7 +12,7 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
+    words::{Words, integer},
 };
 
 /// BITCOUNT key [start end [BYTE | BIT]]
@@ -22,11 +23,11 @@ pub(crate) fn bitcount(
 ) -> Result<(), Failure> {
     let range = match args.len() {
         2 => None,
-        4 | 5 => Some((
-            integer(&args[2])?,
-            integer(&args[3])?,
-            args.get(4).map_or(Ok(Unit::Byte), Unit::parse)?,
-        )),
+        4 | 5 => {
+            let mut words = Words::new(CommandId::Bitcount, &args, 2);
+            let (start, end): (i64, i64) = (words.read()?, words.read()?);
+            Some((start, end, Unit::parse(words)?))
+        }
         _ => return Err(Error::Syntax.into()),
     };
     let bytes = string(ctx, &args[1])?.unwrap_or(b"");
@@ -49,7 +50,7 @@ pub(crate) fn bitfield(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let steps = Step::parse_all(ctx, args.from(2))?;
+    let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, &args, 2))?;
     let Some(end) = steps.iter().filter_map(Step::written_end).max() else {
         return Ok(read_fields(ctx, &args[1], &steps, reply)?);
     };
@@ -95,7 +96,8 @@ pub(crate) fn bitfield_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let steps = Step::parse_all(ctx, args.from(2))?;
+    // Redis reads what BITFIELD takes, and then refuses what writes.
+    let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, &args, 2))?;
     if steps.iter().any(|step| step.written_end().is_some()) {
         return Err(Error::line("ERR BITFIELD_RO only supports the GET subcommand").into());
     }
@@ -109,7 +111,7 @@ pub(crate) fn bitop(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     use Combination::*;
-    const NAMES: [(&str, Combination); 8] = [
+    const NAMES: &[(&str, Combination)] = &[
         ("AND", And),
         ("OR", Or),
         ("XOR", Xor),
@@ -119,23 +121,22 @@ pub(crate) fn bitop(
         ("ANDOR", AndOr),
         ("ONE", One),
     ];
-    let (name, how) = NAMES
-        .iter()
-        .find(|(name, _)| is(&args[1], name))
-        .ok_or(Error::Syntax)?;
+    let mut words = Words::new(CommandId::Bitop, &args, 1);
+    let how = words.one_of(NAMES).ok_or(Error::Syntax)?;
     let sources = args.from(3);
-    if *how == Not && sources.len() != 1 {
+    if how == Not && sources.len() != 1 {
         return Err(Error::line("ERR BITOP NOT must be called with a single source key.").into());
     }
     if matches!(how, Diff | Diff1 | AndOr) && sources.len() < 2 {
-        let line = format!("ERR BITOP {name} must be called with at least two source keys.");
-        return Err(Error::Line(line.into()).into());
+        let name = args[1].to_ascii_uppercase();
+        let after = " must be called with at least two source keys.";
+        return Err(Error::quoting("ERR BITOP ", &name, after).into());
     }
     let strings = sources
         .iter()
         .map(|key| Ok(string(ctx, key)?.unwrap_or(b"")))
         .collect::<Result<Vec<_>, Error>>()?;
-    let result = bitmap::combine(*how, &strings);
+    let result = bitmap::combine(how, &strings);
     let (destination, bytes) = (&args[2], result.len());
     if bytes > 0 {
         let raw = Owned::Bytes {
@@ -166,7 +167,7 @@ pub(crate) fn bitpos(
         return Err(Error::Syntax.into());
     }
     let start = args.get(3).map_or(Ok(0), integer)?;
-    let unit = args.get(5).map_or(Ok(Unit::Byte), Unit::parse)?;
+    let unit = Unit::parse(Words::new(CommandId::Bitpos, &args, 5))?;
     let end = args.get(4).map(integer).transpose()?;
     let found = match string(ctx, &args[1])? {
         None => (!set).then_some(0),
@@ -240,12 +241,10 @@ enum Unit {
 }
 
 impl Unit {
-    fn parse(word: &[u8]) -> Result<Unit, Error> {
-        match word {
-            _ if is(word, "BYTE") => Ok(Unit::Byte),
-            _ if is(word, "BIT") => Ok(Unit::Bit),
-            _ => Err(Error::Syntax),
-        }
+    fn parse(mut words: Words<'_>) -> Result<Unit, Error> {
+        let unit = words.one_of(&[("BYTE", Unit::Byte), ("BIT", Unit::Bit)]);
+        words.end()?;
+        Ok(unit.unwrap_or(Unit::Byte))
     }
 
     /// The bits from one place to another, both inclusive; negative ones count from the end, and none is the end.
@@ -282,43 +281,38 @@ enum Action {
 }
 
 impl Step {
-    fn parse_all(ctx: &Ctx<'_>, args: Args<'_>) -> Result<Vec<Step>, Error> {
-        let (mut steps, mut overflow, mut at) = (Vec::new(), Overflow::Wrap, 0);
-        while let Some(word) = args.get(at) {
-            let behind = args.len() - at - 1;
-            if is(word, "OVERFLOW") && behind >= 1 {
-                overflow = match &args[at + 1] {
-                    how if is(how, "WRAP") => Overflow::Wrap,
-                    how if is(how, "SAT") => Overflow::Saturate,
-                    how if is(how, "FAIL") => Overflow::Fail,
-                    _ => return Err(Error::line("ERR Invalid OVERFLOW type specified")),
-                };
-                at += 2;
+    fn parse_all(ctx: &Ctx<'_>, mut words: Words<'_>) -> Result<Vec<Step>, Error> {
+        let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
+        while !words.is_empty() {
+            if words.len() > 1 && words.flag("OVERFLOW") {
+                let how = words.one_of(&[
+                    ("WRAP", Overflow::Wrap),
+                    ("SAT", Overflow::Saturate),
+                    ("FAIL", Overflow::Fail),
+                ]);
+                overflow = how.ok_or(Error::line("ERR Invalid OVERFLOW type specified"))?;
                 continue;
             }
-            let (get, set) = (is(word, "GET"), is(word, "SET"));
-            let words = if get { 2 } else { 3 };
-            if !(get || set || is(word, "INCRBY")) || behind < words {
-                return Err(Error::Syntax);
-            }
-            let field = parse_field(&args[at + 1])?;
-            let offset = field_offset(ctx, &args[at + 2], field)?;
-            let action = if get {
-                Action::Get
+            let place = |field, offset| {
+                let field = parse_field(field)?;
+                Ok::<_, Error>((field, field_offset(ctx, offset, field)?))
+            };
+            let ((field, offset), action) = if let Some([field, offset]) = words.values("GET") {
+                (place(field, offset)?, Action::Get)
+            } else if let Some([field, offset, value]) = words.values("SET") {
+                let place = place(field, offset)?;
+                (place, Action::Set(integer(value)?, overflow))
+            } else if let Some([field, offset, by]) = words.values("INCRBY") {
+                let place = place(field, offset)?;
+                (place, Action::Add(integer(by)?, overflow))
             } else {
-                let number = integer(&args[at + 3])?;
-                if set {
-                    Action::Set(number, overflow)
-                } else {
-                    Action::Add(number, overflow)
-                }
+                return Err(Error::Syntax);
             };
             steps.push(Step {
                 action,
                 field,
                 offset,
             });
-            at += 1 + words;
         }
         Ok(steps)
     }

@@ -3,12 +3,12 @@
 use redline_keyspace::{Classes, Found, Owned, StringRef, Trace, ValueRef, journal::Word};
 use redline_rdb::{Object, ObjectRef, RestoreError};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::number::IntText;
 
 use crate::{
-    Ctx, Error, Failure,
-    parse::{integer, is},
-    word,
+    Ctx, Error, Failure, word,
+    words::{Words, integer},
 };
 
 const BUSY_KEY: Error = Error::line("BUSYKEY Target key name already exists.");
@@ -36,7 +36,7 @@ pub(crate) fn restore(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let options = Options::parse(args.from(4))?;
+    let options = Options::parse(Words::new(CommandId::Restore, &args, 4))?;
     let old_type = ctx.keys.find(key, Trace::Quiet).map(Found::type_name);
     if old_type.is_some() && !options.replace {
         return Err(BUSY_KEY.into());
@@ -113,27 +113,25 @@ struct Options {
 }
 
 impl Options {
-    fn parse(words: Args<'_>) -> Result<Options, Error> {
+    fn parse(mut words: Words<'_>) -> Result<Options, Error> {
+        const BAD_IDLE: Error = Error::line("ERR Invalid IDLETIME value, must be >= 0");
+        const BAD_FREQUENCY: Error = Error::line("ERR Invalid FREQ value, must be >= 0 and <= 255");
         let mut options = Options::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match word {
-                _ if is(word, "REPLACE") => options.replace = true,
-                _ if is(word, "ABSTTL") => options.absolute = true,
-                _ if is(word, "IDLETIME") && options.frequency.is_none() => {
-                    let idle_s = integer(words.next().ok_or(Error::Syntax)?)?;
-                    options.idle_s =
-                        Some(u64::try_from(idle_s).map_err(|_| {
-                            Error::line("ERR Invalid IDLETIME value, must be >= 0")
-                        })?);
-                }
-                _ if is(word, "FREQ") && options.idle_s.is_none() => {
-                    let frequency = integer(words.next().ok_or(Error::Syntax)?)?;
-                    options.frequency = Some(u8::try_from(frequency).map_err(|_| {
-                        Error::line("ERR Invalid FREQ value, must be >= 0 and <= 255")
-                    })?);
-                }
-                _ => return Err(Error::Syntax),
+        while !words.is_empty() {
+            if words.flag("REPLACE") {
+                options.replace = true;
+            } else if words.flag("ABSTTL") {
+                options.absolute = true;
+            } else if options.frequency.is_none()
+                && let Some(idle_s) = words.pair::<i64>("IDLETIME")?
+            {
+                options.idle_s = Some(u64::try_from(idle_s).map_err(|_| BAD_IDLE)?);
+            } else if options.idle_s.is_none()
+                && let Some(frequency) = words.pair::<i64>("FREQ")?
+            {
+                options.frequency = Some(u8::try_from(frequency).map_err(|_| BAD_FREQUENCY)?);
+            } else {
+                return Err(Error::Syntax);
             }
         }
         Ok(options)

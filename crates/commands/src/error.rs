@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use redline_keyspace::{Busy, Missing, NoDraw, WrongType};
-use redline_spec::refusal;
+use redline_spec::{self as spec, CommandId, refusal};
 
 use crate::Block;
 
@@ -51,8 +51,8 @@ pub enum Error {
     IndexOutOfRange,
     /// The sum does not fit 64 bits.
     Overflow,
-    /// An expiry that is zero, negative or too far away; names the command in lower case.
-    InvalidExpire(&'static str),
+    /// An expiry that is zero, negative or too far away.
+    InvalidExpire(CommandId),
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
     /// A payload with damage inside; says what does not hold, for the log alone.
@@ -107,7 +107,8 @@ impl Error {
             Error::IndexOutOfRange => "ERR index out of range",
             Error::Overflow => "ERR increment or decrement would overflow",
             Error::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-            Error::InvalidExpire(command) => {
+            Error::InvalidExpire(id) => {
+                let command = spec::row(*id).name;
                 let text = format!("ERR invalid expire time in '{command}' command");
                 return Cow::Owned(text.into_bytes());
             }

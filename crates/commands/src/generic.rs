@@ -2,6 +2,7 @@
 
 use redline_keyspace::{Classes, Found, Trace, View};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     Kind,
     glob::{self, Case},
@@ -10,8 +11,8 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{int, integer, is},
-    scan::{self, ScanOptions, Scanned},
+    scan::{self, ScanOptions},
+    words::{Words, int, integer},
 };
 
 /// COPY source destination [DB index] [REPLACE]
@@ -22,12 +23,14 @@ pub(crate) fn copy(
 ) -> Result<(), Failure> {
     let (source, destination) = (&args[1], &args[2]);
     let (mut db, mut replace) = (ctx.keys.db(), false);
-    let mut words = args.from(3).iter();
-    while let Some(word) = words.next() {
-        match word {
-            _ if is(word, "REPLACE") => replace = true,
-            _ if is(word, "DB") => db = db_index(ctx, words.next().ok_or(Error::Syntax)?)?,
-            _ => return Err(Error::Syntax.into()),
+    let mut words = Words::new(CommandId::Copy, &args, 3);
+    while !words.is_empty() {
+        if words.flag("REPLACE") {
+            replace = true;
+        } else if let Some(index) = words.value("DB") {
+            db = db_index(ctx, index)?;
+        } else {
+            return Err(Error::Syntax.into());
         }
     }
     if db == ctx.keys.db() && source == destination {
@@ -99,7 +102,8 @@ pub(crate) fn expire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    Ok(expire_at(ctx, args, base_ms, 1000, "expire", reply)?)
+    let words = Words::new(CommandId::Expire, &args, 3);
+    Ok(expire_at(ctx, args, words, base_ms, 1000, reply)?)
 }
 
 /// EXPIREAT key time [NX | XX | GT | LT]
@@ -109,7 +113,8 @@ pub(crate) fn expireat(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = 0;
-    Ok(expire_at(ctx, args, base_ms, 1000, "expireat", reply)?)
+    let words = Words::new(CommandId::Expireat, &args, 3);
+    Ok(expire_at(ctx, args, words, base_ms, 1000, reply)?)
 }
 
 /// EXPIRETIME key
@@ -255,7 +260,8 @@ pub(crate) fn pexpire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    Ok(expire_at(ctx, args, base_ms, 1, "pexpire", reply)?)
+    let words = Words::new(CommandId::Pexpire, &args, 3);
+    Ok(expire_at(ctx, args, words, base_ms, 1, reply)?)
 }
 
 /// PEXPIREAT key time [NX | XX | GT | LT]
@@ -265,7 +271,8 @@ pub(crate) fn pexpireat(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = 0;
-    Ok(expire_at(ctx, args, base_ms, 1, "pexpireat", reply)?)
+    let words = Words::new(CommandId::Pexpireat, &args, 3);
+    Ok(expire_at(ctx, args, words, base_ms, 1, reply)?)
 }
 
 /// PEXPIRETIME key
@@ -331,7 +338,7 @@ pub(crate) fn scan(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[1])?;
-    let options = ScanOptions::parse(args.from(2), Scanned::Keys)?;
+    let options = ScanOptions::parse(Words::new(CommandId::Scan, &args, 2))?;
     scan::framed(reply, |reply| {
         let mut found = 0;
         let next = ctx
@@ -340,7 +347,7 @@ pub(crate) fn scan(
             .scan(cursor, options.count, |key, value| {
                 let right_type = options
                     .type_name
-                    .is_none_or(|name| is(name, value.type_name()));
+                    .is_none_or(|name| name.eq_ignore_ascii_case(value.type_name().as_bytes()));
                 if right_type && options.matches(key) {
                     reply.bulk(key);
                     found += 1;
@@ -410,7 +417,7 @@ pub(crate) fn flushall(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    check_flush_mode(args)?;
+    check_flush_mode(Words::new(CommandId::Flushall, &args, 1))?;
     for db in 0..ctx.keys.space().databases() {
         let keys = ctx.keys.in_db(db, |keys| keys.database().flush());
         ctx.keys.count_changes(keys);
@@ -425,7 +432,7 @@ pub(crate) fn flushdb(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    check_flush_mode(args)?;
+    check_flush_mode(Words::new(CommandId::Flushdb, &args, 1))?;
     let keys = ctx.keys.database().flush();
     ctx.keys.count_changes(keys);
     reply.ok();
@@ -438,15 +445,10 @@ pub(crate) fn memory_usage(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let mut words = args.from(3).iter();
-    while let Some(word) = words.next() {
-        let count = words
-            .next()
-            .filter(|_| is(word, "SAMPLES"))
-            .ok_or(Error::Syntax)?;
-        if integer(count)? < 0 {
-            return Err(Error::Syntax.into());
-        }
+    let mut words = Words::new(CommandId::MemoryUsage, &args, 3);
+    while !words.is_empty() {
+        let samples = words.pair::<i64>("SAMPLES")?;
+        samples.filter(|count| *count >= 0).ok_or(Error::Syntax)?;
     }
     match ctx.keys.find(&args[2], Trace::Quiet) {
         Some(found) => reply.integer(found.memory_bytes() as i64),
@@ -491,13 +493,10 @@ fn db_index(ctx: &Ctx<'_>, argument: &[u8]) -> Result<u32, Error> {
         .ok_or(NO_SUCH_DB)
 }
 
-fn check_flush_mode(args: Args<'_>) -> Result<(), Error> {
+fn check_flush_mode(mut words: Words<'_>) -> Result<(), Error> {
     // What a database held is always freed behind the command.
-    match (args.len(), args.get(1)) {
-        (1, None) => Ok(()),
-        (2, Some(mode)) if is(mode, "ASYNC") || is(mode, "SYNC") => Ok(()),
-        _ => Err(Error::Syntax),
-    }
+    let _ = words.flag("ASYNC") || words.flag("SYNC");
+    words.end()
 }
 
 fn reply_number(number: Option<u32>, reply: &mut Reply<'_>) {
@@ -550,21 +549,22 @@ fn seconds(ms: i64) -> i64 {
     ((ms as u64 + 500) / 1000) as i64
 }
 
-/// Sets the expiry to the time in the second argument, in units of `unit_ms`, counted from `base_ms`.
+/// Sets the expiry to the time in the second argument, in units of `unit_ms`, counted from `base_ms`, if the conditions in
+/// `words` hold.
 fn expire_at(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
+    words: Words<'_>,
     base_ms: i64,
     unit_ms: i64,
-    command: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let key = &args[1];
-    let conditions = ExpireConditions::parse(args.from(3))?;
+    let conditions = ExpireConditions::parse(words)?;
     let at_ms = integer(&args[2])?
         .checked_mul(unit_ms)
         .and_then(|ms| ms.checked_add(base_ms))
-        .ok_or(Error::InvalidExpire(command))?;
+        .ok_or(Error::InvalidExpire(words.id()))?;
     match ctx.keys.find(key, Trace::Quiet).map(Found::expire_at_ms) {
         Some(current) if conditions.hold(current, at_ms) => {}
         _ => {
@@ -605,19 +605,20 @@ struct ExpireConditions {
 }
 
 impl ExpireConditions {
-    fn parse(words: Args<'_>) -> Result<ExpireConditions, Error> {
+    fn parse(mut words: Words<'_>) -> Result<ExpireConditions, Error> {
         let mut conditions = ExpireConditions::default();
-        for word in words.iter() {
-            let condition = match word {
-                _ if is(word, "NX") => &mut conditions.nx,
-                _ if is(word, "XX") => &mut conditions.xx,
-                _ if is(word, "GT") => &mut conditions.gt,
-                _ if is(word, "LT") => &mut conditions.lt,
-                _ => {
-                    return Err(Error::quoting("ERR Unsupported option ", word, ""));
-                }
-            };
-            *condition = true;
+        while let Some(word) = words.peek() {
+            if words.flag("NX") {
+                conditions.nx = true;
+            } else if words.flag("XX") {
+                conditions.xx = true;
+            } else if words.flag("GT") {
+                conditions.gt = true;
+            } else if words.flag("LT") {
+                conditions.lt = true;
+            } else {
+                return Err(Error::quoting("ERR Unsupported option ", word, ""));
+            }
         }
         let ExpireConditions { nx, xx, gt, lt } = conditions;
         if nx && (xx || gt || lt) {

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use redline_keyspace::Trace;
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, Element, IntBuf, Zset,
     geo::{Place, Search, Shape},
@@ -13,7 +14,7 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{float, integer, is},
+    words::{Words, integer_in},
     zset::{add_all, add_error, store},
 };
 
@@ -23,24 +24,28 @@ pub(crate) fn geoadd(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (mut flags, mut count_changed, mut at) = (AddFlags::default(), false, 2);
-    while let Some(word) = args.get(at) {
-        match word {
-            _ if is(word, "NX") => flags.nx = true,
-            _ if is(word, "XX") => flags.xx = true,
-            _ if is(word, "CH") => count_changed = true,
-            _ => break,
+    let (mut flags, mut count_changed) = (AddFlags::default(), false);
+    let mut words = Words::new(CommandId::Geoadd, &args, 2);
+    loop {
+        if words.flag("NX") {
+            flags.nx = true;
+        } else if words.flag("XX") {
+            flags.xx = true;
+        } else if words.flag("CH") {
+            count_changed = true;
+        } else {
+            break;
         }
-        at += 1;
     }
-    let triples = args.from(at);
+    let triples = words.rest();
     if triples.is_empty() || !triples.len().is_multiple_of(3) || flags.nx && flags.xx {
         return Err(Error::Syntax.into());
     }
-    let scores = (0..triples.len())
-        .step_by(3)
-        .map(|at| Ok(place(&triples[at], &triples[at + 1])?.to_score()))
-        .collect::<Result<Vec<f64>, Error>>()?;
+    let mut scores = Vec::with_capacity(triples.len() / 3);
+    while !words.is_empty() {
+        scores.push(place(&mut words)?.to_score());
+        words.next();
+    }
     let pair = |index: usize| (scores[index], &triples[index * 3 + 2]);
     let tally = add_all(ctx, &args[1], scores.len(), pair, flags)?;
     let changed = if count_changed { tally.changed } else { 0 };
@@ -56,7 +61,7 @@ pub(crate) fn geodist(
 ) -> Result<(), Failure> {
     let unit = match args.len() {
         4 => 1.0,
-        5 => metres_per(&args[4])?,
+        5 => metres_per(&mut Words::new(CommandId::Geodist, &args, 4))?,
         _ => return Err(Error::Syntax.into()),
     };
     let zset = ctx.keys.read::<Zset>(&args[1])?;
@@ -109,7 +114,8 @@ pub(crate) fn georadius(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(radius(ctx, args, Form::Radius { may_store: true }, reply)?)
+    let words = Words::new(CommandId::Georadius, &args, 2);
+    Ok(radius(ctx, &args[1], words, reply)?)
 }
 
 /// GEORADIUS_RO: the same without STORE.
@@ -118,7 +124,8 @@ pub(crate) fn georadius_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(radius(ctx, args, Form::Radius { may_store: false }, reply)?)
+    let words = Words::new(CommandId::GeoradiusRo, &args, 2);
+    Ok(radius(ctx, &args[1], words, reply)?)
 }
 
 /// GEORADIUSBYMEMBER key member radius M | KM | FT | MI [… as GEORADIUS]
@@ -127,12 +134,8 @@ pub(crate) fn georadiusbymember(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(radius_by_member(
-        ctx,
-        args,
-        Form::Radius { may_store: true },
-        reply,
-    )?)
+    let words = Words::new(CommandId::Georadiusbymember, &args, 2);
+    Ok(radius_by_member(ctx, &args[1], words, reply)?)
 }
 
 /// GEORADIUSBYMEMBER_RO: the same without STORE.
@@ -141,12 +144,8 @@ pub(crate) fn georadiusbymember_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(radius_by_member(
-        ctx,
-        args,
-        Form::Radius { may_store: false },
-        reply,
-    )?)
+    let words = Words::new(CommandId::GeoradiusbymemberRo, &args, 2);
+    Ok(radius_by_member(ctx, &args[1], words, reply)?)
 }
 
 /// GEOSEARCH key FROMMEMBER member | FROMLONLAT longitude latitude BYRADIUS radius unit | BYBOX width height unit
@@ -160,7 +159,8 @@ pub(crate) fn geosearch(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let zset = ctx.keys.read::<Zset>(&args[1])?;
-    let options = Options::parse(args.from(2), Form::Search { stores: false }, zset, &args[0])?;
+    let words = Words::new(CommandId::Geosearch, &args, 2);
+    let options = Options::parse(words, zset)?;
     Ok(run(ctx, &args[1], options, reply)?)
 }
 
@@ -171,42 +171,46 @@ pub(crate) fn geosearchstore(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let zset = ctx.keys.read::<Zset>(&args[2])?;
-    let mut options = Options::parse(args.from(3), Form::Search { stores: true }, zset, &args[0])?;
+    let words = Words::new(CommandId::Geosearchstore, &args, 3);
+    let mut options = Options::parse(words, zset)?;
     options.store = Some(&args[1]);
     Ok(run(ctx, &args[2], options, reply)?)
 }
 
 fn radius(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
-    form: Form,
+    key: &[u8],
+    mut words: Words<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let zset = ctx.keys.read::<Zset>(&args[1])?;
-    let centre = place(&args[2], &args[3])?;
-    let (shape, unit) = circle(&args[4], &args[5])?;
-    let mut options = Options::parse(args.from(6), form, zset, &args[0])?;
-    (options.centre, options.shape) = (Some(centre), Some((shape, unit)));
-    run(ctx, &args[1], options, reply)
+    let zset = ctx.keys.read::<Zset>(key)?;
+    let centre = place(&mut words)?;
+    let shape = circle(&mut words)?;
+    let mut options = Options::parse(words, zset)?;
+    (options.centre, options.shape) = (Some(centre), Some(shape));
+    run(ctx, key, options, reply)
 }
 
 fn radius_by_member(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
-    form: Form,
+    key: &[u8],
+    mut words: Words<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let zset = ctx.keys.read::<Zset>(&args[1])?;
-    // Without the key Redis looks neither for the member nor at the radius.
+    let zset = ctx.keys.read::<Zset>(key)?;
     let given = match zset {
-        None => None,
-        Some(zset) => Some((place_of(zset, &args[2])?, circle(&args[3], &args[4])?)),
+        // Without the key Redis looks neither for the member nor at the radius.
+        None => {
+            words.take_args(3);
+            None
+        }
+        Some(zset) => Some((place_of(zset, words.read()?)?, circle(&mut words)?)),
     };
-    let mut options = Options::parse(args.from(5), form, zset, &args[0])?;
+    let mut options = Options::parse(words, zset)?;
     if let Some((centre, shape)) = given {
         (options.centre, options.shape) = (Some(centre), Some(shape));
     }
-    run(ctx, &args[1], options, reply)
+    run(ctx, key, options, reply)
 }
 
 /// Which words a search takes behind its fixed ones.
@@ -214,6 +218,18 @@ fn radius_by_member(
 enum Form {
     Radius { may_store: bool },
     Search { stores: bool },
+}
+
+impl Form {
+    fn of(id: CommandId) -> Form {
+        match id {
+            CommandId::Geosearch => Form::Search { stores: false },
+            CommandId::Geosearchstore => Form::Search { stores: true },
+            _ => Form::Radius {
+                may_store: matches!(id, CommandId::Georadius | CommandId::Georadiusbymember),
+            },
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -239,12 +255,8 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(
-        args: Args<'a>,
-        form: Form,
-        zset: Option<&Zset>,
-        name: &[u8],
-    ) -> Result<Options<'a>, Error> {
+    fn parse(mut words: Words<'a>, zset: Option<&Zset>) -> Result<Options<'a>, Error> {
+        let form = Form::of(words.id());
         let mut options = Options {
             form,
             centre: None,
@@ -258,93 +270,68 @@ impl<'a> Options<'a> {
             store: None,
             store_distance: false,
         };
-        let (mut from_member, mut from_place, mut at) = (false, false, 0);
-        while let Some(word) = args.get(at) {
-            let behind = args.len() - at - 1;
-            let search = matches!(form, Form::Search { .. });
+        let search = matches!(form, Form::Search { .. });
+        let (mut from_member, mut from_place) = (false, false);
+        while !words.is_empty() {
             let circled = matches!(options.shape, Some((Shape::Circle { .. }, _)));
             let boxed = matches!(options.shape, Some((Shape::Box { .. }, _)));
             let cornered = matches!(options.shape, Some((Shape::Polygon { .. }, _)));
-            let storedist = is(word, "STOREDIST");
-            at += match word {
-                _ if is(word, "WITHDIST") => flag(&mut options.with_distance),
-                _ if is(word, "WITHHASH") => flag(&mut options.with_hash),
-                _ if is(word, "WITHCOORD") => flag(&mut options.with_place),
-                _ if is(word, "ANY") => flag(&mut options.any),
-                _ if is(word, "ASC") => {
-                    options.order = Some(Order::Ascending);
-                    1
+            // These three are read where a result is stored, too, and then refused.
+            if words.undocumented("WITHDIST") {
+                options.with_distance = true;
+            } else if words.undocumented("WITHHASH") {
+                options.with_hash = true;
+            } else if words.undocumented("WITHCOORD") {
+                options.with_place = true;
+            } else if words.flag("ANY") {
+                options.any = true;
+            } else if words.flag("ASC") {
+                options.order = Some(Order::Ascending);
+            } else if words.flag("DESC") {
+                options.order = Some(Order::Descending);
+            } else if let Some(count) = words.pair::<i64>("COUNT")? {
+                if count <= 0 {
+                    return Err(Error::line("ERR COUNT must be > 0"));
                 }
-                _ if is(word, "DESC") => {
-                    options.order = Some(Order::Descending);
-                    1
+                options.count = Some(usize::try_from(count).unwrap_or(usize::MAX));
+            } else if form == (Form::Radius { may_store: true })
+                && let Some((by_distance, key)) =
+                    words.value_of(&[("STORE", false), ("STOREDIST", true)])
+            {
+                // The last one counts, whichever it is. The key specs know the last of each.
+                options.store = Some(key);
+                options.store_distance = by_distance;
+            } else if form == (Form::Search { stores: true }) && words.flag("STOREDIST") {
+                options.store_distance = true;
+            } else if !search {
+                return Err(Error::Syntax);
+            } else if !from_place
+                && !cornered
+                && let Some(member) = words.value("FROMMEMBER")
+            {
+                if let Some(zset) = zset {
+                    options.centre = Some(place_of(zset, member)?);
                 }
-                _ if is(word, "COUNT") && behind >= 1 => {
-                    let count = integer(&args[at + 1])?;
-                    if count <= 0 {
-                        return Err(Error::line("ERR COUNT must be > 0"));
-                    }
-                    options.count = Some(usize::try_from(count).unwrap_or(usize::MAX));
-                    2
-                }
-                _ if form == (Form::Radius { may_store: true })
-                    && (storedist || is(word, "STORE"))
-                    && behind >= 1 =>
-                {
-                    // The last one counts, whichever it is. The key specs know the last of each.
-                    options.store = args.get(at + 1);
-                    options.store_distance = storedist;
-                    2
-                }
-                _ if search
-                    && is(word, "FROMMEMBER")
-                    && behind >= 1
-                    && !from_place
-                    && !cornered =>
-                {
-                    if let Some(zset) = zset {
-                        options.centre = Some(place_of(zset, &args[at + 1])?);
-                    }
-                    from_member = true;
-                    2
-                }
-                _ if search
-                    && is(word, "FROMLONLAT")
-                    && behind >= 2
-                    && !from_member
-                    && !cornered =>
-                {
-                    options.centre = Some(place(&args[at + 1], &args[at + 2])?);
-                    from_place = true;
-                    3
-                }
-                _ if search && is(word, "BYRADIUS") && behind >= 2 && !boxed && !cornered => {
-                    options.shape = Some(circle(&args[at + 1], &args[at + 2])?);
-                    3
-                }
-                _ if search && is(word, "BYBOX") && behind >= 3 && !circled && !cornered => {
-                    options.shape = Some(rectangle(&args[at + 1], &args[at + 2], &args[at + 3])?);
-                    4
-                }
-                _ if search
-                    && is(word, "BYPOLYGON")
-                    && behind >= 1
-                    && !(from_member || from_place || circled || boxed) =>
-                {
-                    let corners = polygon(args.from(at + 1), name)?;
-                    let words = 2 + 2 * corners.len();
-                    options.centre = Some(Shape::middle(&corners));
-                    options.shape = Some((Shape::Polygon { corners }, 1.0));
-                    words
-                }
-                _ if form == (Form::Search { stores: true }) && storedist => {
-                    flag(&mut options.store_distance)
-                }
-                _ => return Err(Error::Syntax),
-            };
+                from_member = true;
+            } else if !from_member && !cornered && words.len() > 2 && words.flag("FROMLONLAT") {
+                options.centre = Some(place(&mut words)?);
+                from_place = true;
+            } else if !boxed && !cornered && words.len() > 2 && words.flag("BYRADIUS") {
+                options.shape = Some(circle(&mut words)?);
+            } else if !circled && !cornered && words.len() > 3 && words.flag("BYBOX") {
+                options.shape = Some(rectangle(&mut words)?);
+            } else if !(from_member || from_place || circled || boxed)
+                && let Some(count) = words.value("BYPOLYGON")
+            {
+                let corners = polygon(&mut words, count)?;
+                options.centre = Some(Shape::middle(&corners));
+                options.shape = Some((Shape::Polygon { corners }, 1.0));
+            } else {
+                return Err(Error::Syntax);
+            }
         }
         let cornered = matches!(options.shape, Some((Shape::Polygon { .. }, _)));
-        options.check(from_member || from_place || cornered, name)?;
+        options.check(from_member || from_place || cornered, words.written_name())?;
         Ok(options)
     }
 
@@ -376,11 +363,6 @@ impl<'a> Options<'a> {
         }
         Ok(())
     }
-}
-
-fn flag(flag: &mut bool) -> usize {
-    *flag = true;
-    1
 }
 
 /// A member that a search has found.
@@ -537,8 +519,9 @@ fn reply_place(place: Place, reply: &mut Reply<'_>) {
     reply.double(place.latitude);
 }
 
-fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Error> {
-    let (longitude, latitude) = (float(longitude)?, float(latitude)?);
+/// Reads a longitude and a latitude.
+fn place(words: &mut Words<'_>) -> Result<Place, Error> {
+    let (longitude, latitude) = (words.read()?, words.read()?);
     Place::new(longitude, latitude).ok_or_else(|| {
         Error::Line(
             format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into(),
@@ -552,64 +535,50 @@ fn place_of(zset: &Zset, member: &[u8]) -> Result<Place, Error> {
         .ok_or(Error::line("ERR could not decode requested zset member"))
 }
 
-/// A circle and the metres of its unit.
-fn circle(radius: &[u8], unit: &[u8]) -> Result<(Shape, f64), Error> {
-    let radius = float(radius).map_err(|_| Error::line("ERR need numeric radius"))?;
+/// Reads a circle; the metres of its unit are with it.
+fn circle(words: &mut Words<'_>) -> Result<(Shape, f64), Error> {
+    let radius = size(words, "ERR need numeric radius")?;
     if radius < 0.0 {
         return Err(Error::line("ERR radius cannot be negative"));
     }
-    let metres = metres_per(unit)?;
-    Ok((
-        Shape::Circle {
-            radius: radius * metres,
-        },
-        metres,
-    ))
+    let metres = metres_per(words)?;
+    let radius = radius * metres;
+    Ok((Shape::Circle { radius }, metres))
 }
 
-/// A number of corners, and as many places.
-fn polygon(args: Args<'_>, name: &[u8]) -> Result<Vec<Place>, Error> {
-    let count = integer(&args[0])
-        .ok()
-        .and_then(|count| i32::try_from(count).ok())
-        .ok_or(Error::line("ERR invalid number of vertices"))?;
-    let count = usize::try_from(count).unwrap_or(0);
-    if count < 3 || (args.len() - 1) / 2 < count {
+/// Reads as many places as the number of corners says.
+fn polygon(words: &mut Words<'_>, count: &[u8]) -> Result<Vec<Place>, Error> {
+    const INT: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
+    const BAD_COUNT: Error = Error::line("ERR invalid number of vertices");
+    let count = usize::try_from(integer_in(count, INT, BAD_COUNT)?).unwrap_or(0);
+    if count < 3 || words.len() / 2 < count {
         let after = " BYPOLYGON must have at least 3 vertices";
-        return Err(Error::quoting("ERR ", name, after));
+        return Err(Error::quoting("ERR ", words.written_name(), after));
     }
-    (0..count)
-        .map(|corner| place(&args[1 + 2 * corner], &args[2 + 2 * corner]))
-        .collect()
+    (0..count).map(|_| place(words)).collect()
 }
 
-/// A box and the metres of its unit.
-fn rectangle(width: &[u8], height: &[u8], unit: &[u8]) -> Result<(Shape, f64), Error> {
-    let width = float(width).map_err(|_| Error::line("ERR need numeric width"))?;
-    let height = float(height).map_err(|_| Error::line("ERR need numeric height"))?;
+/// Reads a box; the metres of its unit are with it.
+fn rectangle(words: &mut Words<'_>) -> Result<(Shape, f64), Error> {
+    let width = size(words, "ERR need numeric width")?;
+    let height = size(words, "ERR need numeric height")?;
     if width < 0.0 || height < 0.0 {
         return Err(Error::line("ERR height or width cannot be negative"));
     }
-    let metres = metres_per(unit)?;
-    Ok((
-        Shape::Box {
-            width: width * metres,
-            height: height * metres,
-        },
-        metres,
-    ))
+    let metres = metres_per(words)?;
+    let (width, height) = (width * metres, height * metres);
+    Ok((Shape::Box { width, height }, metres))
 }
 
-fn metres_per(unit: &[u8]) -> Result<f64, Error> {
-    match unit {
-        _ if is(unit, "M") => Ok(1.0),
-        _ if is(unit, "KM") => Ok(1000.0),
-        _ if is(unit, "FT") => Ok(0.3048),
-        _ if is(unit, "MI") => Ok(1609.34),
-        _ => Err(Error::line(
-            "ERR unsupported unit provided. please use M, KM, FT, MI",
-        )),
-    }
+fn size(words: &mut Words<'_>, error: &'static str) -> Result<f64, Error> {
+    words.read().map_err(|_| Error::line(error))
+}
+
+fn metres_per(words: &mut Words<'_>) -> Result<f64, Error> {
+    let metres = words.one_of(&[("M", 1.0), ("KM", 1000.0), ("FT", 0.3048), ("MI", 1609.34)]);
+    metres.ok_or(Error::line(
+        "ERR unsupported unit provided. please use M, KM, FT, MI",
+    ))
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use redline_keyspace::{Classes, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::{Element, Hash, IntBuf, Live, number};
 
 use crate::{
     Ctx, Error, Failure,
     element::{bulk, draw},
-    parse::{integer, is, signed_count},
-    scan::{self, ScanOptions, Scanned},
+    scan::{self, ScanOptions},
+    words::{Words, integer, signed_count},
 };
 
 /// HDEL key field [field …]
@@ -255,11 +256,9 @@ pub(crate) fn hrandfield(
         return Ok(());
     };
     let count = signed_count(count)?;
-    let with_values = match args.len() {
-        3 => false,
-        4 if is(&args[3], "WITHVALUES") => true,
-        _ => return Err(Error::Syntax.into()),
-    };
+    let mut words = Words::new(CommandId::Hrandfield, &args, 3);
+    let with_values = words.flag("WITHVALUES");
+    words.end()?;
     let most = if with_values { i64::MAX / 2 } else { i64::MAX };
     if count < -most || count > most {
         return Err(Error::OutOfRange.into());
@@ -317,7 +316,7 @@ pub(crate) fn hscan(
     let Some(hash) = live(ctx, &args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(args.from(3), Scanned::Hash)?;
+    let options = ScanOptions::parse(Words::new(CommandId::Hscan, &args, 3))?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let next = hash.scan(cursor, options.count as usize, |field, value| {

@@ -6,16 +6,14 @@
 
 use redline_keyspace::{Classes, Found, Trace, WrongType, journal::Word};
 use redline_resp::{Args, Reply};
-use redline_types::{
-    Hash, Limits,
-    number::{self, IntText},
-};
+use redline_spec::CommandId;
+use redline_types::{Hash, Limits, number::IntText};
 
 use crate::{
     Ctx, Error, Failure,
     element::bulk,
-    parse::{integer, is},
     word,
+    words::{Words, integer, integer_in},
 };
 
 /// A field may expire before this Unix time in milliseconds.
@@ -39,11 +37,12 @@ pub(crate) fn hexpire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
+    let words = Words::new(CommandId::Hexpire, &args, 2);
     Ok(expire_at(
         ctx,
-        args,
+        &args[1],
+        words,
         TimeUnit::span(1000, base_ms),
-        "hexpire",
         reply,
     )?)
 }
@@ -54,11 +53,12 @@ pub(crate) fn hexpireat(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    let words = Words::new(CommandId::Hexpireat, &args, 2);
     Ok(expire_at(
         ctx,
-        args,
+        &args[1],
+        words,
         TimeUnit::time(1000),
-        "hexpireat",
         reply,
     )?)
 }
@@ -69,7 +69,8 @@ pub(crate) fn hexpiretime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(reply_expiry(ctx, args, reply, seconds)?)
+    let words = Words::new(CommandId::Hexpiretime, &args, 2);
+    Ok(reply_expiry(ctx, &args[1], words, reply, seconds)?)
 }
 
 /// HGETDEL key FIELDS numfields field [field …]
@@ -80,7 +81,7 @@ pub(crate) fn hgetdel(
 ) -> Result<(), Failure> {
     let key = &args[1];
     check_type(ctx, key)?;
-    let fields = fields(args, 2)?;
+    let fields = fields(Words::new(CommandId::Hgetdel, &args, 2))?;
     ctx.keys.expire_fields(key, fields.iter());
     reply.array(fields.len());
     let deleted = ctx.keys.write::<Hash, _>(key, |hash, _| {
@@ -115,20 +116,17 @@ pub(crate) fn hgetex(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     check_type(ctx, key)?;
-    let persist = is(&args[2], "PERSIST");
-    let unit = TimeUnit::of_option(&args[2], now_ms);
-    let (at_ms, fields_at) = match unit {
-        Some(unit) => {
-            let at_ms = unit.parse(&args[3], "hgetex")?;
-            // The table's arity fits a call without an option; behind a time there must be room for FIELDS and a count.
-            if args.len() < 6 {
-                return Err(Error::wrong_arity("hgetex").into());
-            }
-            (Some(at_ms), 4)
+    let mut words = Words::new(CommandId::Hgetex, &args, 2);
+    let persist = words.flag("PERSIST");
+    let mut at_ms = None;
+    if !persist && let Some((unit, time)) = words.value_of(&TimeUnit::options(now_ms)) {
+        at_ms = Some(unit.read(time, words.id())?);
+        // The table's arity fits a call without an option; behind a time there must be room for FIELDS and a count.
+        if words.len() < 2 {
+            return Err(words.wrong_arity().into());
         }
-        None => (None, if persist { 3 } else { 2 }),
-    };
-    let fields = fields(args, fields_at)?;
+    }
+    let fields = fields(words)?;
     ctx.keys.expire_fields(key, fields.iter());
     reply.array(fields.len());
     let change = at_ms.is_some() || persist;
@@ -192,7 +190,7 @@ pub(crate) fn hpersist(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     check_type(ctx, key)?;
-    let fields = fields(args, 2)?;
+    let fields = fields(Words::new(CommandId::Hpersist, &args, 2))?;
     reply.array(fields.len());
     let changed = ctx.keys.write::<Hash, _>(key, |hash, _| {
         let mut changed = 0;
@@ -227,11 +225,12 @@ pub(crate) fn hpexpire(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
+    let words = Words::new(CommandId::Hpexpire, &args, 2);
     Ok(expire_at(
         ctx,
-        args,
+        &args[1],
+        words,
         TimeUnit::span(1, base_ms),
-        "hpexpire",
         reply,
     )?)
 }
@@ -242,13 +241,8 @@ pub(crate) fn hpexpireat(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(expire_at(
-        ctx,
-        args,
-        TimeUnit::time(1),
-        "hpexpireat",
-        reply,
-    )?)
+    let words = Words::new(CommandId::Hpexpireat, &args, 2);
+    Ok(expire_at(ctx, &args[1], words, TimeUnit::time(1), reply)?)
 }
 
 /// HPEXPIRETIME key FIELDS numfields field [field …]
@@ -257,7 +251,8 @@ pub(crate) fn hpexpiretime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(reply_expiry(ctx, args, reply, |at_ms| at_ms)?)
+    let words = Words::new(CommandId::Hpexpiretime, &args, 2);
+    Ok(reply_expiry(ctx, &args[1], words, reply, |at_ms| at_ms)?)
 }
 
 /// HPTTL key FIELDS numfields field [field …]
@@ -267,7 +262,10 @@ pub(crate) fn hpttl(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
-    Ok(reply_expiry(ctx, args, reply, |at_ms| at_ms - now_ms)?)
+    let words = Words::new(CommandId::Hpttl, &args, 2);
+    Ok(reply_expiry(ctx, &args[1], words, reply, |at_ms| {
+        at_ms - now_ms
+    })?)
 }
 
 /// HSETEX key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL] FIELDS numfields field value
@@ -279,7 +277,7 @@ pub(crate) fn hsetex(
 ) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
-    let call = SetCall::parse(args, now_ms)?;
+    let call = SetCall::parse(Words::new(CommandId::Hsetex, &args, 2), now_ms)?;
     let found = ctx.keys.find(key, Trace::Write);
     let is_there = found.map(Found::len::<Hash>).transpose()?.is_some();
     if call.key_exists.is_some_and(|wanted| wanted != is_there) {
@@ -385,7 +383,8 @@ pub(crate) fn httl(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
-    Ok(reply_expiry(ctx, args, reply, |at_ms| {
+    let words = Words::new(CommandId::Httl, &args, 2);
+    Ok(reply_expiry(ctx, &args[1], words, reply, |at_ms| {
         seconds(at_ms - now_ms)
     })?)
 }
@@ -411,18 +410,17 @@ impl TimeUnit {
         TimeUnit::span(unit_ms, 0)
     }
 
-    fn of_option(word: &[u8], now_ms: i64) -> Option<TimeUnit> {
-        Some(match word {
-            _ if is(word, "EX") => TimeUnit::span(1000, now_ms),
-            _ if is(word, "PX") => TimeUnit::span(1, now_ms),
-            _ if is(word, "EXAT") => TimeUnit::time(1000),
-            _ if is(word, "PXAT") => TimeUnit::time(1),
-            _ => return None,
-        })
+    fn options(now_ms: i64) -> [(&'static str, TimeUnit); 4] {
+        [
+            ("EX", TimeUnit::span(1000, now_ms)),
+            ("PX", TimeUnit::span(1, now_ms)),
+            ("EXAT", TimeUnit::time(1000)),
+            ("PXAT", TimeUnit::time(1)),
+        ]
     }
 
-    /// The Unix time in milliseconds that an argument stands for.
-    fn parse(self, argument: &[u8], command: &'static str) -> Result<i64, Error> {
+    /// Returns the Unix time in milliseconds that an argument of this unit means; `id` is for the error.
+    fn read(self, argument: &[u8], id: CommandId) -> Result<i64, Error> {
         let number = integer(argument)?;
         if number < 0 {
             return Err(Error::line("ERR invalid expire time, must be >= 0"));
@@ -431,7 +429,7 @@ impl TimeUnit {
             .checked_mul(self.unit_ms)
             .and_then(|ms| ms.checked_add(self.base_ms))
             .filter(|at| *at < EXPIRE_AT_MS_END)
-            .ok_or(Error::InvalidExpire(command))
+            .ok_or(Error::InvalidExpire(id))
     }
 }
 
@@ -446,15 +444,12 @@ enum Condition {
 }
 
 impl Condition {
-    fn of_option(word: &[u8]) -> Option<Condition> {
-        Some(match word {
-            _ if is(word, "NX") => Condition::NoExpiry,
-            _ if is(word, "XX") => Condition::SomeExpiry,
-            _ if is(word, "GT") => Condition::Later,
-            _ if is(word, "LT") => Condition::Earlier,
-            _ => return None,
-        })
-    }
+    const WORDS: &[(&str, Condition)] = &[
+        ("NX", Condition::NoExpiry),
+        ("XX", Condition::SomeExpiry),
+        ("GT", Condition::Later),
+        ("LT", Condition::Earlier),
+    ];
 
     /// Without an expiry a field counts as one that expires after all others.
     fn holds(self, old: Option<i64>, new: i64) -> bool {
@@ -480,72 +475,60 @@ struct SetCall<'a> {
 }
 
 impl<'a> SetCall<'a> {
-    fn parse(args: Args<'a>, now_ms: i64) -> Result<SetCall<'a>, Error> {
-        let mut call = SetCall {
-            key_exists: None,
-            fields_exist: None,
-            keep_expiry: false,
-            at_ms: None,
-            pairs: args.from(args.len()),
-        };
-        let mut at = 2;
-        while let Some(word) = args.get(at) {
-            at += 1;
-            if is(word, "FIELDS") {
-                call.pairs = SetCall::pairs(args, at)?;
-                return Ok(call);
-            } else if is(word, "FNX") || is(word, "FXX") {
-                if call.fields_exist.is_some() {
-                    return Err(Error::line(
-                        "ERR Only one of FXX or FNX arguments can be specified",
-                    ));
+    fn parse(mut words: Words<'a>, now_ms: i64) -> Result<SetCall<'a>, Error> {
+        const EXPIRY_TWICE: Error =
+            Error::line("ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified");
+        const FIELDS_TWICE: Error =
+            Error::line("ERR Only one of FXX or FNX arguments can be specified");
+        let units = TimeUnit::options(now_ms);
+        let (mut key_exists, mut fields_exist) = (None, None);
+        let (mut keep_expiry, mut at_ms) = (false, None);
+        while let Some(word) = words.peek() {
+            if words.flag("FIELDS") {
+                return Ok(SetCall {
+                    key_exists,
+                    fields_exist,
+                    keep_expiry,
+                    at_ms,
+                    pairs: SetCall::pairs(words)?,
+                });
+            } else if let Some(wanted) = words.one_of(&[("FNX", false), ("FXX", true)]) {
+                if fields_exist.replace(wanted).is_some() {
+                    return Err(FIELDS_TWICE);
                 }
-                call.fields_exist = Some(is(word, "FXX"));
-                continue;
-            } else if is(word, "NX") || is(word, "XX") {
-                let wanted = is(word, "XX");
-                if call
-                    .key_exists
-                    .replace(wanted)
-                    .is_some_and(|other| other != wanted)
-                {
+            } else if let Some(wanted) = words.one_of(&[("NX", false), ("XX", true)]) {
+                if key_exists.replace(wanted) == Some(!wanted) {
                     return Err(Error::Syntax);
                 }
-                continue;
-            }
-            let unit = TimeUnit::of_option(word, now_ms);
-            if unit.is_none() && !is(word, "KEEPTTL") {
+            } else if words.flag("KEEPTTL") {
+                if keep_expiry || at_ms.is_some() {
+                    return Err(EXPIRY_TWICE);
+                }
+                keep_expiry = true;
+            } else if let Some(unit) = words.one_of(&units) {
+                if keep_expiry || at_ms.is_some() {
+                    return Err(EXPIRY_TWICE);
+                }
+                let time = words.next().ok_or_else(|| words.wrong_arity())?;
+                at_ms = Some(unit.read(time, words.id())?);
+            } else {
                 return Err(Error::quoting("ERR unknown argument: ", word, ""));
             }
-            if call.keep_expiry || call.at_ms.is_some() {
-                return Err(Error::line(
-                    "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
-                ));
-            }
-            match unit {
-                None => call.keep_expiry = true,
-                Some(unit) => {
-                    let number = args.get(at).ok_or_else(|| Error::wrong_arity("hsetex"))?;
-                    call.at_ms = Some(unit.parse(number, "hsetex")?);
-                    at += 1;
-                }
-            }
         }
-        Err(Error::wrong_arity("hsetex"))
+        Err(words.wrong_arity())
     }
 
-    /// The fields and values behind `FIELDS`, whose count stands at `at`: all that is left.
-    fn pairs(args: Args<'a>, at: usize) -> Result<Args<'a>, Error> {
+    /// Reads the fields and values behind `FIELDS`: a count of them, and all that is left.
+    fn pairs(mut words: Words<'a>) -> Result<Args<'a>, Error> {
+        const BAD_COUNT: Error = Error::line("ERR invalid number of fields");
         // Behind the count stands at least one pair, or the count is not looked at.
-        if args.len() < at + 3 {
-            return Err(Error::wrong_arity("hsetex"));
+        if words.len() < 3 {
+            return Err(words.wrong_arity());
         }
-        let count = number::parse_i64(&args[at])
-            .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
-            .ok_or(Error::line("ERR invalid number of fields"))?;
-        let pairs = args.from(at + 1);
+        let count = integer_in(words.read()?, 1..=i64::from(i32::MAX), BAD_COUNT)?;
+        let pairs = words.rest();
         if pairs.len() as i64 != 2 * count {
-            return Err(Error::wrong_arity("hsetex"));
+            return Err(words.wrong_arity());
         }
         Ok(pairs)
     }
@@ -557,27 +540,20 @@ fn check_type(ctx: &Ctx<'_>, key: &[u8]) -> Result<(), WrongType> {
     found.map(Found::len::<Hash>).transpose().map(drop)
 }
 
-/// `FIELDS numfields field [field …]` from `at` on, which has to be all that is left.
-fn fields(args: Args<'_>, at: usize) -> Result<Args<'_>, Error> {
-    counted_fields(args, at, "ERR Number of fields must be a positive integer")
+/// Reads `FIELDS numfields field [field …]`, which has to be all that is left.
+fn fields(words: Words<'_>) -> Result<Args<'_>, Error> {
+    let bad_count = Error::line("ERR Number of fields must be a positive integer");
+    counted_fields(words, bad_count)
 }
 
-fn counted_fields<'a>(
-    args: Args<'a>,
-    at: usize,
-    bad_count: &'static str,
-) -> Result<Args<'a>, Error> {
-    if !args.get(at).is_some_and(|word| is(word, "FIELDS")) {
+fn counted_fields(mut words: Words<'_>, bad_count: Error) -> Result<Args<'_>, Error> {
+    if !words.flag("FIELDS") {
         return Err(Error::line(
             "ERR Mandatory argument FIELDS is missing or not at the right position",
         ));
     }
-    let count = args
-        .get(at + 1)
-        .and_then(number::parse_i64)
-        .filter(|count| *count > 0)
-        .ok_or(Error::line(bad_count))?;
-    let fields = args.from(at + 2);
+    let count = integer_in(words.next().unwrap_or_default(), 1.., bad_count)?;
+    let fields = words.rest();
     if fields.len() as i64 != count {
         return Err(Error::line(
             "ERR The `numfields` parameter must match the number of arguments",
@@ -594,13 +570,14 @@ fn seconds(ms: i64) -> i64 {
 /// Answers with what `show` makes of each field's expiry, a Unix time in milliseconds.
 fn reply_expiry(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
+    key: &[u8],
+    words: Words<'_>,
     reply: &mut Reply<'_>,
     show: impl Fn(i64) -> i64,
 ) -> Result<(), Error> {
     let now_ms = ctx.keys.now_ms();
-    let hash = ctx.keys.read::<Hash>(&args[1])?;
-    let fields = fields(args, 2)?;
+    let hash = ctx.keys.read::<Hash>(key)?;
+    let fields = fields(words)?;
     reply.array(fields.len());
     for field in fields.iter() {
         let found = hash.and_then(|hash| hash.live(now_ms).get_timed(field));
@@ -613,27 +590,20 @@ fn reply_expiry(
     Ok(())
 }
 
-/// Sets the expiry of fields to the time in the second argument.
+/// Sets the expiry of fields to the time that is the first of the words.
 fn expire_at(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
+    key: &[u8],
+    mut words: Words<'_>,
     unit: TimeUnit,
-    command: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let key = &args[1];
+    let bad_count = Error::line("ERR Parameter `numFields` should be greater than 0");
     let now_ms = ctx.keys.now_ms();
     check_type(ctx, key)?;
-    let at_ms = unit.parse(&args[2], command)?;
-    let (condition, fields_at) = match Condition::of_option(&args[3]) {
-        Some(condition) => (condition, 4),
-        None => (Condition::None, 3),
-    };
-    let fields = counted_fields(
-        args,
-        fields_at,
-        "ERR Parameter `numFields` should be greater than 0",
-    )?;
+    let at_ms = unit.read(words.read()?, words.id())?;
+    let condition = words.one_of(Condition::WORDS).unwrap_or(Condition::None);
+    let fields = counted_fields(words, bad_count)?;
     reply.array(fields.len());
     let done = ctx.keys.write::<Hash, _>(key, |hash, _| {
         hash.prepare_expiry();

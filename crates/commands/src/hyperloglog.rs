@@ -2,9 +2,10 @@
 
 use redline_keyspace::{Classes, Found, StringRef, Trace};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::hll::{self, Corrupt, Encoding, Registers};
 
-use crate::{Ctx, Error, Failure, parse::is};
+use crate::{Ctx, Error, Failure, words::Words};
 
 /// PFADD key [element …]
 pub(crate) fn pfadd(
@@ -91,9 +92,10 @@ pub(crate) fn pfdebug(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (what, key) = (&args[1], &args[2]);
-    if is(what, "SIMD") {
-        if !is(key, "ON") && !is(key, "OFF") {
+    let key = &args[2];
+    let mut words = Words::new(CommandId::Pfdebug, &args, 1);
+    if words.undocumented("SIMD") {
+        if !words.undocumented("ON") && !words.undocumented("OFF") {
             return Err(Error::line("ERR Argument must be ON or OFF").into());
         }
         // What the processor has decides, and nothing switches it: as Redis says where it has no such code.
@@ -102,31 +104,27 @@ pub(crate) fn pfdebug(
     }
     let value = existing(ctx, key)?.ok_or(Error::line("ERR The specified key does not exist"))?;
     let encoding = hll::encoding(value);
-    match what {
-        _ if is(what, "GETREG") => {
-            let mut registers = Registers::new();
-            registers.merge(value)?;
-            make_dense(ctx, key)?;
-            reply.array(hll::REGISTERS);
-            registers.iter().for_each(|r| reply.integer(i64::from(r)));
+    if words.undocumented("GETREG") {
+        let mut registers = Registers::new();
+        registers.merge(value)?;
+        make_dense(ctx, key)?;
+        reply.array(hll::REGISTERS);
+        registers.iter().for_each(|r| reply.integer(i64::from(r)));
+    } else if words.undocumented("DECODE") {
+        if encoding != Encoding::Sparse {
+            return Err(Error::line("ERR HLL encoding is not sparse").into());
         }
-        _ if is(what, "DECODE") => {
-            if encoding != Encoding::Sparse {
-                return Err(Error::line("ERR HLL encoding is not sparse").into());
-            }
-            reply.bulk(hll::describe_runs(value).as_bytes());
-        }
-        _ if is(what, "ENCODING") => reply.simple(match encoding {
+        reply.bulk(hll::describe_runs(value).as_bytes());
+    } else if words.undocumented("ENCODING") {
+        reply.simple(match encoding {
             Encoding::Dense => "dense",
             Encoding::Sparse => "sparse",
-        }),
-        _ if is(what, "TODENSE") => {
-            let converted = make_dense(ctx, key)?;
-            reply.integer(i64::from(converted));
-        }
-        _ => {
-            return Err(Error::quoting("ERR Unknown PFDEBUG subcommand '", what, "'").into());
-        }
+        });
+    } else if words.undocumented("TODENSE") {
+        let converted = make_dense(ctx, key)?;
+        reply.integer(i64::from(converted));
+    } else {
+        return Err(Error::quoting("ERR Unknown PFDEBUG subcommand '", &args[1], "'").into());
     }
     Ok(())
 }

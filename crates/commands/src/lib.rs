@@ -21,7 +21,6 @@ mod hash_expiry;
 mod hyperloglog;
 mod list;
 mod multi_pop;
-mod parse;
 mod scan;
 mod set;
 mod sort;
@@ -30,6 +29,7 @@ mod string;
 #[cfg(test)]
 mod testing;
 mod vector_set;
+mod words;
 mod xgroup;
 mod xinfo;
 mod xread;
@@ -42,7 +42,7 @@ use redline_spec::{self as spec, CommandId, Propagate};
 pub use block::{Block, wait_ms};
 pub use dump::object_of;
 pub use error::{Error, Failure, Stop};
-pub use parse::int;
+pub use words::{FromWord, Words, int};
 
 /// The context of a handler.
 pub struct Ctx<'a> {

@@ -4,6 +4,7 @@ use std::{ops::ControlFlow, ops::Range};
 
 use redline_keyspace::{Classes, Found, Trace, WrongType};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, Kind, List,
     list::Place,
@@ -16,7 +17,7 @@ use crate::{
     block::{self, Block},
     element::bulk,
     multi_pop::MultiPop,
-    parse::{integer, is, positive, signed_count},
+    words::{Words, integer, integer_in, positive, signed_count},
 };
 
 /// LINDEX key index
@@ -42,13 +43,9 @@ pub(crate) fn linsert(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let place = if is(&args[2], "AFTER") {
-        Place::After
-    } else if is(&args[2], "BEFORE") {
-        Place::Before
-    } else {
-        return Err(Error::Syntax.into());
-    };
+    let place = Words::new(CommandId::Linsert, &args, 2)
+        .one_of(&[("BEFORE", Place::Before), ("AFTER", Place::After)])
+        .ok_or(Error::Syntax)?;
     let inserted = ctx.keys.write::<List, _>(&args[1], |list, limits| {
         list.insert(place, &args[3], &args[4], limits)
             .then(|| list.len())
@@ -82,14 +79,8 @@ pub(crate) fn lmove(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    move_element(
-        ctx,
-        &args[1],
-        &args[2],
-        end(&args[3])?,
-        end(&args[4])?,
-        reply,
-    )
+    let (from, to) = ends(Words::new(CommandId::Lmove, &args, 3))?;
+    move_element(ctx, &args[1], &args[2], from, to, reply)
 }
 
 /// RPOPLPUSH source destination
@@ -155,7 +146,7 @@ pub(crate) fn lmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(args, 1, end)?;
+    let many = MultiPop::parse(Words::new(CommandId::Lmpop, &args, 1), ENDS)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
     }
@@ -168,7 +159,7 @@ pub(crate) fn blmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(args, 2, end)?;
+    let many = MultiPop::parse(Words::new(CommandId::Blmpop, &args, 2), ENDS)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
         return Ok(());
@@ -246,7 +237,7 @@ pub(crate) fn blmove(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (from, to) = (end(&args[3])?, end(&args[4])?);
+    let (from, to) = ends(Words::new(CommandId::Blmove, &args, 3))?;
     move_or_wait(ctx, args, from, to, reply)
 }
 
@@ -355,30 +346,21 @@ pub(crate) fn lpos(
     let mut rank = 1;
     let mut count: Option<i64> = None;
     let mut compared_max = 0;
-    let mut options = args.from(3).iter();
-    while let Some(option) = options.next() {
-        let value = options.next().ok_or(Error::Syntax)?;
-        if is(option, "RANK") {
+    let mut words = Words::new(CommandId::Lpos, &args, 3);
+    while !words.is_empty() {
+        if let Some(value) = words.value("RANK") {
             rank = signed_count(value)?;
             if rank == 0 {
                 return Err(Error::line(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
                 ).into());
             }
-        } else if is(option, "COUNT") {
+        } else if let Some(value) = words.value("COUNT") {
             const NEGATIVE: Error = Error::line("ERR COUNT can't be negative");
-            count = Some(
-                integer(value)
-                    .ok()
-                    .filter(|count| *count >= 0)
-                    .ok_or(NEGATIVE)?,
-            );
-        } else if is(option, "MAXLEN") {
+            count = Some(integer_in(value, 0.., NEGATIVE)?);
+        } else if let Some(value) = words.value("MAXLEN") {
             const NEGATIVE: Error = Error::line("ERR MAXLEN can't be negative");
-            compared_max = integer(value)
-                .ok()
-                .filter(|len| *len >= 0)
-                .ok_or(NEGATIVE)?;
+            compared_max = integer_in(value, 0.., NEGATIVE)?;
         } else {
             return Err(Error::Syntax.into());
         }
@@ -558,14 +540,13 @@ pub(crate) fn ltrim(
     Ok(())
 }
 
-fn end(word: &[u8]) -> Result<End, Error> {
-    if is(word, "LEFT") {
-        Ok(End::Front)
-    } else if is(word, "RIGHT") {
-        Ok(End::Back)
-    } else {
-        Err(Error::Syntax)
-    }
+const ENDS: &[(&str, End)] = &[("LEFT", End::Front), ("RIGHT", End::Back)];
+
+/// Reads the end that an element is taken from, and the one that it is added to.
+fn ends(mut words: Words<'_>) -> Result<(End, End), Error> {
+    let from = words.one_of(ENDS).ok_or(Error::Syntax)?;
+    let to = words.one_of(ENDS).ok_or(Error::Syntax)?;
+    Ok((from, to))
 }
 
 fn push_event(end: End) -> &'static str {

@@ -7,7 +7,7 @@ use redline_resp::Args;
 
 use crate::{
     Error,
-    parse::{integer, is},
+    words::{Words, integer_in},
 };
 
 /// The parsed arguments of a pop, for commands whose sides are called differently.
@@ -19,37 +19,21 @@ pub(crate) struct MultiPop<S> {
     pub count: usize,
 }
 
-impl<S> MultiPop<S> {
-    /// `at`: the position of the number of keys. `side`: what the word behind the keys means.
-    pub fn parse(
-        args: Args<'_>,
-        at: usize,
-        side: impl FnOnce(&[u8]) -> Result<S, Error>,
-    ) -> Result<MultiPop<S>, Error> {
+impl<S: Copy> MultiPop<S> {
+    /// Reads from the number of keys on. `sides`: what the words behind the keys mean.
+    pub fn parse(mut words: Words<'_>, sides: &[(&str, S)]) -> Result<MultiPop<S>, Error> {
         const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
-        let keys = integer(&args[at])
-            .ok()
-            .filter(|keys| *keys > 0)
-            .ok_or(Error::NO_KEYS)?;
-        let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
-        let end_of_keys = keys
-            .checked_add(at + 1)
-            .filter(|end| *end < args.len())
-            .ok_or(Error::Syntax)?;
-        let side = side(&args[end_of_keys])?;
+        let keys = integer_in(words.read()?, 1.., Error::NO_KEYS)?;
+        let first = words.at();
+        let keys = words.take_args(keys as usize).ok_or(Error::Syntax)?;
+        let side = words.one_of(sides).ok_or(Error::Syntax)?;
         let mut count = None;
-        let mut options = args.from(end_of_keys + 1).iter();
-        while let Some(option) = options.next() {
-            let value = options
-                .next()
-                .filter(|_| count.is_none() && is(option, "COUNT"));
-            let value = integer(value.ok_or(Error::Syntax)?)
-                .ok()
-                .filter(|count| *count > 0);
-            count = Some(value.ok_or(NO_COUNT)?);
+        while !words.is_empty() {
+            let value = words.value("COUNT").filter(|_| count.is_none());
+            count = Some(integer_in(value.ok_or(Error::Syntax)?, 1.., NO_COUNT)?);
         }
         Ok(MultiPop {
-            keys: at + 1..end_of_keys,
+            keys: first..first + keys.len(),
             side,
             count: count.unwrap_or(1) as usize,
         })

@@ -1,28 +1,17 @@
 //! The parts that SCAN, HSCAN, SSCAN and ZSCAN share: the cursor, the options, the frame of the reply.
 //! Must not know what is scanned.
 
-use redline_resp::{Args, Reply};
+use redline_resp::Reply;
+use redline_spec::CommandId;
 use redline_types::{
     glob::{self, Case},
     number,
 };
 
-use crate::{
-    Error, Failure,
-    parse::{integer, is},
-};
+use crate::{Error, Failure, words::Words};
 
 /// How many elements a call looks at unless told otherwise.
 const COUNT_DEFAULT: u64 = 10;
-
-/// The kind of data that is scanned: not every option goes with every kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scanned {
-    Keys,
-    Hash,
-    Zset,
-    Other,
-}
 
 /// The options behind the cursor.
 #[derive(Debug)]
@@ -37,38 +26,32 @@ pub(crate) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// From the arguments behind the cursor.
-    pub(crate) fn parse(args: Args<'a>, scanned: Scanned) -> Result<ScanOptions<'a>, Error> {
+    /// Reads the arguments behind the cursor.
+    pub(crate) fn parse(mut words: Words<'a>) -> Result<ScanOptions<'a>, Error> {
         let mut options = ScanOptions {
             count: COUNT_DEFAULT,
             type_name: None,
             no_values: false,
             pattern: None,
         };
-        let mut words = args.iter();
-        while let Some(word) = words.next() {
-            if is(word, "NOVALUES") {
-                if scanned != Scanned::Hash {
+        let id = words.id();
+        while !words.is_empty() {
+            if words.undocumented("NOVALUES") {
+                if id != CommandId::Hscan {
                     return Err(Error::line("ERR NOVALUES option can only be used in HSCAN"));
                 }
                 options.no_values = true;
-                continue;
-            }
-            if scanned == Scanned::Zset && is(word, "NOSCORES") {
+            } else if id == CommandId::Zscan && words.flag("NOSCORES") {
                 options.no_values = true;
-                continue;
-            }
-            let value = words.next().ok_or(Error::Syntax)?;
-            if is(word, "COUNT") {
-                let count = integer(value)?;
-                options.count = u64::try_from(count)
-                    .ok()
-                    .filter(|n| *n > 0)
-                    .ok_or(Error::Syntax)?;
-            } else if is(word, "MATCH") {
-                options.pattern = (value != b"*").then_some(value);
-            } else if is(word, "TYPE") && scanned == Scanned::Keys {
-                options.type_name = Some(value);
+            } else if let Some(count) = words.pair::<i64>("COUNT")? {
+                let count = u64::try_from(count).ok().filter(|count| *count > 0);
+                options.count = count.ok_or(Error::Syntax)?;
+            } else if let Some(pattern) = words.value("MATCH") {
+                options.pattern = (pattern != b"*").then_some(pattern);
+            } else if id == CommandId::Scan
+                && let Some(name) = words.value("TYPE")
+            {
+                options.type_name = Some(name);
             } else {
                 return Err(Error::Syntax);
             }

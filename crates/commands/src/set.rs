@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 
 use redline_keyspace::{Classes, Expiry, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 
 use crate::{
     Ctx, Error, Failure,
     element::{bulk, draw},
-    parse::{integer, is, positive, signed_count},
-    scan::{self, ScanOptions, Scanned},
+    scan::{self, ScanOptions},
+    words::{Words, integer_in, positive, signed_count},
 };
 
 /// SADD key member [member …]
@@ -253,7 +254,7 @@ pub(crate) fn sscan(
     let Some(set) = ctx.keys.read::<Set>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(args.from(3), Scanned::Other)?;
+    let options = ScanOptions::parse(Words::new(CommandId::Sscan, &args, 3))?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let next = set.scan(cursor, options.count as usize, |member| {
@@ -320,27 +321,15 @@ pub(crate) fn sintercard(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     const TOO_MANY: Error = Error::line("ERR Number of keys can't be greater than number of args");
-    let keys = integer(&args[1])
-        .ok()
-        .filter(|keys| *keys > 0)
-        .ok_or(Error::NO_KEYS)?;
-    let keys = usize::try_from(keys)
-        .ok()
-        .filter(|keys| *keys <= args.len() - 2)
-        .ok_or(TOO_MANY)?;
+    let mut words = Words::new(CommandId::Sintercard, &args, 2);
+    let keys = integer_in(&args[1], 1.., Error::NO_KEYS)?;
+    let keys = words.take_args(keys as usize).ok_or(TOO_MANY)?;
     let mut limit = 0;
-    let mut options = args.from(2 + keys).iter();
-    while let Some(option) = options.next() {
-        let value = options
-            .next()
-            .filter(|_| is(option, "LIMIT"))
-            .ok_or(Error::Syntax)?;
-        limit = integer(value)
-            .ok()
-            .filter(|limit| *limit >= 0)
-            .ok_or(Error::NEGATIVE_LIMIT)?;
+    while !words.is_empty() {
+        let value = words.value("LIMIT").ok_or(Error::Syntax)?;
+        limit = integer_in(value, 0.., Error::NEGATIVE_LIMIT)?;
     }
-    let sets = operands(ctx, args.from(2).first(keys))?;
+    let sets = operands(ctx, keys)?;
     let mut count = 0;
     if let Some(sets) = all_present(&sets) {
         algebra::visit_intersection(&sets, |_| {

@@ -6,12 +6,13 @@ use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
 use redline_keyspace::{Classes, Expiry, StringRef, Trace, ValueRef, View};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{DataType, Element, IntBuf, Kind, List, Set, Value, Zset, number};
 
 use crate::{
     Ctx, Error, Failure,
     element::bulk,
-    parse::{integer, is},
+    words::{Words, integer},
 };
 
 const BY_DENIED: Error =
@@ -26,7 +27,7 @@ pub(crate) fn sort(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let sort = Sort::parse(args, true, ctx.reads_every_key)?;
+    let sort = Sort::parse(Words::new(CommandId::Sort, &args, 1), ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     let Some(destination) = sort.store else {
         return answer(ctx, &sort, reply);
@@ -51,7 +52,7 @@ pub(crate) fn sort_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let sort = Sort::parse(args, false, ctx.reads_every_key)?;
+    let sort = Sort::parse(Words::new(CommandId::SortRo, &args, 1), ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     answer(ctx, &sort, reply)
 }
@@ -140,10 +141,9 @@ enum Weight<'a> {
 }
 
 impl<'a> Sort<'a> {
-    fn parse(args: Args<'a>, may_store: bool, reads_every_key: bool) -> Result<Sort<'a>, Error> {
-        let arg = |at: usize| args.get(at).unwrap_or_default();
+    fn parse(mut words: Words<'a>, reads_every_key: bool) -> Result<Sort<'a>, Error> {
         let mut sort = Sort {
-            key: arg(1),
+            key: words.read()?,
             by: None,
             keep_order: false,
             descending: false,
@@ -153,40 +153,35 @@ impl<'a> Sort<'a> {
             get: Vec::new(),
             store: None,
         };
-        let mut at = 2;
-        while let Some(word) = args.get(at) {
-            let left = args.len() - at - 1;
-            at += 1;
-            match word {
-                _ if is(word, "ASC") => sort.descending = false,
-                _ if is(word, "DESC") => sort.descending = true,
-                _ if is(word, "ALPHA") => sort.alpha = true,
-                _ if is(word, "LIMIT") && left >= 2 => {
-                    sort.offset = integer(arg(at))?;
-                    sort.count = integer(arg(at + 1))?;
-                    at += 2;
+        while !words.is_empty() {
+            if words.flag("ASC") {
+                sort.descending = false;
+            } else if words.flag("DESC") {
+                sort.descending = true;
+            } else if words.flag("ALPHA") {
+                sort.alpha = true;
+            } else if let Some([offset, count]) = words.values("LIMIT") {
+                (sort.offset, sort.count) = (integer(offset)?, integer(count)?);
+            } else if words.id() == CommandId::Sort
+                && let Some(destination) = words.value("STORE")
+            {
+                sort.store = Some(destination);
+            } else if let Some(pattern) = words.value("BY") {
+                let pattern = Pattern::of(pattern);
+                // Once one BY was constant, a later one does not bring sorting back.
+                let is_key = matches!(pattern, Pattern::Key { .. });
+                if is_key && !reads_every_key {
+                    return Err(BY_DENIED);
                 }
-                _ if is(word, "STORE") && may_store && left >= 1 => {
-                    sort.store = Some(arg(at));
-                    at += 1;
+                sort.keep_order |= !is_key;
+                sort.by = Some(pattern);
+            } else if let Some(pattern) = words.value("GET") {
+                if !reads_every_key {
+                    return Err(GET_DENIED);
                 }
-                _ if is(word, "BY") && left >= 1 => {
-                    let pattern = Pattern::of(arg(at));
-                    // Once one BY was constant, a later one does not bring sorting back.
-                    let is_key = matches!(pattern, Pattern::Key { .. });
-                    if is_key && !reads_every_key {
-                        return Err(BY_DENIED);
-                    }
-                    sort.keep_order |= !is_key;
-                    sort.by = Some(pattern);
-                    at += 1;
-                }
-                _ if is(word, "GET") && left >= 1 && !reads_every_key => return Err(GET_DENIED),
-                _ if is(word, "GET") && left >= 1 => {
-                    sort.get.push(Pattern::of(arg(at)));
-                    at += 1;
-                }
-                _ => return Err(Error::Syntax),
+                sort.get.push(Pattern::of(pattern));
+            } else {
+                return Err(Error::Syntax);
             }
         }
         Ok(sort)

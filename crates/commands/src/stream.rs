@@ -2,6 +2,7 @@
 
 use redline_keyspace::{Classes, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, Limits, Stream,
     number::IntText,
@@ -9,9 +10,8 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error, Failure,
-    parse::{integer, is},
-    word,
+    Ctx, Error, Failure, word,
+    words::{FromWord, Words, integer_in},
 };
 
 pub(crate) const INVALID_ID: Error =
@@ -24,7 +24,10 @@ pub(crate) fn xadd(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = Options::parse(args, true, &ctx.keys.local.limits)?;
+    let options = Options::parse(
+        Words::new(CommandId::Xadd, &args, 2),
+        &ctx.keys.local.limits,
+    )?;
     let fields = args.from(options.end + 1);
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
         return Err(Error::wrong_arity("xadd").into());
@@ -116,12 +119,13 @@ struct Options {
 }
 
 impl Options {
-    fn parse(args: Args<'_>, adds: bool, limits: &Limits) -> Result<Options, Error> {
+    fn parse(mut words: Words<'_>, limits: &Limits) -> Result<Options, Error> {
         const BOTH: Error = Error::line(
             "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
         );
         const LIMIT_OF_EXACT: Error =
             Error::line("ERR syntax error, LIMIT cannot be used without the special ~ option");
+        let adds = words.id() == CommandId::Xadd;
         let mut options = Options {
             no_make: false,
             trim: None,
@@ -131,58 +135,37 @@ impl Options {
         };
         let mut limit = None;
         let mut references = None;
-        let mut at = 2;
-        while let Some(word) = args.get(at) {
-            let more = args.len() - 1 - at;
+        while let Some(word) = words.peek() {
             if adds && word == b"*" {
                 options.id = Some(NewId::Auto);
                 break;
             }
-            let by_len = is(word, "MAXLEN");
-            if (by_len || is(word, "MINID")) && more > 0 {
+            if words.len() > 1
+                && let Some(by_len) = words.one_of(&[("MAXLEN", true), ("MINID", false)])
+            {
                 if options.trim.is_some() {
                     return Err(BOTH);
                 }
-                let mut approximate = false;
-                if more >= 2 && (args[at + 1] == *b"~" || args[at + 1] == *b"=") {
-                    approximate = args[at + 1] == *b"~";
-                    at += 1;
-                }
-                at += 1;
-                let to = if by_len {
-                    let max = integer(&args[at])?;
-                    TrimTo::MaxLen(
-                        u64::try_from(max)
-                            .map_err(|_| Error::line("ERR The MAXLEN argument must be >= 0."))?,
-                    )
-                } else {
-                    TrimTo::MinId(StreamId::parse(&args[at], 0).map_err(|_| INVALID_ID)?)
-                };
-                options.trim = Some(Trim {
-                    to,
-                    approximate,
-                    limit: 0,
-                });
-            } else if is(word, "LIMIT") && more > 0 {
-                at += 1;
-                let value = integer(&args[at])?;
+                options.trim = Some(trim(&mut words, by_len)?);
+            } else if let Some(value) = words.pair::<i64>("LIMIT")? {
                 limit = Some(
                     u64::try_from(value)
                         .map_err(|_| Error::line("ERR The LIMIT argument must be >= 0."))?,
                 );
-            } else if adds && is(word, "NOMKSTREAM") {
+            } else if adds && words.flag("NOMKSTREAM") {
                 options.no_make = true;
-            } else if references.is_none() && references_of(word).is_some() {
-                references = references_of(word);
+            } else if references.is_none()
+                && let Some(given) = words.one_of(REFERENCES)
+            {
+                references = Some(given);
             } else if adds {
                 options.id = Some(NewId::parse(word).map_err(|_| INVALID_ID)?);
                 break;
             } else {
                 return Err(Error::Syntax);
             }
-            at += 1;
         }
-        options.end = at;
+        options.end = words.at();
         match (&mut options.trim, limit) {
             (None, Some(1..)) => {
                 return Err(Error::line(
@@ -206,18 +189,31 @@ impl Options {
     }
 }
 
-/// Parses a word about references to entries that are removed.
-fn references_of(word: &[u8]) -> Option<References> {
-    if is(word, "KEEPREF") {
-        Some(References::Keep)
-    } else if is(word, "DELREF") {
-        Some(References::Delete)
-    } else if is(word, "ACKED") {
-        Some(References::Respect)
+/// Reads a threshold, and how exactly it is meant: the limit is that of an exact one.
+fn trim(words: &mut Words<'_>, by_len: bool) -> Result<Trim, Error> {
+    const NEGATIVE: Error = Error::line("ERR The MAXLEN argument must be >= 0.");
+    let approximate = match words.len() {
+        2.. => words.one_of(&[("~", true), ("=", false)]),
+        _ => None,
+    };
+    let to = if by_len {
+        TrimTo::MaxLen(u64::try_from(words.read::<i64>()?).map_err(|_| NEGATIVE)?)
     } else {
-        None
-    }
+        TrimTo::MinId(words.read()?)
+    };
+    Ok(Trim {
+        to,
+        approximate: approximate.unwrap_or(false),
+        limit: 0,
+    })
 }
+
+/// The words about references to entries that are removed.
+const REFERENCES: &[(&str, References)] = &[
+    ("KEEPREF", References::Keep),
+    ("DELREF", References::Delete),
+    ("ACKED", References::Respect),
+];
 
 /// The ids that XDELEX and XACKDEL name, and what is to become of references to them.
 pub(crate) struct Victims<'a> {
@@ -226,35 +222,27 @@ pub(crate) struct Victims<'a> {
 }
 
 impl<'a> Victims<'a> {
-    /// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id …]`, in any order.
-    pub(crate) fn parse(options: Args<'a>) -> Result<Victims<'a>, Error> {
+    /// Reads `[KEEPREF | DELREF | ACKED] IDS numids id [id …]`, in any order.
+    pub(crate) fn parse(mut words: Words<'a>) -> Result<Victims<'a>, Error> {
+        const BAD_COUNT: Error = Error::line("ERR Number of IDs must be a positive integer");
+        const TOO_MANY: Error =
+            Error::line("ERR The `numids` parameter must match the number of arguments");
         let (mut references, mut ids) = (None, None);
-        let mut at = 0;
-        while let Some(word) = options.get(at) {
-            at += 1;
-            if is(word, "IDS") && at < options.len() {
-                let count = integer(&options[at]).ok().filter(|count| *count > 0);
-                let count =
-                    count.ok_or(Error::line("ERR Number of IDs must be a positive integer"))?;
-                at += 1;
-                let count = usize::try_from(count).unwrap_or(usize::MAX);
-                if count > options.len() - at {
-                    return Err(Error::line(
-                        "ERR The `numids` parameter must match the number of arguments",
-                    ));
-                }
-                ids = Some((at, count));
-                at += count;
-            } else if references.is_none() && references_of(word).is_some() {
-                references = references_of(word);
+        while !words.is_empty() {
+            if let Some(count) = words.value("IDS") {
+                let count = integer_in(count, 1.., BAD_COUNT)?;
+                ids = Some(words.take_args(count as usize).ok_or(TOO_MANY)?);
+            } else if references.is_none()
+                && let Some(given) = words.one_of(REFERENCES)
+            {
+                references = Some(given);
             } else {
                 return Err(Error::Syntax);
             }
         }
-        let (first, count) = ids.ok_or(Error::Syntax)?;
         Ok(Victims {
             references: references.unwrap_or(References::Keep),
-            ids: options.from(first).first(count),
+            ids: ids.ok_or(Error::Syntax)?,
         })
     }
 
@@ -291,9 +279,15 @@ pub(crate) fn ids(args: Args<'_>) -> Result<Vec<StreamId>, Error> {
     args.iter().map(entry_id).collect()
 }
 
-/// The id of an entry.
+/// Reads the id of an entry.
 pub(crate) fn entry_id(text: &[u8]) -> Result<StreamId, Error> {
     StreamId::parse(text, 0).map_err(|_| INVALID_ID)
+}
+
+impl FromWord<'_> for StreamId {
+    fn from_word(word: &[u8]) -> Result<StreamId, Error> {
+        entry_id(word)
+    }
 }
 
 /// XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id …]
@@ -305,7 +299,7 @@ pub(crate) fn xdelex(
     let key = &args[1];
     let found = ctx.keys.find(key, Trace::Quiet);
     let exists = found.map(Found::len::<Stream>).transpose()?.is_some();
-    let victims = Victims::parse(args.from(2))?;
+    let victims = Victims::parse(Words::new(CommandId::Xdelex, &args, 2))?;
     if !exists {
         victims.reply_missing(reply);
         return Ok(());
@@ -339,7 +333,10 @@ pub(crate) fn xtrim(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = Options::parse(args, false, &ctx.keys.local.limits)?;
+    let options = Options::parse(
+        Words::new(CommandId::Xtrim, &args, 2),
+        &ctx.keys.local.limits,
+    )?;
     let trim = options.trim.ok_or(Error::Syntax)?;
     let removed = ctx
         .keys
@@ -399,7 +396,8 @@ pub(crate) fn xrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(ctx, args, false, reply)?)
+    let words = Words::new(CommandId::Xrange, &args, 4);
+    Ok(range(ctx, args, words, reply)?)
 }
 
 /// XREVRANGE key end start [COUNT count]
@@ -408,17 +406,19 @@ pub(crate) fn xrevrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(ctx, args, true, reply)?)
+    let words = Words::new(CommandId::Xrevrange, &args, 4);
+    Ok(range(ctx, args, words, reply)?)
 }
 
 fn range(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    backwards: bool,
+    mut words: Words<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     const NO_START: Error = Error::line("ERR invalid start ID for the interval");
     const NO_END: Error = Error::line("ERR invalid end ID for the interval");
+    let backwards = words.id() == CommandId::Xrevrange;
     let (start, end) = if backwards {
         (&args[3], &args[2])
     } else {
@@ -433,13 +433,9 @@ fn range(
         .last()
         .ok_or(NO_END)?;
     let mut count = None;
-    let mut options = args.from(4).iter();
-    while let Some(option) = options.next() {
-        let value = options
-            .next()
-            .filter(|_| is(option, "COUNT"))
-            .ok_or(Error::Syntax)?;
-        count = Some(usize::try_from(integer(value)?).unwrap_or(0));
+    while !words.is_empty() {
+        let given = words.pair::<i64>("COUNT")?.ok_or(Error::Syntax)?;
+        count = Some(usize::try_from(given).unwrap_or(0));
     }
     let Some(stream) = ctx.keys.read::<Stream>(&args[1])? else {
         reply.array(0);
@@ -476,15 +472,13 @@ pub(crate) fn xsetid(
 ) -> Result<(), Failure> {
     let last_id = entry_id(&args[2])?;
     let (mut entries_added, mut max_deleted_id) = (None, None);
-    let mut options = args.from(3).iter();
-    while let Some(option) = options.next() {
-        let value = options.next().ok_or(Error::Syntax)?;
-        if is(option, "ENTRIESADDED") {
-            let entries = u64::try_from(integer(value)?)
+    let mut words = Words::new(CommandId::Xsetid, &args, 3);
+    while !words.is_empty() {
+        if let Some(entries) = words.pair::<i64>("ENTRIESADDED")? {
+            let entries = u64::try_from(entries)
                 .map_err(|_| Error::line("ERR entries_added must be positive"))?;
             entries_added = Some(entries);
-        } else if is(option, "MAXDELETEDID") {
-            let id = entry_id(value)?;
+        } else if let Some(id) = words.pair::<StreamId>("MAXDELETEDID")? {
             if last_id < id {
                 return Err(Error::line(
                     "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id",

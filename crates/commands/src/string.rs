@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use redline_keyspace::{Classes, Expiry, Found, StringRef, Trace, journal::Word};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     lcs::{self, LcsError},
     number::{Extended, IntText, parse_i64},
@@ -12,8 +13,8 @@ use redline_types::{
 use crate::{
     Ctx, Error, Failure,
     generic::propagate_expiry,
-    parse::{integer, is},
     word,
+    words::{Words, integer, integer_in},
 };
 
 /// APPEND key value
@@ -71,10 +72,11 @@ pub(crate) fn delex(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let meets = match args.len() {
-        2 => ctx.keys.find(key, Trace::Quiet).is_some(),
-        4 => {
-            let only_if = OnlyIf::parse(&args[2], &args[3]).ok_or(Error::Syntax)??;
+    let mut words = Words::new(CommandId::Delex, &args, 2);
+    let meets = match words.len() {
+        0 => ctx.keys.find(key, Trace::Quiet).is_some(),
+        2 => {
+            let only_if = OnlyIf::parse(&mut words)?.ok_or(Error::Syntax)?;
             let found = ctx.keys.find(key, Trace::Quiet);
             if found.is_some_and(|found| found.string().is_err()) {
                 return Err(Error::line(
@@ -85,7 +87,7 @@ pub(crate) fn delex(
             // A key that is not there meets the conditions that a SET would create it under.
             only_if.meets(ctx, key)? && ctx.keys.find(key, Trace::Quiet).is_some()
         }
-        _ => return Err(Error::wrong_arity("delex").into()),
+        _ => return Err(words.wrong_arity().into()),
     };
     delete_if(meets, ctx, key, reply);
     Ok(())
@@ -146,7 +148,7 @@ pub(crate) fn getex(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    let options = Options::parse(args.from(2), Options::GETEX)?;
+    let options = Options::parse(Words::new(CommandId::Getex, &args, 2))?;
     let Some(value) = ctx.keys.string(key)? else {
         reply.null();
         return Ok(());
@@ -159,7 +161,7 @@ pub(crate) fn getex(
         }
         Some(ExpiryOption::Persist) => (None, "persist"),
         Some(ExpiryOption::Time(unit, time)) => {
-            (Some(unit.at_ms(time, now_ms, "getex")?), "expire")
+            (Some(unit.at_ms(time, now_ms, CommandId::Getex)?), "expire")
         }
     };
     reply_string(Some(value), reply);
@@ -267,16 +269,18 @@ pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     };
     let [a, b] = [a, b].map(|value| value.map_or(&b""[..], StringRef::as_bytes));
     let (mut len, mut index, mut with_match_len, mut min_match_len) = (false, false, false, 0);
-    let mut words = args.from(3).iter();
-    while let Some(word) = words.next() {
-        match word {
-            _ if is(word, "LEN") => len = true,
-            _ if is(word, "IDX") => index = true,
-            _ if is(word, "WITHMATCHLEN") => with_match_len = true,
-            _ if is(word, "MINMATCHLEN") => {
-                min_match_len = integer(words.next().ok_or(Error::Syntax)?)?.max(0);
-            }
-            _ => return Err(Error::Syntax.into()),
+    let mut words = Words::new(CommandId::Lcs, &args, 3);
+    while !words.is_empty() {
+        if words.flag("LEN") {
+            len = true;
+        } else if words.flag("IDX") {
+            index = true;
+        } else if words.flag("WITHMATCHLEN") {
+            with_match_len = true;
+        } else if let Some(len) = words.pair::<i64>("MINMATCHLEN")? {
+            min_match_len = len.max(0);
+        } else {
+            return Err(Error::Syntax.into());
         }
     }
     let table_bytes_max = ctx.bulk_bytes_max;
@@ -338,17 +342,13 @@ pub(crate) fn msetex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let keys = integer(&args[1])
-        .ok()
-        .and_then(|keys| i32::try_from(keys).ok())
-        .filter(|keys| *keys > 0)
-        .ok_or(Error::line("ERR invalid numkeys value or out of range"))?;
-    let end = 2 + 2 * keys as usize;
-    if end > args.len() {
-        return Err(Error::Syntax.into());
-    }
-    let options = Options::parse(args.from(end), Options::MSETEX)?;
-    let expiry = options.expiry_of_set(ctx, "msetex")?;
+    const BAD_COUNT: Error = Error::line("ERR invalid numkeys value or out of range");
+    let keys = integer_in(&args[1], 1..=i64::from(i32::MAX), BAD_COUNT)?;
+    let mut words = Words::new(CommandId::Msetex, &args, 2);
+    words.take_args(2 * keys as usize).ok_or(Error::Syntax)?;
+    let end = words.at();
+    let options = Options::parse(words)?;
+    let expiry = options.expiry_of_set(ctx, CommandId::Msetex)?;
     let mut meets = true;
     for at in (2..end).step_by(2) {
         meets &= match options.only_if {
@@ -396,7 +396,7 @@ pub(crate) fn psetex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let at_ms = TimeUnit::Milliseconds.at_ms(&args[2], ctx.keys.now_ms(), "psetex")?;
+    let at_ms = TimeUnit::Milliseconds.at_ms(&args[2], ctx.keys.now_ms(), CommandId::Psetex)?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     propagate_set(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     reply.ok();
@@ -420,7 +420,7 @@ pub(crate) fn setex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let at_ms = TimeUnit::Seconds.at_ms(&args[2], ctx.keys.now_ms(), "setex")?;
+    let at_ms = TimeUnit::Seconds.at_ms(&args[2], ctx.keys.now_ms(), CommandId::Setex)?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     propagate_set(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     reply.ok();
@@ -502,8 +502,8 @@ pub(crate) fn substr(
 }
 
 fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let options = Options::parse(args.from(3), Options::SET)?;
-    let expiry = options.expiry_of_set(ctx, "set")?;
+    let options = Options::parse(Words::new(CommandId::Set, &args, 3))?;
+    let expiry = options.expiry_of_set(ctx, CommandId::Set)?;
     if options.get {
         reply_string(ctx.keys.string(&args[1])?, reply);
     }
@@ -681,21 +681,23 @@ enum OnlyIf<'a> {
 }
 
 impl<'a> OnlyIf<'a> {
-    /// A condition with an operand; `None` if the word names none.
-    fn parse(word: &[u8], operand: &'a [u8]) -> Option<Result<OnlyIf<'a>, Error>> {
-        let digest = |make: fn(&'a [u8]) -> OnlyIf<'a>| {
-            let valid = operand.len() == DIGEST_DIGITS && operand.iter().all(u8::is_ascii_hexdigit);
-            valid.then(|| make(operand)).ok_or(Error::line(
+    /// Takes a condition with an operand; `None` if the next word names none.
+    fn parse(words: &mut Words<'a>) -> Result<Option<OnlyIf<'a>>, Error> {
+        let only_if = words.value_of::<fn(&'a [u8]) -> OnlyIf<'a>>(&[
+            ("IFEQ", OnlyIf::Equal),
+            ("IFNE", OnlyIf::NotEqual),
+            ("IFDEQ", OnlyIf::DigestEqual),
+            ("IFDNE", OnlyIf::DigestNotEqual),
+        ]);
+        let only_if = only_if.map(|(make, operand)| make(operand));
+        if let Some(OnlyIf::DigestEqual(digest) | OnlyIf::DigestNotEqual(digest)) = only_if
+            && (digest.len() != DIGEST_DIGITS || !digest.iter().all(u8::is_ascii_hexdigit))
+        {
+            return Err(Error::line(
                 "ERR digest must be exactly 16 hexadecimal characters",
-            ))
-        };
-        match word {
-            _ if is(word, "IFEQ") => Some(Ok(OnlyIf::Equal(operand))),
-            _ if is(word, "IFNE") => Some(Ok(OnlyIf::NotEqual(operand))),
-            _ if is(word, "IFDEQ") => Some(digest(OnlyIf::DigestEqual)),
-            _ if is(word, "IFDNE") => Some(digest(OnlyIf::DigestNotEqual)),
-            _ => None,
+            ));
         }
+        Ok(only_if)
     }
 
     fn meets(self, ctx: &Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
@@ -747,8 +749,8 @@ enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// The Unix time in milliseconds that an argument of this unit means; `command` is for the error.
-    fn at_ms(self, argument: &[u8], now_ms: i64, command: &'static str) -> Result<i64, Error> {
+    /// The Unix time in milliseconds that an argument of this unit means; `id` is for the error.
+    fn at_ms(self, argument: &[u8], now_ms: i64, id: CommandId) -> Result<i64, Error> {
         let number = integer(argument)?;
         let scale = match self {
             TimeUnit::Seconds | TimeUnit::UnixSeconds => 1000,
@@ -761,7 +763,7 @@ impl TimeUnit {
         Some(number)
             .filter(|number| *number > 0)
             .and_then(|number| number.checked_mul(scale)?.checked_add(base))
-            .ok_or(Error::InvalidExpire(command))
+            .ok_or(Error::InvalidExpire(id))
     }
 }
 
@@ -770,14 +772,6 @@ enum ExpiryOption<'a> {
     Keep,
     Persist,
     Time(TimeUnit, &'a [u8]),
-}
-
-/// The command that the options belong to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OptionsOf {
-    Set,
-    Getex,
-    Msetex,
 }
 
 /// The options of SET, GETEX and MSETEX.
@@ -789,12 +783,8 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    const SET: OptionsOf = OptionsOf::Set;
-    const GETEX: OptionsOf = OptionsOf::Getex;
-    const MSETEX: OptionsOf = OptionsOf::Msetex;
-
     /// Returns the change to the expiry of a key that is set.
-    fn expiry_of_set(&self, ctx: &Ctx<'_>, command: &'static str) -> Result<Expiry, Error> {
+    fn expiry_of_set(&self, ctx: &Ctx<'_>, id: CommandId) -> Result<Expiry, Error> {
         Ok(match self.expiry {
             None => Expiry::Clear,
             Some(ExpiryOption::Keep) => Expiry::Keep,
@@ -802,72 +792,46 @@ impl<'a> Options<'a> {
                 unreachable!("not among the options of a command that sets")
             }
             Some(ExpiryOption::Time(unit, time)) => {
-                Expiry::AtMs(unit.at_ms(time, ctx.keys.now_ms(), command)?)
+                Expiry::AtMs(unit.at_ms(time, ctx.keys.now_ms(), id)?)
             }
         })
     }
 
-    fn parse(args: Args<'a>, of: OptionsOf) -> Result<Options<'a>, Error> {
+    fn parse(mut words: Words<'a>) -> Result<Options<'a>, Error> {
         use {ExpiryOption::*, TimeUnit::*};
-        const TIMES: [(&str, TimeUnit); 4] = [
+        const TIMES: &[(&str, TimeUnit)] = &[
             ("EX", Seconds),
             ("PX", Milliseconds),
             ("EXAT", UnixSeconds),
             ("PXAT", UnixMilliseconds),
         ];
-        let (set, single) = (of != OptionsOf::Getex, of == OptionsOf::Set);
+        let (set, single) = (words.id() != CommandId::Getex, words.id() == CommandId::Set);
         let mut options = Options::default();
-        let mut words = args.iter();
-        while let Some(word) = words.next() {
+        while !words.is_empty() {
+            let Options {
+                only_if, expiry, ..
+            } = options;
             if single
-                && options.only_if.is_none()
-                && let Some(operand) = words.clone().next()
-                && let Some(only_if) = OnlyIf::parse(word, operand)
+                && only_if.is_none()
+                && let Some(condition) = OnlyIf::parse(&mut words)?
             {
-                options.only_if = Some(only_if?);
-                words.next();
-                continue;
-            }
-            let unit = TIMES
-                .iter()
-                .find(|(name, _)| is(word, name))
-                .map(|(_, unit)| *unit);
-            match options {
-                _ if set
-                    && is(word, "NX")
-                    && matches!(options.only_if, None | Some(OnlyIf::Missing)) =>
-                {
-                    options.only_if = Some(OnlyIf::Missing);
-                }
-                _ if set
-                    && is(word, "XX")
-                    && matches!(options.only_if, None | Some(OnlyIf::Exists)) =>
-                {
-                    options.only_if = Some(OnlyIf::Exists);
-                }
-                _ if single && is(word, "GET") => options.get = true,
-                Options {
-                    expiry: None | Some(Keep),
-                    ..
-                } if set && is(word, "KEEPTTL") => {
-                    options.expiry = Some(Keep);
-                }
-                Options {
-                    expiry: None | Some(Persist),
-                    ..
-                } if !set && is(word, "PERSIST") => {
-                    options.expiry = Some(Persist);
-                }
-                _ => {
-                    let unit = unit.ok_or(Error::Syntax)?;
-                    let time = words.next().ok_or(Error::Syntax)?;
-                    match options.expiry {
-                        None => {}
-                        Some(Time(before, _)) if before == unit => {}
-                        Some(_) => return Err(Error::Syntax),
-                    }
-                    options.expiry = Some(Time(unit, time));
-                }
+                options.only_if = Some(condition);
+            } else if set && matches!(only_if, None | Some(OnlyIf::Missing)) && words.flag("NX") {
+                options.only_if = Some(OnlyIf::Missing);
+            } else if set && matches!(only_if, None | Some(OnlyIf::Exists)) && words.flag("XX") {
+                options.only_if = Some(OnlyIf::Exists);
+            } else if single && words.flag("GET") {
+                options.get = true;
+            } else if set && matches!(expiry, None | Some(Keep)) && words.flag("KEEPTTL") {
+                options.expiry = Some(Keep);
+            } else if !set && matches!(expiry, None | Some(Persist)) && words.flag("PERSIST") {
+                options.expiry = Some(Persist);
+            } else if let Some((unit, time)) = words.value_of(TIMES)
+                && expiry.is_none_or(|before| matches!(before, Time(other, _) if other == unit))
+            {
+                options.expiry = Some(Time(unit, time));
+            } else {
+                return Err(Error::Syntax);
             }
         }
         Ok(options)

@@ -5,6 +5,7 @@
 
 use redline_keyspace::{Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, VectorSet, number,
     vector::{
@@ -15,12 +16,16 @@ use redline_types::{
     },
 };
 
-use crate::{Ctx, Error, Failure, element::draw, parse::is};
+use crate::{
+    Ctx, Error, Failure,
+    element::draw,
+    words::{Words, integer_in},
+};
 
 /// Elements that are kept while the neighbours of a new one are looked for, unless VADD says how many.
 const EF_TO_ADD: usize = 200;
 /// The most that VADD may ask for.
-const EF_TO_ADD_MAX: usize = 1_000_000;
+const EF_TO_ADD_MAX: i64 = 1_000_000;
 /// Elements that are kept while VSIM searches. More than there are may be asked for, and are not kept.
 const EF_TO_SEARCH: usize = 100;
 /// Elements that VSIM gives.
@@ -39,13 +44,13 @@ pub(crate) fn vadd(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let wrong_arity = || Error::wrong_arity("VADD");
-    if args.len() < 5 {
-        return Err(wrong_arity().into());
+    let mut words = Words::new(CommandId::Vadd, &args, 2);
+    if words.len() < 3 {
+        return Err(words.wrong_arity().into());
     }
-    let given = GivenVector::parse(args, 2, true)?;
-    let element = args.get(given.end).ok_or_else(wrong_arity)?;
-    let options = AddOptions::parse(args.from(given.end + 1))?;
+    let given = GivenVector::parse(&mut words)?;
+    let element = words.next().ok_or_else(|| words.wrong_arity())?;
+    let options = AddOptions::parse(words)?;
     let key = &args[1];
     ctx.keys.touch_watchers(key);
     let found = ctx.keys.find(key, Trace::Write);
@@ -92,34 +97,31 @@ struct GivenVector {
     vector: Vec<f32>,
     /// Dimensions to which it is to be projected.
     reduce: Option<usize>,
-    /// The argument behind it.
-    end: usize,
 }
 
 impl GivenVector {
-    fn parse(args: Args<'_>, mut at: usize, may_reduce: bool) -> Result<GivenVector, Error> {
+    fn parse(words: &mut Words<'_>) -> Result<GivenVector, Error> {
+        const COMPONENT_BYTES: usize = size_of::<f32>();
+        let may_reduce = words.id() == CommandId::Vadd;
         let mut reduce = None;
-        if may_reduce && args.len() > at + 2 && is(&args[at], "REDUCE") {
-            reduce = Some(positive(&args[at + 1]).ok_or(INVALID_VECTOR)?);
-            at += 2;
+        if may_reduce
+            && words.len() > 2
+            && let Some(outputs) = words.value("REDUCE")
+        {
+            reduce = Some(positive(outputs, INVALID_VECTOR)?);
         }
-        let form = args.get(at).ok_or(INVALID_VECTOR)?;
-        let what = args.get(at + 1).ok_or(INVALID_VECTOR)?;
-        at += 2;
-        let vector: Vec<f32> = if is(form, "FP32") {
-            let components = what.len() / size_of::<f32>();
-            if what.len() % size_of::<f32>() != 0 || !(1..=DIMENSIONS_MAX).contains(&components) {
+        let vector: Vec<f32> = if let Some(bytes) = words.value("FP32") {
+            let components = bytes.len() / COMPONENT_BYTES;
+            if bytes.len() % COMPONENT_BYTES != 0 || !(1..=DIMENSIONS_MAX).contains(&components) {
                 return Err(INVALID_VECTOR);
             }
-            quantize::floats(what).collect()
-        } else if is(form, "VALUES") {
-            let count = positive(what).filter(|count| *count <= DIMENSIONS_MAX);
-            let end = at + count.ok_or(INVALID_VECTOR)?;
-            if args.len() < end {
-                return Err(INVALID_VECTOR);
-            }
-            let values = (at..end).map(|at| number::parse_f64(&args[at]).map(|x| x as f32));
-            at = end;
+            quantize::floats(bytes).collect()
+        } else if let Some(count) = words.value("VALUES") {
+            let count = integer_in(count, 1..=DIMENSIONS_MAX as i64, INVALID_VECTOR)?;
+            let values = words.take_args(count as usize).ok_or(INVALID_VECTOR)?;
+            let values = values
+                .iter()
+                .map(|x| number::parse_f64(x).map(|x| x as f32));
             values.collect::<Option<_>>().ok_or(INVALID_VECTOR)?
         } else {
             return Err(INVALID_VECTOR);
@@ -127,11 +129,7 @@ impl GivenVector {
         if reduce.is_some_and(|outputs| Projection::new(vector.len(), outputs).is_none()) {
             return Err(INVALID_VECTOR);
         }
-        Ok(GivenVector {
-            vector,
-            reduce,
-            end: at,
-        })
+        Ok(GivenVector { vector, reduce })
     }
 }
 
@@ -143,38 +141,31 @@ struct AddOptions<'a> {
 }
 
 impl<'a> AddOptions<'a> {
-    fn parse(words: Args<'a>) -> Result<AddOptions<'a>, Error> {
+    fn parse(mut words: Words<'a>) -> Result<AddOptions<'a>, Error> {
+        const LINKS: std::ops::RangeInclusive<i64> = LINKS_MIN as i64..=LINKS_MAX as i64;
         let mut options = AddOptions {
             quantization: Quantization::default(),
             ef: EF_TO_ADD,
             links: LINKS_DEFAULT,
             attributes: None,
         };
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1);
-            at += 1;
-            match value {
+        while !words.is_empty() {
+            if words.flag("CAS") {
                 // An element is added at once in any case: there is no thread for it.
-                _ if is(word, "CAS") => continue,
-                _ if is(word, "NOQUANT") => options.quantization = Quantization::None,
-                _ if is(word, "Q8") => options.quantization = Quantization::Int8,
-                _ if is(word, "BIN") => options.quantization = Quantization::Binary,
-                Some(value) => {
-                    at += 1;
-                    if is(word, "EF") {
-                        let ef = positive(value).filter(|ef| *ef <= EF_TO_ADD_MAX);
-                        options.ef = ef.ok_or(INVALID_EF)?;
-                    } else if is(word, "M") {
-                        let links = positive(value).filter(|m| (LINKS_MIN..=LINKS_MAX).contains(m));
-                        options.links = links.ok_or(Error::line("ERR invalid M"))?;
-                    } else if is(word, "SETATTR") {
-                        options.attributes = Some(value);
-                    } else {
-                        return Err(Error::line("ERR invalid option after element"));
-                    }
-                }
-                None => return Err(Error::line("ERR invalid option after element")),
+            } else if let Some(quantization) = words.one_of(&[
+                ("NOQUANT", Quantization::None),
+                ("Q8", Quantization::Int8),
+                ("BIN", Quantization::Binary),
+            ]) {
+                options.quantization = quantization;
+            } else if let Some(ef) = words.value("EF") {
+                options.ef = integer_in(ef, 1..=EF_TO_ADD_MAX, INVALID_EF)? as usize;
+            } else if let Some(links) = words.value("M") {
+                options.links = integer_in(links, LINKS, Error::line("ERR invalid M"))? as usize;
+            } else if let Some(attributes) = words.value("SETATTR") {
+                options.attributes = Some(attributes);
+            } else {
+                return Err(Error::line("ERR invalid option after element"));
             }
         }
         Ok(options)
@@ -260,8 +251,9 @@ pub(crate) fn vsim(
         reply.array(0);
         return Ok(());
     };
-    let (vector, end) = query(set, args)?;
-    let options = SearchOptions::parse(args.from(end))?;
+    let mut words = Words::new(CommandId::Vsim, &args, 2);
+    let vector = query(set, &mut words)?;
+    let options = SearchOptions::parse(words)?;
     let search = Search {
         ef: options.ef.max(options.count).min(set.len()),
         filter: options.filter.as_ref(),
@@ -277,23 +269,23 @@ pub(crate) fn vsim(
     Ok(())
 }
 
-/// The vector that is searched for, and the argument behind it.
-fn query(set: &VectorSet, args: Args<'_>) -> Result<(Vec<f32>, usize), Error> {
-    if is(&args[2], "ELE") {
-        let element = set.get(&args[3]);
+/// Takes the vector that is searched for.
+fn query(set: &VectorSet, words: &mut Words<'_>) -> Result<Vec<f32>, Error> {
+    if let Some(name) = words.value("ELE") {
+        let element = set.get(name);
         let element = element.ok_or(Error::line("ERR element not found in set"))?;
-        return Ok((element.vector(), 4));
+        return Ok(element.vector());
     }
-    let given = GivenVector::parse(args, 2, false)?;
+    let given = GivenVector::parse(words)?;
     let shape = set.shape();
     let len = given.vector.len();
     if len == shape.dimensions {
-        return Ok((given.vector, given.end));
+        return Ok(given.vector);
     }
     match &shape.projection {
         None => Err(dimension_mismatch(len, set)),
         Some(projection) if projection.inputs() != len => Err(input_mismatch(len, projection)),
-        Some(_) => Ok((project(shape, given.vector), given.end)),
+        Some(_) => Ok(project(shape, given.vector)),
     }
 }
 
@@ -309,7 +301,7 @@ struct SearchOptions {
 }
 
 impl SearchOptions {
-    fn parse(words: Args<'_>) -> Result<SearchOptions, Error> {
+    fn parse(mut words: Words<'_>) -> Result<SearchOptions, Error> {
         let mut options = SearchOptions {
             with_scores: false,
             with_attributes: false,
@@ -320,21 +312,28 @@ impl SearchOptions {
             effort: 0,
             exact: false,
         };
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1);
-            at += 1;
-            match value {
-                _ if is(word, "WITHSCORES") => options.with_scores = true,
-                _ if is(word, "WITHATTRIBS") => options.with_attributes = true,
-                _ if is(word, "TRUTH") => options.exact = true,
+        while !words.is_empty() {
+            if words.flag("WITHSCORES") {
+                options.with_scores = true;
+            } else if words.flag("WITHATTRIBS") {
+                options.with_attributes = true;
+            } else if words.flag("TRUTH") {
+                options.exact = true;
+            } else if words.flag("NOTHREAD") {
                 // A search runs on the worker that read it in any case.
-                _ if is(word, "NOTHREAD") => {}
-                Some(value) => {
-                    at += 1;
-                    options.take(word, value)?;
-                }
-                None => return Err(Error::line("ERR syntax error in VSIM command")),
+            } else if let Some(count) = words.value("COUNT") {
+                options.count = positive(count, Error::line("ERR invalid COUNT"))?;
+            } else if let Some(epsilon) = words.value("EPSILON") {
+                let epsilon = number::parse_f64(epsilon).filter(|epsilon| *epsilon > 0.0);
+                options.epsilon = epsilon.ok_or(Error::line("ERR invalid EPSILON"))? as f32;
+            } else if let Some(ef) = words.value("EF") {
+                options.ef = positive(ef, INVALID_EF)?;
+            } else if let Some(effort) = words.value("FILTER-EF") {
+                options.effort = positive(effort, Error::line("ERR invalid FILTER-EF"))?;
+            } else if let Some(filter) = words.value("FILTER") {
+                options.filter = Some(compile(filter)?);
+            } else {
+                return Err(Error::line("ERR syntax error in VSIM command"));
             }
         }
         if options.effort == 0 {
@@ -342,30 +341,13 @@ impl SearchOptions {
         }
         Ok(options)
     }
+}
 
-    fn take(&mut self, word: &[u8], value: &[u8]) -> Result<(), Error> {
-        if is(word, "COUNT") {
-            self.count = positive(value).ok_or(Error::line("ERR invalid COUNT"))?;
-        } else if is(word, "EPSILON") {
-            let epsilon = number::parse_f64(value).filter(|epsilon| *epsilon > 0.0);
-            self.epsilon = epsilon.ok_or(Error::line("ERR invalid EPSILON"))? as f32;
-        } else if is(word, "EF") {
-            self.ef = positive(value).ok_or(INVALID_EF)?;
-        } else if is(word, "FILTER-EF") {
-            self.effort = positive(value).ok_or(Error::line("ERR invalid FILTER-EF"))?;
-        } else if is(word, "FILTER") {
-            self.filter = Some(Filter::compile(value).map_err(|SyntaxError(at)| {
-                Error::quoting(
-                    "ERR syntax error in FILTER expression near: ",
-                    &value[at..],
-                    "",
-                )
-            })?);
-        } else {
-            return Err(Error::line("ERR syntax error in VSIM command"));
-        }
-        Ok(())
-    }
+fn compile(filter: &[u8]) -> Result<Filter, Error> {
+    Filter::compile(filter).map_err(|SyntaxError(at)| {
+        let before = "ERR syntax error in FILTER expression near: ";
+        Error::quoting(before, &filter[at..], "")
+    })
 }
 
 fn write_hits(
@@ -402,10 +384,9 @@ fn similarity(distance: f32) -> f64 {
     1.0 - f64::from(distance) / 2.0
 }
 
-/// A number above zero.
-fn positive(argument: &[u8]) -> Option<usize> {
-    let number = number::parse_i64(argument).filter(|number| *number > 0)?;
-    usize::try_from(number).ok()
+/// Reads a number above zero.
+fn positive(word: &[u8], error: Error) -> Result<usize, Error> {
+    integer_in(word, 1.., error).map(|number| number as usize)
 }
 
 /// VREM key element
@@ -505,11 +486,14 @@ pub(crate) fn vemb(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    let mut words = Words::new(CommandId::Vemb, &args, 3);
     if args.len() < 3 {
-        return Err(Error::wrong_arity("VEMB").into());
+        return Err(words.wrong_arity().into());
     }
-    if args.from(3).iter().any(|word| !is(word, "RAW")) {
-        return Err(Error::line("ERR invalid option").into());
+    while !words.is_empty() {
+        if !words.flag("RAW") {
+            return Err(Error::line("ERR invalid option").into());
+        }
     }
     let Some(set) = ctx.keys.read::<VectorSet>(&args[1])? else {
         reply.null();
@@ -545,7 +529,7 @@ pub(crate) fn vlinks(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let with_scores = args.get(3).is_some_and(|word| is(word, "WITHSCORES"));
+    let with_scores = Words::new(CommandId::Vlinks, &args, 3).flag("WITHSCORES");
     count_words(args, if with_scores { 4 } else { 3 }, "VLINKS")?;
     let Some(element) = element(ctx, args)? else {
         reply.null();
@@ -613,9 +597,7 @@ pub(crate) fn vrandmember(
     if !(2..=3).contains(&args.len()) {
         return Err(Error::wrong_arity("VRANDMEMBER").into());
     }
-    let count = args
-        .get(2)
-        .map(|count| number::parse_i64(count).ok_or(NOT_INTEGER));
+    let count = args.get(2).map(|count| integer_in(count, .., NOT_INTEGER));
     let count = count.transpose()?;
     if count == Some(0) {
         reply.array(0);

@@ -5,6 +5,7 @@
 
 use redline_keyspace::{Classes, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     Stream,
     number::IntText,
@@ -13,8 +14,8 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
     stream::{INVALID_ID, Victims, deletion_reply, entry_id, ids},
+    words::Words,
 };
 
 pub(crate) use {pending::*, read::*};
@@ -29,14 +30,15 @@ pub(crate) fn xgroup_create(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (key, name) = (&args[2], &args[3]);
-    let options = PositionOptions::parse(args, true)?;
+    let words = Words::new(CommandId::XgroupCreate, &args, 5);
+    let options = PositionOptions::parse(words)?;
     let found = ctx.keys.find(key, Trace::Quiet);
     let exists = found.map(Found::len::<Stream>).transpose()?.is_some();
     if !exists && !options.make_stream {
         return Err(NO_KEY.into());
     }
     if args.len() > 8 {
-        return Err(wrong_subcommand_arity(args).into());
+        return Err(words.wrong_arity().into());
     }
     let id = match &args[4] {
         b"$" => None,
@@ -116,10 +118,11 @@ pub(crate) fn xgroup_setid(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let options = PositionOptions::parse(args, false)?;
+    let words = Words::new(CommandId::XgroupSetid, &args, 5);
+    let options = PositionOptions::parse(words)?;
     require_group(ctx, args)?;
     if args.len() > 7 {
-        return Err(wrong_subcommand_arity(args).into());
+        return Err(words.wrong_arity().into());
     }
     let id = match &args[4] {
         b"$" => None,
@@ -141,18 +144,15 @@ struct PositionOptions {
 }
 
 impl PositionOptions {
-    fn parse(args: Args<'_>, creates: bool) -> Result<PositionOptions, Error> {
+    fn parse(mut words: Words<'_>) -> Result<PositionOptions, Error> {
         let mut parsed = PositionOptions {
             make_stream: false,
             entries_read: None,
         };
-        let mut options = args.from(5).iter();
-        while let Some(option) = options.next() {
-            if creates && is(option, "MKSTREAM") {
+        while !words.is_empty() {
+            if words.id() == CommandId::XgroupCreate && words.flag("MKSTREAM") {
                 parsed.make_stream = true;
-            } else if is(option, "ENTRIESREAD") {
-                let value = options.next().ok_or_else(|| wrong_subcommand_arity(args))?;
-                let entries = integer(value)?;
+            } else if let Some(entries) = words.pair::<i64>("ENTRIESREAD")? {
                 if entries < -1 {
                     return Err(Error::line(
                         "ERR value for ENTRIESREAD must be positive or -1",
@@ -160,7 +160,7 @@ impl PositionOptions {
                 }
                 parsed.entries_read = u64::try_from(entries).ok();
             } else {
-                return Err(wrong_subcommand_arity(args));
+                return Err(words.wrong_arity());
             }
         }
         Ok(parsed)
@@ -203,7 +203,7 @@ pub(crate) fn xackdel(
 ) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
     let exists = has_group(ctx, key, name)?;
-    let victims = Victims::parse(args.from(3))?;
+    let victims = Victims::parse(Words::new(CommandId::Xackdel, &args, 3))?;
     if !exists {
         victims.reply_missing(reply);
         return Ok(());
@@ -247,10 +247,6 @@ const NO_KEY: Error = Error::line(
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option \
      to create an empty stream automatically.",
 );
-
-fn wrong_subcommand_arity(args: Args<'_>) -> Error {
-    Error::wrong_subcommand_arity("XGROUP", &args[1])
-}
 
 fn no_group(key: &[u8], group: &[u8]) -> Error {
     let start = Error::quoting("NOGROUP No such key '", key, "' or consumer group '");

@@ -1,6 +1,7 @@
 //! XINFO: what a stream, its groups and its consumers are made of.
 
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     Stream,
     stream::{Consumer, Entry, Group, StreamId},
@@ -8,8 +9,8 @@ use redline_types::{
 
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
     stream::{write_entry, write_id},
+    words::{Words, integer},
 };
 
 /// Entries of each list that XINFO STREAM FULL shows unless it is told otherwise.
@@ -72,19 +73,17 @@ pub(crate) fn xinfo_stream(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let stream = stream(ctx, &args[2])?;
-    let options = args.from(3);
-    let mut count = None;
-    match options.len() {
-        0 => {}
-        1 if is(&options[0], "FULL") => count = Some(FULL_COUNT_DEFAULT),
-        3 if is(&options[0], "FULL") && is(&options[1], "COUNT") => {
-            count = Some(match integer(&options[2])? {
-                0 => usize::MAX,
-                given => usize::try_from(given).unwrap_or(FULL_COUNT_DEFAULT),
-            });
-        }
-        _ => return Err(Error::wrong_subcommand_arity("XINFO", &args[1]).into()),
+    let mut words = Words::new(CommandId::XinfoStream, &args, 3);
+    let full = words.flag("FULL");
+    let count = if full { words.value("COUNT") } else { None };
+    if !words.is_empty() {
+        return Err(words.wrong_arity().into());
     }
+    let count = match count.map(integer).transpose()? {
+        Some(0) => Some(usize::MAX),
+        Some(given) => Some(usize::try_from(given).unwrap_or(FULL_COUNT_DEFAULT)),
+        None => full.then_some(FULL_COUNT_DEFAULT),
+    };
     reply.map(if count.is_some() { 9 } else { 10 });
     write_counters(reply, stream);
     let Some(count) = count else {

@@ -1,13 +1,14 @@
 //! XREAD: entries behind given ids, of several streams, waiting for some if asked to.
 
 use redline_resp::{Args, ArgsBuf, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::{Kind, Stream, stream::StreamId};
 
 use crate::{
     Ctx, Error, Failure,
     block::{self, Block},
-    parse::{integer, is},
     stream::{INVALID_ID, write_entry},
+    words::Words,
 };
 
 /// The options of a call, and where its keys and ids are.
@@ -28,38 +29,35 @@ impl Options {
             first: 0,
             streams: 0,
         };
-        let mut at = 1;
-        while let Some(word) = args.get(at) {
-            let more = args.len() - 1 - at;
-            if is(word, "BLOCK") && more > 0 {
-                at += 1;
-                options.block = Some(block::milliseconds(ctx, &args[at])?);
-            } else if is(word, "COUNT") && more > 0 {
-                at += 1;
-                options.count = match integer(&args[at])? {
+        // Redis reads the words of XREADGROUP, to name those that are not for XREAD.
+        let mut words = Words::new(CommandId::Xreadgroup, &args, 1);
+        while !words.is_empty() {
+            if let Some(timeout) = words.value("BLOCK") {
+                options.block = Some(block::milliseconds(ctx, timeout)?);
+            } else if let Some(count) = words.pair::<i64>("COUNT")? {
+                options.count = match count {
                     ..=0 => usize::MAX,
                     count => count as usize,
                 };
-            } else if is(word, "STREAMS") && more > 0 {
-                if !more.is_multiple_of(2) {
+            } else if words.len() > 1 && words.flag("STREAMS") {
+                if !words.len().is_multiple_of(2) {
                     return Err(Error::line(
                         "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified.",
                     ));
                 }
-                (options.first, options.streams) = (at + 1, more / 2);
+                (options.first, options.streams) = (words.at(), words.len() / 2);
                 return Ok(options);
-            } else if is(word, "GROUP") && more >= 2 {
+            } else if words.values::<2>("GROUP").is_some() {
                 return Err(Error::line(
                     "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
                 ));
-            } else if is(word, "NOACK") {
+            } else if words.flag("NOACK") {
                 return Err(Error::line(
                     "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
                 ));
             } else {
                 return Err(Error::Syntax);
             }
-            at += 1;
         }
         Err(Error::Syntax)
     }

@@ -2,6 +2,7 @@
 
 use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply, format_double};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, Element, IntBuf, Zset,
     zset::{AddError, AddFlags, Added},
@@ -10,8 +11,8 @@ use redline_types::{
 use crate::{
     Ctx, Error, Failure,
     element::{bulk, draw},
-    parse::{float, is, signed_count},
-    scan::{self, ScanOptions, Scanned},
+    scan::{self, ScanOptions},
+    words::{Words, float, signed_count},
 };
 
 pub(crate) use {combine::*, pop::*, range::*};
@@ -33,26 +34,25 @@ pub(crate) fn zadd(
 ) -> Result<(), Failure> {
     let mut flags = AddFlags::default();
     let mut count_changed = false;
-    let mut at = 2;
-    while let Some(option) = args.get(at) {
-        if is(option, "NX") {
+    let mut words = Words::new(CommandId::Zadd, &args, 2);
+    loop {
+        if words.flag("NX") {
             flags.nx = true;
-        } else if is(option, "XX") {
+        } else if words.flag("XX") {
             flags.xx = true;
-        } else if is(option, "CH") {
+        } else if words.flag("CH") {
             count_changed = true;
-        } else if is(option, "INCR") {
+        } else if words.flag("INCR") {
             flags.incr = true;
-        } else if is(option, "GT") {
+        } else if words.flag("GT") {
             flags.gt = true;
-        } else if is(option, "LT") {
+        } else if words.flag("LT") {
             flags.lt = true;
         } else {
             break;
         }
-        at += 1;
     }
-    let pairs = args.from(at);
+    let pairs = words.rest();
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(Error::Syntax.into());
     }
@@ -90,8 +90,9 @@ pub(crate) fn zincrby(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     // An option of ZADD is read as one here, too, and leaves no whole pair.
+    let mut words = Words::new(CommandId::Zadd, &args, 2);
     let options = ["NX", "XX", "GT", "LT", "CH", "INCR"];
-    if options.iter().any(|option| is(&args[2], option)) {
+    if options.iter().any(|option| words.flag(option)) {
         return Err(Error::Syntax.into());
     }
     let flags = AddFlags {
@@ -254,7 +255,8 @@ pub(crate) fn zrank(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(rank(ctx, args, "zrank", |rank, _| rank, reply)?)
+    let words = Words::new(CommandId::Zrank, &args, 3);
+    Ok(rank(ctx, args, words, |rank, _| rank, reply)?)
 }
 
 /// ZREVRANK key member [WITHSCORE]
@@ -263,28 +265,22 @@ pub(crate) fn zrevrank(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(rank(
-        ctx,
-        args,
-        "zrevrank",
-        |rank, len| len - 1 - rank,
-        reply,
-    )?)
+    let words = Words::new(CommandId::Zrevrank, &args, 3);
+    Ok(rank(ctx, args, words, |rank, len| len - 1 - rank, reply)?)
 }
 
 fn rank(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    name: &str,
+    mut words: Words<'_>,
     counted: impl FnOnce(usize, usize) -> usize,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let with_score = match args.len() {
-        3 => false,
-        4 if is(&args[3], "WITHSCORE") => true,
-        4 => return Err(Error::Syntax),
-        _ => return Err(Error::wrong_arity(name)),
-    };
+    if words.len() > 1 {
+        return Err(words.wrong_arity());
+    }
+    let with_score = words.flag("WITHSCORE");
+    words.end()?;
     let zset = ctx.keys.read::<Zset>(&args[1])?;
     match zset.and_then(|zset| Some((zset.len(), zset.rank(&args[2])?))) {
         None if with_score => reply.null_array(),
@@ -322,11 +318,9 @@ pub(crate) fn zrandmember(
         return Ok(());
     };
     let count = signed_count(count)?;
-    let with_scores = match args.len() {
-        3 => false,
-        4 if is(&args[3], "WITHSCORES") => true,
-        _ => return Err(Error::Syntax.into()),
-    };
+    let mut words = Words::new(CommandId::Zrandmember, &args, 3);
+    let with_scores = words.flag("WITHSCORES");
+    words.end()?;
     let most = if with_scores { i64::MAX / 2 } else { i64::MAX };
     if count < -most || count > most {
         return Err(Error::OutOfRange.into());
@@ -369,7 +363,7 @@ pub(crate) fn zscan(
     let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(args.from(3), Scanned::Zset)?;
+    let options = ScanOptions::parse(Words::new(CommandId::Zscan, &args, 3))?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let mut text = Vec::new();

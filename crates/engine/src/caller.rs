@@ -1,6 +1,6 @@
 //! A caller: what commands know of the client that they run for. It needs no connection.
 //!
-//! A caller belongs to one executor. Its [`Card`] is what other threads may see and do: CLIENT LIST reads it,
+//! A caller belongs to one executor. Its [`ClientInfo`] is what other threads may see and do: CLIENT LIST reads it,
 //! CLIENT KILL marks it. Must not know: how commands run.
 
 use std::sync::{
@@ -67,7 +67,7 @@ pub const NO_COMMAND: u16 = u16::MAX;
 /// Public state of a client, which every worker may read. Counters are written by its worker only, with plain stores.
 // As with `Session`.
 #[repr(C)]
-pub struct Card {
+pub struct ClientInfo {
     /// Set by CLIENT KILL, and when a limit ends it: no command runs after this, the worker closes it.
     pub killed: AtomicBool,
     /// Last command, as its number, or [`NO_COMMAND`].
@@ -100,7 +100,7 @@ pub struct Card {
     pub memory_bytes: AtomicU64,
     /// The client's id: unique for the life of the process, ascending.
     pub id: u64,
-    /// See [`Card::token`].
+    /// See [`ClientInfo::token`].
     pub(crate) place: AtomicU64,
     /// The peer's address, as CLIENT LIST prints it.
     pub addr: String,
@@ -128,7 +128,7 @@ pub struct Card {
     pub patterns: AtomicU32,
     /// See `channels`.
     pub shard_channels: AtomicU32,
-    /// See [`Card::watched`].
+    /// See [`ClientInfo::watched`].
     pub(crate) watch: Mutex<Watch>,
     /// Queued commands plus one; 0: not in MULTI.
     pub multi: AtomicU32,
@@ -145,7 +145,7 @@ pub(crate) struct Watch {
     pub flag: Option<Arc<WatchFlag>>,
 }
 
-/// See [`Card::names`].
+/// See [`ClientInfo::names`].
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// CLIENT SETNAME.
@@ -158,7 +158,7 @@ pub struct Names {
     pub user: Vec<u8>,
 }
 
-/// Bits of [`Card::flags`].
+/// Bits of [`ClientInfo::flags`].
 pub mod flag {
     /// Subscribed to something (`P`).
     pub const PUBSUB: u32 = 1;
@@ -207,10 +207,10 @@ pub struct Origin {
     pub created_ms: u64,
 }
 
-impl Card {
-    /// The card of a client that has just come, as `user`.
-    pub fn new(origin: Origin, token: Token, user: &User) -> Card {
-        Card {
+impl ClientInfo {
+    /// The info of a client that has just come, as `user`.
+    pub fn new(origin: Origin, token: Token, user: &User) -> ClientInfo {
+        ClientInfo {
             id: origin.id,
             place: token.0.into(),
             addr: origin.addr,
@@ -293,7 +293,7 @@ impl Card {
 
 /// Why a session waits, holding nothing. Whoever clears the reason wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aside {
+pub enum Suspended {
     /// This stripe is in use.
     Stripe(u16),
     /// Somebody else has the ticket.
@@ -308,10 +308,10 @@ pub enum Aside {
     Pause,
 }
 
-impl Aside {
+impl Suspended {
     /// Does it wait because somebody wanted it to, and perhaps for long? The other reasons pass by themselves, soon.
     pub fn is_wanted(self) -> bool {
-        matches!(self, Aside::Keys | Aside::Pause)
+        matches!(self, Suspended::Keys | Suspended::Pause)
     }
 }
 
@@ -367,7 +367,7 @@ pub struct EndedWatch {
 #[repr(C)]
 pub struct Caller {
     /// Its public part.
-    pub card: Arc<Card>,
+    pub info: Arc<ClientInfo>,
     /// Replies that wait to be sent.
     pub out: ReplyBuffer,
     /// Everything but ordinary request and reply (MULTI, subscriptions, missing authentication, CLIENT REPLY, …) sets
@@ -381,16 +381,16 @@ pub struct Caller {
     pub reply_mode: ReplyMode,
     /// No command runs any more; the connection is closed once `out` has gone.
     pub closing: bool,
-    /// Its card says that it holds no buffers.
+    /// Its client info says that it holds no buffers.
     pub shown_empty: bool,
     /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
     pub in_line: bool,
-    /// Failed rounds of the command that was put aside; see the ticket.
+    /// Failed rounds of the command that was suspended; see the ticket.
     pub rounds: u32,
     /// The version of the users that `user` is of.
     pub rules: u64,
-    /// Put aside, and why.
-    pub aside: Option<Aside>,
+    /// Suspended, and why.
+    pub suspended: Option<Suspended>,
     /// The open transaction.
     pub multi: Multi,
     /// User that the client has logged in as.
@@ -443,9 +443,9 @@ pub mod state {
 
 impl Caller {
     /// A caller that has just come, logged in as `user`, which may be found not to be logged in yet (see `access.rs`).
-    pub fn new(card: Arc<Card>, user: Arc<User>) -> Caller {
+    pub fn new(info: Arc<ClientInfo>, user: Arc<User>) -> Caller {
         Caller {
-            card,
+            info,
             out: ReplyBuffer::new(),
             state: 0,
             db: 0,
@@ -456,7 +456,7 @@ impl Caller {
             in_line: false,
             rounds: 0,
             rules: 0,
-            aside: None,
+            suspended: None,
             multi: Multi::default(),
             user,
             watched: Vec::new(),
@@ -472,10 +472,10 @@ impl Caller {
 
     /// If CLIENT PAUSE has suspended it, it goes on. Says whether that is so.
     pub(crate) fn end_pause(&mut self) -> bool {
-        let paused = self.aside == Some(Aside::Pause);
+        let paused = self.suspended == Some(Suspended::Pause);
         if paused {
-            self.aside = None;
-            self.card.set_flag(flag::BLOCKED, false);
+            self.suspended = None;
+            self.info.set_flag(flag::BLOCKED, false);
         }
         paused
     }
@@ -524,7 +524,7 @@ impl Caller {
     pub fn end_at_once(&mut self) {
         self.closing = true;
         self.out.clear();
-        self.card.killed.store(true, Ordering::Release);
+        self.info.killed.store(true, Ordering::Release);
     }
 
     /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is
@@ -556,7 +556,7 @@ impl Caller {
     pub fn become_user(&mut self, user: &Arc<User>, rules: u64) {
         self.set_state(state::RESTRICTED, !user.is_unrestricted());
         if self.user.name() != user.name() {
-            let mut names = self.card.names();
+            let mut names = self.info.names();
             names.user = user.name().to_vec();
         }
         self.user = user.clone();
@@ -606,8 +606,8 @@ mod tests {
             fd: 3,
             created_ms: 4_000,
         };
-        let card = Card::new(origin, Token::new(0, 0, 0), &user);
-        Caller::new(Arc::new(card), user)
+        let info = ClientInfo::new(origin, Token::new(0, 0, 0), &user);
+        Caller::new(Arc::new(info), user)
     }
 
     #[test]

@@ -19,7 +19,7 @@ use redline_observe::latency::Events;
 use redline_scripting::{Host, Libraries, Scripts};
 
 use crate::{
-    caller::{Card, Token},
+    caller::{ClientInfo, Token},
     chores::{Backlog, Chore},
     commandlog::CommandLogs,
     executor::block::Outcome,
@@ -128,7 +128,7 @@ pub struct Engine {
     /// Garbage that was handed over and is not yet freed.
     pub backlog: Backlog,
     chores: Mutex<mpsc::Sender<Chore>>,
-    clients: Mutex<BTreeMap<u64, Arc<Card>>>,
+    clients: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
     next_client_id: AtomicU64,
     executors: OnceLock<Box<[ExecutorHandle]>>,
 }
@@ -194,31 +194,31 @@ impl Engine {
     }
 
     /// All clients, by id: a leaf among the locks.
-    pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {
+    pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientInfo>>> {
         self.clients.lock().expect("no panic under the clients")
     }
 
     /// The clients now, by ascending id. Those that have been killed are gone for everybody, though their connections may
     /// not have been closed yet.
-    pub fn client_cards(&self) -> Vec<Arc<Card>> {
+    pub fn client_infos(&self) -> Vec<Arc<ClientInfo>> {
         let clients = self.clients();
-        let cards = clients.values();
-        let there = cards.filter(|card| !card.killed.load(Ordering::Acquire));
+        let infos = clients.values();
+        let there = infos.filter(|info| !info.killed.load(Ordering::Acquire));
         there.cloned().collect()
     }
 
     /// Where to reach this client.
     pub fn token_of(&self, id: u64) -> Option<Token> {
         let clients = self.clients();
-        clients.get(&id).map(|card| card.token())
+        clients.get(&id).map(|info| info.token())
     }
 
     /// Marks a client as killed and tells its executor's thread. When this returns, none of its commands begins.
-    pub fn kill(&self, card: &Card) {
-        card.killed.store(true, Ordering::Release);
-        card.wait.kill();
+    pub fn kill(&self, info: &ClientInfo) {
+        info.killed.store(true, Ordering::Release);
+        info.wait.kill();
         // Read once: it may be moving to another executor, and the old place sends this on, but only what names it.
-        let token = card.token();
+        let token = info.token();
         self.send(token, Message::Kill(token));
     }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `run` | the way of a request, from its checks to its handler |
 //! | `batch` | requests that run together, and the steps to their keys |
-//! | `locked` | the stripes of a command, an EXEC, a script |
+//! | `units` | the stripes of a command, an EXEC, a script |
 //! | `block` | clients that wait for keys: how they are served, how a wait ends |
 //! | `access` | whether a user may make a call |
 //! | `eviction`, `watch`, `figures` | room for what is written; ends of watches; what is counted, logged and shown |
@@ -17,11 +17,11 @@
 pub mod access;
 mod batch;
 pub mod block;
-mod eviction;
-mod figures;
-mod locked;
+pub mod eviction;
+pub mod figures;
 mod run;
-mod watch;
+pub mod units;
+pub mod watch;
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -42,10 +42,10 @@ use crate::{
 
 pub use batch::Batch;
 use block::{Outcome, Waits};
-pub use locked::Compound;
-pub(crate) use locked::add_stripes;
 pub use run::Halt;
 pub(crate) use run::{count_command, runs_script};
+pub use units::Compound;
+pub(crate) use units::add_stripes;
 
 /// Source of time for an executor: the machine's clocks, or those of a simulation.
 pub trait Clock {
@@ -320,7 +320,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.local.clock.decay_minutes = settings.lfu_decay_minutes;
         self.local.clock.now_s = (self.now_ms / 1000) as u32;
         O::refresh(self);
-        self.adopt_users();
+        access::adopt_users(self);
     }
 
     /// Lets the commands go on that CLIENT PAUSE has held back, if its time is over or it was called off.
@@ -338,7 +338,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
     pub fn resume(&mut self) {
         O::for_each_caller(self, |executor, caller| {
             if caller.end_pause() {
-                O::look_again(executor, caller.card.token());
+                O::look_again(executor, caller.info.token());
             }
         });
     }
@@ -361,7 +361,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
     /// A turn has ended: passed to [`Timing::note_turn`]; ended waits are taken out of queues whose stripe was in use.
     pub fn end_turn(&mut self, began_ms: u64, ended_ms: u64) {
         if !self.leaving.is_empty() {
-            self.leave_queues();
+            block::leave_queues(self);
         }
         self.timing.note_turn(began_ms, ended_ms, &self.outlet);
     }

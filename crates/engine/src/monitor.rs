@@ -93,13 +93,13 @@ pub fn end(engine: &Engine, caller: &mut Caller) {
 }
 
 fn set(engine: &Engine, caller: &mut Caller, on: bool) {
-    let own = caller.card.token();
+    let own = caller.info.token();
     engine.monitors.change(|list| match on {
         true => list.push(own),
         false => list.retain(|token| *token != own),
     });
     caller.set_state(state::MONITOR, on);
-    caller.card.set_flag(flag::MONITOR, on);
+    caller.info.set_flag(flag::MONITOR, on);
     engine.settings.move_epoch();
 }
 

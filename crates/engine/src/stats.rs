@@ -90,8 +90,8 @@ pub struct ExecutorStats {
     pub denied_key: Counter,
     /// See `denied_auth`.
     pub denied_channel: Counter,
-    /// Sessions put aside because a stripe was in use.
-    pub put_aside: Counter,
+    /// Times that a client was suspended because a stripe was in use.
+    pub suspended: Counter,
     /// Looks for events before which they were let gather.
     pub gathered: Counter,
     /// Clients that it has handed over to other workers.
@@ -138,7 +138,7 @@ impl Default for ExecutorStats {
             denied_command: Counter::default(),
             denied_key: Counter::default(),
             denied_channel: Counter::default(),
-            put_aside: Counter::default(),
+            suspended: Counter::default(),
             gathered: Counter::default(),
             handed_over: Counter::default(),
             output_limit_closed: Counter::default(),

@@ -49,7 +49,7 @@ pub fn add<O: Outlet>(
     kind: Kind,
     name: &[u8],
 ) {
-    let token = caller.card.token();
+    let token = caller.info.token();
     let pubsub = &executor.engine.pubsub;
     let names = caller.subscriptions.get_or_insert_default().of_mut(kind);
     if !names.contains(name) {
@@ -137,7 +137,7 @@ pub fn write_message(caller: &mut Caller, delivery: &Delivery) {
 fn leave<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller, kind: Kind, name: &Arc<[u8]>) {
     caller.note_unregistered(name);
     let pubsub = &executor.engine.pubsub;
-    pubsub.unsubscribe(kind, name, caller.card.token());
+    pubsub.unsubscribe(kind, name, caller.info.token());
 }
 
 /// How many there are of a kind.
@@ -176,9 +176,9 @@ fn note(caller: &mut Caller) {
         state::SUBSCRIBED,
         subscribed && caller.proto == Proto::Resp2,
     );
-    let card = &caller.card;
-    card.set_flag(flag::PUBSUB, subscribed);
-    card.channels.store(channels, Ordering::Relaxed);
-    card.patterns.store(patterns, Ordering::Relaxed);
-    card.shard_channels.store(shard_channels, Ordering::Relaxed);
+    let info = &caller.info;
+    info.set_flag(flag::PUBSUB, subscribed);
+    info.channels.store(channels, Ordering::Relaxed);
+    info.patterns.store(patterns, Ordering::Relaxed);
+    info.shard_channels.store(shard_channels, Ordering::Relaxed);
 }

@@ -44,7 +44,7 @@ use redline_resp::{Args, Proto};
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::{
-    caller::{Caller, Card, Token, flag, state},
+    caller::{Caller, ClientInfo, Token, flag, state},
     engine::{Engine, ExecutorHandle, Message},
     subscriber_index::Subscribers,
 };
@@ -89,9 +89,9 @@ pub enum By<'a> {
     /// Nobody's: time's, or that of a client that waited.
     Nobody,
     /// This client's command has made it.
-    Client(&'a Card),
+    Client(&'a ClientInfo),
     /// A script that this client has called has made it.
-    Script(&'a Card),
+    Script(&'a ClientInfo),
 }
 
 /// Description of a change: all keys, one key, or keys with a prefix.
@@ -229,16 +229,16 @@ impl Tracking {
         by: By<'_>,
         changes: &mut Changes,
     ) {
-        let silent = |card: &Card| {
-            let is_silent = card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0;
-            is_silent.then(|| card.token())
+        let silent = |info: &ClientInfo| {
+            let is_silent = info.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0;
+            is_silent.then(|| info.token())
         };
         // Under a prefix the client does not know what its script has changed; of keys that it has read it is told as
         // little as of its own changes. As in Redis.
         let (silent, silent_under_prefix) = match by {
             By::Nobody => (None, None),
-            By::Client(card) => (silent(card), silent(card)),
-            By::Script(card) => (silent(card), None),
+            By::Client(info) => (silent(info), silent(info)),
+            By::Script(info) => (silent(info), None),
         };
         if let Some(tokens) = self.take(key) {
             tell(executors, &tokens, silent, &News::Key(key.into()));
@@ -385,15 +385,15 @@ pub fn begin(engine: &Engine, caller: &mut Caller, mode: Mode) {
         tracking.clients.fetch_add(1, Ordering::SeqCst);
         engine.keyspace.begin_tracking();
     }
-    let card = caller.card.clone();
-    card.set_flag(
+    let info = caller.info.clone();
+    info.set_flag(
         flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
         false,
     );
-    card.set_flag(flag::TRACKING, true);
-    card.set_flag(flag::BROADCAST, mode.broadcast);
-    card.set_flag(flag::NO_LOOP, mode.no_loop);
-    card.redirect
+    info.set_flag(flag::TRACKING, true);
+    info.set_flag(flag::BROADCAST, mode.broadcast);
+    info.set_flag(flag::NO_LOOP, mode.no_loop);
+    info.redirect
         .store(mode.redirect.map_or(0, |id| id as i64), Ordering::Relaxed);
     caller.set_state(state::TRACKING, true);
     caller.tracking = Some(Box::new(mode));
@@ -405,7 +405,7 @@ pub fn end(engine: &Engine, caller: &mut Caller) {
         return;
     };
     for prefix in &mode.prefixes {
-        engine.tracking.remove_prefix(prefix, caller.card.token());
+        engine.tracking.remove_prefix(prefix, caller.info.token());
         caller.note_unregistered(prefix);
     }
     let tracking = &engine.tracking;
@@ -414,11 +414,11 @@ pub fn end(engine: &Engine, caller: &mut Caller) {
         engine.keyspace.end_tracking();
     }
     caller.set_state(state::TRACKING, false);
-    caller.card.set_flag(
+    caller.info.set_flag(
         flag::TRACKING | flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
         false,
     );
-    caller.card.redirect.store(-1, Ordering::Relaxed);
+    caller.info.redirect.store(-1, Ordering::Relaxed);
 }
 
 /// From time to time: the keys of clients that have ceased to track may all have changed by now.
@@ -521,18 +521,18 @@ pub fn after_write(engine: &Engine, caller: &mut Caller) {
     let news = gather(mem::take(&mut mode.pending));
     let target = {
         let clients = engine.clients();
-        let stays = |card: &&Arc<Card>| {
-            !card.killed.load(Ordering::Acquire)
-                && card.flags.load(Ordering::Relaxed) & flag::CLOSING == 0
+        let stays = |info: &&Arc<ClientInfo>| {
+            !info.killed.load(Ordering::Acquire)
+                && info.flags.load(Ordering::Relaxed) & flag::CLOSING == 0
         };
         clients
             .get(&redirect)
             .filter(stays)
-            .map(|card| card.token())
+            .map(|info| info.token())
     };
     let Some(to) = target else {
         mode.broken = true;
-        caller.card.set_flag(flag::BROKEN_REDIRECT, true);
+        caller.info.set_flag(flag::BROKEN_REDIRECT, true);
         if caller.proto == Proto::Resp3 {
             let mut reply = caller.reply();
             reply.push(2);
@@ -548,7 +548,7 @@ pub fn after_write(engine: &Engine, caller: &mut Caller) {
 /// Writes invalidation messages to a session, in its protocol. In RESP2 only those hear of them that others have named,
 /// and that have subscribed to something.
 pub fn write(caller: &mut Caller, news: &[News], redirected: bool) {
-    let subscribed = caller.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
+    let subscribed = caller.info.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
     if caller.proto == Proto::Resp2 && !(redirected && subscribed) {
         return;
     }
@@ -628,8 +628,8 @@ fn tracking_clients(engine: &Engine) -> HashSet<Token> {
     let clients = engine.clients();
     clients
         .values()
-        .filter(|card| card.flags.load(Ordering::Relaxed) & flag::TRACKING != 0)
-        .map(|card| card.token())
+        .filter(|info| info.flags.load(Ordering::Relaxed) & flag::TRACKING != 0)
+        .map(|info| info.token())
         .collect()
 }
 

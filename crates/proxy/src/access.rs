@@ -11,9 +11,11 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::client::Client;
-use crate::rates::Rates;
+use crate::clients::Clients;
+use crate::context::Context;
+use crate::rate_limit::Rates;
 use crate::slab::Ref;
-use crate::worker::{Shared, Worker};
+use crate::worker::Shared;
 
 /// The configured users, and the rate limits that all clients of a user share.
 #[derive(Debug)]
@@ -67,129 +69,6 @@ impl Shared {
     }
 }
 
-impl Worker {
-    /// AUTH, by the password alone or with a name. An error is the reply, and changes nothing.
-    pub(crate) fn log_in(
-        &mut self,
-        me: Ref,
-        name: Option<&[u8]>,
-        password: &[u8],
-    ) -> Result<(), &'static str> {
-        let Some(identities) = self.shared.identities.clone() else {
-            return match name {
-                None => Err(NO_PASSWORD),
-                Some(DEFAULT_USER) => Ok(()),
-                Some(_) => Err(WRONG_PASSWORD),
-            };
-        };
-        let users = &identities.configured.users;
-        let default_is_open = users.default_user().takes_any_password();
-        let name = match (name, identities.configured.name_of(password)) {
-            (Some(name), _) => name,
-            (None, Some(name)) => name.as_bytes(),
-            (None, None) if !default_is_open => DEFAULT_USER,
-            // Any password would do for the default user: a wrong one is not taken for that.
-            (None, None) if identities.configured.has_passwords() => return Err(WRONG_PASSWORD),
-            (None, None) => return Err(NO_PASSWORD),
-        };
-        let user = users.authenticate(name, password).ok_or(WRONG_PASSWORD)?;
-        if let Some(client) = self.clients.find(me) {
-            self.shared.become_user(client, &identities, user);
-        }
-        Ok(())
-    }
-
-    /// Returns true if there is a user of this name.
-    pub(crate) fn has_user(&self, name: &[u8]) -> bool {
-        match &self.shared.identities {
-            Some(identities) => identities.configured.users.get(name).is_some(),
-            None => name == DEFAULT_USER,
-        }
-    }
-
-    /// Returns true if the client has limits and has not authenticated yet.
-    pub(crate) fn is_nobody(&mut self, me: Ref) -> bool {
-        let client = self.clients.find(me);
-        client.is_some_and(|client| client.has_limits && client.user.is_none())
-    }
-
-    /// The name of the client's user.
-    pub(crate) fn user_name(&mut self, me: Ref) -> Vec<u8> {
-        let user = self.clients.find(me).and_then(|client| client.user.clone());
-        user.map_or(DEFAULT_USER.to_vec(), |user| user.name().to_vec())
-    }
-
-    /// Why the client may not be told which keys there are, whichever they are; `None`: it may. As if it called SCAN.
-    pub(crate) fn refusal_of_every_key(&mut self, me: Ref) -> Option<String> {
-        let client = self.clients.find(me).filter(|client| client.has_limits)?;
-        let Some(user) = client.user.clone() else {
-            return Some(NO_AUTH.to_owned());
-        };
-        let words: [&[u8]; 2] = [b"scan", b"0"];
-        let id = CommandId::Scan;
-        let may = user.check_every_key(id, words.len(), |at| words[at], KeyUse::READ);
-        let text = || user.refusal(Reason::Key, spec::row(id).full_name, b"", false);
-        (!may).then(|| format!("NOPERM {}", text()))
-    }
-
-    /// Returns true if the client may learn of this key.
-    pub(crate) fn may_hear_of(&mut self, me: Ref, key: &[u8]) -> bool {
-        let client = self.clients.find(me);
-        client.is_some_and(|client| match &client.user {
-            _ if !client.has_limits => true,
-            Some(user) => user.allows_key(key, KeyUse::READ),
-            None => false,
-        })
-    }
-
-    /// Why the client may not make this call; `None`: it may.
-    pub(crate) fn refusal(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Option<String> {
-        let client = self.clients.find(me).filter(|client| client.has_limits)?;
-        if spec::gate(id).flags.has(Flags::NO_AUTH) {
-            return None;
-        }
-        let Some(user) = client.user.clone() else {
-            return Some(NO_AUTH.to_owned());
-        };
-        let arg = |at| args.get(at).unwrap_or_default();
-        if let Err(denied) = user.check(id, args.len(), arg) {
-            let text = user.refusal(
-                denied.reason,
-                spec::row(id).full_name,
-                arg(denied.position),
-                false,
-            );
-            return Some(format!("NOPERM {text}"));
-        }
-        let may = match unnamed(id, args) {
-            None => true,
-            Some(Unnamed::Every(needed)) => user.check_every_key(id, args.len(), arg, needed),
-            Some(Unnamed::Like(pattern)) => {
-                user.check_keys_like(id, args.len(), arg, pattern, KeyUse::READ)
-            }
-        };
-        if !may {
-            let text = user.refusal(Reason::Key, spec::row(id).full_name, b"", false);
-            return Some(format!("NOPERM {text}"));
-        }
-        // BY and GET read keys that no argument names.
-        let option = |name: &'static str| {
-            let mut words = args.iter().skip(2);
-            let is_there = words.any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
-            is_there.then_some(name)
-        };
-        if matches!(id, CommandId::Sort | CommandId::SortRo)
-            && let Some(name) = option("BY").or_else(|| option("GET"))
-            && !user.check_every_key(id, args.len(), arg, KeyUse::READ)
-        {
-            return Some(format!(
-                "ERR {name} option of SORT denied due to insufficient ACL permissions"
-            ));
-        }
-        None
-    }
-}
-
 /// Keys that a call shows or changes though none of its arguments is one.
 #[derive(Debug, PartialEq, Eq)]
 enum Unnamed<'a> {
@@ -231,4 +110,156 @@ fn shown_by_scan(args: Args<'_>) -> Option<&[u8]> {
         }
     }
     pattern
+}
+
+/// AUTH, by the password alone or with a name. An error is the reply, and changes nothing.
+pub(crate) fn log_in(
+    ctx: &mut Context,
+    me: Ref,
+    name: Option<&[u8]>,
+    password: &[u8],
+) -> Result<(), &'static str> {
+    let Some(identities) = ctx.shared.identities.clone() else {
+        return match name {
+            None => Err(NO_PASSWORD),
+            Some(DEFAULT_USER) => Ok(()),
+            Some(_) => Err(WRONG_PASSWORD),
+        };
+    };
+    let users = &identities.configured.users;
+    let default_is_open = users.default_user().takes_any_password();
+    let name = match (name, identities.configured.name_of(password)) {
+        (Some(name), _) => name,
+        (None, Some(name)) => name.as_bytes(),
+        (None, None) if !default_is_open => DEFAULT_USER,
+        // Any password would do for the default user: a wrong one is not taken for that.
+        (None, None) if identities.configured.has_passwords() => return Err(WRONG_PASSWORD),
+        (None, None) => return Err(NO_PASSWORD),
+    };
+    let user = users.authenticate(name, password).ok_or(WRONG_PASSWORD)?;
+    if let Some(client) = ctx.clients.find(me) {
+        ctx.shared.become_user(client, &identities, user);
+    }
+    Ok(())
+}
+
+/// Returns true if there is a user of this name.
+pub(crate) fn has_user(ctx: &Context, name: &[u8]) -> bool {
+    match &ctx.shared.identities {
+        Some(identities) => identities.configured.users.get(name).is_some(),
+        None => name == DEFAULT_USER,
+    }
+}
+
+/// Returns true if the client has limits and has not authenticated yet.
+pub(crate) fn is_nobody(clients: &mut Clients, me: Ref) -> bool {
+    let client = clients.find(me);
+    client.is_some_and(|client| client.has_limits && client.user.is_none())
+}
+
+/// The name of the client's user.
+pub(crate) fn user_name(clients: &mut Clients, me: Ref) -> Vec<u8> {
+    let user = clients.find(me).and_then(|client| client.user.clone());
+    user.map_or(DEFAULT_USER.to_vec(), |user| user.name().to_vec())
+}
+
+/// Why the client may not be told which keys there are, whichever they are; `None`: it may. As if it called SCAN.
+pub(crate) fn refusal_of_every_key(clients: &mut Clients, me: Ref) -> Option<String> {
+    let client = clients.find(me).filter(|client| client.has_limits)?;
+    let Some(user) = client.user.clone() else {
+        return Some(NO_AUTH.to_owned());
+    };
+    let words: [&[u8]; 2] = [b"scan", b"0"];
+    let id = CommandId::Scan;
+    let may = user.check_every_key(id, words.len(), |at| words[at], KeyUse::READ);
+    let text = || user.refusal(Reason::Key, spec::row(id).full_name, b"", false);
+    (!may).then(|| format!("NOPERM {}", text()))
+}
+
+/// Returns true if the client may learn of this key.
+pub(crate) fn may_hear_of(clients: &mut Clients, me: Ref, key: &[u8]) -> bool {
+    let client = clients.find(me);
+    client.is_some_and(|client| match &client.user {
+        _ if !client.has_limits => true,
+        Some(user) => user.allows_key(key, KeyUse::READ),
+        None => false,
+    })
+}
+
+/// Why the client may not make this call; `None`: it may.
+pub(crate) fn refusal(
+    clients: &mut Clients,
+    me: Ref,
+    id: CommandId,
+    args: Args<'_>,
+) -> Option<String> {
+    let client = clients.find(me).filter(|client| client.has_limits)?;
+    if spec::gate(id).flags.has(Flags::NO_AUTH) {
+        return None;
+    }
+    let Some(user) = client.user.clone() else {
+        return Some(NO_AUTH.to_owned());
+    };
+    let arg = |at| args.get(at).unwrap_or_default();
+    if let Err(denied) = user.check(id, args.len(), arg) {
+        let text = user.refusal(
+            denied.reason,
+            spec::row(id).full_name,
+            arg(denied.position),
+            false,
+        );
+        return Some(format!("NOPERM {text}"));
+    }
+    let may = match unnamed(id, args) {
+        None => true,
+        Some(Unnamed::Every(needed)) => user.check_every_key(id, args.len(), arg, needed),
+        Some(Unnamed::Like(pattern)) => {
+            user.check_keys_like(id, args.len(), arg, pattern, KeyUse::READ)
+        }
+    };
+    if !may {
+        let text = user.refusal(Reason::Key, spec::row(id).full_name, b"", false);
+        return Some(format!("NOPERM {text}"));
+    }
+    // BY and GET read keys that no argument names.
+    let option = |name: &'static str| {
+        let mut words = args.iter().skip(2);
+        let is_there = words.any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+        is_there.then_some(name)
+    };
+    if matches!(id, CommandId::Sort | CommandId::SortRo)
+        && let Some(name) = option("BY").or_else(|| option("GET"))
+        && !user.check_every_key(id, args.len(), arg, KeyUse::READ)
+    {
+        return Some(format!(
+            "ERR {name} option of SORT denied due to insufficient ACL permissions"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_args;
+
+    #[test]
+    fn a_scan_shows_the_keys_of_its_last_pattern_and_any_if_it_is_not_understood() {
+        for (words, pattern) in [
+            (&["SCAN", "0"][..], None),
+            (&["SCAN", "0", "MATCH", "a*"], Some(&b"a*"[..])),
+            (
+                &["SCAN", "0", "match", "a*", "COUNT", "9", "MATCH", "b*"],
+                Some(b"b*"),
+            ),
+            (&["SCAN", "0", "MATCH", "a*", "NONSENSE", "1"], None),
+            (&["SCAN", "0", "MATCH", "a*", "COUNT"], None),
+        ] {
+            with_args(words, |args| {
+                assert_eq!(shown_by_scan(args), pattern, "{words:?}");
+                let shown = pattern.map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like);
+                assert_eq!(unnamed(CommandId::Scan, args), Some(shown));
+            });
+        }
+    }
 }

@@ -13,11 +13,13 @@ use redline_resp::{Proto, RequestDecoder};
 
 use crate::ahead::Ahead;
 use crate::cache::Asked;
-use crate::local::Card;
-use crate::private::Session;
-use crate::pubsub::Subscribed;
-use crate::rates::{Booking, Rates};
+use crate::leases::Session;
+use crate::local_commands::Card;
+use crate::rate_limit::{Booking, Rates};
 use crate::slab::Ref;
+use crate::subscriptions::Subscribed;
+
+pub use redline_proxy_core::client_state::{Pause, ReplyMode};
 
 /// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
@@ -118,36 +120,6 @@ pub struct Client {
     pub monitors: bool,
     /// The name of the command it called last.
     pub last: Option<redline_spec::CommandId>,
-}
-
-/// Why a client's requests wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
-    /// They do not.
-    No,
-    /// It does not read its replies.
-    Output,
-    /// Too much waits for a server.
-    Upstream,
-    /// Its earlier requests must be answered first.
-    Order,
-    /// A server must say first that it begins the transaction.
-    Multi,
-    /// Until a moment: see `delay`.
-    Time,
-}
-
-/// The mode that CLIENT REPLY sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplyMode {
-    /// Replies are sent.
-    On,
-    /// No replies.
-    Off,
-    /// The reply of the next request is not sent; then on again.
-    SkipNext,
-    /// The reply of this request is not sent.
-    Skipping,
 }
 
 /// Names that a client gave with CLIENT SETNAME and CLIENT SETINFO.
@@ -473,28 +445,8 @@ impl EarlyReplies {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU16, AtomicU32};
-
-    use redline_net::PeerAddr;
-
     use super::*;
-
-    fn client() -> Client {
-        let (stream, _) = Stream::pair().unwrap();
-        let card = Card {
-            id: 1,
-            addr: PeerAddr::Unix("/".into()),
-            laddr: None,
-            fd: 0,
-            since_s: 0,
-            active_s: AtomicU32::new(0),
-            last: AtomicU16::new(crate::local::NO_COMMAND),
-            subscriptions: Default::default(),
-            told: Mutex::default(),
-        };
-        Client::new(stream, 1, Arc::new(card))
-    }
+    use crate::testing::client;
 
     #[test]
     fn replies_leave_in_the_order_of_the_requests_whatever_the_order_they_come_in() {

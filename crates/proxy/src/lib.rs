@@ -1,34 +1,37 @@
 //! `redline proxy`: one address in front of many Redis servers.
 //!
-//! `route` is what the control side makes and the data path reads: which server has a key. `worker` is the loop of the
-//! data path; `serve` takes requests to servers, `replies` takes replies to clients, `link` keeps the connections to servers.
+//! `redline_proxy_core` decides: the routing table is made by the control side and read by the data path, and here are the
+//! sockets. The parts of the data path stand on one another, and each knows only those below: `clients`, `links` and `gathers` own
+//! their state; a `Context` has them and the routing table, `Connections` have a context, and the worker has those. A command is a
+//! function that takes as much of that as it may touch.
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | start | `settings` | of its configuration, what the data path may do |
-//! | | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
-//! | the picture | `control` | the side that asks servers who they are; `report`: what workers tell it |
-//! | | `route` | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
-//! | connections | `worker`, `slab` | the loop, and its numbered places |
-//! | | `handshake`, `client` | a client on its way in, and once it is in |
-//! | | `upstream`, `link` | a connection to a server; making, sharing and (`link/lost`) losing them |
-//! | the way there | `serve` | decodes requests and sends each on its way; `class`: which way a command goes |
-//! | | `access`, `custom` | who may call what; commands that the table does not have, or not by that name |
-//! | | `admit`, `rates` | users' rates, faults on purpose, copies for another pool |
-//! | | `reads` | which server answers a call that only reads |
-//! | | `split`, `merge` | requests that concern several servers, and one reply of several |
-//! | | `private` | connections of a client's own: blocking calls, transactions |
-//! | | `pubsub` | one connection for the subscriptions of all |
-//! | | `large`, `through` | long values in pieces; the longest from socket to socket (splice) |
-//! | | `delay` | clients that wait for a moment |
-//! | the way back | `replies` | whose each reply is; `errors`: those of the proxy itself |
-//! | | `redirect`, `later` | MOVED, ASK and what passes; requests that are sent again |
-//! | | `scripts` | scripts that servers are given when they lack them |
-//! | answered here | `local` | commands about the connection and about the proxy |
-//! | | `face` | the proxies as the nodes of a cluster |
-//! | | `shown` | which commands there are |
-//! | | `cache` | what GET answers of hot keys |
-//! | | `seeing` | counters, latencies, logs, MONITOR |
+//! | start | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
+//! | routing | `control` | the side that asks servers who they are, and makes the routing table |
+//! | | `published` | the table as workers take it up |
+//! | the loop | `worker`, `sockets` | the loop; reading and writing |
+//! | parts | `client`, `clients`, `ahead` | a client, all of them, and what one sends that does not read |
+//! | | `upstream`, `links` | a connection to a server, and all of them |
+//! | | `gathers` | replies that several servers give parts of |
+//! | | `context` | those parts, how connections are made, and how requests are routed |
+//! | | `connections` | how connections end |
+//! | | `retry` | requests that are sent again |
+//! | | `subscriptions` | one connection for the subscriptions of all |
+//! | the way there | `requests` | decodes requests and sends each on its way |
+//! | | `access`, `foreign`, `routing_checks` | who may call what; calls of commands that the table does not have |
+//! | | `admission` | users' rates, faults on purpose, copies for another pool |
+//! | | `replica_reads` | which server answers a call that only reads |
+//! | | `split` | requests that concern several servers |
+//! | | `leases` | connections of a client's own: blocking calls, transactions |
+//! | | `streaming`, `splice` | long values in pieces; the longest from socket to socket |
+//! | | `script_calls` | calls of scripts by their names |
+//! | the way back | `replies` | whose each reply is |
+//! | | `redirect` | MOVED, ASK and what passes |
+//! | answered here | `local_commands` | commands about the connection and about the proxy |
+//! | | `cluster_commands`, `command_table` | CLUSTER and COMMAND |
+//! | | `cached_reads` | GET from the cache |
+//! | | `observability` | counters, latencies, logs, MONITOR |
 //!
 //! This room must not know keys' values, handlers, the keyspace or the server, nor the form of a
 //! configuration's file (`redline_proxy_config`).
@@ -36,41 +39,38 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod admit;
+mod admission;
 mod ahead;
-mod cache;
-mod class;
+mod cached_reads;
 mod client;
+mod clients;
+mod cluster_commands;
+mod command_table;
+mod connections;
+mod context;
 mod control;
-mod custom;
-mod delay;
-mod errors;
-mod face;
-mod handshake;
-mod hash;
-mod large;
-mod later;
-mod link;
-mod local;
-mod merge;
-mod prefix;
-mod private;
-mod pubsub;
-mod rates;
-mod reads;
+mod foreign;
+mod gathers;
+mod leases;
+mod links;
+mod local_commands;
+mod observability;
+mod published;
 mod redirect;
+mod replica_reads;
 mod replies;
-mod report;
-mod route;
-mod scripts;
-mod seeing;
-mod serve;
-mod settings;
-mod shown;
-mod slab;
+mod requests;
+mod retry;
+mod routing_checks;
+mod script_calls;
+mod sockets;
+mod splice;
 mod split;
 mod start;
-mod through;
+mod streaming;
+mod subscriptions;
+#[cfg(test)]
+mod testing;
 mod tls_config;
 mod upstream;
 mod worker;
@@ -81,9 +81,13 @@ use std::sync::Arc;
 
 use redline_net::{Listener, UnixAccess, console, cpu};
 use redline_proxy_config::{Arguments, Config, Place};
+pub(crate) use redline_proxy_core::{
+    cache, class, cluster_view, command_docs, command_names, errors, gather, hash, merge, prefix,
+    rate_limit, report, request, route, scripts, settings, slab,
+};
 
 use crate::access::Identities;
-use crate::seeing::Seen;
+use crate::observability::Seen;
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 use crate::tls_config::{Doors, Secured};
@@ -134,7 +138,7 @@ fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     }
     if arguments.check {
         Secured::of(&config)?;
-        seeing::log::look(&config.log)?;
+        observability::log::look(&config.log)?;
         return Ok(console::out("The configuration is valid.\n")?);
     }
     run(&config, arguments)
@@ -152,12 +156,12 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         listeners.extend(bound.into_iter().map(|listener| (listener, door as u16)));
     }
     let metrics = config.metrics.bind.as_ref();
-    let metrics = metrics.map(seeing::metrics::listen).transpose()?;
+    let metrics = metrics.map(observability::metrics::listen).transpose()?;
     let threads = match config.threads {
         0 => cpu::usable_count(),
         threads => threads,
     };
-    seeing::log::start(&config.log)?;
+    observability::log::start(&config.log)?;
     let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
     let bound = listeners.iter().map(|(listener, door)| {
         let mut bind = config.listeners[usize::from(*door)].bind.clone();
@@ -167,7 +171,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         }
         bind.to_string()
     });
-    seeing::log::notice(&format!(
+    observability::log::notice(&format!(
         "redline proxy {} takes clients at {}; workers: {threads}, process: {}",
         env!("CARGO_PKG_VERSION"),
         bound.collect::<Vec<_>>().join(", "),
@@ -184,10 +188,10 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         reports: Some(control.reports),
         reload: Some(Arc::new(control.reload)),
         identities: Identities::of(config)?.map(Arc::new),
-        traffic: admit::Traffic::of(config),
-        names: custom::Names::of(&config.commands),
-        face: face::Face::of(&config.cluster_face),
+        traffic: admission::Traffic::of(config),
+        names: command_names::Names::of(&config.commands),
+        cluster_view: cluster_view::ClusterView::of(&config.cluster_face),
     });
-    seeing::log::flush();
+    observability::log::flush();
     Ok(ran?)
 }

@@ -1,30 +1,34 @@
 //! Errors by which a server says that it is not the one, or not yet: the request goes elsewhere, or again a little later.
 //! Must not know what requests ask for.
 //!
-//! MOVED changes the worker's own picture at once and is reported, so that the control side asks for the whole map; ASK concerns
+//! MOVED changes the worker's own routing table at once and is reported, so that the control side asks for the whole map; ASK concerns
 //! one request, which goes behind ASKING. Where the target is not known yet, and for errors that pass by themselves, the
 //! request waits a little and is routed anew; meanwhile nothing more is taken from its client, whose later requests must not
 //! overtake it.
 //!
-//! A script, or a module's command, may answer with any error that its caller likes. Such a redirect changes no picture and
+//! A script, or a module's command, may answer with any error that its caller likes. Such a redirect changes no routing table and
 //! leads to no server that is not known already: else one client could have the keys of all, and the servers' password, sent
 //! wherever it wants. It only has the map asked for. And since a script that says so has run, it is never asked of the same
 //! server again for that: a redirect to the server that says it is its own words, which its client gets (no node sends
 //! anybody to itself), and where one leads to somebody unknown, the call waits for that one to be known. Whoever it leads to may
 //! say truly that the first one has the slot, so a call that may write follows one such redirect, and no second one.
 
+use crate::request::request_len;
 use std::sync::Arc;
 
 use redline_cluster::Redirect;
-use redline_net::Endpoint;
 use redline_spec::{self as spec, Flags, Group};
 
-use crate::later::Why;
-use crate::private::Session;
+use crate::connections::Connections;
+use crate::context::Context;
+use crate::leases;
+use crate::leases::Session;
 use crate::report::Report;
-use crate::route::{NodeId, Placement, Shard};
-use crate::upstream::{Kind, Purpose, Waiting, request_len, request_name};
-use crate::worker::Worker;
+use crate::request::request_name;
+use crate::retry::Why;
+use crate::route::{Endpoint, NodeId, Placement, Shard};
+use crate::script_calls;
+use crate::upstream::{Kind, Purpose, Waiting};
 
 /// How often one request is sent on, or again.
 pub(crate) const TRIES_MAX: u8 = 8;
@@ -70,263 +74,6 @@ pub(crate) fn is_redirect(reply: &[u8]) -> bool {
     matches!(advice(reply), Some(Advice::Moved(_) | Advice::Ask(_)))
 }
 
-impl Worker {
-    /// Looks at an error for the request `one`, the first that the server has not answered. `true`: the request has gone
-    /// elsewhere, or will, and the error is nobody's business.
-    pub(crate) fn redirected(&mut self, at: u32, one: Waiting, reply: &[u8]) -> bool {
-        let Some(advice) = advice(reply) else {
-            return false;
-        };
-        let Some(upstream) = self.upstreams.get(at) else {
-            return false;
-        };
-        let (node, db, proto, purpose) =
-            (upstream.node, upstream.db, upstream.proto, upstream.purpose);
-        // A connection that is to end may lead to where the server was before.
-        let is_retired = upstream.retired;
-        if upstream.passes {
-            if let Advice::Moved(redirect) = &advice {
-                self.moved(node, redirect);
-            }
-            // It is gone: only the client has it.
-            self.seeing.lost(&one, node, &[]);
-            self.fail(
-                one,
-                "TRYAGAIN the server has changed while a large request was on its way",
-            );
-            return true;
-        }
-        let rest = upstream.front_unanswered();
-        let request = rest.and_then(|rest| rest.get(..request_len(rest)?));
-        let Some(request) = request.map(<[u8]>::to_vec) else {
-            return false;
-        };
-        if advice == Advice::Wait && is_script(&request) {
-            // It may be the script's own word, and the script may have written.
-            return false;
-        }
-        if advice == Advice::Script {
-            return self.lacks_script(at, one, request, reply);
-        }
-        let is_hearsay = may_say_anything(&request);
-        let (target, asking) = match &advice {
-            Advice::Wait | Advice::Script => (None, false),
-            Advice::Moved(redirect) if is_hearsay => (self.known(node, redirect), false),
-            Advice::Ask(redirect) if is_hearsay => (self.known(node, redirect), true),
-            Advice::Moved(redirect) => (self.moved(node, redirect), false),
-            Advice::Ask(redirect) => (self.find(node, redirect), true),
-        };
-        if is_hearsay && !is_retired && target.is_some_and(|target| self.is_same(target, node)) {
-            return false;
-        }
-        if matches!(advice, Advice::Wait) || is_hearsay {
-            self.tell(Report::Lost {
-                pool: self.routes.nodes[usize::from(node)].pool,
-            });
-        }
-        let has_moved = matches!(advice, Advice::Moved(_) | Advice::Ask(_));
-        // It may have run, here and before.
-        let is_last = has_moved && is_hearsay && !only_reads(&request);
-        let tries = one.tries.and(1);
-        let again = Waiting {
-            count: 1,
-            answered: 0,
-            bytes: request.len() as u32,
-            tries: if is_last { tries.led() } else { tries },
-            ..one
-        };
-        let may_go_on = one.tries.count() < TRIES_MAX && !(is_last && one.tries.was_led());
-        if !may_go_on || purpose == Purpose::Private {
-            let is_sent = may_go_on && self.redirect_private(again, target, asking, &request);
-            if !is_sent && has_moved {
-                self.seeing.lost(&one, node, &request);
-                self.fail(one, MOVED_ON);
-            }
-            return is_sent || has_moved;
-        }
-        // What waits for its second try must not be overtaken by what follows a redirect.
-        let others_wait = self
-            .client_of(&again)
-            .and_then(|(client, _)| self.clients.find(client))
-            .is_some_and(|client| client.put_off > 0);
-        let linked = target
-            .filter(|_| !others_wait)
-            .and_then(|target| self.link(target, db, proto).ok());
-        // What it asks next must not come in front of what is still to be sent on.
-        if let Some(client) = self.clients.find(again.to)
-            && again.kind != Kind::Part
-        {
-            client.settle();
-        }
-        let Some(to) = linked else {
-            let why = match advice {
-                Advice::Wait | Advice::Script => Why::Passes,
-                Advice::Moved(_) | Advice::Ask(_) if is_hearsay => Why::Hearsay,
-                Advice::Moved(_) | Advice::Ask(_) => Why::Moved,
-            };
-            return self.put_off(at, again, request, why, reply);
-        };
-        if let Some(to) = self.upstreams.get(to) {
-            if asking {
-                to.push_asking(again.since_ms.into());
-            }
-            to.push(again, &request, &mut self.cache);
-        }
-        self.mark_upstream(to);
-        true
-    }
-
-    /// A server lacks the script of a call: it is given it, and the call again.
-    fn lacks_script(&mut self, at: u32, one: Waiting, request: Vec<u8>, reply: &[u8]) -> bool {
-        let is_shared = self
-            .upstreams
-            .get(at)
-            .is_some_and(|upstream| upstream.purpose == Purpose::Shared);
-        if one.tries.count() >= TRIES_MAX || !is_shared || self.script_of(&request).is_none() {
-            return false;
-        }
-        let again = Waiting {
-            count: 1,
-            answered: 0,
-            bytes: request.len() as u32,
-            tries: one.tries.and(TRIES_MAX / 2),
-            ..one
-        };
-        self.put_off(at, again, request, Why::Script, reply)
-    }
-
-    /// Of private connections only a blocking call that stands alone can go elsewhere; a transaction has to begin anew.
-    fn redirect_private(
-        &mut self,
-        again: Waiting,
-        target: Option<NodeId>,
-        asking: bool,
-        request: &[u8],
-    ) -> bool {
-        let alone = self
-            .clients
-            .find(again.to)
-            .is_some_and(|client| client.pending() == 1);
-        let is_exec = request_name(request).eq_ignore_ascii_case(b"EXEC");
-        let Some(target) = target.filter(|_| alone && !is_exec) else {
-            return false;
-        };
-        let Some(client) = self.clients.find(again.to) else {
-            return false;
-        };
-        if !matches!(client.session, Session::Leaving(_)) {
-            return false;
-        }
-        self.move_lease(again, target, asking, request)
-    }
-
-    /// Takes up what MOVED says, and finds the node.
-    pub(crate) fn moved(&mut self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
-        let of_pool = self.routes.nodes[usize::from(from)].pool;
-        self.tell(Report::Moved {
-            pool: of_pool,
-            slot: redirect.slot,
-            node: from,
-            host: redirect.host.clone().unwrap_or_default(),
-            port: redirect.port,
-        });
-        self.cache.forget(of_pool);
-        let target = self.find(from, redirect)?;
-        let routes = Arc::make_mut(&mut self.routes);
-        let pool = &mut routes.pools[usize::from(of_pool)];
-        let had_it = pool.node_of_group(redirect.slot);
-        let Placement::Slots(slots) = &mut pool.placement else {
-            return Some(target);
-        };
-        let shard = pool
-            .shards
-            .iter()
-            .position(|shard| shard.has(target))
-            .unwrap_or_else(|| {
-                pool.shards.push(Shard {
-                    primary: target,
-                    replicas: Vec::new(),
-                    readers: Vec::new(),
-                });
-                pool.shards.len() - 1
-            });
-        // A replica that takes writes now: its shard is still one.
-        pool.shards[shard].promote(target);
-        let slot = &mut slots[usize::from(redirect.slot)];
-        let before = std::mem::replace(slot, shard as u16);
-        if before != shard as u16 || had_it != target {
-            // Others have asked there for keys of the slot, too, and will be redirected after us.
-            self.settle_all(&[from, had_it]);
-        }
-        Some(target)
-    }
-
-    /// The node that a redirect names. One that is in no picture is reported.
-    fn find(&self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
-        let found = self.known(from, redirect);
-        if found.is_none()
-            && let Some(host) = self.host_of(from, redirect)
-        {
-            self.tell(Report::Unknown {
-                pool: self.routes.nodes[usize::from(from)].pool,
-                host,
-                port: redirect.port,
-            });
-        }
-        found
-    }
-
-    /// The host that a redirect means; none: it is that of `from`, which has no address.
-    fn host_of(&self, from: NodeId, redirect: &Redirect) -> Option<String> {
-        match (
-            &redirect.host,
-            &self.routes.nodes[usize::from(from)].endpoint,
-        ) {
-            (Some(host), _) => Some(host.clone()),
-            (None, Endpoint::Tcp(address)) => Some(address.ip().to_string()),
-            (None, Endpoint::Unix(_)) => None,
-        }
-    }
-
-    /// Where the error `said`, by which `from` has redirected a call, leads by now: the node, and whether it has to be told
-    /// ASKING. None: to nobody known.
-    pub(crate) fn led_to(&self, from: NodeId, said: &str) -> Option<(NodeId, bool)> {
-        match advice(format!("-{said}").as_bytes())? {
-            Advice::Moved(redirect) => Some((self.known(from, &redirect)?, false)),
-            Advice::Ask(redirect) => Some((self.known(from, &redirect)?, true)),
-            Advice::Wait | Advice::Script => None,
-        }
-    }
-
-    /// Returns true if two numbers are one server's, which may have one by its name and one by its address.
-    fn is_same(&self, one: NodeId, other: NodeId) -> bool {
-        let endpoint = |node: NodeId| &self.routes.nodes[usize::from(node)].endpoint;
-        one == other || endpoint(one) == endpoint(other)
-    }
-
-    /// The node that a redirect names, if it is in the picture.
-    fn known(&self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
-        let host = self.host_of(from, redirect)?;
-        let is_target = |name: &str| {
-            name.rsplit_once(':').is_some_and(|(known, port)| {
-                known.trim_start_matches('[').trim_end_matches(']') == host
-                    && port.parse() == Ok(redirect.port)
-            })
-        };
-        let at_endpoint = |endpoint: &Endpoint| match endpoint {
-            Endpoint::Tcp(address) => {
-                address.port() == redirect.port && address.ip().to_string() == host
-            }
-            Endpoint::Unix(_) => false,
-        };
-        let pool = self.routes.nodes[usize::from(from)].pool;
-        let found = self.routes.nodes.iter().position(|node| {
-            node.pool == pool && (is_target(&node.name) || at_endpoint(&node.endpoint))
-        });
-        found.map(|found| found as NodeId)
-    }
-}
-
 /// Returns true if a request runs a script, which may write and return any reply.
 fn is_script(request: &[u8]) -> bool {
     [&b"EVAL"[..], b"EVALSHA", b"FCALL"]
@@ -345,6 +92,276 @@ fn may_say_anything(request: &[u8]) -> bool {
 fn only_reads(request: &[u8]) -> bool {
     let id = spec::lookup(request_name(request));
     id.is_some_and(|id| spec::gate(id).flags.has(Flags::READONLY))
+}
+
+/// Looks at an error for the request `one`, the first that the server has not answered. `true`: the request has gone
+/// elsewhere, or will, and the error is nobody's business.
+pub(crate) fn redirected(conns: &mut Connections, at: u32, one: Waiting, reply: &[u8]) -> bool {
+    let Some(advice) = advice(reply) else {
+        return false;
+    };
+    let Some(upstream) = conns.ctx.links.get(at) else {
+        return false;
+    };
+    let (node, db, proto, purpose) = (upstream.node, upstream.db, upstream.proto, upstream.purpose);
+    // A connection that is to end may lead to where the server was before.
+    let is_retired = upstream.retired;
+    if upstream.passes {
+        if let Advice::Moved(redirect) = &advice {
+            moved(&mut conns.ctx, node, redirect);
+        }
+        // It is gone: only the client has it.
+        conns.ctx.seeing.lost(&one, node, &[]);
+        conns.ctx.fail(
+            one,
+            "TRYAGAIN the server has changed while a large request was on its way",
+        );
+        return true;
+    }
+    let rest = upstream.front_unanswered();
+    let request = rest.and_then(|rest| rest.get(..request_len(rest)?));
+    let Some(request) = request.map(<[u8]>::to_vec) else {
+        return false;
+    };
+    if advice == Advice::Wait && is_script(&request) {
+        // It may be the script's own word, and the script may have written.
+        return false;
+    }
+    if advice == Advice::Script {
+        return lacks_script(conns, at, one, request, reply);
+    }
+    let is_hearsay = may_say_anything(&request);
+    let (target, asking) = match &advice {
+        Advice::Wait | Advice::Script => (None, false),
+        Advice::Moved(redirect) if is_hearsay => (known(&conns.ctx, node, redirect), false),
+        Advice::Ask(redirect) if is_hearsay => (known(&conns.ctx, node, redirect), true),
+        Advice::Moved(redirect) => (moved(&mut conns.ctx, node, redirect), false),
+        Advice::Ask(redirect) => (find(&conns.ctx, node, redirect), true),
+    };
+    if is_hearsay && !is_retired && target.is_some_and(|target| is_same(&conns.ctx, target, node)) {
+        return false;
+    }
+    if matches!(advice, Advice::Wait) || is_hearsay {
+        conns.ctx.tell(Report::Lost {
+            pool: conns.ctx.routes.nodes[usize::from(node)].pool,
+        });
+    }
+    let has_moved = matches!(advice, Advice::Moved(_) | Advice::Ask(_));
+    // It may have run, here and before.
+    let is_last = has_moved && is_hearsay && !only_reads(&request);
+    let tries = one.tries.and(1);
+    let again = Waiting {
+        count: 1,
+        answered: 0,
+        bytes: request.len() as u32,
+        tries: if is_last { tries.led() } else { tries },
+        ..one
+    };
+    let may_go_on = one.tries.count() < TRIES_MAX && !(is_last && one.tries.was_led());
+    if !may_go_on || purpose == Purpose::Private {
+        let is_sent =
+            may_go_on && redirect_private(&mut conns.ctx, again, target, asking, &request);
+        if !is_sent && has_moved {
+            conns.ctx.seeing.lost(&one, node, &request);
+            conns.ctx.fail(one, MOVED_ON);
+        }
+        return is_sent || has_moved;
+    }
+    // What waits for its second try must not be overtaken by what follows a redirect.
+    let others_wait = conns
+        .ctx
+        .client_of(&again)
+        .and_then(|(client, _)| conns.ctx.clients.find(client))
+        .is_some_and(|client| client.put_off > 0);
+    let linked = target
+        .filter(|_| !others_wait)
+        .and_then(|target| conns.ctx.link(target, db, proto).ok());
+    // What it asks next must not come in front of what is still to be sent on.
+    if let Some(client) = conns.ctx.clients.find(again.to)
+        && again.kind != Kind::Part
+    {
+        client.settle();
+    }
+    let Some(to) = linked else {
+        let why = match advice {
+            Advice::Wait | Advice::Script => Why::Passes,
+            Advice::Moved(_) | Advice::Ask(_) if is_hearsay => Why::Hearsay,
+            Advice::Moved(_) | Advice::Ask(_) => Why::Moved,
+        };
+        return conns
+            .retries
+            .put_off(&mut conns.ctx, at, again, request, why, reply);
+    };
+    if let Some(to) = conns.ctx.links.get(to) {
+        if asking {
+            to.push_asking(again.since_ms.into());
+        }
+        to.push(again, &request, &mut conns.ctx.cache);
+    }
+    conns.ctx.links.mark(to);
+    true
+}
+
+/// A server lacks the script of a call: it is given it, and the call again.
+fn lacks_script(
+    conns: &mut Connections,
+    at: u32,
+    one: Waiting,
+    request: Vec<u8>,
+    reply: &[u8],
+) -> bool {
+    let is_shared = conns
+        .ctx
+        .links
+        .get(at)
+        .is_some_and(|upstream| upstream.purpose == Purpose::Shared);
+    if one.tries.count() >= TRIES_MAX
+        || !is_shared
+        || script_calls::script_of(&conns.ctx, &request).is_none()
+    {
+        return false;
+    }
+    let again = Waiting {
+        count: 1,
+        answered: 0,
+        bytes: request.len() as u32,
+        tries: one.tries.and(TRIES_MAX / 2),
+        ..one
+    };
+    conns
+        .retries
+        .put_off(&mut conns.ctx, at, again, request, Why::Script, reply)
+}
+
+/// Of private connections only a blocking call that stands alone can go elsewhere; a transaction has to begin anew.
+fn redirect_private(
+    ctx: &mut Context,
+    again: Waiting,
+    target: Option<NodeId>,
+    asking: bool,
+    request: &[u8],
+) -> bool {
+    let alone = ctx
+        .clients
+        .find(again.to)
+        .is_some_and(|client| client.pending() == 1);
+    let is_exec = request_name(request).eq_ignore_ascii_case(b"EXEC");
+    let Some(target) = target.filter(|_| alone && !is_exec) else {
+        return false;
+    };
+    let Some(client) = ctx.clients.find(again.to) else {
+        return false;
+    };
+    if !matches!(client.session, Session::Leaving(_)) {
+        return false;
+    }
+    leases::move_lease(ctx, again, target, asking, request)
+}
+
+/// Takes up what MOVED says, and finds the node.
+pub(crate) fn moved(ctx: &mut Context, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+    let of_pool = ctx.routes.nodes[usize::from(from)].pool;
+    ctx.tell(Report::Moved {
+        pool: of_pool,
+        slot: redirect.slot,
+        node: from,
+        host: redirect.host.clone().unwrap_or_default(),
+        port: redirect.port,
+    });
+    ctx.cache.forget(of_pool);
+    let target = find(ctx, from, redirect)?;
+    let routes = Arc::make_mut(&mut ctx.routes);
+    let pool = &mut routes.pools[usize::from(of_pool)];
+    let had_it = pool.node_of_group(redirect.slot);
+    let Placement::Slots(slots) = &mut pool.placement else {
+        return Some(target);
+    };
+    let shard = pool
+        .shards
+        .iter()
+        .position(|shard| shard.has(target))
+        .unwrap_or_else(|| {
+            pool.shards.push(Shard {
+                primary: target,
+                replicas: Vec::new(),
+                readers: Vec::new(),
+            });
+            pool.shards.len() - 1
+        });
+    // A replica that takes writes now: its shard is still one.
+    pool.shards[shard].promote(target);
+    let slot = &mut slots[usize::from(redirect.slot)];
+    let before = std::mem::replace(slot, shard as u16);
+    if before != shard as u16 || had_it != target {
+        // Others have asked there for keys of the slot, too, and will be redirected after us.
+        ctx.settle_all(&[from, had_it]);
+    }
+    Some(target)
+}
+
+/// The node that a redirect names. One that is in no routing table is reported.
+pub(crate) fn find(ctx: &Context, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+    let found = known(ctx, from, redirect);
+    if found.is_none()
+        && let Some(host) = host_of(ctx, from, redirect)
+    {
+        ctx.tell(Report::Unknown {
+            pool: ctx.routes.nodes[usize::from(from)].pool,
+            host,
+            port: redirect.port,
+        });
+    }
+    found
+}
+
+/// The host that a redirect means; none: it is that of `from`, which has no address.
+fn host_of(ctx: &Context, from: NodeId, redirect: &Redirect) -> Option<String> {
+    match (
+        &redirect.host,
+        &ctx.routes.nodes[usize::from(from)].endpoint,
+    ) {
+        (Some(host), _) => Some(host.clone()),
+        (None, Endpoint::Tcp(address)) => Some(address.ip().to_string()),
+        (None, Endpoint::Unix(_)) => None,
+    }
+}
+
+/// Where the error `said`, by which `from` has redirected a call, leads by now: the node, and whether it has to be told
+/// ASKING. None: to nobody known.
+pub(crate) fn led_to(ctx: &Context, from: NodeId, said: &str) -> Option<(NodeId, bool)> {
+    match advice(format!("-{said}").as_bytes())? {
+        Advice::Moved(redirect) => Some((known(ctx, from, &redirect)?, false)),
+        Advice::Ask(redirect) => Some((known(ctx, from, &redirect)?, true)),
+        Advice::Wait | Advice::Script => None,
+    }
+}
+
+/// Returns true if two numbers are one server's, which may have one by its name and one by its address.
+pub(crate) fn is_same(ctx: &Context, one: NodeId, other: NodeId) -> bool {
+    let endpoint = |node: NodeId| &ctx.routes.nodes[usize::from(node)].endpoint;
+    one == other || endpoint(one) == endpoint(other)
+}
+
+/// The node that a redirect names, if it is in the routing table.
+pub(crate) fn known(ctx: &Context, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+    let host = host_of(ctx, from, redirect)?;
+    let is_target = |name: &str| {
+        name.rsplit_once(':').is_some_and(|(known, port)| {
+            known.trim_start_matches('[').trim_end_matches(']') == host
+                && port.parse() == Ok(redirect.port)
+        })
+    };
+    let at_endpoint = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp(address) => {
+            address.port() == redirect.port && address.ip().to_string() == host
+        }
+        Endpoint::Unix(_) => false,
+    };
+    let pool = ctx.routes.nodes[usize::from(from)].pool;
+    let found = ctx.routes.nodes.iter().position(|node| {
+        node.pool == pool && (is_target(&node.name) || at_endpoint(&node.endpoint))
+    });
+    found.map(|found| found as NodeId)
 }
 
 #[cfg(test)]

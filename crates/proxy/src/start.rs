@@ -9,14 +9,14 @@ use redline_net::http::Responder;
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits, thread};
 
 use crate::access::Identities;
-use crate::admit::Traffic;
+use crate::admission::Traffic;
+use crate::cluster_view::ClusterView;
+use crate::command_names::Names;
 use crate::control::Reload;
-use crate::custom::Names;
-use crate::face::Face;
+use crate::observability::{Seen, log, metrics};
+use crate::published::Published;
 use crate::report::Report;
-use crate::route::Published;
 use crate::scripts::Scripts;
-use crate::seeing::{Seen, log, metrics};
 use crate::settings::Settings;
 use crate::tls_config::Doors;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
@@ -37,7 +37,7 @@ pub struct Setup {
     pub threads: usize,
     /// Limits and time-outs.
     pub settings: Settings,
-    /// The picture of the servers.
+    /// The routing table.
     pub routes: Arc<Published>,
     /// Where workers report what happens to servers.
     pub reports: Option<Sender<Report>>,
@@ -50,7 +50,7 @@ pub struct Setup {
     /// Commands under other names, and such that the table does not have.
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
-    pub face: Option<Face>,
+    pub cluster_view: Option<ClusterView>,
     /// Counters and logs, of as many workers.
     pub seen: Seen,
     /// Where Prometheus asks.
@@ -78,7 +78,7 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         doors: setup.doors,
         traffic: setup.traffic,
         names: setup.names,
-        face: setup.face,
+        cluster_view: setup.cluster_view,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))
@@ -120,7 +120,7 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or whose picture of the servers stays
+/// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or whose routing table stays
 /// as it is, still takes clients, and whoever looks after it does not start it anew.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let last_words = || {

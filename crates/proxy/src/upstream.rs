@@ -12,8 +12,10 @@ use redline_net::{Pipe, Stream};
 use redline_resp::{Framer, Proto};
 
 use crate::cache::{Cache, Marks};
+use crate::class::NO_COMMAND;
+use crate::observability::{MIXED, NodeStats};
+use crate::request::request_len;
 use crate::route::NodeId;
-use crate::seeing::{MIXED, NO_COMMAND, NodeStats};
 use crate::slab::Ref;
 
 /// The destination of a reply.
@@ -438,35 +440,6 @@ impl Upstream {
     }
 }
 
-/// The name of the command in the request at the front of a run; empty: it has none.
-pub fn request_name(run: &[u8]) -> &[u8] {
-    let name = || {
-        let (_, at) = header(run)?;
-        let (bytes, end) = header(run.get(at..)?)?;
-        run.get(at + end..)?.get(..bytes)
-    };
-    name().unwrap_or_default()
-}
-
-/// The length of the request at the front of a run. It was decoded once, so its form is right.
-pub fn request_len(run: &[u8]) -> Option<usize> {
-    let (arguments, mut at) = header(run)?;
-    for _ in 0..arguments {
-        let (bytes, end) = header(run.get(at..)?)?;
-        at = at.checked_add(end)?.checked_add(bytes)?.checked_add(2)?;
-    }
-    (at <= run.len()).then_some(at)
-}
-
-/// The number in the line at the front, behind its sign, and where the next line begins. Clients may send any byte behind a
-/// carriage return, as to Redis.
-fn header(bytes: &[u8]) -> Option<(usize, usize)> {
-    let end = bytes.iter().position(|byte| *byte == b'\r')?;
-    let digits = bytes[..end].get(1..)?;
-    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some((number, end + 2))
-}
-
 /// So many calls of the front run are answered.
 #[cold]
 fn unmix(mix: &mut VecDeque<(u16, u16)>, count: u16) {
@@ -579,17 +552,6 @@ mod tests {
             upstream.answered(1);
         }
         assert_eq!(upstream.front_unanswered(), None);
-    }
-
-    #[test]
-    fn a_request_is_found_whatever_follows_its_carriage_returns() {
-        let request = b"*2\rx$3\r\rGET\r$$1\r*b\r\r";
-        assert_eq!(request_len(&request.repeat(2)), Some(request.len()));
-        assert_eq!(request_name(request), b"GET");
-        for end in 0..request.len() {
-            assert_eq!(request_len(&request[..end]), None, "{end}");
-            request_name(&request[..end]);
-        }
     }
 
     #[test]

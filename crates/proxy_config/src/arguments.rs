@@ -14,7 +14,12 @@ use super::io_error::error_text;
 use super::units::without_credentials;
 use super::*;
 
-/// One address in front of many Redis servers
+const LISTENERS: &str = "Listeners";
+const UPSTREAM: &str = "Upstream servers";
+const UPSTREAM_TLS: &str = "Upstream TLS";
+const SHARDING: &str = "Sharding";
+
+/// A proxy: one address in front of many Redis servers
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "redline proxy",
@@ -35,73 +40,73 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub predixy: Option<PathBuf>,
     /// Listening port [default: 7617, if the configuration names none]
-    #[arg(long)]
+    #[arg(long, help_heading = LISTENERS)]
     pub port: Option<u16>,
-    /// Listening address [default: 127.0.0.1]; may be given several times
-    #[arg(long, value_name = "ADDRESS")]
+    /// Listening address, or the path of a unix socket [default: 127.0.0.1]; may be given several times
+    #[arg(long, value_name = "ADDRESS", help_heading = LISTENERS)]
     pub bind: Vec<String>,
     /// TLS listening port. Without --port, plain connections are off
-    #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
+    #[arg(long, value_name = "PORT", help_heading = LISTENERS, requires_all = ["tls_cert_file", "tls_key_file"])]
     pub tls_port: Option<u16>,
-    /// Certificate chain for clients
-    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    /// Certificate chain that clients are shown
+    #[arg(long, value_name = "FILE", help_heading = LISTENERS, requires = "tls_port")]
     pub tls_cert_file: Option<String>,
     /// Private key of --tls-cert-file
-    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    #[arg(long, value_name = "FILE", help_heading = LISTENERS, requires = "tls_port")]
     pub tls_key_file: Option<String>,
-    /// Authorities that sign client certificates: a file, or a directory
-    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    /// CA certificates that client certificates are verified against: a file, or a directory
+    #[arg(long, value_name = "PATH", help_heading = LISTENERS, requires = "tls_port")]
     pub tls_ca_cert_file: Option<String>,
-    /// Client certificates: yes (required), no, optional [default: yes with --tls-ca-cert-file]
-    #[arg(long, value_name = "WORD", requires = "tls_port", value_parser = asked_of_clients)]
+    /// Client certificates: yes (required), optional or no [default: yes with --tls-ca-cert-file, else no]
+    #[arg(long, value_name = "MODE", help_heading = LISTENERS, requires = "tls_port", value_parser = asked_of_clients)]
     pub tls_auth_clients: Option<ClientCertificates>,
-    /// Worker threads [default: one for every CPU that the process may use]
+    /// Worker threads [default: one per CPU that the process may use]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Upstream server: [[user:]password@]host:port, or the path of a unix socket. Several are shards, cluster nodes or
-    /// Sentinels
-    #[arg(long, value_name = "PLACE", conflicts_with_all = ["file", "predixy"])]
+    /// Upstream server: [[user:]password@]host:port, or the path of a unix socket; may be given several times, for shards,
+    /// cluster nodes or Sentinels
+    #[arg(long, value_name = "SERVER", help_heading = UPSTREAM, conflicts_with_all = ["file", "predixy"])]
     pub upstream: Vec<Secret>,
     /// The upstream servers are nodes of a Redis Cluster
-    #[arg(long, requires = "upstream", conflicts_with = "sentinel")]
+    #[arg(long, help_heading = UPSTREAM, requires = "upstream", conflicts_with = "sentinel")]
     pub cluster: bool,
-    /// The upstream servers are Sentinels, which monitor a primary of this name; several primaries are shards
-    #[arg(long, value_name = "NAME", requires = "upstream")]
+    /// The upstream servers are Sentinels, which monitor the primary NAME; may be given several times, for shards
+    #[arg(long, value_name = "NAME", help_heading = UPSTREAM, requires = "upstream")]
     pub sentinel: Vec<String>,
     /// User for upstream servers
-    #[arg(long, value_name = "NAME", requires = "upstream_password")]
+    #[arg(long, value_name = "NAME", help_heading = UPSTREAM, requires = "upstream_password")]
     pub upstream_user: Option<String>,
     /// Password for upstream servers
-    #[arg(long, value_name = "PASSWORD", requires = "upstream")]
+    #[arg(long, value_name = "PASSWORD", help_heading = UPSTREAM, requires = "upstream")]
     pub upstream_password: Option<Secret>,
-    /// Use TLS to upstream servers and Sentinels. Certificates are verified against the system's authorities, or
-    /// --upstream-tls-ca-cert-file
-    #[arg(long, conflicts_with = "file")]
+    /// Use TLS to upstream servers and Sentinels; their certificates are verified against --upstream-tls-ca-cert-file
+    /// [default: the system's CA certificates]
+    #[arg(long, help_heading = UPSTREAM_TLS, conflicts_with = "file")]
     pub upstream_tls: bool,
-    /// Authorities that sign upstream certificates: a file, or a directory
-    #[arg(long, value_name = "PATH", requires = "upstream_tls")]
+    /// CA certificates that upstream certificates are verified against: a file, or a directory
+    #[arg(long, value_name = "PATH", help_heading = UPSTREAM_TLS, requires = "upstream_tls")]
     pub upstream_tls_ca_cert_file: Option<String>,
-    /// Client certificate chain for upstream servers
-    #[arg(long, value_name = "FILE", requires_all = ["upstream_tls", "upstream_tls_key_file"])]
+    /// Certificate chain that upstream servers are shown
+    #[arg(long, value_name = "FILE", help_heading = UPSTREAM_TLS, requires_all = ["upstream_tls", "upstream_tls_key_file"])]
     pub upstream_tls_cert_file: Option<String>,
     /// Private key of --upstream-tls-cert-file
-    #[arg(long, value_name = "FILE", requires = "upstream_tls_cert_file")]
+    #[arg(long, value_name = "FILE", help_heading = UPSTREAM_TLS, requires = "upstream_tls_cert_file")]
     pub upstream_tls_key_file: Option<String>,
-    /// Server name (SNI), which upstream certificates must have
-    #[arg(long, value_name = "NAME", requires = "upstream_tls")]
+    /// Server name (SNI), which upstream certificates must have [default: none, any name is accepted]
+    #[arg(long, value_name = "NAME", help_heading = UPSTREAM_TLS, requires = "upstream_tls")]
     pub upstream_tls_sni: Option<String>,
     /// Do not verify upstream certificates (insecure)
-    #[arg(long, requires = "upstream_tls")]
+    #[arg(long, help_heading = UPSTREAM_TLS, requires = "upstream_tls")]
     pub upstream_tls_insecure: bool,
     /// Hash function [default: murmur]: atol, crc16, crc16-twemproxy, crc32, crc32a, fnv1-64, fnv1a-64, fnv1-32,
     /// fnv1a-32, hsieh, jenkins, md5, murmur, one-at-a-time
-    #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
+    #[arg(long, help_heading = SHARDING, value_parser = named::<HashKind>, requires = "upstream")]
     pub hash: Option<HashKind>,
     /// Key distribution [default: ketama]: ketama, modula, rendezvous, random
-    #[arg(long, value_parser = named::<DistributionKind>, requires = "upstream")]
+    #[arg(long, help_heading = SHARDING, value_parser = named::<DistributionKind>, requires = "upstream")]
     pub distribution: Option<DistributionKind>,
     /// Hash tag, two characters: only the part of a key between them is hashed [default: {}]
-    #[arg(long, value_name = "TAG", requires = "upstream")]
+    #[arg(long, value_name = "TAG", help_heading = SHARDING, requires = "upstream")]
     pub hash_tag: Option<String>,
     /// Print the configuration as TOML and exit
     #[arg(long)]
@@ -167,7 +172,8 @@ impl Arguments {
     fn of_flags(&self) -> Result<Config, String> {
         if self.upstream.is_empty() {
             return Err(
-                "which servers? Name a file, or --upstream host:port (--help says more)".to_owned(),
+                "no upstream servers: give a configuration file, or --upstream host:port (see --help)"
+                    .to_owned(),
             );
         }
         let servers = self.upstream.iter().map(|text| server(text));
@@ -410,7 +416,7 @@ mod tests {
     #[test]
     fn what_contradicts_itself_is_refused() {
         for (line, said) in [
-            ("", "which servers?"),
+            ("", "no upstream servers"),
             ("--cluster", "--upstream"),
             (
                 "--cluster --sentinel m --upstream a:1",

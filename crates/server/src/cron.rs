@@ -8,8 +8,15 @@ use redline_keyspace::lock::STRIPES;
 use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
-use crate::{session::Session, worker::Worker};
-use redline_engine::{caller::flag, executor::block::after_upkeep, tracking};
+use crate::{
+    session::Session,
+    worker::{Worker, handover, serve},
+};
+use redline_engine::{
+    caller::flag,
+    executor::{block::after_upkeep, eviction, figures},
+    tracking,
+};
 
 /// Active expiry works in slices of this length: microseconds. No command waits longer for it.
 const EXPIRY_SLICE_US: u64 = 500;
@@ -30,14 +37,14 @@ pub fn tick(worker: &mut Worker) {
     worker.refresh_if_changed();
     let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
     worker.set_gathering(now_us, used_us);
-    worker.note_load(now_us, used_us);
+    handover::note_load(worker, now_us, used_us);
     if worker.shared.timers_rest.load(Ordering::Relaxed) {
         return;
     }
     expire(worker);
-    worker.make_room_for_long();
+    eviction::make_room_for_long(worker.executor);
     forget_tracked(worker);
-    worker.evict_clients();
+    serve::evict_clients(worker);
     look_after_memory(worker);
     let every_second = worker
         .outlet
@@ -49,17 +56,17 @@ pub fn tick(worker: &mut Worker) {
         worker.close_stalled_handshakes();
         worker.for_each_session(|worker, session| {
             let unsent = session.out.len_bytes() as u64;
-            session.card.output_peak.store(unsent, Ordering::Relaxed);
+            session.info.output_peak.store(unsent, Ordering::Relaxed);
             note_sending(session, worker.now_ms);
         });
-        worker.count_movable();
+        handover::count_movable(worker);
         close_idle(worker);
     }
     if mem::take(&mut worker.outlet.soft_limits_run) {
         worker.for_each_session(|worker, session| {
             if session.soft_limit_since_s.is_some() {
                 worker.outlet.soft_limits_run = true;
-                worker.enforce_output_limit(session);
+                serve::enforce_output_limit(worker, session);
                 worker.look_again(session);
             }
         });
@@ -67,7 +74,7 @@ pub fn tick(worker: &mut Worker) {
     if let Some(host) = &mut worker.host {
         host.collect_some();
     }
-    worker.copy_counts();
+    figures::copy_counts(worker.executor);
     note_memory(worker);
     if worker.number == 0 {
         worker.shared.rates.sample(worker.shared);
@@ -141,7 +148,7 @@ fn expire(worker: &mut Worker) {
     }
     let took_us = clock::monotonic_us() - began_us;
     worker.executor.stats.expiry_us.add(took_us);
-    worker.note_latency("expire-cycle", took_us * 1000);
+    figures::note_latency(worker.executor, "expire-cycle", took_us * 1000);
     if worker.executor.outlet.expiry_due_us.is_none() {
         expire_in_time(worker, took_us);
     }
@@ -234,10 +241,10 @@ fn close_idle(worker: &mut Worker) {
     }
     let now_s = (worker.now_ms / 1000) as u64;
     worker.for_each_session(|worker, session| {
-        let idle_s = now_s.saturating_sub(u64::from(session.card.active_s.load(Ordering::Relaxed)));
-        let flags = session.card.flags.load(Ordering::Relaxed);
+        let idle_s = now_s.saturating_sub(u64::from(session.info.active_s.load(Ordering::Relaxed)));
+        let flags = session.info.flags.load(Ordering::Relaxed);
         let listens = flags & (flag::PUBSUB | flag::MONITOR) != 0;
-        if idle_s > timeout_s && !listens && !session.is_put_aside() {
+        if idle_s > timeout_s && !listens && !session.is_suspended() {
             session.end_at_once();
             worker.look_again(session);
         }
@@ -246,12 +253,12 @@ fn close_idle(worker: &mut Worker) {
 
 /// Marks a client that takes replies as active a second ago, if something was sent to it since the last look.
 fn note_sending(session: &mut Session, now_ms: i64) {
-    let sent = session.card.net_out.load(Ordering::Relaxed);
+    let sent = session.info.net_out.load(Ordering::Relaxed);
     if sent != session.sent_before {
         session.sent_before = sent;
         let a_second_ago = (now_ms / 1000 - 1) as u32;
         session
-            .card
+            .info
             .active_s
             .fetch_max(a_second_ago, Ordering::Relaxed);
     }

@@ -22,6 +22,7 @@ use crate::{
 use redline_engine::{
     REDIS_VERSION, REDLINE_VERSION, SERVER_NAME, VECTOR_SETS,
     caller::flag,
+    executor::figures,
     pubsub,
     stats::{ERROR_CODES_MAX, Totals},
 };
@@ -49,7 +50,7 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
 
 /// The sections that were asked for; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
 pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
-    worker.copy_counts();
+    figures::copy_counts(worker.executor);
     let asked = |name: &str| {
         wanted
             .iter()
@@ -177,22 +178,22 @@ fn listeners(worker: &Worker, out: &mut Out<'_>) -> fmt::Result {
 }
 
 fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let cards = worker.shared.client_cards();
+    let infos = worker.shared.client_infos();
     let flagged = |bit| {
-        cards
+        infos
             .iter()
-            .filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0)
+            .filter(|info| info.flags.load(Ordering::Relaxed) & bit != 0)
             .count()
     };
-    let largest = |bytes: fn(&redline_engine::caller::Card) -> u64| {
-        cards.iter().map(|card| bytes(card)).max().unwrap_or(0)
+    let largest = |bytes: fn(&redline_engine::caller::ClientInfo) -> u64| {
+        infos.iter().map(|info| bytes(info)).max().unwrap_or(0)
     };
-    let watched = || cards.iter().map(|card| card.watched().0);
-    out.field("connected_clients", cards.len())?;
+    let watched = || infos.iter().map(|info| info.watched().0);
+    out.field("connected_clients", infos.len())?;
     out.field("cluster_connections", 0)?;
     out.field("maxclients", worker.outlet.settings.maxclients)?;
-    let input = largest(|card| card.query_capacity.load(Ordering::Relaxed));
-    let output = largest(|card| card.output_bytes.load(Ordering::Relaxed));
+    let input = largest(|info| info.query_capacity.load(Ordering::Relaxed));
+    let output = largest(|info| info.output_bytes.load(Ordering::Relaxed));
     out.field("client_recent_max_input_buffer", input)?;
     out.field("client_recent_max_output_buffer", output)?;
     out.field("blocked_clients", flagged(flag::BLOCKED))?;

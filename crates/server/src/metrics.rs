@@ -4,7 +4,7 @@
 //! begins with `redline_`. Counters (but those of connections) go on from the start of the process, whatever CONFIG RESETSTAT
 //! says: whoever takes rates wants them so. Everything is read without asking a worker.
 //!
-//! Must not know: HTTP, sessions beyond their cards.
+//! Must not know: HTTP, sessions beyond their client infos.
 
 use std::sync::atomic::Ordering;
 
@@ -105,17 +105,17 @@ fn instance(page: &mut Page, shared: &Shared, settings: &Settings) {
 }
 
 fn clients(page: &mut Page, shared: &Shared, settings: &Settings) {
-    let cards = shared.client_cards();
+    let infos = shared.client_infos();
     let flagged = |bit| {
-        cards
+        infos
             .iter()
-            .filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0)
+            .filter(|info| info.flags.load(Ordering::Relaxed) & bit != 0)
             .count()
     };
     page.gauge(
         "redis_connected_clients",
         "Clients that are connected.",
-        cards.len(),
+        infos.len(),
     );
     page.gauge(
         "redis_blocked_clients",
@@ -418,8 +418,8 @@ fn workers(page: &mut Page, shared: &Shared) {
         (
             "redline_worker_put_aside_total",
             Sort::Counter,
-            "Times that a session of a worker was put aside: something that it needed was in use.",
-            |worker| worker.stats.put_aside.get(),
+            "Times that a session of a worker was suspended: something that it needed was in use.",
+            |worker| worker.stats.suspended.get(),
         ),
         (
             "redline_worker_gathered_total",

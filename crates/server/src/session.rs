@@ -37,7 +37,7 @@ pub struct Session {
     pub soft_limit_since_s: Option<u64>,
     /// Where from.
     pub peer: PeerAddr,
-    /// Value of the card's `net_out` when the timer last looked.
+    /// Value of the client info's `net_out` when the timer last looked.
     pub sent_before: u64,
     /// Value of [`Session::work`] when the timer last looked, and its growth since the time before.
     pub worked_before: u64,
@@ -64,16 +64,16 @@ impl DerefMut for Session {
 impl Session {
     /// Does it wait for anything, so that nothing of its may run?
     #[inline]
-    pub fn is_put_aside(&self) -> bool {
-        self.aside.is_some() || self.gate.is_some()
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.is_some() || self.gate.is_some()
     }
 
-    /// Returns the work that the client has asked for so far, as far as that can be told from the card: a command counts as
+    /// Returns the work that the client has asked for so far, as far as that can be told from the client info: a command counts as
     /// much as 256 bytes.
     pub fn work(&self) -> u64 {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let bytes = count(&self.card.net_in) + count(&self.card.net_out);
-        count(&self.card.commands) + bytes / 256
+        let bytes = count(&self.info.net_in) + count(&self.info.net_out);
+        count(&self.info.commands) + bytes / 256
     }
 
     /// Has it no buffers, nor anything in them?
@@ -87,7 +87,7 @@ impl Session {
     }
 }
 
-/// Requests that were decoded but not run, because the session was put aside.
+/// Requests that were decoded but not run, because the session was suspended.
 pub struct Deferred {
     /// The bytes that the spans refer to.
     pub buffer: Vec<u8>,

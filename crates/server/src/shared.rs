@@ -12,7 +12,7 @@ use std::{
 
 use redline_engine::{
     Engine, ExecutorHandle,
-    caller::{Card, flag},
+    caller::{ClientInfo, flag},
     stats::{self, ExecutorStats, Totals},
 };
 use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
@@ -326,22 +326,22 @@ impl Shared {
         }
         // One at a time: two that look at the same clients would close more than need be.
         let _alone = self.client_eviction.lock();
-        let mut cards = self.client_cards();
-        let bytes = |card: &Arc<Card>| card.memory_bytes.load(Ordering::Relaxed);
-        let mut total: u64 = cards.iter().map(bytes).sum();
-        cards.retain(|card| card.flags.load(Ordering::Relaxed) & flag::NO_EVICT == 0);
-        cards.sort_by_cached_key(|card| std::cmp::Reverse(bytes(card)));
+        let mut infos = self.client_infos();
+        let bytes = |info: &Arc<ClientInfo>| info.memory_bytes.load(Ordering::Relaxed);
+        let mut total: u64 = infos.iter().map(bytes).sum();
+        infos.retain(|info| info.flags.load(Ordering::Relaxed) & flag::NO_EVICT == 0);
+        infos.sort_by_cached_key(|info| std::cmp::Reverse(bytes(info)));
         let mut evicted = 0;
-        for card in cards {
+        for info in infos {
             if total <= limit_bytes {
                 break;
             }
-            total = total.saturating_sub(bytes(&card));
+            total = total.saturating_sub(bytes(&info));
             log::notice(&format!(
                 "Evicting client: id={} addr={}",
-                card.id, card.addr
+                info.id, info.addr
             ));
-            self.kill(&card);
+            self.kill(&info);
             evicted += 1;
         }
         evicted

@@ -8,10 +8,10 @@
 //!
 //! Must not know: what any command does.
 
-mod handover;
+pub(crate) mod handover;
 mod mail;
 mod outlet;
-mod serve;
+pub(crate) mod serve;
 
 use std::{
     collections::VecDeque,
@@ -24,8 +24,8 @@ use std::{
 use redline_acl::User;
 use redline_engine::{
     Caller, Executor, Message as Mail,
-    caller::{Card, Origin, Token},
-    executor::Batch,
+    caller::{ClientInfo, Origin, Token},
+    executor::{Batch, block, units, watch},
     monitor, subscriptions, tracking,
 };
 use redline_keyspace::upkeep::{Expiring, ExpiryCursor};
@@ -321,10 +321,10 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
                 self.outlet.poller.set_gathering(Duration::ZERO);
             }
         }
-        self.fetch_messages();
-        self.expire_waits();
+        mail::fetch_messages(self);
+        block::expire_waits(self.executor);
         self.end_pause();
-        self.serve_ready();
+        serve::serve_ready(self);
         for token in self.shared.executors()[self.number].transit.released() {
             self.shared.send(token, Mail::Wake(token));
         }
@@ -334,7 +334,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             .handover
             .note_turn(ended_ms.saturating_sub(began_ms));
         if self.outlet.handover.is_under_way() && self.depth == 0 {
-            self.hand_over();
+            handover::hand_over(self);
         }
         if ended_ms >= self.outlet.next_tick_ms {
             cron::tick(self);
@@ -498,9 +498,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
             self.outlet.handshakes.push_back((token, deadline_ms));
         }
-        self.update_card(&mut session);
-        let card = session.card.clone();
-        self.shared.clients().insert(card.id, card);
+        serve::update_info(self, &mut session);
+        let info = session.info.clone();
+        self.shared.clients().insert(info.id, info);
         let place = &mut self.outlet.places[index];
         place.used = true;
         place.session = Some(session);
@@ -508,23 +508,23 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     /// Closes a session for good; it is out of the slab.
     fn close(&mut self, mut session: Box<Session>) {
-        let index = session.card.token().index();
+        let index = session.info.token().index();
         // The socket closes with the session; a failure to deregister is of no consequence then.
         session.stream.close_notify();
         let _ = self.outlet.poller.deregister(&session.stream);
         subscriptions::forget(self, &mut session);
         tracking::end(self.shared, &mut session);
         monitor::end(self.shared, &mut session);
-        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+        let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_neg());
-        self.unwatch(&mut session);
-        self.drop_wait(&mut session);
-        self.give_way(&mut session);
-        self.shared.clients().remove(&session.card.id);
+        watch::unwatch(self.executor, &mut session);
+        block::drop_wait(self.executor, &mut session);
+        units::give_way(self.executor, &mut session);
+        self.shared.clients().remove(&session.info.id);
         self.shared.workers()[self.number]
             .connections
             .fetch_sub(1, Ordering::Relaxed);
-        self.keep_query(mem::take(&mut session.query));
+        serve::keep_query(self, mem::take(&mut session.query));
         self.vacate(index);
         if self.outlet.accept == Accept::AtTick {
             self.outlet.accept = Accept::AtOnce;
@@ -535,7 +535,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         for index in 0..self.outlet.places.len() {
             if let Some(mut session) = self.outlet.places[index].session.take() {
                 if session.gate.is_none() {
-                    self.write_out(&mut session);
+                    serve::write_out(self, &mut session);
                 }
                 self.close(session);
             }
@@ -554,7 +554,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     /// Has `session`, which waits for its turn, looked at again soon.
     pub fn look_again(&mut self, session: &Session) {
-        self.enqueue(session.card.token().index());
+        self.enqueue(session.info.token().index());
     }
 
     /// Closes connections that have not become sessions in time.
@@ -565,11 +565,11 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         {
             self.outlet.handshakes.pop_front();
             // Being served, it is through with its handshake.
-            if self.is_out(token) {
+            if mail::is_out(self, token) {
                 continue;
             }
             let nothing = || unreachable!("its session is in its place");
-            self.with_session(token, nothing, |worker, session| {
+            mail::with_session(self, token, nothing, |worker, session| {
                 if session.stream.is_handshaking() {
                     session.end_at_once();
                     worker.enqueue(token.index());
@@ -678,7 +678,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
                 return;
             };
         }
-        let worker = self.for_new_client();
+        let worker = handover::for_new_client(self);
         worker.connections.fetch_add(1, Ordering::Relaxed);
         worker.mailbox.send(Message::Connection(stream, peer));
     }
@@ -738,7 +738,7 @@ impl Session {
             fd: stream.fd(),
             created_ms: now_ms as u64,
         };
-        let card = Arc::new(Card::new(origin, token, &user));
+        let info = Arc::new(ClientInfo::new(origin, token, &user));
         Session {
             stream,
             query: Vec::new(),
@@ -748,7 +748,7 @@ impl Session {
             eof_seen: false,
             deferred: None,
             gate: None,
-            caller: Caller::new(card, user),
+            caller: Caller::new(info, user),
             soft_limit_since_s: None,
             peer,
             sent_before: 0,

@@ -59,7 +59,7 @@ impl<'e> Replica<'e> {
                     let words = words.iter().map(|word| word.escape_ascii().to_string());
                     words.collect::<Vec<_>>().join(" ")
                 };
-                if caller.aside.is_some() || reply.is_empty() {
+                if caller.suspended.is_some() || reply.is_empty() {
                     return Err(format!("a record of a command that waits: {}", words()));
                 }
                 if reply.starts_with(b"-") {

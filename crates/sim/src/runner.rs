@@ -58,7 +58,7 @@ impl<'e> Runner<'e> {
         executor.read_clock();
         executor.run_request(&mut client.caller, args.as_args(), None);
         executor.sweep();
-        let is_suspended = client.caller.aside.is_some();
+        let is_suspended = client.caller.suspended.is_some();
         let is_over = client.caller.closing;
         let bytes: Vec<u8> = client.caller.out.chunks().flatten().copied().collect();
         client.caller.out.clear();

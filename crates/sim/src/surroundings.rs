@@ -15,10 +15,11 @@ use fastrand::Rng;
 use redline_commands::Error;
 use redline_engine::{
     Caller, Clock, Engine, Executor, Halt, Level, Mailbox, Member, Message, Outlet,
-    caller::{Aside, Card, Origin, Token},
+    caller::{ClientInfo, Origin, Suspended, Token},
     executor::{
-        Batch, Fault,
-        block::{Finished, Outcome},
+        Batch, Fault, access,
+        block::{self, Finished, Outcome},
+        units, watch,
     },
     monitor, subscriptions,
     timing::Used,
@@ -112,8 +113,8 @@ impl Client {
         };
         let settings = engine.settings.current();
         let user = settings.acl.default_user().clone();
-        let card = Arc::new(Card::new(origin, token, &user));
-        let mut caller = Caller::new(card, user);
+        let info = Arc::new(ClientInfo::new(origin, token, &user));
+        let mut caller = Caller::new(info, user);
         caller.become_default(&settings.acl);
         Client {
             caller,
@@ -137,7 +138,7 @@ impl Client {
 
     /// May it run anything now?
     pub fn is_ready(&self) -> bool {
-        self.caller.aside.is_none() && !self.caller.closing
+        self.caller.suspended.is_none() && !self.caller.closing
     }
 
     /// Has it nothing left to run?
@@ -296,7 +297,7 @@ impl<P: Plant> Outlet for Surroundings<P> {
     fn look_again(_: &mut Executor<'_, Self>, _: Token) {}
 
     fn read_own_mail(executor: &mut Executor<'_, Self>, caller: &mut Caller) {
-        let own = caller.card.token();
+        let own = caller.info.token();
         let queue = executor.outlet.queue.clone();
         let mail = &mut executor.outlet.places[own.index()].mail;
         for invalidations in [false, true] {
@@ -313,7 +314,7 @@ impl<P: Plant> Outlet for Surroundings<P> {
     }
 
     fn drop_old_invalidations(executor: &mut Executor<'_, Self>, caller: &Caller) {
-        let own = caller.card.token();
+        let own = caller.info.token();
         let forget = |message: &mut Message| {
             if let Message::Invalidate(invalidation) = message {
                 invalidation.to.retain(|token| *token != own);
@@ -403,8 +404,8 @@ pub fn open<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, actor: Actor
     let token = executor.outlet.token(index);
     let now_ms = executor.now_ms as u64;
     let client = Box::new(Client::new(executor.engine, token, now_ms, actor));
-    let card = client.caller.card.clone();
-    executor.engine.clients().insert(card.id, card);
+    let info = client.caller.info.clone();
+    executor.engine.clients().insert(info.id, info);
     executor.outlet.places[index].client = Some(client);
 }
 
@@ -417,10 +418,10 @@ pub fn close<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, index: usiz
     subscriptions::forget(executor, caller);
     tracking::end(executor.engine, caller);
     monitor::end(executor.engine, caller);
-    executor.unwatch(caller);
-    executor.drop_wait(caller);
-    executor.give_way(caller);
-    executor.engine.clients().remove(&caller.card.id);
+    watch::unwatch(executor, caller);
+    block::drop_wait(executor, caller);
+    units::give_way(executor, caller);
+    executor.engine.clients().remove(&caller.info.id);
     let place = &mut executor.outlet.places[index];
     place.generation += 1;
     place.mail.clear();
@@ -459,14 +460,16 @@ fn with_client<P: Plant>(
 
 fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: Message) {
     match message {
-        Message::Wake(token) if token.stripe().is_some() => executor.unwatch_left(token.stripe()),
+        Message::Wake(token) if token.stripe().is_some() => {
+            watch::unwatch_left(executor, token.stripe())
+        }
         Message::Wake(token) => with_client(executor, token, message, |_, client, _| {
             if client
                 .caller
-                .aside
+                .suspended
                 .is_some_and(|reason| !reason.is_wanted())
             {
-                client.caller.aside = None;
+                client.caller.suspended = None;
             }
         }),
         Message::WaitEnded(ref waiter, _) => {
@@ -477,7 +480,8 @@ fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: M
                 };
                 let came = client.deferred.front().cloned();
                 let came = came.as_ref().map(ArgsBuf::as_args);
-                let finished = executor.finish_wait(&mut client.caller, &waiter, outcome, came);
+                let finished =
+                    block::finish_wait(executor, &mut client.caller, &waiter, outcome, came);
                 if finished == Finished::Answered {
                     client.deferred.pop_front();
                 }
@@ -533,10 +537,10 @@ fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: M
         }
         Message::ScriptBusy => Surroundings::for_each_caller(executor, |_, caller| {
             if matches!(
-                caller.aside,
-                Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)
+                caller.suspended,
+                Some(Suspended::Stripe(_) | Suspended::Script | Suspended::Ticket)
             ) {
-                caller.aside = None;
+                caller.suspended = None;
             }
         }),
         Message::Resume => {
@@ -592,7 +596,7 @@ pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[
         }
         client.decoder.release_blobs();
         if client.caller.rules != executor.rules {
-            executor.adopt_rules(&mut client.caller);
+            access::adopt_rules(executor, &mut client.caller);
         }
         tracking::before_write(&mut client.caller);
         hear(executor, &mut client);
@@ -600,7 +604,7 @@ pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[
             tracking::after_write(executor.engine, &mut client.caller);
             hear(executor, &mut client);
         }
-        let index = client.caller.card.token().index();
+        let index = client.caller.info.token().index();
         let ended = client.caller.closing;
         let place = &mut executor.outlet.places[index];
         place.client = Some(client);
@@ -623,7 +627,7 @@ fn run_deferred<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, client: 
         let args = again.as_ref().unwrap_or(&first).as_args();
         executor.run_request(&mut client.caller, args, None);
         executor.sweep();
-        if client.caller.aside.is_some() {
+        if client.caller.suspended.is_some() {
             return;
         }
         client.caller.again = None;

@@ -14,8 +14,11 @@ use std::{
 
 use fastrand::Rng;
 use redline_engine::{
-    Engine, Executor, ExecutorHandle, Names, Settings, chores::Chore, engine::Bell,
-    executor::block::after_upkeep, tracking,
+    Engine, Executor, ExecutorHandle, Names, Settings,
+    chores::Chore,
+    engine::Bell,
+    executor::block::{self, after_upkeep},
+    tracking,
 };
 use redline_keyspace::{
     Keyspace, Trace, Unit, ValueRef, View,
@@ -314,9 +317,9 @@ impl<'e, P: Plant> World<'e, P> {
         }
         executor.read_clock();
         executor.refresh_if_changed();
-        let before = executor.stats.put_aside.get();
+        let before = executor.stats.suspended.get();
         serve(executor, &picked);
-        self.suspended += executor.stats.put_aside.get() - before;
+        self.suspended += executor.stats.suspended.get() - before;
         executor.end_turn(0, 0);
     }
 
@@ -325,7 +328,7 @@ impl<'e, P: Plant> World<'e, P> {
         let executor = &mut self.executors[number];
         executor.read_clock();
         executor.refresh_if_changed();
-        executor.expire_waits();
+        block::expire_waits(executor);
         executor.end_pause();
     }
 
@@ -414,8 +417,8 @@ impl<'e, P: Plant> World<'e, P> {
         let mut clients = places.filter_map(|place| place.client.as_ref());
         let waits = clients.find(|client| client.actor.unanswered() > 0 || !client.is_idle());
         waits.map(|client| {
-            let aside = client.caller.aside;
-            format!("{:?}, suspended: {aside:?}", client.actor)
+            let suspended = client.caller.suspended;
+            format!("{:?}, suspended: {suspended:?}", client.actor)
         })
     }
 

@@ -104,6 +104,11 @@ impl Arg {
         }
     }
 
+    /// Returns true if it is written with this word, or an argument inside is.
+    pub fn has_token(&self, token: &str) -> bool {
+        self.token == Some(token) || self.args.iter().any(|arg| arg.has_token(token))
+    }
+
     /// Appends how the argument is written in a call: optional parts in brackets, choices behind bars.
     pub(crate) fn write_syntax(&self, out: &mut String) {
         let choice = self.kind == ArgKind::OneOf;

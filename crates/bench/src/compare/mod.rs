@@ -63,23 +63,23 @@ Examples:
 /// The options of `compare` itself.
 #[derive(Clone, Debug, Args)]
 struct CompareArguments {
-    /// So many pairs of runs, 3 to 2000, however clear it is before, instead of --time-max
+    /// Number of pairs of runs, 3 to 2000, however clear the result is before; instead of --time-max
     #[arg(long, value_name = "N", conflicts_with_all = ["time_max", "resolve"])]
     pairs: Option<usize>,
-    /// Goes on until it is decided, at most so long [default: 120]
+    /// Time limit: runs go on until the comparison is decided [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_max: Option<Duration>,
-    /// A difference that is below so much is none: it is decided when no larger one is left [default: 2%]
+    /// Smallest difference of interest: the comparison is decided when no larger one is possible [default: 2%]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     resolve: Option<f64>,
-    /// How sure all is that is said, in percent
+    /// Confidence level of all findings together, in percent
     #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
     confidence: f64,
     /// Figures that are judged [default: rps, in an open loop p99; and server-cpu where it is known]
     #[arg(long, value_name = "FIGURE")]
     metric: Option<Metric>,
-    /// Ends with exit code 3 if B is shown to be worse than A by at least so much: slower=5% of the figure that is judged,
-    /// dearer=5% of the server's CPU per request
+    /// Exit code 3 if B is shown to be worse than A by at least so much: slower=5% in the judged figure, dearer=5% in the
+    /// server's CPU time per request
     #[arg(long, value_name = "WHAT=PERCENT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
     /// Writes the comparison as JSON (- for standard output, which then holds nothing else)

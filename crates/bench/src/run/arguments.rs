@@ -67,7 +67,7 @@ pub struct FailoverArguments {
     /// A shell command that makes something fail; it is run once
     #[arg(long, value_name = "COMMAND")]
     pub run: String,
-    /// When it is run, in seconds from the start
+    /// Start of --run, in seconds from the start of the load
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
     pub at: Duration,
     /// Seconds of load
@@ -123,7 +123,7 @@ pub struct RunArguments {
         allow_negative_numbers = true
     )]
     pub scale: f64,
-    /// Where a suite's target is: NAME=HOST:PORT; may be given several times
+    /// Address of a target of the suite: NAME=HOST:PORT; may be given several times
     #[arg(long, value_name = "PLACE", requires = "suite")]
     pub target: Vec<String>,
     /// The server.
@@ -182,12 +182,12 @@ pub struct TargetArguments {
     /// The servers are nodes of one Redis Cluster: requests go to the node that owns their key, wherever that moves
     #[arg(long, conflicts_with_all = ["unix_socket", "embedded"])]
     pub cluster: bool,
-    /// A Sentinel, which says where the primary is, also when that changes: HOST:PORT, or redis://user:password@host:port if
-    /// it wants a password of its own; with --tls it has TLS too; may be given several times
+    /// A Sentinel, which is asked for the primary, again after a failover: HOST:PORT, or redis://user:password@host:port if it
+    /// has a password of its own; --tls is for it, too; may be given several times
     #[arg(long, value_name = "PLACE",
           conflicts_with_all = ["server", "port", "unix_socket", "uri", "endpoint", "cluster", "embedded"])]
     pub sentinel: Vec<String>,
-    /// With --sentinel: the name under which it watches the primary
+    /// With --sentinel: name of the primary that it monitors
     #[arg(
         long,
         value_name = "NAME",
@@ -218,13 +218,13 @@ pub struct TargetArguments {
     /// Database [default: 0]
     #[arg(long)]
     pub db: Option<u32>,
-    /// Speaks RESP3
+    /// Use RESP3
     #[arg(short = '3', long)]
     pub resp3: bool,
-    /// Speaks TLS
+    /// Use TLS
     #[arg(long)]
     pub tls: bool,
-    /// File with certificates of trusted authorities
+    /// CA certificates that the server's is verified against [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<String>,
     /// Client certificate
@@ -263,7 +263,7 @@ pub struct WorkloadArguments {
     /// With --value-content compressible: the share of a value that is one repeated letter, 0 to 1 [default: 0.5]
     #[arg(long, value_name = "SHARE")]
     pub compressible: Option<f64>,
-    /// Makes a run with as many threads send the same again
+    /// Seed of the random numbers: with the same seed and as many threads, a run sends the same requests again
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -292,7 +292,8 @@ pub struct MannerArguments {
     /// Requests in flight on a connection
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     pub pipeline: usize,
-    /// Each reply makes room for the next request; otherwise a whole pipeline is sent, then awaited
+    /// Send the next request at each reply, so that --pipeline requests are always in flight [default: send a whole pipeline,
+    /// then await its replies]
     #[arg(long, conflicts_with_all = ["rps", "stairs"])]
     pub window: bool,
     /// Open loop: so many requests a second, due at their times whether or not earlier ones are answered
@@ -314,7 +315,7 @@ pub struct MannerArguments {
     /// Ends after so many requests
     #[arg(short = 'n', long, value_name = "N")]
     pub requests: Option<u64>,
-    /// Effect of an error reply
+    /// Effect of an error reply on the run
     #[arg(long, default_value = "stop", value_name = "WHAT")]
     pub on_error: OnError,
     /// Opens connections again that are lost, with growing pauses; requests in flight there are counted
@@ -326,7 +327,7 @@ pub struct MannerArguments {
     /// Replaces a connection by a new one after so many requests
     #[arg(long, value_name = "N")]
     pub reconnect_after: Option<u64>,
-    /// Leaves out what is done after the run: a fifth of a second in which the generator is measured by itself
+    /// Does not measure the generator by itself after the run, which takes a fifth of a second
     #[arg(long)]
     pub no_calibration: bool,
     /// Warns when fewer than this share of the reads find something, 0 to 1 [default: 0.9]

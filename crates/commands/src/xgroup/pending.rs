@@ -1,6 +1,7 @@
 //! Entries that are pending: XPENDING, XCLAIM, XAUTOCLAIM.
 
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     Stream,
     stream::{Claim, Claimed, Entry, Group, IdBound, Pending, StreamId},
@@ -11,8 +12,8 @@ use super::{
 };
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
-    stream::{INVALID_ID, entry_id, write_entry, write_id},
+    stream::{INVALID_ID, write_entry, write_id},
+    words::{Words, integer, integer_in},
 };
 
 /// Default number of entries that XAUTOCLAIM returns at most.
@@ -28,7 +29,7 @@ pub(crate) fn xpending(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let filter = PendingFilter::parse(args)?;
+    let filter = PendingFilter::parse(Words::new(CommandId::Xpending, &args, 3))?;
     let stream = ctx.keys.read::<Stream>(&args[1])?;
     let group = stream.and_then(|stream| stream.group(&args[2]));
     let group = group.ok_or_else(|| no_group(&args[1], &args[2]))?;
@@ -76,24 +77,18 @@ struct PendingFilter<'a> {
 
 impl<'a> PendingFilter<'a> {
     /// None for the summary.
-    fn parse(args: Args<'a>) -> Result<Option<PendingFilter<'a>>, Error> {
-        if args.len() == 3 {
+    fn parse(mut words: Words<'a>) -> Result<Option<PendingFilter<'a>>, Error> {
+        if words.is_empty() {
             return Ok(None);
         }
-        if !(6..=9).contains(&args.len()) {
+        if !(3..=6).contains(&words.len()) {
             return Err(Error::Syntax);
         }
-        let (mut idle_ms_min, mut at) = (0, 3);
-        if is(&args[3], "IDLE") {
-            idle_ms_min = integer(&args[4])?;
-            if args.len() < 8 {
-                return Err(Error::Syntax);
-            }
-            at = 5;
-        }
-        let count = usize::try_from(integer(&args[at + 2])?).unwrap_or(0);
-        let start = start_of(&args[at])?;
-        let end = IdBound::parse(&args[at + 1], u64::MAX)
+        let idle_ms_min = words.pair("IDLE")?.unwrap_or(0);
+        let [start, end, count] = [words.read()?, words.read()?, words.read()?];
+        let count = usize::try_from(integer(count)?).unwrap_or(0);
+        let start = start_of(start)?;
+        let end = IdBound::parse(end, u64::MAX)
             .map_err(|_| INVALID_ID)?
             .last()
             .ok_or(Error::line("ERR invalid end ID for the interval"))?;
@@ -102,7 +97,7 @@ impl<'a> PendingFilter<'a> {
             start,
             end,
             count,
-            consumer: args.get(at + 3),
+            consumer: words.next(),
         }))
     }
 
@@ -162,7 +157,8 @@ pub(crate) fn xclaim(
         .iter()
         .map_while(|text| StreamId::parse(text, 0).ok())
         .collect();
-    let options = ClaimOptions::parse(args.from(5 + ids.len()), now_ms)?;
+    let words = Words::new(CommandId::Xclaim, &args, 5 + ids.len());
+    let options = ClaimOptions::parse(words, now_ms)?;
     let claim = Claim {
         idle_ms_min: idle_ms_min.max(0),
         ..options.claim
@@ -210,7 +206,7 @@ struct ClaimOptions {
 }
 
 impl ClaimOptions {
-    fn parse(options: Args<'_>, now_ms: i64) -> Result<ClaimOptions, Error> {
+    fn parse(mut words: Words<'_>, now_ms: i64) -> Result<ClaimOptions, Error> {
         let number = |option: &str, text: &[u8]| {
             integer(text).map_err(|_| {
                 Error::Line(format!("ERR Invalid {option} option argument for XCLAIM").into())
@@ -218,25 +214,22 @@ impl ClaimOptions {
         };
         let (mut delivered_at_ms, mut deliveries) = (now_ms, None);
         let (mut force, mut ids_only, mut last_id) = (false, false, StreamId::MIN);
-        let mut words = options.iter();
-        while let Some(word) = words.next() {
-            let unknown = || Error::quoting("ERR Unrecognized XCLAIM option '", word, "'");
-            if is(word, "FORCE") {
+        while let Some(word) = words.peek() {
+            if words.flag("FORCE") {
                 force = true;
-            } else if is(word, "JUSTID") {
+            } else if words.flag("JUSTID") {
                 ids_only = true;
-            } else if is(word, "IDLE") {
-                let idle_ms = number("IDLE", words.next().ok_or_else(unknown)?)?;
-                delivered_at_ms = now_ms.wrapping_sub(idle_ms);
-            } else if is(word, "TIME") {
-                delivered_at_ms = number("TIME", words.next().ok_or_else(unknown)?)?;
-            } else if is(word, "RETRYCOUNT") {
-                let count = number("RETRYCOUNT", words.next().ok_or_else(unknown)?)?;
-                deliveries = u64::try_from(count).ok();
-            } else if is(word, "LASTID") {
-                last_id = entry_id(words.next().ok_or_else(unknown)?)?;
+            } else if let Some(text) = words.value("IDLE") {
+                delivered_at_ms = now_ms.wrapping_sub(number("IDLE", text)?);
+            } else if let Some(text) = words.value("TIME") {
+                delivered_at_ms = number("TIME", text)?;
+            } else if let Some(text) = words.value("RETRYCOUNT") {
+                deliveries = u64::try_from(number("RETRYCOUNT", text)?).ok();
+            } else if let Some(id) = words.pair("LASTID")? {
+                last_id = id;
             } else {
-                return Err(unknown());
+                let before = "ERR Unrecognized XCLAIM option '";
+                return Err(Error::quoting(before, word, "'"));
             }
         }
         // A client's clock may be ahead of ours: a time that cannot be is taken for the present.
@@ -272,13 +265,12 @@ pub(crate) fn xautoclaim(
         .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
     let start = start_of(&args[5])?;
     let (mut count, mut ids_only) = (CLAIM_COUNT_DEFAULT, false);
-    let mut options = args.from(6).iter();
-    while let Some(option) = options.next() {
-        if is(option, "COUNT") {
-            let value = integer(options.next().ok_or(Error::Syntax)?).ok();
-            let value = value.filter(|value| (1..=CLAIM_COUNT_MAX).contains(value));
-            count = value.ok_or(Error::line("ERR COUNT must be > 0"))? as usize;
-        } else if is(option, "JUSTID") {
+    let mut words = Words::new(CommandId::Xautoclaim, &args, 6);
+    while !words.is_empty() {
+        if let Some(value) = words.value("COUNT") {
+            const NO_COUNT: Error = Error::line("ERR COUNT must be > 0");
+            count = integer_in(value, 1..=CLAIM_COUNT_MAX, NO_COUNT)? as usize;
+        } else if words.flag("JUSTID") {
             ids_only = true;
         } else {
             return Err(Error::Syntax.into());

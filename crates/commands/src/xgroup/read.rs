@@ -2,6 +2,7 @@
 
 use redline_keyspace::{Found, Trace};
 use redline_resp::{Args, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     Kind, Stream,
     stream::{ConsumerId, Group, Log, StreamId},
@@ -11,8 +12,8 @@ use super::{Moved, no_group, report_consumer};
 use crate::{
     Ctx, Error, Failure,
     block::{self, Block},
-    parse::{integer, is},
     stream::{entry_id, write_entry, write_id},
+    words::Words,
 };
 
 /// XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key …] id [id …]
@@ -21,7 +22,7 @@ pub(crate) fn xreadgroup(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let read = ReadGroup::parse(ctx, args)?;
+    let read = ReadGroup::parse(ctx, &args)?;
     let starts = read.starts(ctx)?;
     // A second look, which counts as one, as in Redis.
     read.keys.iter().for_each(|key| {
@@ -76,45 +77,41 @@ enum Start {
 }
 
 impl<'a> ReadGroup<'a> {
-    fn parse(ctx: &Ctx<'_>, args: Args<'a>) -> Result<ReadGroup<'a>, Error> {
+    fn parse(ctx: &Ctx<'_>, args: &'a Args<'a>) -> Result<ReadGroup<'a>, Error> {
         let (mut names, mut count, mut no_ack, mut block) = (None, 0, false, None);
-        let mut at = 1;
-        while let Some(option) = args.get(at) {
-            let more = args.len() - 1 - at;
-            if is(option, "BLOCK") && more > 0 {
-                at += 1;
-                block = Some(block::milliseconds(ctx, &args[at])?);
-            } else if is(option, "COUNT") && more > 0 {
-                at += 1;
-                count = usize::try_from(integer(&args[at])?).unwrap_or(0);
-            } else if is(option, "GROUP") && more >= 2 {
-                names = args.get(at + 1).zip(args.get(at + 2));
-                at += 2;
-            } else if is(option, "NOACK") {
+        let mut words = Words::new(CommandId::Xreadgroup, args, 1);
+        while !words.is_empty() {
+            if let Some(timeout) = words.value("BLOCK") {
+                block = Some(block::milliseconds(ctx, timeout)?);
+            } else if let Some(given) = words.pair::<i64>("COUNT")? {
+                count = usize::try_from(given).unwrap_or(0);
+            } else if let Some(given) = words.values("GROUP") {
+                names = Some(given);
+            } else if words.flag("NOACK") {
                 no_ack = true;
-            } else if is(option, "STREAMS") && more > 0 {
-                if !more.is_multiple_of(2) {
+            } else if words.len() > 1 && words.flag("STREAMS") {
+                if !words.len().is_multiple_of(2) {
                     return Err(Error::line(
                         "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be \
                          specified.",
                     ));
                 }
-                let (group, consumer) =
+                let [group, consumer] =
                     names.ok_or(Error::line("ERR Missing GROUP option for XREADGROUP"))?;
+                let (keys_at, streams) = (words.at(), words.len() / 2);
                 return Ok(ReadGroup {
                     group,
                     consumer,
                     count: if count == 0 { usize::MAX } else { count },
                     no_ack,
                     block,
-                    keys_at: at + 1,
-                    keys: args.from(at + 1).first(more / 2),
-                    ids: args.from(at + 1 + more / 2),
+                    keys_at,
+                    keys: words.rest().first(streams),
+                    ids: words.rest().from(streams),
                 });
             } else {
                 return Err(Error::Syntax);
             }
-            at += 1;
         }
         Err(Error::Syntax)
     }

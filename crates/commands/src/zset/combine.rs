@@ -2,6 +2,7 @@
 
 use redline_keyspace::{Found, Trace, ValueRef};
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, Value, Zset,
     zset::algebra::{Aggregate, Input, Source, difference, intersection, intersection_len, union},
@@ -10,7 +11,7 @@ use redline_types::{
 use super::{Pairs, full, store};
 use crate::{
     Ctx, Error, Failure,
-    parse::{float, integer, is},
+    words::{Words, float, integer_in},
 };
 
 /// ZUNION numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]
@@ -19,7 +20,8 @@ pub(crate) fn zunion(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(combine(ctx, args, Operation::Union, "zunion", reply)?)
+    let words = Words::new(CommandId::Zunion, &args, 1);
+    Ok(combine(ctx, words, Operation::Union, reply)?)
 }
 
 /// ZINTER numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]
@@ -28,7 +30,8 @@ pub(crate) fn zinter(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(combine(ctx, args, Operation::Inter, "zinter", reply)?)
+    let words = Words::new(CommandId::Zinter, &args, 1);
+    Ok(combine(ctx, words, Operation::Inter, reply)?)
 }
 
 /// ZDIFF numkeys key [key …] [WITHSCORES]
@@ -37,7 +40,8 @@ pub(crate) fn zdiff(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(combine(ctx, args, Operation::Diff, "zdiff", reply)?)
+    let words = Words::new(CommandId::Zdiff, &args, 1);
+    Ok(combine(ctx, words, Operation::Diff, reply)?)
 }
 
 /// ZUNIONSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX]
@@ -46,11 +50,12 @@ pub(crate) fn zunionstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    let words = Words::new(CommandId::Zunionstore, &args, 2);
     Ok(combine_and_store(
         ctx,
-        args,
+        &args[1],
+        words,
         Operation::Union,
-        "zunionstore",
         reply,
     )?)
 }
@@ -61,11 +66,12 @@ pub(crate) fn zinterstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    let words = Words::new(CommandId::Zinterstore, &args, 2);
     Ok(combine_and_store(
         ctx,
-        args,
+        &args[1],
+        words,
         Operation::Inter,
-        "zinterstore",
         reply,
     )?)
 }
@@ -76,11 +82,12 @@ pub(crate) fn zdiffstore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    let words = Words::new(CommandId::Zdiffstore, &args, 2);
     Ok(combine_and_store(
         ctx,
-        args,
+        &args[1],
+        words,
         Operation::Diff,
-        "zdiffstore",
         reply,
     )?)
 }
@@ -91,16 +98,12 @@ pub(crate) fn zintercard(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (sources, options) = sources(ctx, args.from(1), "zintercard")?;
+    let mut words = Words::new(CommandId::Zintercard, &args, 1);
+    let sources = sources(ctx, &mut words)?;
     let mut limit = 0;
-    let mut words = options.iter();
-    while let Some(option) = words.next() {
-        let value = words
-            .next()
-            .filter(|_| is(option, "LIMIT"))
-            .ok_or(Error::Syntax)?;
-        let value = integer(value).map_err(|_| Error::NEGATIVE_LIMIT)?;
-        limit = usize::try_from(value).map_err(|_| Error::NEGATIVE_LIMIT)?;
+    while !words.is_empty() {
+        let value = words.value("LIMIT").ok_or(Error::Syntax)?;
+        limit = integer_in(value, 0.., Error::NEGATIVE_LIMIT)? as usize;
     }
     reply.integer(intersection_len(&sources, limit) as i64);
     Ok(())
@@ -135,15 +138,14 @@ struct Combination<'v> {
 }
 
 impl<'v> Combination<'v> {
-    /// Parses `numkeys key … options`.
+    /// Reads `numkeys key … options`.
     fn parse(
         ctx: &'v Ctx<'_>,
-        args: Args<'_>,
+        mut words: Words<'_>,
         operation: Operation,
         stores: bool,
-        name: &str,
     ) -> Result<Combination<'v>, Error> {
-        let (sources, options) = sources(ctx, args, name)?;
+        let sources = sources(ctx, &mut words)?;
         let mut inputs: Vec<Input<'v>> = sources
             .into_iter()
             .map(|source| Input {
@@ -152,31 +154,22 @@ impl<'v> Combination<'v> {
             })
             .collect();
         let (mut aggregate, mut with_scores) = (Aggregate::Sum, false);
-        let mut at = 0;
-        while let Some(option) = options.get(at) {
-            let left = options.len() - at;
-            if operation != Operation::Diff && left > inputs.len() && is(option, "WEIGHTS") {
-                for (index, input) in inputs.iter_mut().enumerate() {
-                    let weight = float(&options[at + 1 + index]);
-                    input.weight =
-                        weight.map_err(|_| Error::line("ERR weight value is not a float"))?;
+        let weighs = operation != Operation::Diff;
+        while !words.is_empty() {
+            if weighs && let Some(weights) = words.list("WEIGHTS", inputs.len()) {
+                for (input, weight) in inputs.iter_mut().zip(weights.iter()) {
+                    input.weight = float(weight)
+                        .map_err(|_| Error::line("ERR weight value is not a float"))?;
                 }
-                at += 1 + inputs.len();
-            } else if operation != Operation::Diff && left >= 2 && is(option, "AGGREGATE") {
-                let word = &options[at + 1];
-                aggregate = if is(word, "SUM") {
-                    Aggregate::Sum
-                } else if is(word, "MIN") {
-                    Aggregate::Min
-                } else if is(word, "MAX") {
-                    Aggregate::Max
-                } else {
-                    return Err(Error::Syntax);
-                };
-                at += 2;
-            } else if !stores && is(option, "WITHSCORES") {
+            } else if weighs && words.flag("AGGREGATE") {
+                let how = words.one_of(&[
+                    ("SUM", Aggregate::Sum),
+                    ("MIN", Aggregate::Min),
+                    ("MAX", Aggregate::Max),
+                ]);
+                aggregate = how.ok_or(Error::Syntax)?;
+            } else if !stores && words.flag("WITHSCORES") {
                 with_scores = true;
-                at += 1;
             } else {
                 return Err(Error::Syntax);
             }
@@ -189,29 +182,17 @@ impl<'v> Combination<'v> {
     }
 }
 
-/// The inputs under `numkeys key …`, and the arguments behind them.
-fn sources<'v, 'a>(
-    ctx: &'v Ctx<'_>,
-    args: Args<'a>,
-    name: &str,
-) -> Result<(Vec<Source<'v>>, Args<'a>), Error> {
-    let keys = integer(&args[0])?;
+/// Takes `numkeys key …` and looks the keys up.
+fn sources<'v>(ctx: &'v Ctx<'_>, words: &mut Words<'_>) -> Result<Vec<Source<'v>>, Error> {
+    let keys = words.read::<i64>()?;
     if keys < 1 {
+        let name = words.name();
         return Err(Error::Line(
             format!("ERR at least 1 input key is needed for '{name}' command").into(),
         ));
     }
-    let keys = usize::try_from(keys)
-        .ok()
-        .filter(|keys| *keys < args.len())
-        .ok_or(Error::Syntax)?;
-    let found = args
-        .from(1)
-        .first(keys)
-        .iter()
-        .map(|key| source(ctx, key))
-        .collect::<Result<_, _>>()?;
-    Ok((found, args.from(1 + keys)))
+    let keys = words.take_args(keys as usize).ok_or(Error::Syntax)?;
+    keys.iter().map(|key| source(ctx, key)).collect()
 }
 
 fn source<'v>(ctx: &'v Ctx<'_>, key: &[u8]) -> Result<Source<'v>, Error> {
@@ -225,12 +206,11 @@ fn source<'v>(ctx: &'v Ctx<'_>, key: &[u8]) -> Result<Source<'v>, Error> {
 
 fn combine(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
+    words: Words<'_>,
     operation: Operation,
-    name: &str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let combination = Combination::parse(ctx, args.from(1), operation, false, name)?;
+    let combination = Combination::parse(ctx, words, operation, false)?;
     let result = operation.run(&combination)?;
     let mut pairs = Pairs::begin(reply, result.len(), combination.with_scores);
     result
@@ -241,15 +221,15 @@ fn combine(
 
 fn combine_and_store(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
+    destination: &[u8],
+    words: Words<'_>,
     operation: Operation,
-    name: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let combination = Combination::parse(ctx, args.from(2), operation, true, name)?;
+    let combination = Combination::parse(ctx, words, operation, true)?;
     let mut result = operation.run(&combination)?;
     result.pack_if_small(&ctx.keys.local.limits);
-    store(ctx, &args[1], result, name, reply);
+    store(ctx, destination, result, words.name(), reply);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use redline_keyspace::{Classes, Found, Trace, WrongType};
 use redline_resp::{Args, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, Element, Kind, Zset,
     number::IntText,
@@ -16,7 +17,7 @@ use crate::{
     block::{self, Block},
     element::bulk,
     multi_pop::MultiPop,
-    parse::{integer, is, positive},
+    words::{Words, integer, positive},
 };
 
 /// ZPOPMIN key [count]
@@ -45,15 +46,7 @@ enum Side {
 }
 
 impl Side {
-    fn parse(word: &[u8]) -> Result<Side, Error> {
-        if is(word, "MIN") {
-            Ok(Side::Min)
-        } else if is(word, "MAX") {
-            Ok(Side::Max)
-        } else {
-            Err(Error::Syntax)
-        }
-    }
+    const WORDS: &[(&str, Side)] = &[("MIN", Side::Min), ("MAX", Side::Max)];
 
     fn event(self) -> &'static str {
         if self == Side::Min {
@@ -128,7 +121,7 @@ pub(crate) fn zmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(args, 1, Side::parse)?;
+    let many = MultiPop::parse(Words::new(CommandId::Zmpop, &args, 1), Side::WORDS)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
     }
@@ -141,7 +134,7 @@ pub(crate) fn bzmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let many = MultiPop::parse(args, 2, Side::parse)?;
+    let many = MultiPop::parse(Words::new(CommandId::Bzmpop, &args, 2), Side::WORDS)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
         return Ok(());

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     DataType, IntBuf, Zset,
     zset::{AddFlags, LexRange, ScoreRange, index_range},
@@ -11,7 +12,7 @@ use redline_types::{
 use super::{NOT_A_LEX_RANGE, NOT_A_SCORE_RANGE, Pairs, add_error, full, store};
 use crate::{
     Ctx, Error, Failure,
-    parse::{integer, is},
+    words::{Words, integer},
 };
 
 /// ZCOUNT key min max
@@ -62,37 +63,40 @@ enum Bounds<'a> {
     Lex(LexRange<'a>),
 }
 
-/// The properties of a query that the command's name settles; the rest are options.
-struct Form {
-    by: Option<By>,
-    reverse: Option<bool>,
-    stores: bool,
+/// Returns what the range goes by, and whether it is reversed, where the command's name settles that.
+fn settled(id: CommandId) -> (Option<By>, Option<bool>) {
+    match id {
+        CommandId::Zrevrange => (Some(By::Rank), Some(true)),
+        CommandId::Zrangebyscore => (Some(By::Score), Some(false)),
+        CommandId::Zrevrangebyscore => (Some(By::Score), Some(true)),
+        CommandId::Zrangebylex => (Some(By::Lex), Some(false)),
+        CommandId::Zrevrangebylex => (Some(By::Lex), Some(true)),
+        _ => (None, None),
+    }
 }
 
 impl<'a> Query<'a> {
-    /// Parses the bounds and the options behind them: `args` begins with the first bound.
-    fn parse(args: Args<'a>, form: &Form) -> Result<Query<'a>, Error> {
-        let mut by = form.by;
-        let mut reverse = form.reverse;
+    /// Reads the bounds, the first of which stands at `at`, and the options behind them.
+    fn parse(args: &'a Args<'a>, at: usize, id: CommandId) -> Result<Query<'a>, Error> {
+        // Redis reads the words of ZRANGE for all of them, and then refuses what does not go together.
+        let mut words = Words::new(CommandId::Zrange, args, at);
+        let (first, second): (&[u8], &[u8]) = (words.read()?, words.read()?);
+        let (mut by, mut reverse) = settled(id);
         let (mut offset, mut count, mut with_scores) = (0, -1, false);
-        let mut at = 2;
-        while let Some(option) = args.get(at) {
-            if !form.stores && is(option, "WITHSCORES") {
+        while !words.is_empty() {
+            if id != CommandId::Zrangestore && words.flag("WITHSCORES") {
                 with_scores = true;
-            } else if is(option, "LIMIT") && at + 2 < args.len() {
-                offset = integer(&args[at + 1])?;
-                count = integer(&args[at + 2])?;
-                at += 2;
-            } else if reverse.is_none() && is(option, "REV") {
+            } else if let Some([from, most]) = words.values("LIMIT") {
+                (offset, count) = (integer(from)?, integer(most)?);
+            } else if reverse.is_none() && words.flag("REV") {
                 reverse = Some(true);
-            } else if by.is_none() && is(option, "BYLEX") {
+            } else if by.is_none() && words.flag("BYLEX") {
                 by = Some(By::Lex);
-            } else if by.is_none() && is(option, "BYSCORE") {
+            } else if by.is_none() && words.flag("BYSCORE") {
                 by = Some(By::Score);
             } else {
                 return Err(Error::Syntax);
             }
-            at += 1;
         }
         let (by, reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
         if count != -1 && by == By::Rank {
@@ -105,10 +109,6 @@ impl<'a> Query<'a> {
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }
-        let (first, second) = (
-            args.get(0).unwrap_or_default(),
-            args.get(1).unwrap_or_default(),
-        );
         let (min, max) = if reverse {
             (second, first)
         } else {
@@ -161,10 +161,10 @@ impl<'a> Query<'a> {
 fn range(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    form: &Form,
+    id: CommandId,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let query = Query::parse(args.from(2), form)?;
+    let query = Query::parse(&args, 2, id)?;
     let Some(zset) = ctx.keys.read::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
@@ -186,16 +186,7 @@ pub(crate) fn zrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: None,
-            reverse: None,
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrange, reply)?)
 }
 
 /// ZREVRANGE key start stop [WITHSCORES]
@@ -204,16 +195,7 @@ pub(crate) fn zrevrange(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Rank),
-            reverse: Some(true),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrevrange, reply)?)
 }
 
 /// ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]
@@ -222,16 +204,7 @@ pub(crate) fn zrangebyscore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Score),
-            reverse: Some(false),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrangebyscore, reply)?)
 }
 
 /// ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]
@@ -240,16 +213,7 @@ pub(crate) fn zrevrangebyscore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Score),
-            reverse: Some(true),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrevrangebyscore, reply)?)
 }
 
 /// ZRANGEBYLEX key min max [LIMIT offset count]
@@ -258,16 +222,7 @@ pub(crate) fn zrangebylex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Lex),
-            reverse: Some(false),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrangebylex, reply)?)
 }
 
 /// ZREVRANGEBYLEX key max min [LIMIT offset count]
@@ -276,16 +231,7 @@ pub(crate) fn zrevrangebylex(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    Ok(range(
-        ctx,
-        args,
-        &Form {
-            by: Some(By::Lex),
-            reverse: Some(true),
-            stores: false,
-        },
-        reply,
-    )?)
+    Ok(range(ctx, args, CommandId::Zrevrangebylex, reply)?)
 }
 
 /// ZRANGESTORE destination source min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]
@@ -294,12 +240,7 @@ pub(crate) fn zrangestore(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let form = Form {
-        by: None,
-        reverse: None,
-        stores: true,
-    };
-    let query = Query::parse(args.from(3), &form)?;
+    let query = Query::parse(&args, 3, CommandId::Zrangestore)?;
     let limits = ctx.keys.local.limits.clone();
     let mut result = Zset::new();
     if let Some(zset) = ctx.keys.read::<Zset>(&args[2])? {

@@ -13,7 +13,7 @@ use super::runs_script;
 use crate::{
     caller::Caller,
     chores::Chore,
-    executor::{Executor, Member, Outlet},
+    executor::{Executor, Member, Outlet, figures},
     rename_command::Names,
     timing::Charge,
 };
@@ -253,13 +253,13 @@ impl<O: Outlet> Executor<'_, O> {
             if caller.out.len_bytes() > self.output_watched_bytes {
                 O::limit_output(self, member);
             }
-            if member.caller().aside.is_some() {
+            if member.caller().suspended.is_some() {
                 O::defer(self, member, batch, index, number);
             }
             self.sweep();
         }
         self.charge(batch, charge);
-        self.copy_counts();
+        figures::copy_counts(self);
     }
 
     /// Is the next request one for the same collection, and do both name elements of it?

@@ -5,14 +5,14 @@
 //!
 //! A handler of `commands` cannot wait. It says what it would wait for (`Stop::Wait`), while its unit holds the stripes
 //! of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call is
-//! registered with those keys before the stripes are let go of ([`Executor::begin_wait`]), and the session is put aside
-//! with the reason [`Aside::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
+//! registered with those keys before the stripes are let go of ([`begin_wait`]), and the session is suspended
+//! with the reason [`Suspended::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
 //! waits.
 //!
 //! # Serving
 //!
 //! A unit that makes a key appear which somebody waits for finds the key in its list of ready ones when it has run.
-//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Executor::end_effects`]). The
+//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`end_effects`]). The
 //! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
 //! would do had it come now, errors included (also that its user may not make it any more, or that there is no memory for
 //! it), at the time that it is by then; and what it writes may in turn serve others (BLMOVE into a list that
@@ -49,11 +49,10 @@ use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::Kind;
 
 use crate::{
-    caller::{Aside, Caller, Card, REGISTERED_BYTES, Token, flag},
+    caller::{Caller, ClientInfo, REGISTERED_BYTES, Suspended, Token, flag},
     engine::{Engine, Message},
     errors,
-    executor::{Executor, Fault, Outlet},
-    executor::{Halt, count_command},
+    executor::{Executor, Fault, Halt, Outlet, access, count_command, figures},
     session::{self, publish_events},
     tracking::{self, By, Changes},
 };
@@ -69,7 +68,7 @@ struct Call {
     /// Its client tracks the keys that it reads.
     tracked: bool,
     /// The client that has made the call, and its user with the rules that held then.
-    card: Arc<Card>,
+    info: Arc<ClientInfo>,
     user: Arc<User>,
     /// Set when it was not run, since by now it may not.
     refused: AtomicBool,
@@ -82,7 +81,7 @@ impl Call {
             args,
             proto: caller.proto,
             tracked,
-            card: caller.card.clone(),
+            info: caller.info.clone(),
             user: caller.user.clone(),
             refused: AtomicBool::new(false),
         }
@@ -207,406 +206,424 @@ impl Waits {
 /// A wait that is over.
 type Served = (Arc<Waiter>, Outcome);
 
-impl<O: Outlet> Executor<'_, O> {
-    /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
-    pub fn begin_wait(
-        &mut self,
-        caller: &mut Caller,
-        id: CommandId,
-        args: Args<'_>,
-        block: &Block,
-        unit: &mut Unit<'_>,
-    ) -> Halt {
-        let named = |positions: &std::ops::Range<usize>| {
-            let args = positions.clone().filter_map(|at| args.get(at));
-            args.map(Box::from).collect()
-        };
-        let (keys, targets) = (named(&block.keys), named(&block.targets));
-        let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
-        let call = Call::new(caller, id, args, tracking::remembers(caller, id));
-        let waiter = Arc::new(Waiter::new(
-            &self.engine.keyspace,
-            Wanted {
-                token: caller.card.token().0,
-                db: caller.db,
-                keys,
-                targets,
-                kind: block.kind,
-                when_gone: block.when_gone,
-                call: Box::new(call),
-            },
-        ));
-        unit.wait(&waiter);
-        self.enter_wait(caller, waiter, block.timeout_ms)
+/// Registers a call that has found nothing, under the stripes that its unit holds, and suspends its session.
+pub fn begin_wait<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    id: CommandId,
+    args: Args<'_>,
+    block: &Block,
+    unit: &mut Unit<'_>,
+) -> Halt {
+    let named = |positions: &std::ops::Range<usize>| {
+        let args = positions.clone().filter_map(|at| args.get(at));
+        args.map(Box::from).collect()
+    };
+    let (keys, targets) = (named(&block.keys), named(&block.targets));
+    let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
+    let call = Call::new(caller, id, args, tracking::remembers(caller, id));
+    let waiter = Arc::new(Waiter::new(
+        &executor.engine.keyspace,
+        Wanted {
+            token: caller.info.token().0,
+            db: caller.db,
+            keys,
+            targets,
+            kind: block.kind,
+            when_gone: block.when_gone,
+            call: Box::new(call),
+        },
+    ));
+    unit.wait(&waiter);
+    enter_wait(executor, caller, waiter, block.timeout_ms)
+}
+
+/// Suspends a session whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
+pub(crate) fn begin_wait_without_keys<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    id: CommandId,
+    args: Args<'_>,
+    timeout_ms: Option<u64>,
+) -> Halt {
+    let call = Call::new(caller, id, ArgsBuf::from(args), false);
+    let waiter = Arc::new(Waiter::new(
+        &executor.engine.keyspace,
+        Wanted {
+            token: caller.info.token().0,
+            db: caller.db,
+            keys: Vec::new(),
+            targets: Vec::new(),
+            kind: Kind::List, // of no key
+            when_gone: false,
+            call: Box::new(call),
+        },
+    ));
+    enter_wait(executor, caller, waiter, timeout_ms)
+}
+
+fn enter_wait<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    waiter: Arc<Waiter>,
+    timeout_ms: Option<u64>,
+) -> Halt {
+    let deadline_ms = match caller.again.take() {
+        Some(again) => again.deadline_ms,
+        None => timeout_ms.map(|span_ms| executor.outlet.monotonic_ms().saturating_add(span_ms)),
+    };
+    let timer = deadline_ms.map(|at_ms| {
+        executor.engine.timed_waits.fetch_add(1, Ordering::Relaxed);
+        executor.waits.insert(at_ms, waiter.clone())
+    });
+    caller.info.wait.enter(&waiter);
+    caller.wait = Some(Wait::new(waiter, deadline_ms, timer));
+    Halt::Suspended(Suspended::Keys)
+}
+
+// ---- serving ------------------------------------------------------------------------------
+
+/// Ends a unit: see [`end_effects`].
+#[inline(always)] // of one stripe, this is a few instructions
+pub fn commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) {
+    if !executor.local.ready.is_empty() {
+        return serve_and_commit(executor, unit);
     }
+    unit.record(&mut executor.local);
+    tell_changes(executor);
+    unit.release();
+}
 
-    /// Puts a session aside whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
-    pub(crate) fn begin_wait_without_keys(
-        &mut self,
-        caller: &mut Caller,
-        id: CommandId,
-        args: Args<'_>,
-        timeout_ms: Option<u64>,
-    ) -> Halt {
-        let call = Call::new(caller, id, ArgsBuf::from(args), false);
-        let waiter = Arc::new(Waiter::new(
-            &self.engine.keyspace,
-            Wanted {
-                token: caller.card.token().0,
-                db: caller.db,
-                keys: Vec::new(),
-                targets: Vec::new(),
-                kind: Kind::List, // of no key
-                when_gone: false,
-                call: Box::new(call),
-            },
-        ));
-        self.enter_wait(caller, waiter, timeout_ms)
+/// By value, so that the unit of the straight path never has an address and all that is known of it is used.
+#[cold]
+fn serve_and_commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) {
+    serve(executor, &mut unit);
+}
+
+/// Ends what a unit does, its stripes still held: serves those who wait for keys that it has changed, and writes the
+/// journal's record, theirs included.
+#[inline]
+pub fn end_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
+    if !executor.local.ready.is_empty() {
+        return serve(executor, unit);
     }
+    unit.record(&mut executor.local);
+    tell_changes(executor);
+}
 
-    fn enter_wait(
-        &mut self,
-        caller: &mut Caller,
-        waiter: Arc<Waiter>,
-        timeout_ms: Option<u64>,
-    ) -> Halt {
-        let deadline_ms = match caller.again.take() {
-            Some(again) => again.deadline_ms,
-            None => timeout_ms.map(|span_ms| self.outlet.monotonic_ms().saturating_add(span_ms)),
-        };
-        let timer = deadline_ms.map(|at_ms| {
-            self.engine.timed_waits.fetch_add(1, Ordering::Relaxed);
-            self.waits.insert(at_ms, waiter.clone())
-        });
-        caller.card.wait.enter(&waiter);
-        caller.wait = Some(Wait::new(waiter, deadline_ms, timer));
-        Halt::Aside(Aside::Keys)
+/// Tells who has named prefixes of what the unit has changed under them.
+#[inline]
+pub(crate) fn tell_changes<O: Outlet>(executor: &mut Executor<'_, O>) {
+    if !executor.changes.is_empty() {
+        executor.changes.tell(executor.engine);
     }
+}
 
-    // ---- serving ------------------------------------------------------------------------------
-
-    /// Ends a unit: see [`Executor::end_effects`].
-    #[inline(always)] // of one stripe, this is a few instructions
-    pub fn commit(&mut self, mut unit: Unit<'_>) {
-        if !self.local.ready.is_empty() {
-            return self.serve_and_commit(unit);
+/// The same for EXEC and scripts; a script takes the stripes that are missing.
+pub fn end_compound_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
+    let mut held = StripeSet::EMPTY;
+    while unit.holds_script() && !unit.holds_all() && !executor.local.ready.is_empty() {
+        let mut wider = held.clone();
+        for ready in &executor.local.ready {
+            unit.widen(&ready.key, &mut wider);
         }
-        unit.record(&mut self.local);
-        self.tell_changes();
-        unit.release();
+        if wider == held {
+            break;
+        }
+        unit.add_set(&wider);
+        held = wider;
     }
+    end_effects(executor, unit);
+}
 
-    /// By value, so that the unit of the straight path never has an address and all that is known of it is used.
-    #[cold]
-    fn serve_and_commit(&mut self, mut unit: Unit<'_>) {
-        self.serve(&mut unit);
+#[cold]
+fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
+    // The unit itself may have changed users or limits.
+    executor.refresh_if_changed();
+    let engine = executor.engine;
+    let mut served = Vec::new();
+    let reorders = O::FAULT == Some(Fault::ReordersRecords);
+    let own = reorders.then(|| executor.local.take_effects());
+    while let Some(ready) = executor.local.ready.pop_front() {
+        serve_key(executor, unit, &ready, &mut served);
     }
-
-    /// Ends what a unit does, its stripes still held: serves those who wait for keys that it has changed, and writes the
-    /// journal's record, theirs included.
-    #[inline]
-    pub fn end_effects(&mut self, unit: &mut Unit<'_>) {
-        if !self.local.ready.is_empty() {
-            return self.serve(unit);
-        }
-        unit.record(&mut self.local);
-        self.tell_changes();
+    if let Some(own) = own {
+        unit.record(&mut executor.local);
+        executor.local.restore_effects(own);
     }
-
-    /// Tells who has named prefixes of what the unit has changed under them.
-    #[inline]
-    pub(crate) fn tell_changes(&mut self) {
-        if !self.changes.is_empty() {
-            self.changes.tell(self.engine);
-        }
+    // Before anybody hears of it: what a reply may depend on has its number.
+    unit.record(&mut executor.local);
+    tell_changes(executor);
+    if O::FAULT == Some(Fault::LosesWakeUps) && served.len() > 1 {
+        served.pop();
     }
-
-    /// The same for EXEC and scripts; a script takes the stripes that are missing.
-    pub fn end_compound_effects(&mut self, unit: &mut Unit<'_>) {
-        let mut held = StripeSet::EMPTY;
-        while unit.holds_script() && !unit.holds_all() && !self.local.ready.is_empty() {
-            let mut wider = held.clone();
-            for ready in &self.local.ready {
-                unit.widen(&ready.key, &mut wider);
-            }
-            if wider == held {
-                break;
-            }
-            unit.add_set(&wider);
-            held = wider;
-        }
-        self.end_effects(unit);
+    for (waiter, outcome) in served {
+        tell(engine, &waiter, outcome);
     }
-
-    #[cold]
-    fn serve(&mut self, unit: &mut Unit<'_>) {
-        // The unit itself may have changed users or limits.
-        self.refresh_if_changed();
-        let engine = self.engine;
-        let mut served = Vec::new();
-        let reorders = O::FAULT == Some(Fault::ReordersRecords);
-        let own = reorders.then(|| self.local.take_effects());
-        while let Some(ready) = self.local.ready.pop_front() {
-            self.serve_key(unit, &ready, &mut served);
-        }
-        if let Some(own) = own {
-            unit.record(&mut self.local);
-            self.local.restore_effects(own);
-        }
-        // Before anybody hears of it: what a reply may depend on has its number.
-        unit.record(&mut self.local);
-        self.tell_changes();
-        if O::FAULT == Some(Fault::LosesWakeUps) && served.len() > 1 {
-            served.pop();
-        }
-        for (waiter, outcome) in served {
-            tell(engine, &waiter, outcome);
-        }
-        // Who was served may hear of what its own call has changed: behind the reply.
-        if !self.local.events.is_empty() {
-            publish_events(engine, &mut self.local, &mut self.changes, By::Nobody);
-            self.tell_changes();
-        }
+    // Who was served may hear of what its own call has changed: behind the reply.
+    if !executor.local.events.is_empty() {
+        publish_events(
+            engine,
+            &mut executor.local,
+            &mut executor.changes,
+            By::Nobody,
+        );
+        tell_changes(executor);
     }
+}
 
-    fn serve_key(&mut self, unit: &mut Unit<'_>, ready: &Ready, served: &mut Vec<Served>) {
-        let key = &ready.key;
-        // Who waits again after having been looked at stands behind, and is not looked at twice.
-        let (mut left, when_gone) = unit.begin_serving(ready.db, key);
-        let mut at = 0;
-        while left > 0 {
-            left -= 1;
-            let mut view = unit.view(&mut self.local, ready.db, self.now_ms);
-            let found = view.find(key, Trace::Quiet);
-            let kind = found.and_then(Found::kind);
-            // It may have met a key that has expired since.
-            view.finish();
-            if kind.is_none() && !when_gone {
-                return;
-            }
-            let Some(waiter) = unit.waiter_at(ready.db, key, at) else {
-                return;
-            };
-            let concerned = kind == Some(waiter.kind) || waiter.when_gone;
-            if concerned && self.serve_one(unit, &waiter, served) {
-                self.leave_held(unit, &waiter);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Runs a waiting call. `true`: the wait is over.
-    fn serve_one(
-        &mut self,
-        unit: &mut Unit<'_>,
-        waiter: &Arc<Waiter>,
-        served: &mut Vec<Served>,
-    ) -> bool {
-        if !waiter.stripes.iter().all(|stripe| unit.covers(stripe)) {
-            run_again(self.engine, waiter);
-            return true;
-        }
-        // For the unit time stood still, for this call it does from here on: what has expired meanwhile is not there.
-        self.read_clock();
-        let call = Call::of(waiter);
-        let mut out = ReplyBuffer::new();
-        match self.may_be_served(call) {
-            Ok(true) => {}
-            Ok(false) => return true,
-            Err(error) => {
-                call.refused.store(true, Ordering::Relaxed);
-                self.stats.commands[call.id as usize].rejected.add(1);
-                let text = error.text();
-                self.stats.note_error(&text);
-                Reply::new(&mut out, call.proto).error_bytes(&text);
-                if waiter.end(End::Served) {
-                    let reply = out;
-                    served.push((waiter.clone(), Outcome { reply, took_ns: 0 }));
-                }
-                return true;
-            }
-        }
-        let handler =
-            redline_commands::handler(call.id).expect("a row of the data plane has a handler");
-        let bulk_bytes_max = self.settings.bulk_bytes_max;
-        let began_ns = self.outlet.monotonic_ns();
-        let mut ctx = Ctx {
-            keys: unit.view(&mut self.local, waiter.db, self.now_ms),
-            bulk_bytes_max,
-            in_script: false,
-            reads_every_key: true,
-            waiter: Some(waiter),
-        };
-        let mut reply = Reply::new(&mut out, call.proto);
-        let result = handler(&mut ctx, call.args.as_args(), &mut reply);
-        ctx.keys.finish();
-        if ctx.keys.is_journaled() {
-            redline_commands::propagate(&mut ctx.keys, call.id, call.args.as_args());
-        }
-        match result {
-            Ok(()) => {}
-            Err(Failure::Stop(Stop::Wait(_))) => return false,
-            Err(Failure::Stop(Stop::Gone)) => return true,
-            Err(failure) => {
-                let error = failure.expect_error();
-                let text = error.text();
-                self.stats.note_error(&text);
-                self.stats.commands[call.id as usize].failed.add(1);
-                out.clear();
-                Reply::new(&mut out, call.proto).error_bytes(&text);
-            }
-        }
-        if call.tracked {
-            self.remember_keys(Token(waiter.token), call.id, call.args.as_args());
-        }
-        // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
-        if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
-            let outcome = Outcome {
-                reply: out,
-                took_ns: self.outlet.monotonic_ns().saturating_sub(began_ns),
-            };
-            served.push((waiter.clone(), outcome));
-        }
-        true
-    }
-
-    /// The checks that a call has passed when it began to wait, made again. `Ok(false)`: its client goes away.
-    fn may_be_served(&mut self, call: &Call) -> Result<bool, Error> {
-        let stays = self.permit_after_wait(&call.card, &call.user, call.id, call.args.as_args())?;
-        // Where keys may be evicted room is made before the next command: here the stripes of keys in use are held.
-        if self.settings.maxmemory_policy == Policy::NoEviction
-            && spec::gate(call.id).flags.has(Flags::DENYOOM)
-        {
-            self.local.flush_account(&self.engine.keyspace);
-            if self.engine.keyspace.over_limit() {
-                return Err(errors::OOM);
-            }
-        }
-        Ok(stays)
-    }
-
-    /// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
-    fn leave_held(&mut self, unit: &mut Unit<'_>, waiter: &Arc<Waiter>) {
-        for key in &waiter.keys {
-            if unit.covers(self.engine.keyspace.place(key).stripe()) {
-                unit.leave_queue(waiter, key);
-            }
-        }
-    }
-
-    // ---- ends ---------------------------------------------------------------------------------
-
-    /// A wait has ended: its client goes on. `came`: the call as it came, if that is still known.
-    pub fn finish_wait(
-        &mut self,
-        caller: &mut Caller,
-        waiter: &Arc<Waiter>,
-        mut outcome: Outcome,
-        came: Option<Args<'_>>,
-    ) -> Finished {
-        let is_its_own = |wait: &Wait| Arc::ptr_eq(&wait.waiter, waiter);
-        if !caller.wait.as_ref().is_some_and(is_its_own) {
-            return Finished::Stale;
-        }
-        caller.card.set_flag(flag::BLOCKED, false);
-        let wait = self.drop_wait(caller).expect("just seen");
-        caller.aside = None;
-        let mark = caller.out.mark();
-        let ended = waiter.ended();
-        let reply_bytes = outcome.reply.len_bytes() as u64;
-        match ended {
-            Some(End::Served) => caller.out.append(&mut outcome.reply),
-            Some(End::TimedOut) => match Call::of(waiter).id {
-                id @ (CommandId::Wait | CommandId::Waitaof) => {
-                    session::replication::write_acknowledged(caller, id);
-                }
-                _ => caller.reply().null_array(),
-            },
-            Some(End::Unblocked) => {
-                self.stats.note_error(UNBLOCKED.as_bytes());
-                self.stats.commands[Call::of(waiter).id as usize]
-                    .failed
-                    .add(1);
-                caller.reply().error(UNBLOCKED);
-            }
-            Some(End::Again) => {
-                caller.again = Some(Again {
-                    waiter: wait.waiter,
-                    deadline_ms: wait.deadline_ms,
-                });
-                return Finished::RunsAgain;
-            }
-            Some(End::Gone) | None => {
-                caller.closing = true;
-                return Finished::RunsAgain;
-            }
-        }
-        let call = Call::of(waiter);
-        if !call.refused.load(Ordering::Relaxed) {
-            let stats = &self.stats.commands[call.id as usize];
-            stats.calls.add(1);
-            let took_ns = match (ended, wait.took_ns) {
-                (Some(End::Served), before) => Some(outcome.took_ns + before.unwrap_or_default()),
-                (_, before) => before,
-            };
-            if let Some(took_ns) = took_ns {
-                stats.note_time(took_ns, 1, self.timing.distributions);
-            }
-            // As it came: a call that waits may name places in a stream more exactly.
-            let args = came.unwrap_or(call.args.as_args());
-            self.log_command(caller, call.id, args, took_ns, reply_bytes);
-            count_command(caller);
-        }
-        caller.settle_reply(mark);
-        Finished::Answered
-    }
-
-    /// Forgets a session's wait, which has ended or ends now.
-    pub fn drop_wait(&mut self, caller: &mut Caller) -> Option<Wait> {
-        let wait = caller.wait.take()?;
-        wait.waiter.end(End::Gone);
-        caller.card.wait.leave();
-        if let Some(timer) = wait.timer {
-            self.waits.by_deadline.remove(&timer);
-            self.engine.timed_waits.fetch_sub(1, Ordering::Relaxed);
-        }
-        if wait.waiter.ended() != Some(End::Served) {
-            self.leaving.push(wait.waiter.clone());
-            self.leave_queues();
-        }
-        Some(wait)
-    }
-
-    /// Takes waiters whose wait is over out of their queues. A stripe that is in use is come back to: what stays behind
-    /// for a moment is passed over.
-    pub fn leave_queues(&mut self) {
-        let space = &self.engine.keyspace;
-        for waiter in std::mem::take(&mut self.leaving) {
-            let mut left = false;
-            for key in &waiter.keys {
-                let stripe = space.place(key).stripe();
-                match Unit::try_one(space, stripe) {
-                    Some(mut unit) => unit.leave_queue(&waiter, key),
-                    None => left = true,
-                }
-            }
-            if left {
-                self.leaving.push(waiter);
-            }
-        }
-    }
-
-    /// Ends the waits whose time is over.
-    pub fn expire_waits(&mut self) {
-        if self.waits.by_deadline.is_empty() {
+fn serve_key<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    unit: &mut Unit<'_>,
+    ready: &Ready,
+    served: &mut Vec<Served>,
+) {
+    let key = &ready.key;
+    // Who waits again after having been looked at stands behind, and is not looked at twice.
+    let (mut left, when_gone) = unit.begin_serving(ready.db, key);
+    let mut at = 0;
+    while left > 0 {
+        left -= 1;
+        let mut view = unit.view(&mut executor.local, ready.db, executor.now_ms);
+        let found = view.find(key, Trace::Quiet);
+        let kind = found.and_then(Found::kind);
+        // It may have met a key that has expired since.
+        view.finish();
+        if kind.is_none() && !when_gone {
             return;
         }
-        let now_ms = self.outlet.monotonic_ms();
-        while let Some(waiter) = self.waits.pop_expired(now_ms) {
-            if waiter.end(End::TimedOut) {
-                O::wait_ended(self, waiter, Outcome::default());
+        let Some(waiter) = unit.waiter_at(ready.db, key, at) else {
+            return;
+        };
+        let concerned = kind == Some(waiter.kind) || waiter.when_gone;
+        if concerned && serve_one(executor, unit, &waiter, served) {
+            leave_held(executor, unit, &waiter);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// Runs a waiting call. `true`: the wait is over.
+fn serve_one<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    unit: &mut Unit<'_>,
+    waiter: &Arc<Waiter>,
+    served: &mut Vec<Served>,
+) -> bool {
+    if !waiter.stripes.iter().all(|stripe| unit.covers(stripe)) {
+        run_again(executor.engine, waiter);
+        return true;
+    }
+    // For the unit time stood still, for this call it does from here on: what has expired meanwhile is not there.
+    executor.read_clock();
+    let call = Call::of(waiter);
+    let mut out = ReplyBuffer::new();
+    match may_be_served(executor, call) {
+        Ok(true) => {}
+        Ok(false) => return true,
+        Err(error) => {
+            call.refused.store(true, Ordering::Relaxed);
+            executor.stats.commands[call.id as usize].rejected.add(1);
+            let text = error.text();
+            executor.stats.note_error(&text);
+            Reply::new(&mut out, call.proto).error_bytes(&text);
+            if waiter.end(End::Served) {
+                let reply = out;
+                served.push((waiter.clone(), Outcome { reply, took_ns: 0 }));
             }
+            return true;
+        }
+    }
+    let handler =
+        redline_commands::handler(call.id).expect("a row of the data plane has a handler");
+    let bulk_bytes_max = executor.settings.bulk_bytes_max;
+    let began_ns = executor.outlet.monotonic_ns();
+    let mut ctx = Ctx {
+        keys: unit.view(&mut executor.local, waiter.db, executor.now_ms),
+        bulk_bytes_max,
+        in_script: false,
+        reads_every_key: true,
+        waiter: Some(waiter),
+    };
+    let mut reply = Reply::new(&mut out, call.proto);
+    let result = handler(&mut ctx, call.args.as_args(), &mut reply);
+    ctx.keys.finish();
+    if ctx.keys.is_journaled() {
+        redline_commands::propagate(&mut ctx.keys, call.id, call.args.as_args());
+    }
+    match result {
+        Ok(()) => {}
+        Err(Failure::Stop(Stop::Wait(_))) => return false,
+        Err(Failure::Stop(Stop::Gone)) => return true,
+        Err(failure) => {
+            let error = failure.expect_error();
+            let text = error.text();
+            executor.stats.note_error(&text);
+            executor.stats.commands[call.id as usize].failed.add(1);
+            out.clear();
+            Reply::new(&mut out, call.proto).error_bytes(&text);
+        }
+    }
+    if call.tracked {
+        executor.remember_keys(Token(waiter.token), call.id, call.args.as_args());
+    }
+    // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
+    if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
+        let outcome = Outcome {
+            reply: out,
+            took_ns: executor.outlet.monotonic_ns().saturating_sub(began_ns),
+        };
+        served.push((waiter.clone(), outcome));
+    }
+    true
+}
+
+/// The checks that a call has passed when it began to wait, made again. `Ok(false)`: its client goes away.
+fn may_be_served<O: Outlet>(executor: &mut Executor<'_, O>, call: &Call) -> Result<bool, Error> {
+    let stays = access::permit_after_wait(
+        executor,
+        &call.info,
+        &call.user,
+        call.id,
+        call.args.as_args(),
+    )?;
+    // Where keys may be evicted room is made before the next command: here the stripes of keys in use are held.
+    if executor.settings.maxmemory_policy == Policy::NoEviction
+        && spec::gate(call.id).flags.has(Flags::DENYOOM)
+    {
+        executor.local.flush_account(&executor.engine.keyspace);
+        if executor.engine.keyspace.over_limit() {
+            return Err(errors::OOM);
+        }
+    }
+    Ok(stays)
+}
+
+/// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
+fn leave_held<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    unit: &mut Unit<'_>,
+    waiter: &Arc<Waiter>,
+) {
+    for key in &waiter.keys {
+        if unit.covers(executor.engine.keyspace.place(key).stripe()) {
+            unit.leave_queue(waiter, key);
+        }
+    }
+}
+
+// ---- ends ---------------------------------------------------------------------------------
+
+/// A wait has ended: its client goes on. `came`: the call as it came, if that is still known.
+pub fn finish_wait<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    waiter: &Arc<Waiter>,
+    mut outcome: Outcome,
+    came: Option<Args<'_>>,
+) -> Finished {
+    let is_its_own = |wait: &Wait| Arc::ptr_eq(&wait.waiter, waiter);
+    if !caller.wait.as_ref().is_some_and(is_its_own) {
+        return Finished::Stale;
+    }
+    caller.info.set_flag(flag::BLOCKED, false);
+    let wait = drop_wait(executor, caller).expect("just seen");
+    caller.suspended = None;
+    let mark = caller.out.mark();
+    let ended = waiter.ended();
+    let reply_bytes = outcome.reply.len_bytes() as u64;
+    match ended {
+        Some(End::Served) => caller.out.append(&mut outcome.reply),
+        Some(End::TimedOut) => match Call::of(waiter).id {
+            id @ (CommandId::Wait | CommandId::Waitaof) => {
+                session::replication::write_acknowledged(caller, id);
+            }
+            _ => caller.reply().null_array(),
+        },
+        Some(End::Unblocked) => {
+            executor.stats.note_error(UNBLOCKED.as_bytes());
+            executor.stats.commands[Call::of(waiter).id as usize]
+                .failed
+                .add(1);
+            caller.reply().error(UNBLOCKED);
+        }
+        Some(End::Again) => {
+            caller.again = Some(Again {
+                waiter: wait.waiter,
+                deadline_ms: wait.deadline_ms,
+            });
+            return Finished::RunsAgain;
+        }
+        Some(End::Gone) | None => {
+            caller.closing = true;
+            return Finished::RunsAgain;
+        }
+    }
+    let call = Call::of(waiter);
+    if !call.refused.load(Ordering::Relaxed) {
+        let stats = &executor.stats.commands[call.id as usize];
+        stats.calls.add(1);
+        let took_ns = match (ended, wait.took_ns) {
+            (Some(End::Served), before) => Some(outcome.took_ns + before.unwrap_or_default()),
+            (_, before) => before,
+        };
+        if let Some(took_ns) = took_ns {
+            stats.note_time(took_ns, 1, executor.timing.distributions);
+        }
+        // As it came: a call that waits may name places in a stream more exactly.
+        let args = came.unwrap_or(call.args.as_args());
+        figures::log_command(executor, caller, call.id, args, took_ns, reply_bytes);
+        count_command(caller);
+    }
+    caller.settle_reply(mark);
+    Finished::Answered
+}
+
+/// Forgets a session's wait, which has ended or ends now.
+pub fn drop_wait<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) -> Option<Wait> {
+    let wait = caller.wait.take()?;
+    wait.waiter.end(End::Gone);
+    caller.info.wait.leave();
+    if let Some(timer) = wait.timer {
+        executor.waits.by_deadline.remove(&timer);
+        executor.engine.timed_waits.fetch_sub(1, Ordering::Relaxed);
+    }
+    if wait.waiter.ended() != Some(End::Served) {
+        executor.leaving.push(wait.waiter.clone());
+        leave_queues(executor);
+    }
+    Some(wait)
+}
+
+/// Takes waiters whose wait is over out of their queues. A stripe that is in use is come back to: what stays behind
+/// for a moment is passed over.
+pub fn leave_queues<O: Outlet>(executor: &mut Executor<'_, O>) {
+    let space = &executor.engine.keyspace;
+    for waiter in std::mem::take(&mut executor.leaving) {
+        let mut left = false;
+        for key in &waiter.keys {
+            let stripe = space.place(key).stripe();
+            match Unit::try_one(space, stripe) {
+                Some(mut unit) => unit.leave_queue(&waiter, key),
+                None => left = true,
+            }
+        }
+        if left {
+            executor.leaving.push(waiter);
+        }
+    }
+}
+
+/// Ends the waits whose time is over.
+pub fn expire_waits<O: Outlet>(executor: &mut Executor<'_, O>) {
+    if executor.waits.by_deadline.is_empty() {
+        return;
+    }
+    let now_ms = executor.outlet.monotonic_ms();
+    while let Some(waiter) = executor.waits.pop_expired(now_ms) {
+        if waiter.end(End::TimedOut) {
+            O::wait_ended(executor, waiter, Outcome::default());
         }
     }
 }

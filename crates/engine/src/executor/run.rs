@@ -12,7 +12,7 @@
 //!
 //! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
 //! go. Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. Who fails to get a stripe
-//! is put aside and runs again from the start when the stripe is free: nothing has happened until then.
+//! is suspended and runs again from the start when the stripe is free: nothing has happened until then.
 //!
 //! Must not know: what any command does.
 
@@ -26,10 +26,9 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, Plane, Scope};
 use super::batch::Known;
 
 use crate::{
-    caller::{Aside, Caller, NO_COMMAND, ReplyMode, Token, flag, state},
+    caller::{Caller, NO_COMMAND, ReplyMode, Suspended, Token, flag, state},
     errors,
-    executor::access,
-    executor::{Executor, Fault, Level, Outlet},
+    executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, units},
     session,
     timing::INSIDE_PER_TIMED,
     tracking,
@@ -50,8 +49,8 @@ pub(super) struct Inside {
 pub enum Halt {
     /// It answers with this error.
     Error(Error),
-    /// It is put aside and runs again later.
-    Aside(Aside),
+    /// It is suspended and runs again later.
+    Suspended(Suspended),
 }
 
 impl<E: Into<Error>> From<E> for Halt {
@@ -61,14 +60,14 @@ impl<E: Into<Error>> From<E> for Halt {
 }
 
 impl<O: Outlet> Executor<'_, O> {
-    /// Runs one request. Afterwards either its reply is written, or the session is put aside.
+    /// Runs one request. Afterwards either its reply is written, or the session is suspended.
     pub fn run_request(&mut self, caller: &mut Caller, args: Args<'_>, known: Option<Known<'_>>) {
         self.refresh_if_changed();
-        if caller.card.killed.load(Ordering::Acquire) {
+        if caller.info.killed.load(Ordering::Acquire) {
             caller.closing = true;
             return;
         }
-        if caller.rules != self.rules && !self.adopt_rules(caller) {
+        if caller.rules != self.rules && !access::adopt_rules(self, caller) {
             return;
         }
         if let Some(known) = known
@@ -82,7 +81,9 @@ impl<O: Outlet> Executor<'_, O> {
             return;
         }
         self.run_any(caller, args);
-        if caller.is(state::LISTENS | state::TRACKING | state::MONITOR) && caller.aside.is_none() {
+        if caller.is(state::LISTENS | state::TRACKING | state::MONITOR)
+            && caller.suspended.is_none()
+        {
             O::read_own_mail(self, caller);
         }
     }
@@ -130,16 +131,16 @@ impl<O: Outlet> Executor<'_, O> {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         if !self.local.events.is_empty() {
-            let by = tracking::By::Client(&caller.card);
+            let by = tracking::By::Client(&caller.info);
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
         }
-        self.commit(unit);
+        block::commit(self, unit);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(caller, id);
         let reply_bytes = caller.out.len_bytes().saturating_sub(before_bytes) as u64;
         if reply_bytes >= self.timing.reply_bytes {
-            self.log_command(caller, id, args, None, reply_bytes);
+            figures::log_command(self, caller, id, args, None, reply_bytes);
         }
         if let Err(failure) = result {
             let error = failure.expect_error();
@@ -169,22 +170,22 @@ impl<O: Outlet> Executor<'_, O> {
                 caller.out.truncate(mark);
                 caller.reply().error_bytes(&text);
             }
-            Err(Halt::Aside(reason)) => {
+            Err(Halt::Suspended(reason)) => {
                 caller.out.truncate(mark);
-                caller.aside = Some(reason);
+                caller.suspended = Some(reason);
                 if reason.is_wanted() {
-                    caller.card.set_flag(flag::BLOCKED, true);
+                    caller.info.set_flag(flag::BLOCKED, true);
                     caller.rounds = 0;
-                    self.give_way(caller);
+                    units::give_way(self, caller);
                 } else {
-                    self.stats.put_aside.add(1);
+                    self.stats.suspended.add(1);
                 }
                 return;
             }
         }
         caller.rounds = 0;
         // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
-        self.give_way(caller);
+        units::give_way(self, caller);
         caller.settle_reply(mark);
         if caller.is(state::TRACKING) {
             let name = self.engine.names.resolve(&args[0], args.get(1));
@@ -208,7 +209,7 @@ impl<O: Outlet> Executor<'_, O> {
             return Err(self.reject(caller, args, &error));
         }
         if self.is_held_back(caller, id, gate, args) {
-            return Err(Halt::Aside(Aside::Pause));
+            return Err(Halt::Suspended(Suspended::Pause));
         }
         if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
             session::transaction::enqueue(caller, id, args);
@@ -246,7 +247,7 @@ impl<O: Outlet> Executor<'_, O> {
         session::transaction::abandon(self, caller);
         if self.monitored {
             // Of all calls that are refused, monitors are shown this one.
-            self.show(caller, CommandId::Exec, args, false);
+            figures::show(self, caller, CommandId::Exec, args, false);
         }
         Halt::Error(errors::exec_aborted(&error.text()))
     }
@@ -266,26 +267,26 @@ impl<O: Outlet> Executor<'_, O> {
         let result = match gate.plane {
             Plane::Data if !gate.arity_allows(args.len()) => {
                 if self.monitored {
-                    let in_script = self.is_in_script();
-                    self.show(caller, id, args, in_script);
+                    let in_script = units::is_in_script(self);
+                    figures::show(self, caller, id, args, in_script);
                 }
                 Err(errors::wrong_arity(id).into())
             }
-            Plane::Data => self.run_data(caller, id, gate, args),
+            Plane::Data => units::run_data(self, caller, id, gate, args),
             Plane::Session | Plane::Admin => {
                 let result = match gate.plane {
                     Plane::Session => session::run(self, caller, id, args),
                     _ => O::run_admin(self, caller, id, args),
                 };
                 if self.monitored {
-                    self.show_returned(caller, id, args, &result);
+                    figures::show_returned(self, caller, id, args, &result);
                 }
                 result
             }
             Plane::Container => unreachable!("a container has no arity that lets a call through"),
         };
-        if let Err(Halt::Aside(reason)) = result {
-            if let (Aside::Keys, Some(wait), true) = (reason, &mut caller.wait, timed) {
+        if let Err(Halt::Suspended(reason)) = result {
+            if let (Suspended::Keys, Some(wait), true) = (reason, &mut caller.wait, timed) {
                 wait.note_time(self.outlet.monotonic_ns().saturating_sub(began_ns));
             }
             return result;
@@ -311,7 +312,7 @@ impl<O: Outlet> Executor<'_, O> {
             || reply_bytes >= self.timing.reply_bytes
             || took_ns.is_some_and(|ns| ns >= self.timing.watched_ns)
         {
-            self.log_command(caller, id, args, took_ns, reply_bytes);
+            figures::log_command(self, caller, id, args, took_ns, reply_bytes);
         }
         result
     }
@@ -329,7 +330,7 @@ impl<O: Outlet> Executor<'_, O> {
                 true => "fast-command",
                 false => "command",
             };
-            self.note_latency(event, ns);
+            figures::note_latency(self, event, ns);
         }
         if ns > CLOCK_STANDS_NS_MAX && !inside {
             self.read_clock();
@@ -340,7 +341,7 @@ impl<O: Outlet> Executor<'_, O> {
     fn resolve(&self, caller: &Caller, args: Args<'_>) -> Result<CommandId, Error> {
         let resolved = self.engine.names.resolve(&args[0], args.get(1));
         let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
-        caller.card.command.store(number, Ordering::Relaxed);
+        caller.info.command.store(number, Ordering::Relaxed);
         let id = resolved.map_err(|unresolved| match unresolved {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
@@ -368,7 +369,7 @@ impl<O: Outlet> Executor<'_, O> {
         if caller.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
-        self.permit(caller, id, args)?;
+        access::permit(self, caller, id, args)?;
         let refuses_all = self.refuses_all();
         if !refuses_all {
             self.check_memory(caller, id, gate, args)?;
@@ -400,7 +401,7 @@ impl<O: Outlet> Executor<'_, O> {
         if self.settings.maxmemory_bytes == 0 || self.compound.is_some() {
             return Ok(());
         }
-        if self.make_room() {
+        if eviction::make_room(self) {
             return Ok(());
         }
         let needs = |id: CommandId, gate: Gate, args: Args<'_>| {
@@ -478,15 +479,15 @@ impl<O: Outlet> Executor<'_, O> {
         );
         // A call that has waited was shown as it began to.
         if self.monitored && has_run && caller.again.is_none() {
-            self.show(caller, id, args, inside.in_script);
+            figures::show(self, caller, id, args, inside.in_script);
         }
         if O::FAULT == Some(Fault::LosesInvalidations) && inside.in_script {
             self.local.events.drain(..);
         }
         if !self.local.events.is_empty() {
             let by = match inside.in_script {
-                true => tracking::By::Script(&caller.card),
-                false => tracking::By::Client(&caller.card),
+                true => tracking::By::Script(&caller.info),
+                false => tracking::By::Client(&caller.info),
             };
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
             if inside.in_script {
@@ -494,7 +495,7 @@ impl<O: Outlet> Executor<'_, O> {
             }
         }
         if caller.is(state::TRACKING) && has_run && tracking::remembers(caller, id) {
-            self.remember_keys(caller.card.token(), id, args);
+            self.remember_keys(caller.info.token(), id, args);
         }
         result
     }
@@ -526,7 +527,7 @@ fn payload_bytes(args: Args<'_>) -> u64 {
 
 #[inline]
 fn note_last(caller: &Caller, id: CommandId) {
-    caller.card.command.store(id as u16, Ordering::Relaxed);
+    caller.info.command.store(id as u16, Ordering::Relaxed);
 }
 
 /// A browser's form is not taken for calls: nothing more of the connection is, and what has not left yet does not leave.
@@ -542,7 +543,7 @@ fn end_http<O: Outlet>(caller: &mut Caller, now_ms: u64) {
         NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
         let text = format!(
             "Possible SECURITY ATTACK: {} sends POST or Host:, as a browser would for somebody else. Connection closed.",
-            caller.card.addr
+            caller.info.addr
         );
         O::log(Level::Warning, &text);
     }
@@ -557,7 +558,7 @@ fn note_command(caller: &Caller, id: CommandId) {
 /// One more has run for this client. CLIENT LIST does not count itself.
 #[inline]
 pub(crate) fn count_command(caller: &Caller) {
-    let commands = &caller.card.commands;
+    let commands = &caller.info.commands;
     commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 

@@ -1,6 +1,6 @@
 //! CLIENT: what a connection says of itself, what the server says of all, and ending connections.
 //!
-//! Everything here works on [`Card`]s, which any worker may read: nobody is asked and nobody is waited for.
+//! Everything here works on [`ClientInfo`]s, which any worker may read: nobody is asked and nobody is waited for.
 //! Must not know: other sessions.
 
 mod filter;
@@ -14,7 +14,7 @@ use redline_spec as spec;
 use redline_types::number;
 
 use crate::{
-    caller::{Caller, Card, ReplyMode, flag, state},
+    caller::{Caller, ClientInfo, ReplyMode, flag, state},
     engine::{Message, Pause},
     errors,
     executor::Halt,
@@ -29,7 +29,7 @@ pub(crate) fn client_id<O: Outlet>(
     caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let id = caller.card.id;
+    let id = caller.info.id;
     caller.reply().integer(id as i64);
     Ok(())
 }
@@ -39,8 +39,8 @@ pub(crate) fn client_getname<O: Outlet>(
     caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let card = caller.card.clone();
-    let names = card.names();
+    let info = caller.info.clone();
+    let names = info.names();
     match names.name.as_slice() {
         b"" => caller.reply().null(),
         name => caller.reply().bulk(name),
@@ -67,7 +67,7 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
 /// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
 pub fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Error> {
     check_name(name)?;
-    caller.card.names().name = name.to_vec();
+    caller.info.names().name = name.to_vec();
     Ok(())
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn client_setinfo<O: Outlet>(
         let why = " cannot contain spaces, newlines or special characters.";
         return Err(Error::quoting("ERR ", option, why).into());
     }
-    let mut names = caller.card.names();
+    let mut names = caller.info.names();
     let place = if library {
         &mut names.library
     } else {
@@ -106,8 +106,8 @@ pub(crate) fn client_info<O: Outlet>(
     show_request(caller, args);
     write_line(
         &mut text,
-        &caller.card,
-        &flag_letters(&caller.card),
+        &caller.info,
+        &flag_letters(&caller.info),
         executor.now_ms,
     );
     caller.reply().verbatim("txt", text.as_bytes());
@@ -123,13 +123,14 @@ pub(crate) fn client_list<O: Outlet>(
     show_request(caller, args);
     // What shows here may be too much already: whoever has to go for that is gone.
     O::evict_clients(executor);
-    let all = executor.engine.client_cards();
-    let mut show = |card: &Card| write_line(&mut text, card, &flag_letters(card), executor.now_ms);
+    let all = executor.engine.client_infos();
+    let mut show =
+        |info: &ClientInfo| write_line(&mut text, info, &flag_letters(info), executor.now_ms);
     match args.get(2) {
         // In the order in which they are asked for, and as often.
         Some(option) if option.eq_ignore_ascii_case(b"id") && Filters::are_ids(args.from(3)) => {
             for id in args.iter().skip(3).filter_map(number::parse_i64) {
-                let found = all.binary_search_by_key(&id, |card| card.id as i64);
+                let found = all.binary_search_by_key(&id, |info| info.id as i64);
                 if let Ok(found) = found {
                     show(&all[found]);
                 }
@@ -137,12 +138,12 @@ pub(crate) fn client_list<O: Outlet>(
         }
         _ => {
             let filters = Filters::of_list(args, executor)?;
-            let own = caller.card.id;
+            let own = caller.info.id;
             let wanted = all
                 .iter()
-                .filter(|card| filters.admit(card, executor.now_ms))
-                .filter(|card| card.id != own || !filters.skip_me);
-            wanted.for_each(|card| show(card));
+                .filter(|info| filters.admit(info, executor.now_ms))
+                .filter(|info| info.id != own || !filters.skip_me);
+            wanted.for_each(|info| show(info));
         }
     }
     caller.reply().verbatim("txt", text.as_bytes());
@@ -161,19 +162,19 @@ pub(crate) fn client_kill<O: Outlet>(
         Filters::of_kill(args, executor)?
     };
     let mut killed = 0;
-    for card in executor.engine.client_cards() {
-        if !wanted.admit(&card, executor.now_ms) {
+    for info in executor.engine.client_infos() {
+        if !wanted.admit(&info, executor.now_ms) {
             continue;
         }
-        if card.id == caller.card.id {
+        if info.id == caller.info.id {
             if wanted.skip_me {
                 continue;
             }
             // The reply still goes out.
             caller.closing = true;
-            card.set_flag(flag::CLOSING, true);
+            info.set_flag(flag::CLOSING, true);
         } else {
-            executor.engine.kill(&card);
+            executor.engine.kill(&info);
         }
         killed += 1;
         if old_form {
@@ -197,7 +198,7 @@ pub(crate) fn client_capa<O: Outlet>(
 ) -> Result<(), Halt> {
     let mut named = args.iter().skip(2);
     if named.any(|name| name.eq_ignore_ascii_case(b"redirect")) {
-        caller.card.set_flag(flag::FOLLOWS_REDIRECTS, true);
+        caller.info.set_flag(flag::FOLLOWS_REDIRECTS, true);
     }
     caller.reply().ok();
     Ok(())
@@ -209,7 +210,7 @@ pub(crate) fn client_no_evict<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let on = on_or_off(&args[2])?;
-    caller.card.set_flag(flag::NO_EVICT, on);
+    caller.info.set_flag(flag::NO_EVICT, on);
     caller.reply().ok();
     Ok(())
 }
@@ -221,7 +222,7 @@ pub(crate) fn client_no_touch<O: Outlet>(
 ) -> Result<(), Halt> {
     let on = on_or_off(&args[2])?;
     caller.set_state(state::NO_TOUCH, on);
-    caller.card.set_flag(flag::NO_TOUCH, on);
+    caller.info.set_flag(flag::NO_TOUCH, on);
     caller.reply().ok();
     Ok(())
 }
@@ -268,13 +269,13 @@ pub(crate) fn client_unblock<O: Outlet>(
         }
     };
     let id = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
-    let card = {
+    let info = {
         let clients = executor.engine.clients();
         u64::try_from(id)
             .ok()
             .and_then(|id| clients.get(&id).cloned())
     };
-    let ended = card.and_then(|card| card.wait.end(how));
+    let ended = info.and_then(|info| info.wait.end(how));
     if let Some(waiter) = &ended {
         block::tell(executor.engine, waiter, block::Outcome::default());
     }
@@ -344,46 +345,46 @@ fn set_pause<O: Outlet>(
 }
 
 /// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The
-/// buffer is the worker's while a request runs, so the card says nothing of it by itself.
+/// buffer is the worker's while a request runs, so the client info says nothing of it by itself.
 fn show_request(caller: &mut Caller, args: Args<'_>) {
     let decimal = |number: usize| number.to_string().len();
     let framed = |bytes: usize| "$\r\n\r\n".len() + decimal(bytes) + bytes;
     let words: usize = args.iter().map(|word| framed(word.len())).sum();
     let bytes = ("*\r\n".len() + decimal(args.len()) + words) as u64;
-    let shown = &caller.card.query_bytes;
+    let shown = &caller.info.query_bytes;
     shown.store(shown.load(Ordering::Relaxed).max(bytes), Ordering::Relaxed);
     // Until the request is over.
     caller.shown_empty = false;
 }
 
 /// A client whose call is refused, described on one line, as the log of refusals keeps it. If it has waited, that is over.
-pub fn described(card: &Card, now_ms: i64) -> String {
+pub fn described(info: &ClientInfo, now_ms: i64) -> String {
     let mut text = String::new();
-    let flags = card.flags.load(Ordering::Relaxed) & !flag::BLOCKED;
-    write_line(&mut text, card, &letters_of(flags), now_ms);
+    let flags = info.flags.load(Ordering::Relaxed) & !flag::BLOCKED;
+    write_line(&mut text, info, &letters_of(flags), now_ms);
     text.truncate(text.trim_end().len());
     text
 }
 
 /// One client as CLIENT LIST prints it. Fields of parts that do not exist say so in Redis's words.
-fn write_line(out: &mut String, card: &Card, letters: &str, now_ms: i64) {
+fn write_line(out: &mut String, info: &ClientInfo, letters: &str, now_ms: i64) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let now_s = (now_ms / 1000) as u64;
-    let flags = card.flags.load(Ordering::Relaxed);
-    let names = card.names();
+    let flags = info.flags.load(Ordering::Relaxed);
+    let names = info.names();
     let text = String::from_utf8_lossy;
-    let command = card.command.load(Ordering::Relaxed);
+    let command = info.command.load(Ordering::Relaxed);
     let command = spec::CommandId::ALL
         .get(usize::from(command))
         .map_or("NULL", |id| spec::row(*id).full_name);
-    let (query, capacity) = (load(&card.query_bytes), load(&card.query_capacity));
-    let output = load(&card.output_bytes);
-    let pieces = card.output_pieces.load(Ordering::Relaxed);
+    let (query, capacity) = (load(&info.query_bytes), load(&info.query_capacity));
+    let output = load(&info.output_bytes);
+    let pieces = info.output_pieces.load(Ordering::Relaxed);
     let (buffered, listed) = match pieces {
         0 => (output, 0),
-        _ => (0, load(&card.output_capacity)),
+        _ => (0, load(&info.output_capacity)),
     };
-    let multi = i64::from(card.multi.load(Ordering::Relaxed)) - 1;
+    let multi = i64::from(info.multi.load(Ordering::Relaxed)) - 1;
     // Clients that claim none are those of Redis, which has no such field.
     let capabilities = match flags & flag::FOLLOWS_REDIRECTS {
         0 => "",
@@ -397,48 +398,48 @@ fn write_line(out: &mut String, card: &Card, letters: &str, now_ms: i64) {
 multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={buffered} oll={pieces} \
 omem={} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
 lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
-        card.id,
-        card.addr,
-        card.laddr,
-        card.fd,
+        info.id,
+        info.addr,
+        info.laddr,
+        info.fd,
         text(&names.name),
-        now_s.saturating_sub(card.created_ms / 1000),
-        now_s.saturating_sub(u64::from(card.active_s.load(Ordering::Relaxed))),
+        now_s.saturating_sub(info.created_ms / 1000),
+        now_s.saturating_sub(u64::from(info.active_s.load(Ordering::Relaxed))),
         letters,
-        card.db.load(Ordering::Relaxed),
-        card.channels.load(Ordering::Relaxed),
-        card.patterns.load(Ordering::Relaxed),
-        card.shard_channels.load(Ordering::Relaxed),
-        card.watched().0,
+        info.db.load(Ordering::Relaxed),
+        info.channels.load(Ordering::Relaxed),
+        info.patterns.load(Ordering::Relaxed),
+        info.shard_channels.load(Ordering::Relaxed),
+        info.watched().0,
         capacity.saturating_sub(query),
-        load(&card.argument_bytes),
-        load(&card.multi_bytes),
-        load(&card.output_capacity),
-        load(&card.output_peak),
+        load(&info.argument_bytes),
+        load(&info.multi_bytes),
+        load(&info.output_capacity),
+        load(&info.output_peak),
         listed,
-        load(&card.memory_bytes),
+        load(&info.memory_bytes),
         text(&names.user),
-        card.redirect.load(Ordering::Relaxed),
-        card.resp.load(Ordering::Relaxed),
+        info.redirect.load(Ordering::Relaxed),
+        info.resp.load(Ordering::Relaxed),
         text(&names.library),
         text(&names.library_version),
-        card.token().executor(),
-        load(&card.net_in),
-        load(&card.net_out),
-        load(&card.commands),
+        info.token().executor(),
+        load(&info.net_in),
+        load(&info.net_out),
+        load(&info.commands),
     );
 }
 
-/// Among the flags of a card: its wait is over, and its worker has yet to hear of it.
+/// Among the flags of a client info: its wait is over, and its worker has yet to hear of it.
 const UNBLOCKED: u32 = 1 << 30;
 /// Likewise: a key that it watches has changed.
 const DIRTY: u32 = 1 << 29;
 
-fn flag_letters(card: &Card) -> String {
+fn flag_letters(info: &ClientInfo) -> String {
     // In this order: who goes on takes the flag away first, and then the wait.
-    let is_over = card.wait.is_over();
-    let mut flags = card.flags.load(Ordering::Relaxed);
-    if card.watched().1 {
+    let is_over = info.wait.is_over();
+    let mut flags = info.flags.load(Ordering::Relaxed);
+    if info.watched().1 {
         flags |= DIRTY;
     }
     letters_of(match is_over {

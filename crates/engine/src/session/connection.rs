@@ -10,8 +10,7 @@ use redline_types::number;
 use crate::{
     VECTOR_SETS,
     caller::{Caller, ReplyMode, flag, state},
-    executor::Halt,
-    executor::{Executor, Outlet},
+    executor::{Executor, Halt, Outlet, access},
     monitor,
     session::transaction,
     subscriptions, tracking,
@@ -28,7 +27,7 @@ pub(crate) fn auth<O: Outlet>(
     let pair = (args.len() == 2).then(|| pair_of(&args[1])).flatten();
     if let Some((user, password)) = pair
         && !executor.settings.acl.is_default_password(&args[1])
-        && executor.try_log_in(caller, user, password)
+        && access::try_log_in(executor, caller, user, password)
     {
         caller.reply().ok();
         return Ok(());
@@ -41,7 +40,7 @@ pub(crate) fn auth<O: Outlet>(
     } else {
         (&b"default"[..], &args[1])
     };
-    executor.log_in(caller, &args[0], user, password)?;
+    access::log_in(executor, caller, &args[0], user, password)?;
     caller.reply().ok();
     Ok(())
 }
@@ -88,7 +87,7 @@ pub(crate) fn hello<O: Outlet>(
         }
     }
     if let Some((user, password)) = credentials {
-        executor.log_in(caller, &args[0], user, password)?;
+        access::log_in(executor, caller, &args[0], user, password)?;
     }
     if caller.is(state::UNAUTHENTICATED) {
         return Err(Error::line(HELLO_NEEDS_AUTH).into());
@@ -97,7 +96,7 @@ pub(crate) fn hello<O: Outlet>(
         super::client::set_name(caller, name)?;
     }
     set_proto(caller, proto);
-    let id = caller.card.id;
+    let id = caller.info.id;
     let mut reply = caller.reply();
     let (server, version) = match executor.settings.extended_redis_compatibility {
         true => ("redis", crate::REDIS_VERSION),
@@ -134,7 +133,7 @@ pub fn write_modules(reply: &mut Reply<'_>) {
 fn set_proto(caller: &mut Caller, proto: Proto) {
     caller.proto = proto;
     caller
-        .card
+        .info
         .resp
         .store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
     let listens = caller.is(state::LISTENS);
@@ -183,7 +182,7 @@ pub(crate) fn select<O: Outlet>(
         .ok()
         .filter(|db| *db < databases)
         .ok_or(Error::line("ERR DB index is out of range"))?;
-    caller.card.db.store(caller.db, Ordering::Relaxed);
+    caller.info.db.store(caller.db, Ordering::Relaxed);
     caller.reply().ok();
     Ok(())
 }
@@ -196,7 +195,7 @@ pub(crate) fn quit<O: Outlet>(
     caller.reply().ok();
     caller.closing = true;
     // Before the reply leaves: who has seen it knows that nobody is told anything here any more.
-    caller.card.set_flag(flag::CLOSING, true);
+    caller.info.set_flag(flag::CLOSING, true);
     Ok(())
 }
 
@@ -211,15 +210,15 @@ pub(crate) fn reset<O: Outlet>(
     monitor::end(executor.engine, caller);
     set_proto(caller, Proto::Resp2);
     caller.db = 0;
-    caller.card.db.store(0, Ordering::Relaxed);
+    caller.info.db.store(0, Ordering::Relaxed);
     // Behind CLIENT REPLY SKIP this is the call that gets no reply.
     if caller.reply_mode != ReplyMode::Skipping {
         caller.reply_mode = ReplyMode::On;
         caller.set_state(state::REPLY, false);
     }
     caller.set_state(state::NO_TOUCH, false);
-    caller.card.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
-    caller.card.names().name.clear();
+    caller.info.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
+    caller.info.names().name.clear();
     caller.become_default(&executor.settings.acl);
     caller.reply().simple("RESET");
     Ok(())

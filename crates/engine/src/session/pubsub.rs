@@ -6,10 +6,9 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 
 use crate::{
-    caller::{Aside, Caller},
+    caller::{Caller, Suspended},
     errors,
-    executor::Halt,
-    executor::{Executor, Outlet},
+    executor::{Executor, Halt, Outlet, units},
     pubsub::Kind,
     subscriptions,
 };
@@ -105,22 +104,22 @@ pub(crate) fn publish<O: Outlet>(
     Ok(())
 }
 
-/// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
+/// Suspends the session while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
 /// by itself, and a transaction publishes no more than it has brought with it.
 fn wait_for_room<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
 ) -> Result<(), Halt> {
-    if executor.is_in_script() {
+    if units::is_in_script(executor) {
         executor.hand_out(caller);
     }
     if executor.compound.is_some() {
         return Ok(());
     }
-    let who = caller.card.token();
+    let who = caller.info.token();
     let mut executors = executor.engine.executors().iter();
     match executors.any(|executor| executor.transit.keeps_waiting(who)) {
-        true => Err(Halt::Aside(Aside::Transit)),
+        true => Err(Halt::Suspended(Suspended::Transit)),
         false => Ok(()),
     }
 }

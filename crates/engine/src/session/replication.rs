@@ -9,8 +9,7 @@ use redline_types::number;
 
 use crate::{
     caller::Caller,
-    executor::Halt,
-    executor::{Executor, Outlet},
+    executor::{Executor, Halt, Outlet, block},
 };
 
 /// Replicas that have acknowledged, and local files that have synced, all that anybody has written.
@@ -65,7 +64,9 @@ fn acknowledge<O: Outlet>(
     timeout_ms: Option<u64>,
 ) -> Result<(), Halt> {
     if !enough && executor.compound.is_none() {
-        return Err(executor.begin_wait_without_keys(caller, id, args, timeout_ms));
+        return Err(block::begin_wait_without_keys(
+            executor, caller, id, args, timeout_ms,
+        ));
     }
     write_acknowledged(caller, id);
     Ok(())

@@ -23,9 +23,7 @@ use crate::{
     caller::Caller,
     engine::{Engine, Message},
     errors,
-    executor::access,
-    executor::{Compound, Halt},
-    executor::{Executor, Level, Outlet},
+    executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, units},
     running_script::{Slow, Unkillable},
 };
 
@@ -213,7 +211,7 @@ fn run<O: Outlet>(
     key_count: usize,
     read_only: bool,
 ) -> Result<(), Halt> {
-    if executor.is_in_script() {
+    if units::is_in_script(executor) {
         return Err(Error::line(words(Family::Redis).denied).into());
     }
     let flags = program.flags();
@@ -226,7 +224,7 @@ fn run<O: Outlet>(
         && let Ok(id) = executor.engine.names.resolve(&args[0], None)
     {
         // Before what it calls.
-        executor.show(caller, id, args, false);
+        figures::show(executor, caller, id, args, false);
     }
     let running = executor.compound.as_mut();
     let compound = running.expect("made above, or by EXEC");
@@ -275,7 +273,7 @@ fn run<O: Outlet>(
     caller.out = out;
     // SELECT inside a script ends with it, for those who look at the client as well.
     caller.db = db;
-    caller.card.db.store(db, Ordering::Relaxed);
+    caller.info.db.store(db, Ordering::Relaxed);
     let running = executor.compound.as_mut();
     let compound = running.expect("the environment leaves it in place");
     compound.in_script = false;
@@ -294,7 +292,7 @@ fn run<O: Outlet>(
 
 /// Takes the script mutex and makes the unit of a script that is not part of a transaction.
 fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) -> Result<(), Halt> {
-    let compound = Compound::new(executor.take_script(caller)?);
+    let compound = Compound::new(units::take_script(executor, caller)?);
     executor.compound = Some(match executor.spare_compound.take() {
         Some(mut spare) => {
             *spare = compound;
@@ -308,7 +306,7 @@ fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) ->
 /// Tells of what that unit has changed, and lets go of its stripes and of the script mutex.
 fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>) {
     let mut compound = executor.compound.take().expect("`begin_unit` made it");
-    executor.end_compound_effects(&mut compound.unit);
+    block::end_compound_effects(executor, &mut compound.unit);
     compound.unit = Unit::none(&executor.engine.keyspace);
     executor.spare_compound = Some(compound);
 }
@@ -393,9 +391,8 @@ impl<O: Outlet> Env<'_, '_, O> {
         if gate.flags.has(Flags::NOSCRIPT) && !self.may_look(id) {
             return Some(Error::line(words.denied));
         }
-        if let Err(denied) = self
-            .executor
-            .check_access(self.caller, id, args, Context::Script)
+        if let Err(denied) =
+            access::check_access(self.executor, self.caller, id, args, Context::Script)
         {
             let why = access::refusal_text(&self.caller.user, id, args, denied);
             return Some(Error::Line(

@@ -61,7 +61,7 @@ pub(crate) fn client_tracking<O: Outlet>(
     }
     tracking::begin(engine, caller, mode);
     for prefix in &fresh {
-        engine.tracking.add_prefix(prefix, caller.card.token());
+        engine.tracking.add_prefix(prefix, caller.info.token());
         caller.note_registered(prefix);
     }
     caller.reply().ok();

@@ -14,8 +14,9 @@ use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
     caller::{Caller, Multi, Watched, flag, state},
-    executor::{Compound, Halt, add_stripes},
-    executor::{Executor, Fault, Outlet},
+    executor::{
+        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, units, watch,
+    },
 };
 
 /// Commands that are not queued inside MULTI.
@@ -38,7 +39,7 @@ pub fn enqueue(caller: &mut Caller, id: CommandId, args: Args<'_>) {
         caller.multi.bytes += size_of::<(CommandId, ArgsBuf)>() + args.heap_bytes();
         caller.multi.queue.push((id, args));
         let queued = caller.multi.queue.len() as u32;
-        caller.card.multi.store(queued + 1, Ordering::Relaxed);
+        caller.info.multi.store(queued + 1, Ordering::Relaxed);
     }
     caller.reply().simple("QUEUED");
 }
@@ -52,8 +53,8 @@ pub(crate) fn multi<O: Outlet>(
         return Err(Error::line("ERR MULTI calls can not be nested").into());
     }
     caller.set_state(state::MULTI, true);
-    caller.card.set_flag(flag::MULTI, true);
-    caller.card.multi.store(1, Ordering::Relaxed);
+    caller.info.set_flag(flag::MULTI, true);
+    caller.info.multi.store(1, Ordering::Relaxed);
     caller.reply().ok();
     Ok(())
 }
@@ -75,7 +76,7 @@ pub(crate) fn discard<O: Outlet>(
 pub fn abandon<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     close_multi(caller);
     forget_multi(caller);
-    executor.unwatch(caller);
+    watch::unwatch(executor, caller);
 }
 
 fn close_multi(caller: &mut Caller) -> Multi {
@@ -85,8 +86,8 @@ fn close_multi(caller: &mut Caller) -> Multi {
 
 /// CLIENT LIST shows a transaction until it has run.
 fn forget_multi(caller: &Caller) {
-    caller.card.set_flag(flag::MULTI, false);
-    caller.card.multi.store(0, Ordering::Relaxed);
+    caller.info.set_flag(flag::MULTI, false);
+    caller.info.multi.store(0, Ordering::Relaxed);
 }
 
 pub(crate) fn exec<O: Outlet>(
@@ -117,21 +118,21 @@ pub(crate) fn exec<O: Outlet>(
         caller.set_state(state::CONFIRMED, settled);
     }
     if executor.monitored {
-        executor.show(caller, CommandId::Exec, args, false);
+        figures::show(executor, caller, CommandId::Exec, args, false);
     }
     forget_multi(caller);
     let mut compound = executor
         .compound
         .take()
         .expect("the queue leaves the unit in place");
-    executor.end_compound_effects(&mut compound.unit);
+    block::end_compound_effects(executor, &mut compound.unit);
     if !caller.watched.is_empty() {
         unwatch_held(caller, &mut compound.unit);
     }
     Ok(())
 }
 
-/// Takes everything that the transaction needs, or puts the session aside.
+/// Takes everything that the transaction needs, or suspends the session.
 fn take_unit<'s, O: Outlet>(
     executor: &mut Executor<'s, O>,
     caller: &mut Caller,
@@ -152,7 +153,7 @@ fn take_unit<'s, O: Outlet>(
         stripes = StripeSet::all();
     }
     if script {
-        let mut unit = executor.take_script(caller)?;
+        let mut unit = units::take_script(executor, caller)?;
         // Who holds the script mutex may wait, so this neither gives the mutex up again nor needs the ticket: stripes
         // that were reserved while their owner waits in line for the mutex would keep everybody else waiting, too.
         unit.add_set(&stripes);
@@ -172,10 +173,10 @@ fn take_for_waiters<'s, O: Outlet>(
         stripes.extend(reserved);
     }
     loop {
-        let unit = executor.take_set(caller, &stripes)?;
+        let unit = units::take_set(executor, caller, &stripes)?;
         let queue = caller.multi.queue.iter();
         let commands = queue.map(|(id, args)| (*id, args.as_args()));
-        let Some(wider) = executor.wider(&unit, &stripes, commands) else {
+        let Some(wider) = units::wider(executor, &unit, &stripes, commands) else {
             return Ok(unit);
         };
         // The ticket, if there is one, stays for the wider set.
@@ -205,9 +206,9 @@ fn run_queue<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, mul
     let mut last_sent = None;
     for (id, args) in multi.queue {
         let mark = caller.out.mark();
-        if caller.rules != executor.rules && !executor.adopt_rules(caller) {
+        if caller.rules != executor.rules && !access::adopt_rules(executor, caller) {
             last_sent.get_or_insert(mark);
-            if executor.has_lost_user(caller) {
+            if access::has_lost_user(executor, caller) {
                 caller.become_default(&executor.settings.acl);
             }
         }
@@ -219,7 +220,7 @@ fn run_queue<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, mul
                 caller.out.truncate(mark);
                 caller.reply().error_bytes(&text);
             }
-            Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
+            Err(Halt::Suspended(_)) => unreachable!("the unit holds all that its commands need"),
         }
         caller.settle_part(mark);
         executor.sweep();
@@ -236,7 +237,7 @@ fn call_queued<O: Outlet>(
     id: CommandId,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if let Err(denied) = executor.check_access(caller, id, args, Context::Multi) {
+    if let Err(denied) = access::check_access(executor, caller, id, args, Context::Multi) {
         let reason = match denied.reason {
             Reason::Command => "no permission to execute the command or subcommand",
             Reason::Key => "no permission to touch the specified keys",
@@ -272,7 +273,7 @@ pub(crate) fn watch<O: Outlet>(
         };
         unit
     } else {
-        executor.take_set(caller, &stripes)?
+        units::take_set(executor, caller, &stripes)?
     };
     for key in args.iter().skip(1) {
         let found = unit.watch(caller.db, key, &caller.watch_flag, executor.now_ms);
@@ -307,7 +308,7 @@ fn watch_unseen(caller: &mut Caller, args: Args<'_>) {
 
 fn confirm_watches(caller: &mut Caller) {
     let flag = Some(caller.watch_flag.clone());
-    caller.card.set_watched(caller.watched.len() as u32, flag);
+    caller.info.set_watched(caller.watched.len() as u32, flag);
     caller.reply().ok();
 }
 
@@ -316,7 +317,7 @@ pub(crate) fn unwatch<O: Outlet>(
     caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    executor.unwatch(caller);
+    watch::unwatch(executor, caller);
     caller.reply().ok();
     Ok(())
 }
@@ -332,5 +333,5 @@ fn unwatch_held(caller: &mut Caller, unit: &mut Unit<'_>) {
 
 pub(crate) fn forget_watches(caller: &mut Caller) {
     caller.watch_flag = Arc::default();
-    caller.card.set_watched(0, None);
+    caller.info.set_watched(0, None);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redline_resp::Value;
 
 use super::{Control, Peer, Question};
-use crate::custom::{ForeignByName, learned};
+use crate::command_names::{ForeignByName, learned};
 use crate::route::NO_NODE;
 
 /// How often a pool is asked, at most: clients may call nonsense.
@@ -65,7 +65,7 @@ impl Control {
 
 impl Learning {
     /// Takes in what a server has; none: it did not say. Whether that is anything new: clients may call nonsense for ever,
-    /// and a new picture makes workers drop what they hold of servers' keys.
+    /// and a new routing table makes workers drop what they hold of servers' keys.
     fn take(&mut self, reply: Option<&Value>) -> bool {
         let found = match (reply, &self.found) {
             (Some(reply), _) => learned(reply),

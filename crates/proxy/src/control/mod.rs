@@ -1,7 +1,7 @@
 //! The control side: which servers there are, which of them work, and who has what.
 //!
 //! One thread beside the workers. It asks on connections of its own, hears from workers what they met with ([`Report`]),
-//! and publishes a new picture ([`Published`]) whenever something is different. It waits for nobody: names are looked up on
+//! and publishes a new routing table ([`Published`]) whenever something is different. It waits for nobody: names are looked up on
 //! threads of their own, and a server that hangs keeps only its own questions waiting.
 //!
 //! | file | holds |
@@ -48,8 +48,9 @@ use self::names::{Found, Name};
 use self::nodes::{Nodes, address_of, is_at};
 use self::pools::{Known, picture, prefixes, who};
 use crate::prefix::Prefixes;
+use crate::published::{PoolsTls, Published};
 use crate::report::Report;
-use crate::route::{NodeId, Published};
+use crate::route::NodeId;
 use crate::start::spawn;
 use crate::tls_config::{Doors, Secured};
 pub use reload::Reload;
@@ -66,7 +67,7 @@ const TURN_MS: u64 = 50;
 
 /// The result of a start.
 pub struct Started {
-    /// Where pictures appear.
+    /// Where routing tables appear.
     pub routes: Arc<Published>,
     /// Where workers report.
     pub reports: Sender<Report>,
@@ -74,7 +75,7 @@ pub struct Started {
     pub reload: Reload,
 }
 
-/// Finds the first picture, or gives up waiting for it, and leaves a thread that keeps it true.
+/// Finds the first routing table, or gives up waiting for it, and leaves a thread that keeps it true.
 pub fn start(
     config: &Config,
     secured: Secured,
@@ -94,7 +95,7 @@ pub fn start(
         ));
     }
     control.mark_used(clock::monotonic_ms());
-    let routes = Arc::new(Published::new(control.picture()));
+    let routes = Arc::new(Published::new(control.picture(), control.pools_tls()));
     control.routes = Some(Arc::clone(&routes));
     let reports = control.reports.sender();
     let reload = Reload::new(arguments, config.clone(), doors, control.configs.sender());
@@ -147,7 +148,7 @@ enum Question {
 pub struct Changed {
     config: Config,
     tls: Vec<Option<ClientTls>>,
-    /// Let go once the picture that this makes is published.
+    /// Let go once the routing table that this makes is published.
     taken: mpsc::Sender<()>,
 }
 
@@ -195,7 +196,7 @@ struct Control {
     prefixes: Arc<Prefixes>,
     routes: Option<Arc<Published>>,
     is_changed: bool,
-    /// Lines about what the next picture shows, said when it is published: who reads one can rely on it.
+    /// Lines about what the next routing table shows, said when it is published: who reads one can rely on it.
     news: Vec<String>,
     /// Everything that arrived before this time has been processed: a deadline of later has not passed, however late it is. So
     /// a machine that stands still for a while does not make its servers look as if they had failed.
@@ -298,7 +299,7 @@ impl Control {
         self.is_changed = true;
     }
 
-    /// Returns true if the first picture is complete: every server in use has an address, and every pool is whole.
+    /// Returns true if the first routing table is complete: every server in use has an address, and every pool is whole.
     fn is_settled(&self) -> bool {
         let named = self
             .nodes
@@ -354,13 +355,18 @@ impl Control {
         Ok(())
     }
 
+    /// Returns the TLS of each pool.
+    fn pools_tls(&self) -> PoolsTls {
+        self.pools.iter().map(|pool| pool.tls.clone()).collect()
+    }
+
     fn publish(&mut self, now_ms: u64) {
         if !mem::take(&mut self.is_changed) {
             return;
         }
         self.mark_used(now_ms);
         if let Some(routes) = &self.routes {
-            routes.publish(self.picture());
+            routes.publish(self.picture(), self.pools_tls());
         }
         for line in self.news.drain(..) {
             say(&line);
@@ -477,7 +483,7 @@ impl Control {
         }
     }
 
-    /// Notes that the doubt about a server may have changed: where replicas are read from, the picture has to show that.
+    /// Notes that the doubt about a server may have changed: where replicas are read from, the routing table has to show that.
     fn doubts(&mut self, node: NodeId, was_in_doubt: bool) {
         let known = self.nodes.get(node);
         self.is_changed |= known.is_some_and(|known| {
@@ -876,5 +882,5 @@ fn policy(pools: &[Known], pool: usize) -> FailurePolicy {
 
 /// A line for whoever watches over the proxy.
 fn say(text: &str) {
-    crate::seeing::log::notice(text);
+    crate::observability::log::notice(text);
 }

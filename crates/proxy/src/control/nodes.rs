@@ -8,7 +8,7 @@ use redline_proxy_config::{Place, Secret};
 
 use super::health::Health;
 use super::replication::Replication;
-use crate::route::{NO_NODE, Node, NodeId};
+use crate::route::{self, NO_NODE, Node, NodeId};
 
 /// A number is given to another server when nothing has routed to it for so long.
 const REST_MS: u64 = 60_000;
@@ -130,7 +130,11 @@ impl Nodes {
     /// As workers see them.
     pub fn picture(&self) -> Vec<Node> {
         let seen = self.known.iter().map(|known| Node {
-            endpoint: known.endpoint.clone().unwrap_or(Endpoint::Unix("".into())),
+            endpoint: match known.endpoint.clone() {
+                Some(Endpoint::Tcp(address)) => route::Endpoint::Tcp(address),
+                Some(Endpoint::Unix(path)) => route::Endpoint::Unix(path),
+                None => route::Endpoint::Unix("".into()),
+            },
             name: known.address.to_string(),
             user: known.user.clone(),
             password: known.password.clone(),

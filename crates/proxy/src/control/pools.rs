@@ -1,4 +1,4 @@
-//! Known topology of each pool, and the routes that follow from it. Pure: answers come in, a picture goes out. Knows no
+//! Known topology of each pool, and the routes that follow from it. Pure: answers come in, a routing table goes out. Knows no
 //! connection.
 
 use std::sync::Arc;
@@ -387,7 +387,7 @@ impl Known {
             learned: None,
             caching: Caching::of(&self.config.cache),
             keepalive_s: self.config.keepalive.whole_seconds(),
-            tls: self.tls.clone(),
+            has_tls: self.tls.is_some(),
         }
     }
 }
@@ -418,7 +418,7 @@ fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
     *shards = order.iter().map(|&at| shards[at].clone()).collect();
 }
 
-/// The picture of all pools.
+/// The routing table of all pools.
 pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Routes {
     Routes {
         nodes: nodes.picture(),

@@ -1,5 +1,5 @@
 //! Choice of the servers that answer reads of each shard: by the pool's policy for primaries and replicas, by data centres,
-//! and by which servers are fit. Pure: makes that part of a picture.
+//! and by which servers are fit. Pure: makes that part of a routing table.
 //!
 //! Of the data centres those with the highest priority that have anybody share the reads by their weights; in each, those
 //! with the highest priority of their role share equally. Everybody else who may answer stands behind them with no share.
@@ -16,7 +16,7 @@ use crate::route::{NO_NODE, NodeId, Reader, Routes, Shard};
 /// The share of all of a data centre's readers for each unit of its weight: divisible by most numbers of servers.
 const SHARE: u32 = 5_040;
 
-/// Names the readers in a picture of these pools and nodes.
+/// Names the readers in a routing table of these pools and nodes.
 pub fn appoint(routes: &mut Routes, config: &Config, nodes: &Nodes) {
     for (number, node) in routes.nodes.iter_mut().enumerate() {
         if let Some(known) = nodes.get(number as NodeId) {

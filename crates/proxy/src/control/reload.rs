@@ -9,7 +9,7 @@ use redline_net::Sender;
 use redline_proxy_config::{Arguments, Config};
 
 use super::Changed;
-use crate::seeing::log;
+use crate::observability::log;
 use crate::start::spawn;
 use crate::tls_config::{Doors, Secured};
 

@@ -26,7 +26,7 @@ use crate::{
     start::{apply_to_keyspace, reserved_descriptors, within_addresses},
     worker::Worker,
 };
-use redline_engine::{Caller, Halt};
+use redline_engine::{Caller, Halt, executor::eviction};
 
 pub(crate) fn config_get(
     worker: &mut Worker,
@@ -101,7 +101,7 @@ pub(crate) fn config_set(
     log::set_format(service.log_format, service.log_timestamp);
     effects.finish(worker);
     shared.show_title();
-    worker.make_room_for_long();
+    eviction::make_room_for_long(worker.executor);
     cron::forget_tracked(worker);
     caller.reply().ok();
     Ok(())
@@ -259,7 +259,7 @@ impl Permission {
         match self {
             Permission::No => false,
             Permission::Yes => true,
-            Permission::Local => caller.card.is_local,
+            Permission::Local => caller.info.is_local,
         }
     }
 }

@@ -17,9 +17,13 @@ use crate::{
     admin::{command::write_help, config},
     config::value::parse_memory,
     shared::Message,
-    worker::Worker,
+    worker::{Worker, handover},
 };
-use redline_engine::{Caller, Halt, tracking::By};
+use redline_engine::{
+    Caller, Halt,
+    executor::{block, units},
+    tracking::By,
+};
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -223,7 +227,7 @@ fn move_client(worker: &Worker, client: &[u8], to: &[u8]) -> Result<(), Error> {
     let id = number::parse_i64(client).and_then(|id| u64::try_from(id).ok());
     let token = id.and_then(|id| worker.shared.token_of(id));
     let token = token.ok_or(NO_SUCH_CLIENT)?;
-    let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
+    let begin = move |worker: &mut Worker| handover::begin_to_hand_over(worker, token, to);
     workers[token.executor()]
         .mailbox
         .send(Message::Run(Box::new(begin)));
@@ -251,7 +255,7 @@ fn with_keys_at<R>(
     let mut alone = None;
     let mut compound = worker.compound.take();
     let unit = match &mut compound {
-        None => alone.insert(worker.take_set(caller, &all)?),
+        None => alone.insert(units::take_set(worker.executor, caller, &all)?),
         Some(compound) => {
             compound.unit.add_set(&all);
             &mut compound.unit
@@ -262,12 +266,12 @@ fn with_keys_at<R>(
     view.finish();
     worker.compound = compound;
     if !worker.local.events.is_empty() {
-        let by = By::Client(&caller.card);
+        let by = By::Client(&caller.info);
         worker.publish_events(by);
     }
     if let Some(unit) = alone {
         // Keys that somebody waits for may have come.
-        worker.commit(unit);
+        block::commit(worker.executor, unit);
     }
     Ok(result)
 }

@@ -145,17 +145,3 @@ const ADVICE: &[(&str, &str)] = &[
         "memory is at maxmemory and large values go. Raise maxmemory, or set times to live so that less has to be evicted.",
     ),
 ];
-
-impl Worker<'_, '_, '_> {
-    /// Something took so long: an event of the latency monitor, if it is on and that is long enough.
-    pub(crate) fn note_latency(&self, event: &'static str, ns: u64) {
-        let (threshold_ms, ms) = (
-            self.outlet.settings.latency_monitor_threshold_ms,
-            ns / 1_000_000,
-        );
-        if threshold_ms != 0 && ms >= threshold_ms {
-            let at_s = self.now_ms / 1000;
-            self.shared.latency_events.add(event, at_s, ms);
-        }
-    }
-}

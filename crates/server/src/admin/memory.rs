@@ -130,7 +130,7 @@ pub(crate) fn memory_doctor(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let memory = Memory::now(worker);
-    let clients = worker.shared.client_cards().len() as u64;
+    let clients = worker.shared.client_infos().len() as u64;
     let text = report(&memory, clients, worker.shared.scripts.len());
     caller.reply().verbatim("txt", text.as_bytes());
     Ok(())

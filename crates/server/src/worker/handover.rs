@@ -1,21 +1,22 @@
 //! How a client changes its worker; `balance.rs` says when.
 //!
 //! The worker that has the client asks the other for places, which the other keeps free. As soon as the session has nothing
-//! to do it leaves: its card names its new place, its socket is no longer watched here, and the session goes to the other
+//! to do it leaves: its client info names its new place, its socket is no longer watched here, and the session goes to the other
 //! worker in a message. From then on others write to the new place, where messages wait until the session has come. What was
 //! sent to the old place before is sent on from there, for a while. The socket is watched anew, which reports what has come in
 //! the meantime: no byte is lost, none overtakes another.
 //!
-//! Only a session moves that nobody has a name of but by its card: no subscriber, nobody who tracks or watches keys or is
+//! Only a session moves that nobody has a name of but by its client info: no subscriber, nobody who tracks or watches keys or is
 //! shown what runs, none that waits for anything, is in a transaction or in the middle of a request or of a reply.
 //!
 //! Must not know: what any command does.
 
 use std::{collections::VecDeque, mem, sync::atomic::Ordering};
 
+use redline_engine::executor::access;
 use redline_net::{Interest, clock, process};
 
-use super::{FIRST_SESSION, Worker};
+use super::{FIRST_SESSION, Worker, mail};
 use crate::{
     balance::{Balance, Load, Order, STALL_MS},
     session::Session,
@@ -29,7 +30,7 @@ const CLIENTS_MAX: usize = 256;
 const SPAN_US_MIN: u64 = 100_000;
 /// For so long a session may take to have nothing to do; after that it stays: milliseconds.
 const PATIENCE_MS: u64 = 1_000;
-/// For so long an old place sends messages on: whoever has read its name in a card writes to it at once. Milliseconds.
+/// For so long an old place sends messages on: whoever has read its name in a client info writes to it at once. Milliseconds.
 const FORWARDING_MS: u64 = 10_000;
 /// Below this use of its CPU nobody asks how long a worker has waited for it: permille.
 const WAITED_FROM: u32 = 20;
@@ -80,7 +81,7 @@ impl Session {
             | state::MONITOR;
         self.holds_nothing()
             && !self.is(PINNED)
-            && !self.is_put_aside()
+            && !self.is_suspended()
             && !self.in_line
             && !self.closing
             && !self.eof_seen
@@ -97,274 +98,287 @@ impl Session {
     }
 }
 
-impl Worker<'_, '_, '_> {
-    /// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
-    pub fn note_load(&mut self, now_us: u64, used_us: u64) {
-        self.end_forwarding();
-        let elapsed_us = now_us.saturating_sub(self.outlet.handover.taken_us);
-        if !self.is_balanced() {
-            return self.forget_loads();
-        }
-        if elapsed_us < SPAN_US_MIN {
-            return;
-        }
-        let permille = |span_us: u64| (span_us * 1000 / elapsed_us) as u32;
-        let used = permille(used_us.saturating_sub(self.outlet.handover.used_us));
-        let mut load = Load {
-            used,
-            waited: 0,
-            clients: self.outlet.handover.movable,
-            stalled: self.outlet.handover.longest_turn_ms >= STALL_MS,
-        };
-        if used >= WAITED_FROM {
-            // Where the kernel does not say, all went to the worker.
-            let waited = process::waited_thread().unwrap_or_default();
-            let waited_us = waited.as_micros() as u64;
-            load.waited = permille(waited_us.saturating_sub(self.outlet.handover.waited_us));
-            self.outlet.handover.waited_us = waited_us;
-        }
-        self.outlet.handover.taken_us = now_us;
-        self.outlet.handover.used_us = used_us;
-        self.outlet.handover.longest_turn_ms = 0;
-        let shared = self.shared;
-        shared.workers()[self.number]
-            .load
-            .store(load.pack(), Ordering::Relaxed);
-        if self.number == 0 {
-            let word = |number: usize| shared.workers()[number].load.load(Ordering::Relaxed);
-            let loads: Vec<Load> = (0..shared.workers().len())
-                .map(|number| Load::unpack(word(number)))
-                .collect();
-            let (now_ms, served) = (now_us / 1000, shared.rates.served());
-            if let Some(order) = self.outlet.handover.balance.decide(now_ms, &loads, served) {
-                shared.workers()[order.to]
-                    .rests
-                    .store(false, Ordering::Relaxed);
-                shared.workers()[order.from]
-                    .rests
-                    .store(order.all(), Ordering::Relaxed);
-                let begin = move |worker: &mut Worker| worker.begin_hand_over(order);
-                shared.workers()[order.from]
-                    .mailbox
-                    .send(Message::Run(Box::new(begin)));
-            }
-            if !self.outlet.handover.balance.keeps_together(now_ms, &loads) {
-                self.end_rests();
-            }
-        }
+/// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
+pub fn note_load(worker: &mut Worker, now_us: u64, used_us: u64) {
+    end_forwarding(worker);
+    let elapsed_us = now_us.saturating_sub(worker.outlet.handover.taken_us);
+    if !is_balanced(worker) {
+        return forget_loads(worker);
     }
-
-    /// Clients are not balanced any more: what is known would be out of date when they are again.
-    fn forget_loads(&mut self) {
-        if self.outlet.handover.taken_us != 0 && self.number == 0 {
-            self.outlet.handover.balance = Balance::default();
-            self.end_rests();
-        }
-        self.outlet.handover.taken_us = 0;
+    if elapsed_us < SPAN_US_MIN {
+        return;
     }
-
-    /// New clients go to any worker.
-    fn end_rests(&self) {
-        for worker in self.shared.workers() {
-            worker.rests.store(false, Ordering::Relaxed);
-        }
+    let permille = |span_us: u64| (span_us * 1000 / elapsed_us) as u32;
+    let used = permille(used_us.saturating_sub(worker.outlet.handover.used_us));
+    let mut load = Load {
+        used,
+        waited: 0,
+        clients: worker.outlet.handover.movable,
+        stalled: worker.outlet.handover.longest_turn_ms >= STALL_MS,
+    };
+    if used >= WAITED_FROM {
+        // Where the kernel does not say, all went to the worker.
+        let waited = process::waited_thread().unwrap_or_default();
+        let waited_us = waited.as_micros() as u64;
+        load.waited = permille(waited_us.saturating_sub(worker.outlet.handover.waited_us));
+        worker.outlet.handover.waited_us = waited_us;
     }
-
-    /// The worker for a new client: the one with the fewest of those whose clients have not been brought elsewhere.
-    pub(super) fn for_new_client(&self) -> &WorkerHandle {
-        let is_balanced = self.is_balanced();
-        let rests = |worker: &WorkerHandle| is_balanced && worker.rests.load(Ordering::Relaxed);
-        let order =
-            |worker: &&WorkerHandle| (rests(worker), worker.connections.load(Ordering::Relaxed));
-        let workers = self.shared.workers().iter();
-        workers.min_by_key(order).expect("there is a worker")
-    }
-
-    /// Are there workers to choose from, and is that wanted?
-    fn is_balanced(&self) -> bool {
-        self.outlet.settings.balance_clients && self.shared.workers().len() > 1
-    }
-
-    /// Counts the clients that have asked lately and may be handed over; once a second.
-    pub fn count_movable(&mut self) {
-        if !self.is_balanced() {
-            return;
-        }
-        let mut movable = 0;
-        self.for_each_session(|_, session| {
-            let work = session.work();
-            session.work_lately = work - mem::replace(&mut session.worked_before, work);
-            // It may be in the middle of something just now: that passes. What does not pass has a bit.
-            let stays = session.subscriptions.is_some() || session.tracking.is_some();
-            let stays = stays || session.is(state::MONITOR);
-            movable += u32::from(session.work_lately > 0 && !stays);
-        });
-        self.outlet.handover.movable = movable;
-    }
-
-    /// Hands clients over that make up the order's share of the work lately. One client at least stays if not all are to go.
-    fn begin_hand_over(&mut self, order: Order) {
-        let mut clients: Vec<(u64, Token)> = Vec::new();
-        let mut total = 0;
-        self.for_each_session(|_, session| {
-            total += session.work_lately;
-            if session.work_lately > 0 {
-                clients.push((session.work_lately, session.card.token()));
-            }
-        });
-        clients.sort_unstable();
-        if !order.all() {
-            clients.pop();
-        }
-        let mut rest = order.part_of(total);
-        let going = clients.iter().map_while(|(work, token)| {
-            rest = rest.checked_sub(*work)?;
-            Some(*token)
-        });
-        let going: Vec<Token> = going.take(CLIENTS_MAX).collect();
-        self.ask_for_places(order.to, going);
-    }
-
-    /// Hands a client over; it may be long gone.
-    pub(crate) fn begin_to_hand_over(&mut self, client: Token, to: usize) {
-        match self.moved_to(client) {
-            Some(token) => {
-                let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
-                self.shared.workers()[token.executor()]
-                    .mailbox
-                    .send(Message::Run(Box::new(begin)));
-            }
-            None => self.ask_for_places(to, vec![client]),
-        }
-    }
-
-    fn ask_for_places(&mut self, to: usize, going: Vec<Token>) {
-        if going.is_empty() || to == self.number || self.outlet.handover.begun {
-            return;
-        }
-        self.outlet.handover.begun = true;
-        let from = self.number;
-        let keep = move |worker: &mut Worker| {
-            let place = |client| (client, worker.keep_place());
-            let leaving: Vec<_> = going.into_iter().map(place).collect();
-            let leave = move |worker: &mut Worker| {
-                worker.outlet.handover.leave_until_ms = clock::monotonic_coarse_ms() + PATIENCE_MS;
-                worker.outlet.handover.leaving = leaving;
-            };
-            worker.shared.workers()[from]
-                .mailbox
-                .send(Message::Run(Box::new(leave)));
-        };
-        self.shared.workers()[to]
-            .mailbox
-            .send(Message::Run(Box::new(keep)));
-    }
-
-    /// A place in which messages wait for a session that is to come.
-    fn keep_place(&mut self) -> Token {
-        let (index, token) = self.free_place();
-        self.outlet.places[index].used = true;
-        token
-    }
-
-    /// Lets those go who have nothing to do now; nobody is being served.
-    pub(super) fn hand_over(&mut self) {
-        let late = clock::monotonic_coarse_ms() >= self.executor.outlet.handover.leave_until_ms;
-        let mut leaving = mem::take(&mut self.executor.outlet.handover.leaving);
-        leaving.retain(|&(client, to)| {
-            let place = self.executor.outlet.places.get_mut(client.index());
-            let place = place.filter(|place| {
-                place.used
-                    && Token::new(self.executor.number, client.index(), place.generation) == client
-            });
-            let mut stays = late;
-            if let Some(place) = place
-                && let Some(session) = &place.session
-            {
-                let idle = !(place.queued || place.readable || place.closed || place.urgent);
-                if idle && session.is_movable() && !session.card.killed.load(Ordering::Acquire) {
-                    let session = place.session.take().expect("it was there");
-                    self.send_off(session, to);
-                    return false;
-                }
-            } else {
-                // It has gone.
-                stays = true;
-            }
-            if stays {
-                let vacate = move |worker: &mut Worker| worker.vacate(to.index());
-                self.shared.workers()[to.executor()]
-                    .mailbox
-                    .send(Message::Run(Box::new(vacate)));
-            }
-            !stays
-        });
-        self.executor.outlet.handover.begun = !leaving.is_empty();
-        self.executor.outlet.handover.leaving = leaving;
-    }
-
-    fn send_off(&mut self, session: Box<Session>, to: Token) {
-        let index = session.card.token().index();
-        // A failure is of no consequence: events of places without a session are passed over.
-        let _ = self.outlet.poller.deregister(&session.stream);
-        session.card.move_to(to);
-        self.outlet.places[index].moved_to = Some(to);
-        let until_ms = clock::monotonic_coarse_ms() + FORWARDING_MS;
-        self.outlet.handover.forwarding.push_back((index, until_ms));
-        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
-        self.stats.client_bytes.add(bytes.wrapping_neg());
-        let shared = &self.shared;
-        let [here, there] = [self.number, to.executor()].map(|number| &shared.workers()[number]);
-        here.connections.fetch_sub(1, Ordering::Relaxed);
-        there.connections.fetch_add(1, Ordering::Relaxed);
-        self.stats.handed_over.add(1);
-        let receive = move |worker: &mut Worker| worker.receive(session);
-        there.mailbox.send(Message::Run(Box::new(receive)));
-    }
-
-    /// Takes over a session for which a place is kept.
-    fn receive(&mut self, mut session: Box<Session>) {
-        // Whoever has sent it may have known newer settings.
-        self.refresh_if_changed();
-        let index = session.card.token().index();
-        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
-        self.stats.client_bytes.add(bytes);
-        let watched =
-            self.outlet
-                .poller
-                .register(&session.stream, FIRST_SESSION + index, Interest::Read);
-        if watched.is_err() {
-            return self.close(session);
-        }
-        if session.rules != self.rules && !self.adopt_rules(&mut session) {
-            session.out.clear();
-        }
-        let place = &mut self.outlet.places[index];
-        // What has been decrypted already raises no event.
-        place.readable = true;
-        place.session = Some(session);
-        let mail = mem::take(&mut place.mail);
-        self.enqueue(index);
-        for message in mail {
-            self.on_engine_message(message);
-        }
-    }
-
-    /// Where the session has gone that had this place.
-    pub(super) fn moved_to(&self, token: Token) -> Option<Token> {
-        let place = self.outlet.places.get(token.index())?;
-        let own = Token::new(self.number, token.index(), place.generation) == token;
-        place.moved_to.filter(|_| own)
-    }
-
-    /// Vacates old places that no message can be on its way to any more.
-    fn end_forwarding(&mut self) {
-        let now_ms = clock::monotonic_coarse_ms();
-        while let Some(&(index, until_ms)) = self.outlet.handover.forwarding.front()
-            && until_ms <= now_ms
+    worker.outlet.handover.taken_us = now_us;
+    worker.outlet.handover.used_us = used_us;
+    worker.outlet.handover.longest_turn_ms = 0;
+    let shared = worker.shared;
+    shared.workers()[worker.number]
+        .load
+        .store(load.pack(), Ordering::Relaxed);
+    if worker.number == 0 {
+        let word = |number: usize| shared.workers()[number].load.load(Ordering::Relaxed);
+        let loads: Vec<Load> = (0..shared.workers().len())
+            .map(|number| Load::unpack(word(number)))
+            .collect();
+        let (now_ms, served) = (now_us / 1000, shared.rates.served());
+        if let Some(order) = worker
+            .outlet
+            .handover
+            .balance
+            .decide(now_ms, &loads, served)
         {
-            self.outlet.handover.forwarding.pop_front();
-            self.vacate(index);
+            shared.workers()[order.to]
+                .rests
+                .store(false, Ordering::Relaxed);
+            shared.workers()[order.from]
+                .rests
+                .store(order.all(), Ordering::Relaxed);
+            let begin = move |worker: &mut Worker| begin_hand_over(worker, order);
+            shared.workers()[order.from]
+                .mailbox
+                .send(Message::Run(Box::new(begin)));
         }
+        if !worker
+            .outlet
+            .handover
+            .balance
+            .keeps_together(now_ms, &loads)
+        {
+            end_rests(worker);
+        }
+    }
+}
+
+/// Clients are not balanced any more: what is known would be out of date when they are again.
+fn forget_loads(worker: &mut Worker) {
+    if worker.outlet.handover.taken_us != 0 && worker.number == 0 {
+        worker.outlet.handover.balance = Balance::default();
+        end_rests(worker);
+    }
+    worker.outlet.handover.taken_us = 0;
+}
+
+/// New clients go to any worker.
+fn end_rests(worker: &Worker) {
+    for worker in worker.shared.workers() {
+        worker.rests.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The worker for a new client: the one with the fewest of those whose clients have not been brought elsewhere.
+pub(super) fn for_new_client<'s>(worker: &Worker<'_, '_, 's>) -> &'s WorkerHandle {
+    let is_balanced = is_balanced(worker);
+    let rests = |worker: &WorkerHandle| is_balanced && worker.rests.load(Ordering::Relaxed);
+    let order =
+        |worker: &&WorkerHandle| (rests(worker), worker.connections.load(Ordering::Relaxed));
+    let workers = worker.shared.workers().iter();
+    workers.min_by_key(order).expect("there is a worker")
+}
+
+/// Are there workers to choose from, and is that wanted?
+fn is_balanced(worker: &Worker) -> bool {
+    worker.outlet.settings.balance_clients && worker.shared.workers().len() > 1
+}
+
+/// Counts the clients that have asked lately and may be handed over; once a second.
+pub fn count_movable(worker: &mut Worker) {
+    if !is_balanced(worker) {
+        return;
+    }
+    let mut movable = 0;
+    worker.for_each_session(|_, session| {
+        let work = session.work();
+        session.work_lately = work - mem::replace(&mut session.worked_before, work);
+        // It may be in the middle of something just now: that passes. What does not pass has a bit.
+        let stays = session.subscriptions.is_some() || session.tracking.is_some();
+        let stays = stays || session.is(state::MONITOR);
+        movable += u32::from(session.work_lately > 0 && !stays);
+    });
+    worker.outlet.handover.movable = movable;
+}
+
+/// Hands clients over that make up the order's share of the work lately. One client at least stays if not all are to go.
+fn begin_hand_over(worker: &mut Worker, order: Order) {
+    let mut clients: Vec<(u64, Token)> = Vec::new();
+    let mut total = 0;
+    worker.for_each_session(|_, session| {
+        total += session.work_lately;
+        if session.work_lately > 0 {
+            clients.push((session.work_lately, session.info.token()));
+        }
+    });
+    clients.sort_unstable();
+    if !order.all() {
+        clients.pop();
+    }
+    let mut rest = order.part_of(total);
+    let going = clients.iter().map_while(|(work, token)| {
+        rest = rest.checked_sub(*work)?;
+        Some(*token)
+    });
+    let going: Vec<Token> = going.take(CLIENTS_MAX).collect();
+    ask_for_places(worker, order.to, going);
+}
+
+/// Hands a client over; it may be long gone.
+pub(crate) fn begin_to_hand_over(worker: &mut Worker, client: Token, to: usize) {
+    match moved_to(worker, client) {
+        Some(token) => {
+            let begin = move |worker: &mut Worker| begin_to_hand_over(worker, token, to);
+            worker.shared.workers()[token.executor()]
+                .mailbox
+                .send(Message::Run(Box::new(begin)));
+        }
+        None => ask_for_places(worker, to, vec![client]),
+    }
+}
+
+fn ask_for_places(worker: &mut Worker, to: usize, going: Vec<Token>) {
+    if going.is_empty() || to == worker.number || worker.outlet.handover.begun {
+        return;
+    }
+    worker.outlet.handover.begun = true;
+    let from = worker.number;
+    let keep = move |worker: &mut Worker| {
+        let place = |client| (client, keep_place(worker));
+        let leaving: Vec<_> = going.into_iter().map(place).collect();
+        let leave = move |worker: &mut Worker| {
+            worker.outlet.handover.leave_until_ms = clock::monotonic_coarse_ms() + PATIENCE_MS;
+            worker.outlet.handover.leaving = leaving;
+        };
+        worker.shared.workers()[from]
+            .mailbox
+            .send(Message::Run(Box::new(leave)));
+    };
+    worker.shared.workers()[to]
+        .mailbox
+        .send(Message::Run(Box::new(keep)));
+}
+
+/// A place in which messages wait for a session that is to come.
+fn keep_place(worker: &mut Worker) -> Token {
+    let (index, token) = worker.free_place();
+    worker.outlet.places[index].used = true;
+    token
+}
+
+/// Lets those go who have nothing to do now; nobody is being served.
+pub(super) fn hand_over(worker: &mut Worker) {
+    let late = clock::monotonic_coarse_ms() >= worker.executor.outlet.handover.leave_until_ms;
+    let mut leaving = mem::take(&mut worker.executor.outlet.handover.leaving);
+    leaving.retain(|&(client, to)| {
+        let place = worker.executor.outlet.places.get_mut(client.index());
+        let place = place.filter(|place| {
+            place.used
+                && Token::new(worker.executor.number, client.index(), place.generation) == client
+        });
+        let mut stays = late;
+        if let Some(place) = place
+            && let Some(session) = &place.session
+        {
+            let idle = !(place.queued || place.readable || place.closed || place.urgent);
+            if idle && session.is_movable() && !session.info.killed.load(Ordering::Acquire) {
+                let session = place.session.take().expect("it was there");
+                send_off(worker, session, to);
+                return false;
+            }
+        } else {
+            // It has gone.
+            stays = true;
+        }
+        if stays {
+            let vacate = move |worker: &mut Worker| worker.vacate(to.index());
+            worker.shared.workers()[to.executor()]
+                .mailbox
+                .send(Message::Run(Box::new(vacate)));
+        }
+        !stays
+    });
+    worker.executor.outlet.handover.begun = !leaving.is_empty();
+    worker.executor.outlet.handover.leaving = leaving;
+}
+
+fn send_off(worker: &mut Worker, session: Box<Session>, to: Token) {
+    let index = session.info.token().index();
+    // A failure is of no consequence: events of places without a session are passed over.
+    let _ = worker.outlet.poller.deregister(&session.stream);
+    session.info.move_to(to);
+    worker.outlet.places[index].moved_to = Some(to);
+    let until_ms = clock::monotonic_coarse_ms() + FORWARDING_MS;
+    worker
+        .outlet
+        .handover
+        .forwarding
+        .push_back((index, until_ms));
+    let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
+    worker.stats.client_bytes.add(bytes.wrapping_neg());
+    let shared = &worker.shared;
+    let [here, there] = [worker.number, to.executor()].map(|number| &shared.workers()[number]);
+    here.connections.fetch_sub(1, Ordering::Relaxed);
+    there.connections.fetch_add(1, Ordering::Relaxed);
+    worker.stats.handed_over.add(1);
+    let receive = move |worker: &mut Worker| receive(worker, session);
+    there.mailbox.send(Message::Run(Box::new(receive)));
+}
+
+/// Takes over a session for which a place is kept.
+fn receive(worker: &mut Worker, mut session: Box<Session>) {
+    // Whoever has sent it may have known newer settings.
+    worker.refresh_if_changed();
+    let index = session.info.token().index();
+    let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
+    worker.stats.client_bytes.add(bytes);
+    let watched =
+        worker
+            .outlet
+            .poller
+            .register(&session.stream, FIRST_SESSION + index, Interest::Read);
+    if watched.is_err() {
+        return worker.close(session);
+    }
+    if session.rules != worker.rules && !access::adopt_rules(worker.executor, &mut session) {
+        session.out.clear();
+    }
+    let place = &mut worker.outlet.places[index];
+    // What has been decrypted already raises no event.
+    place.readable = true;
+    place.session = Some(session);
+    let mail = mem::take(&mut place.mail);
+    worker.enqueue(index);
+    for message in mail {
+        mail::on_engine_message(worker, message);
+    }
+}
+
+/// Where the session has gone that had this place.
+pub(super) fn moved_to(worker: &Worker, token: Token) -> Option<Token> {
+    let place = worker.outlet.places.get(token.index())?;
+    let own = Token::new(worker.number, token.index(), place.generation) == token;
+    place.moved_to.filter(|_| own)
+}
+
+/// Vacates old places that no message can be on its way to any more.
+fn end_forwarding(worker: &mut Worker) {
+    let now_ms = clock::monotonic_coarse_ms();
+    while let Some(&(index, until_ms)) = worker.outlet.handover.forwarding.front()
+        && until_ms <= now_ms
+    {
+        worker.outlet.handover.forwarding.pop_front();
+        worker.vacate(index);
     }
 }

@@ -7,7 +7,7 @@ use std::{mem, sync::Arc, thread, time::Duration};
 use redline_keyspace::Waiter;
 use redline_net::clock;
 
-use super::Worker;
+use super::{Worker, handover, serve};
 use crate::{
     log,
     session::{Deferred, Session},
@@ -16,7 +16,10 @@ use crate::{
 use redline_engine::{
     Caller, Message as Mail,
     caller::Token,
-    executor::block::{Finished, Outcome},
+    executor::{
+        block::{self, Finished, Outcome},
+        watch,
+    },
     monitor,
     pubsub::Delivery,
     session::client::described,
@@ -62,306 +65,315 @@ impl Early {
     }
 }
 
-impl Worker<'_, '_, '_> {
-    pub(super) fn fetch_messages(&mut self) {
-        let mut messages = mem::take(&mut self.outlet.messages);
-        self.outlet.early.move_to(&mut messages);
-        self.outlet.mailbox.drain(&mut messages);
-        for message in messages.drain(..) {
-            self.on_message(message);
-        }
-        // A nested turn may have left a buffer here; keep the larger one.
-        if self.outlet.messages.capacity() < messages.capacity() {
-            self.outlet.messages = messages;
-        }
+pub(super) fn fetch_messages(worker: &mut Worker) {
+    let mut messages = mem::take(&mut worker.outlet.messages);
+    worker.outlet.early.move_to(&mut messages);
+    worker.outlet.mailbox.drain(&mut messages);
+    for message in messages.drain(..) {
+        on_message(worker, message);
     }
-
-    pub(crate) fn on_message(&mut self, message: Message) {
-        match message {
-            Message::Connection(stream, peer) => self.open(stream, peer),
-            Message::Engine(message) => self.on_engine_message(message),
-            Message::Run(run) => run(self),
-            Message::Stop => self.outlet.stop = true,
-        }
+    // A nested turn may have left a buffer here; keep the larger one.
+    if worker.outlet.messages.capacity() < messages.capacity() {
+        worker.outlet.messages = messages;
     }
+}
 
-    /// Something concerns sessions of this worker.
-    pub(super) fn on_engine_message(&mut self, message: Mail) {
-        match message {
-            Mail::Wake(token) if token.stripe().is_some() => self.unwatch_left(token.stripe()),
-            Mail::Wake(token) => {
-                self.with_session(
-                    token,
-                    || Mail::Wake(token),
-                    |worker, session| {
-                        if let Some(number) = session.gate
-                            && worker.shared.keyspace.journal().gate.is_reached(number)
-                        {
-                            session.gate = None;
-                            worker.write_replies(session);
-                            worker.enqueue(token.index());
-                        }
-                        // A wake-up for an earlier reason may come late.
-                        if session.aside.is_some_and(|reason| !reason.is_wanted()) {
-                            session.aside = None;
-                            worker.enqueue(token.index());
-                        }
-                    },
-                );
-            }
-            Mail::WaitEnded(waiter, outcome) => {
-                // A message that has to wait for its session comes again, with its reply.
-                let token = Token(waiter.token);
-                let mut outcome = Some(outcome);
-                let held_back = self.is_out(token);
-                if held_back {
-                    let outcome = outcome.take().unwrap_or_default();
-                    self.outlet.places[token.index()]
-                        .mail
-                        .push(Mail::WaitEnded(waiter, outcome));
-                    return;
-                }
-                self.with_session(
-                    token,
-                    || unreachable!("its session is in its place"),
-                    |worker, session| {
-                        worker.end_wait(session, &waiter, outcome.take().unwrap_or_default());
-                    },
-                );
-            }
-            Mail::Kill(token) => {
-                if let Some(to) = self.moved_to(token) {
-                    return self.shared.send(to, Mail::Kill(to));
-                }
-                self.with_session(
-                    token,
-                    || Mail::Kill(token),
-                    |worker, session| {
-                        session.closing = true;
-                        session.out.clear();
+pub(crate) fn on_message(worker: &mut Worker, message: Message) {
+    match message {
+        Message::Connection(stream, peer) => worker.open(stream, peer),
+        Message::Engine(message) => on_engine_message(worker, message),
+        Message::Run(run) => run(worker),
+        Message::Stop => worker.outlet.stop = true,
+    }
+}
+
+/// Something concerns sessions of this worker.
+pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
+    match message {
+        Mail::Wake(token) if token.stripe().is_some() => {
+            watch::unwatch_left(worker.executor, token.stripe())
+        }
+        Mail::Wake(token) => {
+            with_session(
+                worker,
+                token,
+                || Mail::Wake(token),
+                |worker, session| {
+                    if let Some(number) = session.gate
+                        && worker.shared.keyspace.journal().gate.is_reached(number)
+                    {
+                        session.gate = None;
+                        serve::write_replies(worker, session);
                         worker.enqueue(token.index());
-                    },
-                );
+                    }
+                    // A wake-up for an earlier reason may come late.
+                    if session.suspended.is_some_and(|reason| !reason.is_wanted()) {
+                        session.suspended = None;
+                        worker.enqueue(token.index());
+                    }
+                },
+            );
+        }
+        Mail::WaitEnded(waiter, outcome) => {
+            // A message that has to wait for its session comes again, with its reply.
+            let token = Token(waiter.token);
+            let mut outcome = Some(outcome);
+            let held_back = is_out(worker, token);
+            if held_back {
+                let outcome = outcome.take().unwrap_or_default();
+                worker.outlet.places[token.index()]
+                    .mail
+                    .push(Mail::WaitEnded(waiter, outcome));
+                return;
             }
-            Mail::Deliver(delivery) => self.deliver(&delivery),
-            Mail::Invalidate(invalidation) => self.invalidate(&invalidation),
-            Mail::Redirected(redirected) => {
-                let to = redirected.to;
-                if let Some(to) = self.moved_to(to) {
-                    let redirected = Redirected { to, ..redirected };
-                    return self.shared.send(to, Mail::Redirected(redirected));
-                }
-                let again = || Mail::Redirected(redirected.clone());
-                self.with_session(to, again, |worker, session| {
-                    tracking::write(session, &redirected.news, true);
-                    worker.enqueue(to.index());
+            with_session(
+                worker,
+                token,
+                || unreachable!("its session is in its place"),
+                |worker, session| {
+                    end_wait(worker, session, &waiter, outcome.take().unwrap_or_default());
+                },
+            );
+        }
+        Mail::Kill(token) => {
+            if let Some(to) = handover::moved_to(worker, token) {
+                return worker.shared.send(to, Mail::Kill(to));
+            }
+            with_session(
+                worker,
+                token,
+                || Mail::Kill(token),
+                |worker, session| {
+                    session.closing = true;
+                    session.out.clear();
+                    worker.enqueue(token.index());
+                },
+            );
+        }
+        Mail::Deliver(delivery) => deliver(worker, &delivery),
+        Mail::Invalidate(invalidation) => invalidate(worker, &invalidation),
+        Mail::Redirected(redirected) => {
+            let to = redirected.to;
+            if let Some(to) = handover::moved_to(worker, to) {
+                let redirected = Redirected { to, ..redirected };
+                return worker.shared.send(to, Mail::Redirected(redirected));
+            }
+            let again = || Mail::Redirected(redirected.clone());
+            with_session(worker, to, again, |worker, session| {
+                tracking::write(session, &redirected.news, true);
+                worker.enqueue(to.index());
+            });
+        }
+        Mail::Monitored(line) => {
+            for token in &line.to {
+                let one = || Mail::Monitored(line.to_one(*token));
+                with_session(worker, *token, one, |worker, session| {
+                    if monitor::write(session, &line) {
+                        worker.enqueue(token.index());
+                    }
                 });
             }
-            Mail::Monitored(line) => {
-                for token in &line.to {
-                    let one = || Mail::Monitored(line.to_one(*token));
-                    self.with_session(*token, one, |worker, session| {
-                        if monitor::write(session, &line) {
-                            worker.enqueue(token.index());
-                        }
-                    });
-                }
-            }
-            Mail::ScriptBusy => self.answer_busy(),
-            Mail::Resume => {
-                self.refresh_if_changed();
-                self.resume();
-            }
+        }
+        Mail::ScriptBusy => serve::answer_busy(worker),
+        Mail::Resume => {
+            worker.refresh_if_changed();
+            worker.resume();
         }
     }
+}
 
-    /// The wait of a session has ended: it goes on.
-    fn end_wait(&mut self, session: &mut Session, waiter: &Arc<Waiter>, outcome: Outcome) {
-        let came = session.deferred.as_deref().and_then(Deferred::first);
-        let finished = self.finish_wait(&mut session.caller, waiter, outcome, came);
-        if finished == Finished::Stale {
-            return;
-        }
-        // Replies that stay for the journal's sake stay with the one that comes now.
-        session.gate = None;
-        self.look_again(session);
-        if finished == Finished::Answered
-            && let Some(deferred) = &mut session.deferred
-        {
-            deferred.requests.pop_front();
-        }
+/// The wait of a session has ended: it goes on.
+fn end_wait(worker: &mut Worker, session: &mut Session, waiter: &Arc<Waiter>, outcome: Outcome) {
+    let came = session.deferred.as_deref().and_then(Deferred::first);
+    let finished = block::finish_wait(worker.executor, &mut session.caller, waiter, outcome, came);
+    if finished == Finished::Stale {
+        return;
     }
+    // Replies that stay for the journal's sake stay with the one that comes now.
+    session.gate = None;
+    worker.look_again(session);
+    if finished == Finished::Answered
+        && let Some(deferred) = &mut session.deferred
+    {
+        deferred.requests.pop_front();
+    }
+}
 
-    /// Is this session of ours, and being served?
-    pub(super) fn is_out(&self, token: Token) -> bool {
-        self.outlet.places.get(token.index()).is_some_and(|place| {
-            let own = Token::new(self.number, token.index(), place.generation) == token;
+/// Is this session of ours, and being served?
+pub(super) fn is_out(worker: &Worker, token: Token) -> bool {
+    worker
+        .outlet
+        .places
+        .get(token.index())
+        .is_some_and(|place| {
+            let own = Token::new(worker.number, token.index(), place.generation) == token;
             place.used && own && place.session.is_none() && place.moved_to.is_none()
         })
-    }
+}
 
-    /// Does something with a session; if it is being served, the message waits for it.
-    pub(super) fn with_session(
-        &mut self,
-        token: Token,
-        message: impl FnOnce() -> Mail,
-        act: impl FnOnce(&mut Worker, &mut Session),
-    ) {
-        let Some(place) = self.executor.outlet.places.get_mut(token.index()) else {
-            return;
-        };
-        if !place.used || Token::new(self.executor.number, token.index(), place.generation) != token
-        {
-            return;
-        }
-        // What is not sent on (see `on_message`) concerned what the session was waiting for when it was here.
-        if place.moved_to.is_some() {
-            return;
-        }
-        match place.session.take() {
-            None => place.mail.push(message()),
-            Some(mut session) => {
-                act(self, &mut session);
-                self.executor.outlet.places[token.index()].session = Some(session);
-            }
+/// Does something with a session; if it is being served, the message waits for it.
+pub(super) fn with_session(
+    worker: &mut Worker,
+    token: Token,
+    message: impl FnOnce() -> Mail,
+    act: impl FnOnce(&mut Worker, &mut Session),
+) {
+    let Some(place) = worker.executor.outlet.places.get_mut(token.index()) else {
+        return;
+    };
+    if !place.used || Token::new(worker.executor.number, token.index(), place.generation) != token {
+        return;
+    }
+    // What is not sent on (see `on_message`) concerned what the session was waiting for when it was here.
+    if place.moved_to.is_some() {
+        return;
+    }
+    match place.session.take() {
+        None => place.mail.push(message()),
+        Some(mut session) => {
+            act(worker, &mut session);
+            worker.executor.outlet.places[token.index()].session = Some(session);
         }
     }
+}
 
-    fn deliver(&mut self, delivery: &Delivery) {
-        for token in &delivery.to {
-            let one = || Mail::Deliver(delivery.to_one(*token));
-            self.with_session(*token, one, |worker, session| {
-                // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
-                if !session.closing && subscriptions::is_subscribed(session, delivery) {
-                    subscriptions::write_message(session, delivery);
-                    // One unit may publish more than a client may have waiting.
-                    if session.out.len_bytes() > worker.output_watched_bytes {
-                        worker.enforce_output_limit(session);
-                    }
-                    worker.enqueue(token.index());
+fn deliver(worker: &mut Worker, delivery: &Delivery) {
+    for token in &delivery.to {
+        let one = || Mail::Deliver(delivery.to_one(*token));
+        with_session(worker, *token, one, |worker, session| {
+            // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
+            if !session.closing && subscriptions::is_subscribed(session, delivery) {
+                subscriptions::write_message(session, delivery);
+                // One unit may publish more than a client may have waiting.
+                if session.out.len_bytes() > worker.output_watched_bytes {
+                    serve::enforce_output_limit(worker, session);
                 }
-            });
-        }
-    }
-
-    fn invalidate(&mut self, invalidation: &Invalidation) {
-        for token in &invalidation.to {
-            let one = || {
-                Mail::Invalidate(Invalidation {
-                    to: vec![*token],
-                    news: invalidation.news.clone(),
-                })
-            };
-            self.with_session(*token, one, |worker, session| {
-                if tracking::hear(session, &invalidation.news) {
-                    worker.enqueue(token.index());
-                }
-            });
-        }
-    }
-
-    /// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
-    /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
-    pub(super) fn read_own_mail(&mut self, caller: &mut Caller) {
-        self.executor
-            .outlet
-            .mailbox
-            .drain(&mut self.executor.outlet.early.messages);
-        let own = caller.card.token();
-        let mut news = self.executor.outlet.early.news_for(own);
-        let mail = &mut self.executor.outlet.places[own.index()].mail;
-        // What was published comes before what was invalidated, as from Redis.
-        for invalidations in [false, true] {
-            let news = news.iter_mut().filter_map(Message::mail_mut);
-            for message in mail.iter_mut().chain(news) {
-                if matches!(message, Mail::Invalidate(_)) == invalidations {
-                    hear_early(message, own, caller);
-                }
+                worker.enqueue(token.index());
             }
-        }
-        mail.retain(|message| !is_delivered(message));
-        news.retain(is_undelivered);
-        self.executor.outlet.early.put_back(own, news);
-    }
-
-    /// Hands to this worker's clients what is on its way to them, and gives the other workers time to do so. Who reads too
-    /// slowly is closed at its limit, as ever.
-    #[cold]
-    pub(super) fn hand_out(&mut self, caller: &mut Caller) {
-        /// One that is busy for longer is not waited for: milliseconds.
-        const WAIT_MS_MAX: u64 = 100;
-        const LOOK_AGAIN: Duration = Duration::from_micros(50);
-        let deadline_ms = clock::monotonic_ms() + WAIT_MS_MAX;
-        loop {
-            self.executor
-                .outlet
-                .mailbox
-                .drain(&mut self.executor.outlet.early.messages);
-            self.executor.outlet.early.heard = None;
-            for message in mem::take(&mut self.executor.outlet.early.messages) {
-                match message {
-                    Message::Engine(Mail::Deliver(delivery)) => self.deliver(&delivery),
-                    other => self.executor.outlet.early.messages.push(other),
-                }
-            }
-            let shared = self.shared;
-            let mut executors = shared.executors().iter().enumerate();
-            let others_wait = executors
-                .any(|(number, other)| number != self.executor.number && other.transit.is_full());
-            if !others_wait || clock::monotonic_ms() >= deadline_ms {
-                break;
-            }
-            thread::sleep(LOOK_AGAIN);
-        }
-        // What the script has told its own client waits for it to end.
-        if self.shared.executors()[self.executor.number]
-            .transit
-            .is_full()
-        {
-            self.limit_own_mail(caller);
-        }
-    }
-
-    /// Closes the client of a running script if more is published to it than it may leave unread.
-    fn limit_own_mail(&mut self, caller: &mut Caller) {
-        let mail = &mut self.executor.outlet.places[caller.card.token().index()].mail;
-        let published = mail.iter().map(|message| match message {
-            Mail::Deliver(delivery) => delivery.len_bytes() as u64,
-            _ => 0,
         });
-        let published: u64 = published.sum();
-        let limit_bytes = self.executor.outlet.settings.output_limits[SUBSCRIBERS].hard_bytes;
-        if limit_bytes != 0 && published > limit_bytes {
-            mail.retain(|message| !matches!(message, Mail::Deliver(_)));
-            subscriptions::forget(self, caller);
-            self.executor.stats.output_limit_closed.add(1);
-            caller.closing = true;
-            let client = described(&caller.card, self.executor.now_ms);
-            log::warning(&format!(
-                "Client {client} publishes more to itself than it may leave unread, and is closed."
-            ));
-        }
     }
+}
 
-    /// A session that did not track keys begins to: what changed before is no news for it.
-    pub(super) fn drop_old_invalidations(&mut self, caller: &Caller) {
-        self.executor
-            .outlet
-            .mailbox
-            .drain(&mut self.executor.outlet.early.messages);
-        self.executor.outlet.early.heard = None;
-        let own = caller.card.token();
-        let mail = &mut self.executor.outlet.places[own.index()].mail;
-        let early = &mut self.executor.outlet.early.messages;
-        let news = early.iter_mut().filter_map(Message::mail_mut);
+fn invalidate(worker: &mut Worker, invalidation: &Invalidation) {
+    for token in &invalidation.to {
+        let one = || {
+            Mail::Invalidate(Invalidation {
+                to: vec![*token],
+                news: invalidation.news.clone(),
+            })
+        };
+        with_session(worker, *token, one, |worker, session| {
+            if tracking::hear(session, &invalidation.news) {
+                worker.enqueue(token.index());
+            }
+        });
+    }
+}
+
+/// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
+/// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
+pub(super) fn read_own_mail(worker: &mut Worker, caller: &mut Caller) {
+    worker
+        .executor
+        .outlet
+        .mailbox
+        .drain(&mut worker.executor.outlet.early.messages);
+    let own = caller.info.token();
+    let mut news = worker.executor.outlet.early.news_for(own);
+    let mail = &mut worker.executor.outlet.places[own.index()].mail;
+    // What was published comes before what was invalidated, as from Redis.
+    for invalidations in [false, true] {
+        let news = news.iter_mut().filter_map(Message::mail_mut);
         for message in mail.iter_mut().chain(news) {
-            if let Mail::Invalidate(invalidation) = message {
-                invalidation.to.retain(|token| *token != own);
+            if matches!(message, Mail::Invalidate(_)) == invalidations {
+                hear_early(message, own, caller);
             }
         }
-        mail.retain(|message| !is_delivered(message));
-        early.retain(is_undelivered);
     }
+    mail.retain(|message| !is_delivered(message));
+    news.retain(is_undelivered);
+    worker.executor.outlet.early.put_back(own, news);
+}
+
+/// Hands to this worker's clients what is on its way to them, and gives the other workers time to do so. Who reads too
+/// slowly is closed at its limit, as ever.
+#[cold]
+pub(super) fn hand_out(worker: &mut Worker, caller: &mut Caller) {
+    /// One that is busy for longer is not waited for: milliseconds.
+    const WAIT_MS_MAX: u64 = 100;
+    const LOOK_AGAIN: Duration = Duration::from_micros(50);
+    let deadline_ms = clock::monotonic_ms() + WAIT_MS_MAX;
+    loop {
+        worker
+            .executor
+            .outlet
+            .mailbox
+            .drain(&mut worker.executor.outlet.early.messages);
+        worker.executor.outlet.early.heard = None;
+        for message in mem::take(&mut worker.executor.outlet.early.messages) {
+            match message {
+                Message::Engine(Mail::Deliver(delivery)) => deliver(worker, &delivery),
+                other => worker.executor.outlet.early.messages.push(other),
+            }
+        }
+        let shared = worker.shared;
+        let mut executors = shared.executors().iter().enumerate();
+        let others_wait = executors
+            .any(|(number, other)| number != worker.executor.number && other.transit.is_full());
+        if !others_wait || clock::monotonic_ms() >= deadline_ms {
+            break;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    // What the script has told its own client waits for it to end.
+    if worker.shared.executors()[worker.executor.number]
+        .transit
+        .is_full()
+    {
+        limit_own_mail(worker, caller);
+    }
+}
+
+/// Closes the client of a running script if more is published to it than it may leave unread.
+fn limit_own_mail(worker: &mut Worker, caller: &mut Caller) {
+    let mail = &mut worker.executor.outlet.places[caller.info.token().index()].mail;
+    let published = mail.iter().map(|message| match message {
+        Mail::Deliver(delivery) => delivery.len_bytes() as u64,
+        _ => 0,
+    });
+    let published: u64 = published.sum();
+    let limit_bytes = worker.executor.outlet.settings.output_limits[SUBSCRIBERS].hard_bytes;
+    if limit_bytes != 0 && published > limit_bytes {
+        mail.retain(|message| !matches!(message, Mail::Deliver(_)));
+        subscriptions::forget(worker, caller);
+        worker.executor.stats.output_limit_closed.add(1);
+        caller.closing = true;
+        let client = described(&caller.info, worker.executor.now_ms);
+        log::warning(&format!(
+            "Client {client} publishes more to itself than it may leave unread, and is closed."
+        ));
+    }
+}
+
+/// A session that did not track keys begins to: what changed before is no news for it.
+pub(super) fn drop_old_invalidations(worker: &mut Worker, caller: &Caller) {
+    worker
+        .executor
+        .outlet
+        .mailbox
+        .drain(&mut worker.executor.outlet.early.messages);
+    worker.executor.outlet.early.heard = None;
+    let own = caller.info.token();
+    let mail = &mut worker.executor.outlet.places[own.index()].mail;
+    let early = &mut worker.executor.outlet.early.messages;
+    let news = early.iter_mut().filter_map(Message::mail_mut);
+    for message in mail.iter_mut().chain(news) {
+        if let Mail::Invalidate(invalidation) = message {
+            invalidation.to.retain(|token| *token != own);
+        }
+    }
+    mail.retain(|message| !is_delivered(message));
+    early.retain(is_undelivered);
 }
 
 /// Lets a session hear of what is meant for it, and takes it off the list of those who have yet to.

@@ -13,7 +13,7 @@ use redline_net::{clock, process};
 use redline_resp::{Args, Blob};
 use redline_spec::CommandId;
 
-use super::{Member, Shell, Worker};
+use super::{Member, Shell, Worker, mail, serve};
 use crate::{admin, config, log};
 
 impl Clock for Shell<'_> {
@@ -94,37 +94,40 @@ impl<'s> Outlet for Shell<'s> {
     }
 
     fn read_own_mail(executor: &mut Executor<'_, Self>, caller: &mut Caller) {
-        Worker::of(executor).read_own_mail(caller);
+        mail::read_own_mail(&mut Worker::of(executor), caller);
     }
 
     fn drop_old_invalidations(executor: &mut Executor<'_, Self>, caller: &Caller) {
-        Worker::of(executor).drop_old_invalidations(caller);
+        mail::drop_old_invalidations(&mut Worker::of(executor), caller);
     }
 
     fn hand_out(executor: &mut Executor<'_, Self>, caller: &mut Caller) {
-        Worker::of(executor).hand_out(caller);
+        mail::hand_out(&mut Worker::of(executor), caller);
     }
 
     fn wait_ended(executor: &mut Executor<'_, Self>, waiter: Arc<Waiter>, outcome: Outcome) {
-        Worker::of(executor).on_engine_message(Message::WaitEnded(waiter, outcome));
+        mail::on_engine_message(
+            &mut Worker::of(executor),
+            Message::WaitEnded(waiter, outcome),
+        );
     }
 
     fn evict_clients(executor: &mut Executor<'_, Self>) {
-        Worker::of(executor).evict_clients();
+        serve::evict_clients(&Worker::of(executor));
     }
 
     fn defer(
-        executor: &mut Executor<'_, Self>,
+        _: &mut Executor<'_, Self>,
         member: &mut Member,
         batch: &Batch,
         first: usize,
         number: usize,
     ) {
-        Worker::of(executor).defer(member, batch, first, number);
+        serve::defer(member, batch, first, number);
     }
 
     fn limit_output(executor: &mut Executor<'_, Self>, member: &mut Member) {
-        Worker::of(executor).enforce_output_limit(&mut member.session);
+        serve::enforce_output_limit(&mut Worker::of(executor), &mut member.session);
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a worker serves the sessions that are ready, and puts requests aside that cannot run yet.
+//! How a worker serves the sessions that are ready, and defers requests that cannot run yet.
 //!
 //! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the steps
 //! of `engine/src/executor/run.rs` have something to overlap also where pipelines are short; then all of it is decoded, the group is
@@ -18,7 +18,10 @@ use redline_resp::limits::{
 use super::*;
 use crate::session::Deferred;
 use redline_engine::{
-    caller::Aside, caller::state, executor::block::Again, session::client::described,
+    caller::Suspended,
+    caller::state,
+    executor::{access, block::Again},
+    session::client::described,
 };
 
 /// Requests that are prefetched and executed together. What one session has sent is not torn apart below this: its
@@ -40,546 +43,544 @@ const REPLY_BUFFERS_MAX: usize = 256;
 /// Pieces of one vectored write.
 const SLICES_MAX: usize = 64;
 
-impl Worker<'_, '_, '_> {
-    pub(super) fn serve_ready(&mut self) {
-        for _ in 0..GROUPS_PER_TURN_MAX {
-            if self.outlet.ready.is_empty() || (self.depth > 0 && self.outlet.stop) {
-                return;
+pub(super) fn serve_ready(worker: &mut Worker) {
+    for _ in 0..GROUPS_PER_TURN_MAX {
+        if worker.outlet.ready.is_empty() || (worker.depth > 0 && worker.outlet.stop) {
+            return;
+        }
+        let mut group = mem::take(&mut worker.outlet.group);
+        let mut batch = worker.outlet.batch.take().unwrap_or_default();
+        let mut bytes = 0;
+        while bytes < GROUP_BYTES_ENOUGH && group.len() < GROUP_SESSIONS_MAX {
+            let Some(&index) = worker.outlet.ready.front() else {
+                break;
+            };
+            // Deferred requests run as their session joins. One may be a script that turns the loop from
+            // inside, and then nobody else may be out of the slab.
+            let place = &worker.outlet.places[index];
+            let deferred = place
+                .session
+                .as_ref()
+                .is_some_and(|session| session.deferred.is_some());
+            if deferred && !group.is_empty() {
+                break;
             }
-            let mut group = mem::take(&mut self.outlet.group);
-            let mut batch = self.outlet.batch.take().unwrap_or_default();
-            let mut bytes = 0;
-            while bytes < GROUP_BYTES_ENOUGH && group.len() < GROUP_SESSIONS_MAX {
-                let Some(&index) = self.outlet.ready.front() else {
-                    break;
-                };
-                // Deferred requests run as their session joins. One may be a script that turns the loop from
-                // inside, and then nobody else may be out of the slab.
-                let place = &self.outlet.places[index];
-                let deferred = place
-                    .session
-                    .as_ref()
-                    .is_some_and(|session| session.deferred.is_some());
-                if deferred && !group.is_empty() {
-                    break;
-                }
-                self.outlet.ready.pop_front();
-                self.outlet.places[index].queued = false;
-                let Some(session) = self.outlet.places[index].session.take() else {
-                    continue;
-                };
-                let member = self.join(session);
-                bytes += member.query.len();
-                group.push(member);
+            worker.outlet.ready.pop_front();
+            worker.outlet.places[index].queued = false;
+            let Some(session) = worker.outlet.places[index].session.take() else {
+                continue;
+            };
+            let member = join(worker, session);
+            bytes += member.query.len();
+            group.push(member);
+        }
+        // All are read before the first is decoded: the kernel leaves little of our code in the caches.
+        for (number, member) in group.iter_mut().enumerate() {
+            decode(worker, member, number, &mut batch);
+        }
+        worker.execute(&mut group, &mut batch);
+        batch.clear();
+        for member in group.drain(..) {
+            leave(worker, member);
+        }
+        worker.outlet.group = group;
+        worker.outlet.batch = Some(batch);
+    }
+}
+
+/// Reads what a ready session has sent.
+fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
+    let index = session.info.token().index();
+    if !session.out.has_memory()
+        && let Some(memory) = worker.outlet.replies.pop()
+    {
+        session.out.lend(memory);
+    }
+    // What has changed before these requests came is heard of before their replies.
+    tracking::before_write(&mut session);
+    let mut member = Member {
+        query: mem::take(&mut session.query),
+        session,
+        decoded: 0,
+        blobs: Vec::new(),
+    };
+    if member.session.deferred.is_some() && !member.session.is_suspended() {
+        run_deferred(worker, &mut member.session);
+    }
+    // What is there already comes first: else a long pipeline would pile up in the buffer.
+    if !member.session.is_suspended()
+        && !member.session.closing
+        && worker.outlet.places[index].readable
+        && !member.session.undecoded
+    {
+        read(worker, &mut member);
+    }
+    member
+}
+
+fn read(worker: &mut Worker, member: &mut Member) {
+    let session = &mut member.session;
+    let place = &mut worker.executor.outlet.places[session.info.token().index()];
+    if member.query.capacity() == 0 {
+        member.query = worker.executor.outlet.buffers.take();
+    }
+    let read = match session.decoder.big_bulk() {
+        // A large argument is read straight into the allocation that becomes the value.
+        Some(bulk) => session.stream.read_into(bulk.reserved(), usize::MAX),
+        None => session.stream.read_into(&mut member.query, READ_BYTES_MAX),
+    };
+    worker.executor.stats.reads.add(1);
+    match read {
+        Ok(Read::Data { bytes, drained }) => {
+            place.readable = !drained || place.closed || place.urgent;
+            worker.executor.stats.net_in.add(bytes as u64);
+            let info = &session.info;
+            info.net_in.store(
+                info.net_in.load(Ordering::Relaxed) + bytes as u64,
+                Ordering::Relaxed,
+            );
+            info.active_s
+                .store((worker.executor.now_ms / 1000) as u32, Ordering::Relaxed);
+            let unauthenticated = session.is(state::UNAUTHENTICATED);
+            let limit = match worker.executor.outlet.settings.query_buffer_bytes_max {
+                limit if unauthenticated => limit.min(UNAUTHENTICATED_QUERY_BYTES_MAX),
+                limit => limit,
+            };
+            let held = member.query.len() + session.decoder.heap_bytes() + session.multi.bytes;
+            if held as u64 > limit {
+                worker.executor.stats.query_limit_closed.add(1);
+                session.end_at_once();
+                let client = described(&session.info, worker.executor.now_ms);
+                log::warning(&format!(
+                    "Closing client that reached max query buffer length: {client} ({held} bytes)"
+                ));
             }
-            // All are read before the first is decoded: the kernel leaves little of our code in the caches.
-            for (number, member) in group.iter_mut().enumerate() {
-                self.decode(member, number, &mut batch);
+        }
+        Ok(Read::WouldBlock) => place.readable = false,
+        Ok(Read::Eof) => {
+            place.readable = false;
+            session.eof_seen = true;
+        }
+        Err(error) => {
+            place.readable = false;
+            session.eof_seen = true;
+            if session.stream.is_handshaking() {
+                log::warning(&format!(
+                    "Error accepting a client connection: {error} (addr={} laddr={})",
+                    session.info.addr, session.info.laddr
+                ));
             }
-            self.execute(&mut group, &mut batch);
-            batch.clear();
-            for member in group.drain(..) {
-                self.leave(member);
-            }
-            self.outlet.group = group;
-            self.outlet.batch = Some(batch);
         }
     }
+}
 
-    /// Reads what a ready session has sent.
-    fn join(&mut self, mut session: Box<Session>) -> Member {
-        let index = session.card.token().index();
-        if !session.out.has_memory()
-            && let Some(memory) = self.outlet.replies.pop()
-        {
-            session.out.lend(memory);
-        }
-        // What has changed before these requests came is heard of before their replies.
-        tracking::before_write(&mut session);
-        let mut member = Member {
-            query: mem::take(&mut session.query),
-            session,
-            decoded: 0,
-            blobs: Vec::new(),
-        };
-        if member.session.deferred.is_some() && !member.session.is_put_aside() {
-            self.run_deferred(&mut member.session);
-        }
-        // What is there already comes first: else a long pipeline would pile up in the buffer.
-        if !member.session.is_put_aside()
-            && !member.session.closing
-            && self.outlet.places[index].readable
-            && !member.session.undecoded
-        {
-            self.read(&mut member);
-        }
-        member
+/// Takes the requests that a session has sent into the batch, as far as that has room.
+fn decode(worker: &mut Worker, member: &mut Member, number: usize, batch: &mut Batch) {
+    let session = &mut member.session;
+    if session.is_suspended() || session.closing {
+        return;
     }
-
-    fn read(&mut self, member: &mut Member) {
-        let session = &mut member.session;
-        let place = &mut self.executor.outlet.places[session.card.token().index()];
-        if member.query.capacity() == 0 {
-            member.query = self.executor.outlet.buffers.take();
+    let unauthenticated = session.is(state::UNAUTHENTICATED);
+    worker.outlet.request_limits.unauthenticated = unauthenticated;
+    session.undecoded = false;
+    while member.decoded < member.query.len() {
+        // The limits may be others once an AUTH has run: until then it is one request at a time.
+        if batch.len() >= GROUP_REQUESTS_MAX || (unauthenticated && member.decoded > 0) {
+            session.undecoded = true;
+            break;
         }
-        let read = match session.decoder.big_bulk() {
-            // A large argument is read straight into the allocation that becomes the value.
-            Some(bulk) => session.stream.read_into(bulk.reserved(), usize::MAX),
-            None => session.stream.read_into(&mut member.query, READ_BYTES_MAX),
-        };
-        self.executor.stats.reads.add(1);
-        match read {
-            Ok(Read::Data { bytes, drained }) => {
-                place.readable = !drained || place.closed || place.urgent;
-                self.executor.stats.net_in.add(bytes as u64);
-                let card = &session.card;
-                card.net_in.store(
-                    card.net_in.load(Ordering::Relaxed) + bytes as u64,
-                    Ordering::Relaxed,
+        let bytes = &mut member.query[member.decoded..];
+        match session.decoder.decode_with(
+            &mut batch.heads,
+            bytes,
+            &worker.outlet.request_limits,
+            &mut batch.spans,
+        ) {
+            Ok(Decoded::Request { consumed, args, .. }) => {
+                let at = member.decoded;
+                member.decoded += consumed;
+                let (space, blobs) = (&worker.shared.keyspace, session.decoder.blobs());
+                batch.add(
+                    &worker.shared.names,
+                    space,
+                    number,
+                    session.db,
+                    &member.query[at..],
+                    consumed,
+                    blobs,
+                    at,
+                    args,
                 );
-                card.active_s
-                    .store((self.executor.now_ms / 1000) as u32, Ordering::Relaxed);
-                let unauthenticated = session.is(state::UNAUTHENTICATED);
-                let limit = match self.executor.outlet.settings.query_buffer_bytes_max {
-                    limit if unauthenticated => limit.min(UNAUTHENTICATED_QUERY_BYTES_MAX),
-                    limit => limit,
-                };
-                let held = member.query.len() + session.decoder.heap_bytes() + session.multi.bytes;
-                if held as u64 > limit {
-                    self.executor.stats.query_limit_closed.add(1);
-                    session.end_at_once();
-                    let client = described(&session.card, self.executor.now_ms);
-                    log::warning(&format!(
-                        "Closing client that reached max query buffer length: {client} ({held} bytes)"
-                    ));
-                }
             }
-            Ok(Read::WouldBlock) => place.readable = false,
-            Ok(Read::Eof) => {
-                place.readable = false;
-                session.eof_seen = true;
+            Ok(Decoded::Empty { consumed }) => member.decoded += consumed,
+            Ok(Decoded::Incomplete { need }) => {
+                let wanted = member.query.len() - member.decoded + need;
+                // Room for what is known to come, within reason: the rest grows with what arrives.
+                member.query.reserve(need.min(wanted).min(READ_BYTES_MAX));
+                break;
+            }
+            Ok(Decoded::Big { keep, taken }) => {
+                let from = member.decoded + keep;
+                member.query.drain(from..from + taken);
             }
             Err(error) => {
-                place.readable = false;
-                session.eof_seen = true;
-                if session.stream.is_handshaking() {
-                    log::warning(&format!(
-                        "Error accepting a client connection: {error} (addr={} laddr={})",
-                        session.card.addr, session.card.laddr
-                    ));
-                }
-            }
-        }
-    }
-
-    /// Takes the requests that a session has sent into the batch, as far as that has room.
-    fn decode(&mut self, member: &mut Member, number: usize, batch: &mut Batch) {
-        let session = &mut member.session;
-        if session.is_put_aside() || session.closing {
-            return;
-        }
-        let unauthenticated = session.is(state::UNAUTHENTICATED);
-        self.outlet.request_limits.unauthenticated = unauthenticated;
-        session.undecoded = false;
-        while member.decoded < member.query.len() {
-            // The limits may be others once an AUTH has run: until then it is one request at a time.
-            if batch.len() >= GROUP_REQUESTS_MAX || (unauthenticated && member.decoded > 0) {
-                session.undecoded = true;
+                batch.add_error(number, error);
+                member.decoded = member.query.len();
                 break;
             }
-            let bytes = &mut member.query[member.decoded..];
-            match session.decoder.decode_with(
-                &mut batch.heads,
-                bytes,
-                &self.outlet.request_limits,
-                &mut batch.spans,
-            ) {
-                Ok(Decoded::Request { consumed, args, .. }) => {
-                    let at = member.decoded;
-                    member.decoded += consumed;
-                    let (space, blobs) = (&self.shared.keyspace, session.decoder.blobs());
-                    batch.add(
-                        &self.shared.names,
-                        space,
-                        number,
-                        session.db,
-                        &member.query[at..],
-                        consumed,
-                        blobs,
-                        at,
-                        args,
-                    );
-                }
-                Ok(Decoded::Empty { consumed }) => member.decoded += consumed,
-                Ok(Decoded::Incomplete { need }) => {
-                    let wanted = member.query.len() - member.decoded + need;
-                    // Room for what is known to come, within reason: the rest grows with what arrives.
-                    member.query.reserve(need.min(wanted).min(READ_BYTES_MAX));
-                    break;
-                }
-                Ok(Decoded::Big { keep, taken }) => {
-                    let from = member.decoded + keep;
-                    member.query.drain(from..from + taken);
-                }
-                Err(error) => {
-                    batch.add_error(number, error);
-                    member.decoded = member.query.len();
-                    break;
-                }
-            }
-        }
-        if !session.decoder.blobs().is_empty() {
-            member.blobs = session.decoder.blobs().to_vec();
-            session.decoder.release_blobs();
         }
     }
+    if !session.decoder.blobs().is_empty() {
+        member.blobs = session.decoder.blobs().to_vec();
+        session.decoder.release_blobs();
+    }
+}
 
-    /// After its requests: writes the replies, keeps what is left of the query, puts the session back.
-    fn leave(&mut self, member: Member) {
-        let Member {
-            mut session,
-            mut query,
-            decoded,
-            ..
-        } = member;
-        let index = session.card.token().index();
-        if decoded >= query.len() {
-            self.keep_query(query);
-        } else {
-            query.drain(..decoded);
-            session.query = query;
+/// After its requests: writes the replies, keeps what is left of the query, puts the session back.
+fn leave(worker: &mut Worker, member: Member) {
+    let Member {
+        mut session,
+        mut query,
+        decoded,
+        ..
+    } = member;
+    let index = session.info.token().index();
+    if decoded >= query.len() {
+        keep_query(worker, query);
+    } else {
+        query.drain(..decoded);
+        session.query = query;
+    }
+    if session.rules != worker.rules {
+        access::adopt_rules(worker.executor, &mut session);
+    }
+    tracking::before_write(&mut session);
+    if session.out.is_empty() || !wait_for_gate(worker, &mut session) {
+        write_replies(worker, &mut session);
+    } else {
+        enforce_output_limit(worker, &mut session);
+    }
+    // Nobody is there any more to wait: what comes for it stays where it is.
+    session.closing |=
+        worker.outlet.places[index].closed && session.suspended.is_some_and(Suspended::is_wanted);
+    let more = !session.is_suspended()
+        && !session.closing
+        && (session.deferred.is_some()
+            || worker.outlet.places[index].readable
+            || session.undecoded);
+    // A peer that has only ended its own direction still gets every reply.
+    let ended = session.closing || (session.eof_seen && !more && !session.is_suspended());
+    let done = ended && session.out.is_empty() && !session.stream.has_unsent();
+    if done || session.info.killed.load(Ordering::Relaxed) {
+        return worker.close(session);
+    }
+    if session.out.is_empty() {
+        let mut memory = session.out.give_back();
+        if memory.capacity() > REPLY_BYTES_KEPT_MAX {
+            memory.shrink_to(REPLY_BYTES_KEPT_MAX);
         }
-        if session.rules != self.rules {
-            self.adopt_rules(&mut session);
-        }
-        tracking::before_write(&mut session);
-        if session.out.is_empty() || !self.wait_for_gate(&mut session) {
-            self.write_replies(&mut session);
-        } else {
-            self.enforce_output_limit(&mut session);
-        }
-        // Nobody is there any more to wait: what comes for it stays where it is.
-        session.closing |=
-            self.outlet.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
-        let more = !session.is_put_aside()
-            && !session.closing
-            && (session.deferred.is_some()
-                || self.outlet.places[index].readable
-                || session.undecoded);
-        // A peer that has only ended its own direction still gets every reply.
-        let ended = session.closing || (session.eof_seen && !more && !session.is_put_aside());
-        let done = ended && session.out.is_empty() && !session.stream.has_unsent();
-        if done || session.card.killed.load(Ordering::Relaxed) {
-            return self.close(session);
-        }
-        if session.out.is_empty() {
-            let mut memory = session.out.give_back();
-            if memory.capacity() > REPLY_BYTES_KEPT_MAX {
-                memory.shrink_to(REPLY_BYTES_KEPT_MAX);
-            }
-            if memory.capacity() > 0 && self.outlet.replies.len() < REPLY_BUFFERS_MAX {
-                self.outlet.replies.push(memory);
-            }
-        }
-        self.update_card(&mut session);
-        let place = &mut self.outlet.places[index];
-        place.session = Some(session);
-        let mail = mem::take(&mut place.mail);
-        if self.outlet.settings.client_memory_max != 0 {
-            self.evict_clients();
-        }
-        if more {
-            self.enqueue(index);
-        }
-        for message in mail {
-            self.on_engine_message(message);
+        if memory.capacity() > 0 && worker.outlet.replies.len() < REPLY_BUFFERS_MAX {
+            worker.outlet.replies.push(memory);
         }
     }
-
-    /// Holds the session's replies back while they may not leave; says whether they stay. Whatever its commands have
-    /// seen has a number by now, its own effects included; what it asks next waits for its turn.
-    fn wait_for_gate(&self, session: &mut Session) -> bool {
-        let gate = &self.shared.keyspace.journal().gate;
-        if let Some(number) = session.gate {
-            if !gate.is_reached(number) {
-                return true;
-            }
-            // It has asked for nothing since. Its wake-up may come later than more from its client.
-            session.gate = None;
-            return false;
-        }
-        if gate.is_open() {
-            return false;
-        }
-        let number = self.shared.keyspace.journal().last();
-        if gate.wait_for(number, session.card.token().0) == Wait::TryAgain {
-            return false;
-        }
-        session.gate = Some(number);
-        self.stats.put_aside.add(1);
-        true
+    update_info(worker, &mut session);
+    let place = &mut worker.outlet.places[index];
+    place.session = Some(session);
+    let mail = mem::take(&mut place.mail);
+    if worker.outlet.settings.client_memory_max != 0 {
+        evict_clients(worker);
     }
-
-    /// Writes what is there, and lets others hear what they may hear once the replies are written.
-    #[inline]
-    pub(super) fn write_replies(&mut self, session: &mut Session) {
-        self.write_out(session);
-        if session.is(state::TRACKING) {
-            if session.out.is_empty() && !session.stream.has_unsent() {
-                tracking::after_write(self.shared, session);
-            }
-            self.write_out(session);
-        }
+    if more {
+        worker.enqueue(index);
     }
-
-    /// Lets others see what the session holds; mostly that is nothing, as before.
-    #[inline]
-    pub(super) fn update_card(&self, session: &mut Session) {
-        let holds_nothing = session.holds_nothing();
-        if !(holds_nothing && session.shown_empty) {
-            session.shown_empty = holds_nothing;
-            self.fill_card(session);
-        }
+    for message in mail {
+        mail::on_engine_message(worker, message);
     }
+}
 
-    fn fill_card(&self, session: &Session) {
-        let card = &session.card;
-        // What has been received and is no argument yet; a large one becomes an argument when it is whole.
-        let (parsed, arrived) = session.decoder.partial_bytes();
-        let unparsed = session.query.len().saturating_sub(parsed) + arrived;
-        card.query_bytes.store(unparsed as u64, Ordering::Relaxed);
-        let capacity = session.query.capacity() + arrived;
-        card.query_capacity
-            .store(capacity as u64, Ordering::Relaxed);
-        card.output_bytes
-            .store(session.out.len_bytes() as u64, Ordering::Relaxed);
-        let pieces = match session.out.len_bytes() {
-            0..=REPLY_PIECE_BYTES => 0,
-            _ => {
-                let plain = session.out.plain_bytes();
-                plain.div_ceil(REPLY_PIECE_BYTES) + session.out.blob_count()
-            }
+/// Holds the session's replies back while they may not leave; says whether they stay. Whatever its commands have
+/// seen has a number by now, its own effects included; what it asks next waits for its turn.
+fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
+    let gate = &worker.shared.keyspace.journal().gate;
+    if let Some(number) = session.gate {
+        if !gate.is_reached(number) {
+            return true;
+        }
+        // It has asked for nothing since. Its wake-up may come later than more from its client.
+        session.gate = None;
+        return false;
+    }
+    if gate.is_open() {
+        return false;
+    }
+    let number = worker.shared.keyspace.journal().last();
+    if gate.wait_for(number, session.info.token().0) == Wait::TryAgain {
+        return false;
+    }
+    session.gate = Some(number);
+    worker.stats.suspended.add(1);
+    true
+}
+
+/// Writes what is there, and lets others hear what they may hear once the replies are written.
+#[inline]
+pub(super) fn write_replies(worker: &mut Worker, session: &mut Session) {
+    write_out(worker, session);
+    if session.is(state::TRACKING) {
+        if session.out.is_empty() && !session.stream.has_unsent() {
+            tracking::after_write(worker.shared, session);
+        }
+        write_out(worker, session);
+    }
+}
+
+/// Lets others see what the session holds; mostly that is nothing, as before.
+#[inline]
+pub(super) fn update_info(worker: &Worker, session: &mut Session) {
+    let holds_nothing = session.holds_nothing();
+    if !(holds_nothing && session.shown_empty) {
+        session.shown_empty = holds_nothing;
+        fill_info(worker, session);
+    }
+}
+
+fn fill_info(worker: &Worker, session: &Session) {
+    let info = &session.info;
+    // What has been received and is no argument yet; a large one becomes an argument when it is whole.
+    let (parsed, arrived) = session.decoder.partial_bytes();
+    let unparsed = session.query.len().saturating_sub(parsed) + arrived;
+    info.query_bytes.store(unparsed as u64, Ordering::Relaxed);
+    let capacity = session.query.capacity() + arrived;
+    info.query_capacity
+        .store(capacity as u64, Ordering::Relaxed);
+    info.output_bytes
+        .store(session.out.len_bytes() as u64, Ordering::Relaxed);
+    let pieces = match session.out.len_bytes() {
+        0..=REPLY_PIECE_BYTES => 0,
+        _ => {
+            let plain = session.out.plain_bytes();
+            plain.div_ceil(REPLY_PIECE_BYTES) + session.out.blob_count()
+        }
+    };
+    info.output_pieces.store(pieces as u32, Ordering::Relaxed);
+    let capacity = session.out.heap_bytes() as u64;
+    info.output_capacity.store(capacity, Ordering::Relaxed);
+    let arguments = session.decoder.heap_bytes() as u64;
+    let whole = arguments.saturating_sub(arrived as u64);
+    let wait = session.wait.as_ref();
+    let waiting = wait.map_or(0, |wait| wait.argument_bytes()) as u64;
+    info.argument_bytes
+        .store(whole + waiting, Ordering::Relaxed);
+    let queued = session.multi.bytes as u64;
+    info.multi_bytes.store(queued, Ordering::Relaxed);
+    let fixed = mem::size_of::<Session>() + mem::size_of::<ClientInfo>();
+    let kept = fixed + session.query.capacity() + session.registered_bytes;
+    let suspended = wait.map_or(0, |wait| wait.heap_bytes())
+        + session.deferred.as_deref().map_or(0, Deferred::heap_bytes);
+    let bytes = kept as u64 + capacity + arguments + queued + suspended as u64;
+    let before = info.memory_bytes.load(Ordering::Relaxed);
+    info.memory_bytes.store(bytes, Ordering::Relaxed);
+    worker.stats.client_bytes.add(bytes.wrapping_sub(before));
+}
+
+/// Keeps `maxmemory-clients`.
+pub(crate) fn evict_clients(worker: &Worker) {
+    if let Some(limit_bytes) = worker.outlet.settings.client_memory_limit() {
+        let evicted = worker.shared.evict_clients(limit_bytes);
+        worker.stats.evicted_clients.add(evicted);
+    }
+}
+
+/// Writes as much of the replies as the peer takes.
+pub(super) fn write_out(worker: &mut Worker, session: &mut Session) {
+    let waiting = session.out.len_bytes();
+    if waiting == 0 && !session.stream.has_unsent() {
+        return;
+    }
+    let peak = &session.info.output_peak;
+    if waiting as u64 > peak.load(Ordering::Relaxed) {
+        peak.store(waiting as u64, Ordering::Relaxed);
+    }
+    let written = if session.out.has_blobs() {
+        write_pieces(worker, session)
+    } else {
+        worker.stats.writes.add(1);
+        let taken = session.stream.write(session.caller.out.bytes());
+        taken.map(|taken| {
+            session.out.advance(taken.unwrap_or(0));
+            taken.unwrap_or(0)
+        })
+    };
+    match written {
+        Ok(bytes) => {
+            worker.stats.net_out.add(bytes as u64);
+            let sent = &session.info.net_out;
+            sent.store(
+                sent.load(Ordering::Relaxed) + bytes as u64,
+                Ordering::Relaxed,
+            );
+        }
+        Err(_) => session.end_at_once(),
+    }
+    let wanted = !session.out.is_empty() || session.stream.has_unsent();
+    if wanted != session.writable_wanted {
+        want_writable(worker, session, wanted);
+    }
+    enforce_output_limit(worker, session);
+}
+
+/// The same for replies with large values in between, which are sent from where they lie. Says how many bytes.
+#[inline(never)]
+fn write_pieces(worker: &mut Worker, session: &mut Session) -> io::Result<usize> {
+    let mut written = 0;
+    loop {
+        let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
+        let count = session.caller.out.io_slices(&mut slices);
+        let offered = slices[..count].iter().map(|slice| slice.len()).sum();
+        worker.stats.writes.add(1);
+        let taken = match flush(&mut session.stream, &mut slices[..count]) {
+            Flush::Done => offered,
+            Flush::Partial(taken) => taken,
+            Flush::Closed(error) => return Err(error),
         };
-        card.output_pieces.store(pieces as u32, Ordering::Relaxed);
-        let capacity = session.out.heap_bytes() as u64;
-        card.output_capacity.store(capacity, Ordering::Relaxed);
-        let arguments = session.decoder.heap_bytes() as u64;
-        let whole = arguments.saturating_sub(arrived as u64);
-        let wait = session.wait.as_ref();
-        let waiting = wait.map_or(0, |wait| wait.argument_bytes()) as u64;
-        card.argument_bytes
-            .store(whole + waiting, Ordering::Relaxed);
-        let queued = session.multi.bytes as u64;
-        card.multi_bytes.store(queued, Ordering::Relaxed);
-        let fixed = mem::size_of::<Session>() + mem::size_of::<Card>();
-        let kept = fixed + session.query.capacity() + session.registered_bytes;
-        let aside = wait.map_or(0, |wait| wait.heap_bytes())
-            + session.deferred.as_deref().map_or(0, Deferred::heap_bytes);
-        let bytes = kept as u64 + capacity + arguments + queued + aside as u64;
-        let before = card.memory_bytes.load(Ordering::Relaxed);
-        card.memory_bytes.store(bytes, Ordering::Relaxed);
-        self.stats.client_bytes.add(bytes.wrapping_sub(before));
-    }
-
-    /// Keeps `maxmemory-clients`.
-    pub(crate) fn evict_clients(&self) {
-        if let Some(limit_bytes) = self.outlet.settings.client_memory_limit() {
-            let evicted = self.shared.evict_clients(limit_bytes);
-            self.stats.evicted_clients.add(evicted);
+        session.out.advance(taken);
+        written += taken;
+        if taken < offered || session.out.is_empty() || session.stream.has_unsent() {
+            return Ok(written);
         }
     }
+}
 
-    /// Writes as much of the replies as the peer takes.
-    pub(super) fn write_out(&mut self, session: &mut Session) {
-        let waiting = session.out.len_bytes();
-        if waiting == 0 && !session.stream.has_unsent() {
-            return;
-        }
-        let peak = &session.card.output_peak;
-        if waiting as u64 > peak.load(Ordering::Relaxed) {
-            peak.store(waiting as u64, Ordering::Relaxed);
-        }
-        let written = if session.out.has_blobs() {
-            self.write_pieces(session)
-        } else {
-            self.stats.writes.add(1);
-            let taken = session.stream.write(session.caller.out.bytes());
-            taken.map(|taken| {
-                session.out.advance(taken.unwrap_or(0));
-                taken.unwrap_or(0)
-            })
-        };
-        match written {
-            Ok(bytes) => {
-                self.stats.net_out.add(bytes as u64);
-                let sent = &session.card.net_out;
-                sent.store(
-                    sent.load(Ordering::Relaxed) + bytes as u64,
-                    Ordering::Relaxed,
-                );
-            }
-            Err(_) => session.end_at_once(),
-        }
-        let wanted = !session.out.is_empty() || session.stream.has_unsent();
-        if wanted != session.writable_wanted {
-            self.want_writable(session, wanted);
-        }
-        self.enforce_output_limit(session);
+/// Asks for an event when the peer takes more, or no longer.
+#[cold]
+fn want_writable(worker: &Worker, session: &mut Session, wanted: bool) {
+    session.writable_wanted = wanted;
+    let token = FIRST_SESSION + session.info.token().index();
+    let interest = if wanted {
+        Interest::ReadWrite
+    } else {
+        Interest::Read
+    };
+    // It worked for reading; should it fail now, the next read or write will tell.
+    let _ = worker
+        .outlet
+        .poller
+        .reregister(&session.stream, token, interest);
+}
+
+/// Closes whoever leaves too much unread, or a good deal for too long.
+#[inline]
+pub fn enforce_output_limit(worker: &mut Worker, session: &mut Session) {
+    match session.out.len_bytes() as u64 {
+        0 => session.soft_limit_since_s = None,
+        bytes => enforce_limit_of(worker, session, bytes),
     }
+}
 
-    /// The same for replies with large values in between, which are sent from where they lie. Says how many bytes.
-    #[inline(never)]
-    fn write_pieces(&mut self, session: &mut Session) -> io::Result<usize> {
-        let mut written = 0;
-        loop {
-            let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
-            let count = session.caller.out.io_slices(&mut slices);
-            let offered = slices[..count].iter().map(|slice| slice.len()).sum();
-            self.stats.writes.add(1);
-            let taken = match flush(&mut session.stream, &mut slices[..count]) {
-                Flush::Done => offered,
-                Flush::Partial(taken) => taken,
-                Flush::Closed(error) => return Err(error),
-            };
-            session.out.advance(taken);
-            written += taken;
-            if taken < offered || session.out.is_empty() || session.stream.has_unsent() {
-                return Ok(written);
-            }
-        }
+fn enforce_limit_of(worker: &mut Worker, session: &mut Session, bytes: u64) {
+    let class = usize::from(session.is(state::LISTENS)) * 2;
+    let limit = worker.outlet.settings.output_limits[class];
+    let now_s = (worker.now_ms / 1000) as u64;
+    let counted = bytes.saturating_sub(OUTPUT_BYTES_FREE);
+    let mut over = limit.hard_bytes != 0 && counted > limit.hard_bytes;
+    if limit.soft_bytes != 0 && counted > limit.soft_bytes {
+        let since = *session.soft_limit_since_s.get_or_insert(now_s);
+        worker.outlet.soft_limits_run = true;
+        over |= now_s.saturating_sub(since) > limit.soft_seconds;
+    } else {
+        session.soft_limit_since_s = None;
     }
-
-    /// Asks for an event when the peer takes more, or no longer.
-    #[cold]
-    fn want_writable(&self, session: &mut Session, wanted: bool) {
-        session.writable_wanted = wanted;
-        let token = FIRST_SESSION + session.card.token().index();
-        let interest = if wanted {
-            Interest::ReadWrite
-        } else {
-            Interest::Read
-        };
-        // It worked for reading; should it fail now, the next read or write will tell.
-        let _ = self
-            .outlet
-            .poller
-            .reregister(&session.stream, token, interest);
+    if session.is(state::UNAUTHENTICATED) {
+        over |= bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX;
     }
-
-    /// Closes whoever leaves too much unread, or a good deal for too long.
-    #[inline]
-    pub fn enforce_output_limit(&mut self, session: &mut Session) {
-        match session.out.len_bytes() as u64 {
-            0 => session.soft_limit_since_s = None,
-            bytes => self.enforce_limit_of(session, bytes),
-        }
+    if over {
+        worker.stats.output_limit_closed.add(1);
+        update_info(worker, session);
+        session.end_at_once();
+        let client = described(&session.info, worker.now_ms);
+        log::warning(&format!(
+            "Client {client} scheduled to be closed ASAP for overcoming of output buffer limits."
+        ));
     }
+}
 
-    fn enforce_limit_of(&mut self, session: &mut Session, bytes: u64) {
-        let class = usize::from(session.is(state::LISTENS)) * 2;
-        let limit = self.outlet.settings.output_limits[class];
-        let now_s = (self.now_ms / 1000) as u64;
-        let counted = bytes.saturating_sub(OUTPUT_BYTES_FREE);
-        let mut over = limit.hard_bytes != 0 && counted > limit.hard_bytes;
-        if limit.soft_bytes != 0 && counted > limit.soft_bytes {
-            let since = *session.soft_limit_since_s.get_or_insert(now_s);
-            self.outlet.soft_limits_run = true;
-            over |= now_s.saturating_sub(since) > limit.soft_seconds;
-        } else {
-            session.soft_limit_since_s = None;
-        }
-        if session.is(state::UNAUTHENTICATED) {
-            over |= bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX;
-        }
-        if over {
-            self.stats.output_limit_closed.add(1);
-            self.update_card(session);
-            session.end_at_once();
-            let client = described(&session.card, self.now_ms);
-            log::warning(&format!(
-                "Client {client} scheduled to be closed ASAP for overcoming of output buffer limits."
-            ));
-        }
+pub(super) fn keep_query(worker: &mut Worker, query: Vec<u8>) {
+    if query.capacity() > 0 {
+        worker.outlet.buffers.give(query);
     }
+}
 
-    pub(super) fn keep_query(&mut self, query: Vec<u8>) {
-        if query.capacity() > 0 {
-            self.outlet.buffers.give(query);
+/// Moves the requests of a session that have not run, from `first` on, out of the batch.
+pub(crate) fn defer(member: &mut Member, batch: &Batch, first: usize, number: usize) {
+    let mut deferred = Deferred {
+        buffer: Vec::new(),
+        spans: Vec::new(),
+        requests: VecDeque::new(),
+        blobs: member.blobs.clone(),
+        broken: None,
+    };
+    let base = batch.requests[first].at();
+    deferred
+        .buffer
+        .extend_from_slice(&member.query[base..member.decoded]);
+    for request in batch.requests[first..]
+        .iter()
+        .filter(|request| request.member() == number)
+    {
+        if let Some(error) = request.protocol_error() {
+            deferred.broken = Some(error);
+            break;
         }
-    }
-
-    /// Moves the requests of a session that have not run, from `first` on, out of the batch.
-    pub(crate) fn defer(&self, member: &mut Member, batch: &Batch, first: usize, number: usize) {
-        let mut deferred = Deferred {
-            buffer: Vec::new(),
-            spans: Vec::new(),
-            requests: VecDeque::new(),
-            blobs: member.blobs.clone(),
-            broken: None,
-        };
-        let base = batch.requests[first].at();
+        let from = deferred.spans.len();
         deferred
-            .buffer
-            .extend_from_slice(&member.query[base..member.decoded]);
-        for request in batch.requests[first..]
-            .iter()
-            .filter(|request| request.member() == number)
-        {
-            if let Some(error) = request.protocol_error() {
-                deferred.broken = Some(error);
-                break;
-            }
-            let from = deferred.spans.len();
-            deferred
-                .spans
-                .extend_from_slice(&batch.spans[request.spans()]);
-            deferred
-                .requests
-                .push_back((request.at() - base, from..deferred.spans.len()));
-        }
-        member.session.deferred = Some(Box::new(deferred));
+            .spans
+            .extend_from_slice(&batch.spans[request.spans()]);
+        deferred
+            .requests
+            .push_back((request.at() - base, from..deferred.spans.len()));
     }
+    member.session.deferred = Some(Box::new(deferred));
+}
 
-    fn run_deferred(&mut self, session: &mut Session) {
-        let Some(mut deferred) = session.deferred.take() else {
+fn run_deferred(worker: &mut Worker, session: &mut Session) {
+    let Some(mut deferred) = session.deferred.take() else {
+        return;
+    };
+    while let Some(first) = deferred.first() {
+        if session.closing {
             return;
-        };
-        while let Some(first) = deferred.first() {
-            if session.closing {
-                return;
-            }
-            if let Some(call) = session.again.as_ref().map(Again::args) {
-                self.run_request(session, call.as_args(), None);
-            } else {
-                self.run_request(session, first, None);
-            }
-            if session.out.len_bytes() > self.output_watched_bytes {
-                self.enforce_output_limit(session);
-            }
-            self.sweep();
-            if session.aside.is_some() {
-                session.deferred = Some(deferred);
-                return;
-            }
-            session.again = None;
-            deferred.requests.pop_front();
         }
-        if let Some(error) = deferred.broken {
-            session.break_off(error);
+        if let Some(call) = session.again.as_ref().map(Again::args) {
+            worker.run_request(session, call.as_args(), None);
+        } else {
+            worker.run_request(session, first, None);
         }
+        if session.out.len_bytes() > worker.output_watched_bytes {
+            enforce_output_limit(worker, session);
+        }
+        worker.sweep();
+        if session.suspended.is_some() {
+            session.deferred = Some(deferred);
+            return;
+        }
+        session.again = None;
+        deferred.requests.pop_front();
     }
+    if let Some(error) = deferred.broken {
+        session.break_off(error);
+    }
+}
 
-    /// A script has become busy: whoever was put aside because of it is answered.
-    pub(super) fn answer_busy(&mut self) {
-        self.for_each_session(|worker, session| {
-            if !matches!(
-                session.aside,
-                Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)
-            ) {
-                return;
-            }
-            session.aside = None;
-            worker.look_again(session);
-        });
-    }
+/// A script has become busy: whoever was suspended because of it is answered.
+pub(super) fn answer_busy(worker: &mut Worker) {
+    worker.for_each_session(|worker, session| {
+        if !matches!(
+            session.suspended,
+            Some(Suspended::Stripe(_) | Suspended::Script | Suspended::Ticket)
+        ) {
+            return;
+        }
+        session.suspended = None;
+        worker.look_again(session);
+    });
 }

@@ -295,7 +295,7 @@ fn transactions_that_meet_a_busy_script_are_discarded() {
 
 /// Commands that had come before the threshold, and wait for what the script holds.
 #[test]
-fn who_was_put_aside_is_refused_as_who_comes_later() {
+fn who_was_suspended_is_refused_as_who_comes_later() {
     let (server, [mut script, mut hears, mut same, mut other]) = server_that_refuses_all(2);
     let mut killer = Client::connect(&server);
     hears.call("SUBSCRIBE begun");

@@ -11,7 +11,7 @@ use redline_types::number;
 
 use super::{flag_letters, quoted};
 use crate::{
-    caller::{Card, flag},
+    caller::{ClientInfo, flag},
     executor::{Executor, Outlet},
 };
 
@@ -191,10 +191,10 @@ impl Filters {
     }
 
     /// Returns true if a client meets all conditions, at this Unix time in milliseconds.
-    pub fn admit(&self, card: &Card, now_ms: i64) -> bool {
+    pub fn admit(&self, info: &ClientInfo, now_ms: i64) -> bool {
         self.conditions
             .iter()
-            .all(|condition| condition.field.is_met(card, now_ms / 1000) != condition.negated)
+            .all(|condition| condition.field.is_met(info, now_ms / 1000) != condition.negated)
     }
 }
 
@@ -223,16 +223,16 @@ impl Filter {
 }
 
 impl Field {
-    fn is_met(&self, card: &Card, now_s: i64) -> bool {
-        let names = || card.names();
+    fn is_met(&self, info: &ClientInfo, now_s: i64) -> bool {
+        let names = || info.names();
         match self {
-            Field::Ids(ids) => ids.binary_search(&card.id).is_ok(),
-            Field::Class(class) => *class == Class::of(card),
+            Field::Ids(ids) => ids.binary_search(&info.id).is_ok(),
+            Field::Class(class) => *class == Class::of(info),
             Field::User(user) => names().user == *user,
-            Field::Addr(addr) => card.addr.as_bytes() == addr,
-            Field::Laddr(laddr) => card.laddr.as_bytes() == laddr,
+            Field::Addr(addr) => info.addr.as_bytes() == addr,
+            Field::Laddr(laddr) => info.laddr.as_bytes() == laddr,
             Field::Ip(ip) => {
-                let (host, _) = card.addr.rsplit_once(':').unwrap_or((&card.addr, ""));
+                let (host, _) = info.addr.rsplit_once(':').unwrap_or((&info.addr, ""));
                 host.trim_start_matches('[')
                     .trim_end_matches(']')
                     .as_bytes()
@@ -241,20 +241,20 @@ impl Field {
             Field::Name(name) => names().name == *name,
             Field::Library(name) => names().library == *name,
             Field::LibraryVersion(version) => names().library_version == *version,
-            Field::Db(db) => card.db.load(Ordering::Relaxed) == *db,
+            Field::Db(db) => info.db.load(Ordering::Relaxed) == *db,
             Field::Flags(wanted) => {
-                let letters = flag_letters(card);
+                let letters = flag_letters(info);
                 wanted
                     .iter()
                     .all(|letter| letters.as_bytes().contains(letter))
             }
             // There is one.
             Field::Capabilities(_) => {
-                card.flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS != 0
+                info.flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS != 0
             }
-            Field::Age(age_s) => now_s - (card.created_ms / 1000) as i64 >= *age_s,
+            Field::Age(age_s) => now_s - (info.created_ms / 1000) as i64 >= *age_s,
             Field::Idle(idle_s) => {
-                now_s - i64::from(card.active_s.load(Ordering::Relaxed)) >= *idle_s
+                now_s - i64::from(info.active_s.load(Ordering::Relaxed)) >= *idle_s
             }
         }
     }
@@ -278,8 +278,8 @@ impl Class {
             .ok_or_else(|| quoted("ERR Unknown client type", name))
     }
 
-    fn of(card: &Card) -> Class {
-        match card.flags.load(Ordering::Relaxed) & flag::PUBSUB {
+    fn of(info: &ClientInfo) -> Class {
+        match info.flags.load(Ordering::Relaxed) & flag::PUBSUB {
             0 => Class::Normal,
             _ => Class::Pubsub,
         }

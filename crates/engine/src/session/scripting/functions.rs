@@ -21,8 +21,7 @@ use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run,
 use crate::{
     caller::Caller,
     errors,
-    executor::Halt,
-    executor::{Executor, Outlet},
+    executor::{Executor, Halt, Outlet, units},
 };
 
 /// How long the text of a library may run.
@@ -102,7 +101,7 @@ fn change<O: Outlet, R>(
     let inside_exec = executor.compound.is_some();
     let held = match inside_exec {
         true => None,
-        false => Some(executor.take_script(caller)?),
+        false => Some(units::take_script(executor, caller)?),
     };
     let result = take_host(executor).and_then(|mut host| {
         let mut env = LoadEnv::new(&executor.outlet);

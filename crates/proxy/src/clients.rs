@@ -1,0 +1,421 @@
+//! A worker's clients: finding them, answering them, and the order in which they are served. Must not know upstreams or routes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use redline_resp::{Proto, Reply, ReplyBuffer};
+
+use crate::class::NO_COMMAND;
+use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, ReplyMode};
+use crate::leases::{Lease, Session, Transaction};
+use crate::requests::Flow;
+use crate::slab::{Ref, Slab};
+use crate::upstream::Kind;
+
+/// Output buffers that are kept for the next clients.
+const OUTS_MAX: usize = 256;
+
+/// See the module's text.
+pub(crate) struct Clients {
+    slab: Slab<Client>,
+    /// Clients to serve, in this turn or the next.
+    pub(crate) ready: VecDeque<u32>,
+    /// Clients that have got something, or for which something has changed.
+    pub(crate) dirty: Vec<u32>,
+    /// Output buffers for the next clients.
+    outs: Vec<Vec<u8>>,
+    /// Where replies of our own are made; empty between.
+    reply: ReplyBuffer,
+    /// Clients that wait for a moment.
+    delayed: Vec<Delayed>,
+    /// Number of requests that were answered.
+    pub(crate) responses: u64,
+}
+
+/// A client that waits.
+struct Delayed {
+    until_ms: u64,
+    client: Ref,
+}
+
+impl Clients {
+    /// Returns no clients.
+    pub(crate) fn new() -> Clients {
+        Clients {
+            slab: Slab::new(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            outs: Vec::new(),
+            reply: ReplyBuffer::new(),
+            delayed: Vec::new(),
+            responses: 0,
+        }
+    }
+
+    /// Returns the client at this place.
+    #[inline]
+    pub(crate) fn get(&mut self, at: u32) -> Option<&mut Client> {
+        self.slab.get(at)
+    }
+
+    /// Returns the client at this place, to look at.
+    pub(crate) fn look(&self, at: u32) -> Option<&Client> {
+        self.slab.look(at)
+    }
+
+    /// Returns the client, if it is still there.
+    #[inline]
+    pub(crate) fn find(&mut self, me: Ref) -> Option<&mut Client> {
+        self.slab.find(me)
+    }
+
+    /// Returns the place of a client with its generation, if it is there.
+    #[inline]
+    pub(crate) fn place(&self, at: u32) -> Option<Ref> {
+        self.slab.place(at)
+    }
+
+    /// Returns the places of all clients.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slab.taken()
+    }
+
+    /// Returns where the next client will be put.
+    pub(crate) fn next_place(&mut self) -> Ref {
+        self.slab.next_place()
+    }
+
+    /// Puts a client where [`Clients::next_place`] said.
+    pub(crate) fn put(&mut self, client: Client) {
+        self.slab.put(client);
+    }
+
+    /// Takes a client out.
+    pub(crate) fn take(&mut self, at: u32) -> Option<Box<Client>> {
+        self.slab.take(at)
+    }
+
+    /// The turn is over: places may be given to others.
+    pub(crate) fn end_turn(&mut self) {
+        self.slab.end_turn();
+    }
+
+    /// Returns true if clients wait for a moment.
+    pub(crate) fn has_delayed(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
+    /// Forgets that a client waits for a moment.
+    pub(crate) fn forget_delay(&mut self, me: Ref) {
+        self.delayed.retain(|delayed| delayed.client != me);
+    }
+
+    /// Keeps the memory of an empty output for the next client.
+    pub(crate) fn keep_output(&mut self, mut memory: Vec<u8>) {
+        if self.outs.len() < OUTS_MAX {
+            memory.shrink_to(OUT_BYTES_KEPT_MAX);
+            self.outs.push(memory);
+        }
+    }
+
+    /// Takes nothing more from a client until this time; then it goes on by itself.
+    pub(crate) fn delay(&mut self, me: Ref, until_ms: u64) {
+        if let Some(client) = self.slab.find(me) {
+            client.pause = Pause::Time;
+            self.delayed.push(Delayed {
+                until_ms,
+                client: me,
+            });
+        }
+    }
+
+    /// Lets go on whose time has come.
+    pub(crate) fn release_delayed(&mut self, now_ms: u64) {
+        for delayed in self
+            .delayed
+            .extract_if(.., |delayed| delayed.until_ms <= now_ms)
+            .collect::<Vec<_>>()
+        {
+            if let Some(client) = self.slab.find(delayed.client)
+                && client.pause == Pause::Time
+                && client.go_on()
+            {
+                self.enqueue(delayed.client.at);
+            }
+        }
+    }
+
+    /// Clients may go on that waited for a server.
+    pub(crate) fn let_go(&mut self, clients: Vec<Ref>) {
+        for client in clients {
+            if let Some(found) = self.slab.find(client)
+                && found.pause == Pause::Upstream
+                && found.go_on()
+            {
+                self.enqueue(client.at);
+            }
+        }
+    }
+
+    /// Changes what is known of a client, and lets others see it.
+    pub(crate) fn set_about(&mut self, me: Ref, change: impl FnOnce(&mut Client)) {
+        let Some(client) = self.slab.find(me) else {
+            return;
+        };
+        change(client);
+        let about = client.about.as_deref();
+        let mut told = client.card.told();
+        told.name = about.map(|about| about.name.clone()).unwrap_or_default();
+        told.lib_name = about
+            .map(|about| about.lib_name.clone())
+            .unwrap_or_default();
+        told.lib_ver = about.map(|about| about.lib_ver.clone()).unwrap_or_default();
+        told.db = client.db;
+        told.resp3 = client.proto == Proto::Resp3;
+    }
+
+    pub(crate) fn is_in_transaction(&mut self, me: Ref) -> bool {
+        self.find(me)
+            .is_some_and(|client| matches!(client.session, Session::Transaction(_)))
+    }
+
+    /// Returns true if earlier requests must be answered first; the client then goes on by itself.
+    pub(crate) fn must_wait(&mut self, me: Ref) -> bool {
+        let Some(client) = self.slab.find(me) else {
+            return false;
+        };
+        let waits = client.pending() > 0;
+        if waits {
+            client.pause = Pause::Order;
+        }
+        waits
+    }
+
+    /// The connection goes back once everything is answered, and the client's next request waits for that.
+    pub(crate) fn leave(&mut self, me: Ref, lease: Lease) {
+        if let Some(client) = self.slab.find(me) {
+            client.session = Session::Leaving(lease);
+            client.pause = Pause::Order;
+            self.mark(me.at);
+        }
+    }
+
+    /// Returns true if MULTI came and its end did not.
+    pub(crate) fn is_in_multi(&mut self, me: Ref) -> bool {
+        self.transaction_of(me).is_some_and(|it| it.is_in_multi())
+    }
+
+    pub(crate) fn transaction_of(&mut self, me: Ref) -> Option<&mut Transaction> {
+        match &mut self.slab.find(me)?.session {
+            Session::Transaction(transaction) => Some(transaction),
+            _ => None,
+        }
+    }
+
+    /// The answer to MULTI is here, or never will be: the client goes on.
+    pub(crate) fn resume(&mut self, me: Ref) {
+        if let Some(client) = self.slab.find(me)
+            && client.pause == Pause::Multi
+            && client.go_on()
+        {
+            self.enqueue(me.at);
+        }
+    }
+
+    /// An error inside MULTI: EXEC will fail.
+    pub(crate) fn abort(&mut self, me: Ref, line: &(impl AsRef<[u8]> + ?Sized)) -> Flow {
+        if let Some(transaction) = self.transaction_of(me) {
+            transaction.abort();
+        }
+        self.refuse(me, line)
+    }
+
+    /// A client that is subscribed and speaks RESP2 may call little else.
+    pub(crate) fn restrict(&mut self, me: Ref) {
+        let Some(client) = self.slab.find(me) else {
+            return;
+        };
+        let empty = client
+            .subscribed
+            .as_ref()
+            .is_none_or(|subscribed| subscribed.is_empty());
+        client.restricted = !empty && client.proto == Proto::Resp2;
+        for (names, shown) in client.card.subscriptions.iter().enumerate() {
+            let mine = client.subscribed.as_ref();
+            let count = mine.map_or(0, |mine| mine.names[names].len());
+            shown.store(count as u32, Ordering::Relaxed);
+        }
+        if empty {
+            client.subscribed = None;
+        }
+    }
+
+    pub(crate) fn push_to(&mut self, me: Ref, frame: &[u8]) {
+        let Some(client) = self.slab.find(me) else {
+            return;
+        };
+        client.push(frame);
+        self.mark(me.at);
+    }
+
+    pub(crate) fn pass_on(&mut self, to: Ref, bytes: &[u8]) {
+        if let Some(client) = self.slab.find(to) {
+            client.deliver_part(bytes);
+            self.mark(to.at);
+        }
+    }
+
+    /// The number of a client's pool.
+    pub(crate) fn home_of(&self, me: Ref) -> u16 {
+        self.slab.look(me.at).map_or(0, |client| client.pool)
+    }
+
+    /// The command that a client has called last.
+    pub(crate) fn command_called(&mut self, me: Ref) -> u16 {
+        let last = self.slab.find(me).and_then(|client| client.last);
+        last.map_or(NO_COMMAND, |id| id as u16)
+    }
+
+    /// Returns the kind of a reply: silent, if the client has asked for no replies.
+    pub(crate) fn silenced(&mut self, me: Ref, kind: Kind) -> Kind {
+        let silent = self
+            .find(me)
+            .is_some_and(|client| client.reply_mode != ReplyMode::On);
+        match kind {
+            Kind::Client if silent => Kind::Silent,
+            kind => kind,
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn refuse(&mut self, me: Ref, line: &(impl AsRef<[u8]> + ?Sized)) -> Flow {
+        self.answer(me, |reply| reply.error_bytes(line.as_ref()))
+    }
+
+    /// Answers a request with a status.
+    pub(crate) fn status(&mut self, me: Ref, text: &str) -> Flow {
+        self.answer(me, |reply| reply.simple(text))
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer(&mut self, me: Ref, write: impl FnOnce(&mut Reply<'_>)) -> Flow {
+        let Some(client) = self.slab.find(me) else {
+            return Flow::Done;
+        };
+        let (number, proto, reply_mode) = (client.number(), client.proto, client.reply_mode);
+        self.answer_as(me, number, proto, reply_mode, write)
+    }
+
+    /// Answers a request that has had its number before.
+    pub(crate) fn answer_as(
+        &mut self,
+        me: Ref,
+        number: u32,
+        proto: Proto,
+        reply_mode: ReplyMode,
+        write: impl FnOnce(&mut Reply<'_>),
+    ) -> Flow {
+        let mut buffer = std::mem::take(&mut self.reply);
+        write(&mut Reply::new(&mut buffer, proto));
+        match reply_mode {
+            ReplyMode::On => self.deliver(me, number, 1, buffer.bytes()),
+            _ => self.deliver(me, number, 1, b""),
+        }
+        buffer.clear();
+        buffer.shrink(64 * 1024);
+        self.reply = buffer;
+        Flow::Done
+    }
+
+    /// The client is served in this turn, or in the next if this one has done so already.
+    pub(crate) fn enqueue(&mut self, at: u32) {
+        if let Some(client) = self.slab.get(at)
+            && !client.queued
+        {
+            client.queued = true;
+            self.ready.push_back(at);
+        }
+    }
+
+    /// The client has got something, or something has changed for it: it is looked at before the turn ends.
+    #[inline]
+    pub(crate) fn mark(&mut self, at: u32) {
+        if let Some(client) = self.slab.get(at)
+            && !client.dirty
+        {
+            client.dirty = true;
+            self.dirty.push(at);
+        }
+    }
+
+    /// Memory for a client's output, if it has none.
+    #[inline]
+    fn lend_output(outs: &mut Vec<Vec<u8>>, client: &mut Client) {
+        if client.out.capacity() == 0
+            && let Some(memory) = outs.pop()
+        {
+            client.out = memory;
+        }
+    }
+
+    /// Hands replies to a client, if it is still there.
+    #[inline]
+    pub(crate) fn deliver(&mut self, to: Ref, first: u32, count: u32, bytes: &[u8]) {
+        let Some(client) = self.slab.find(to) else {
+            return;
+        };
+        Self::lend_output(&mut self.outs, client);
+        client.deliver(first, count, bytes);
+        self.responses += u64::from(count);
+        if !client.dirty {
+            client.dirty = true;
+            self.dirty.push(to.at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::client;
+
+    fn clients() -> (Clients, Ref) {
+        let mut clients = Clients::new();
+        let me = clients.next_place();
+        clients.put(client());
+        (clients, me)
+    }
+
+    #[test]
+    fn a_client_that_is_answered_is_written_to_once() {
+        let (mut clients, me) = clients();
+        clients.status(me, "OK");
+        clients.refuse(me, "ERR no");
+        assert_eq!(clients.dirty, [me.at]);
+        assert_eq!(clients.find(me).unwrap().out, b"+OK\r\n-ERR no\r\n");
+        assert_eq!(clients.responses, 2);
+    }
+
+    #[test]
+    fn a_client_that_waits_for_a_moment_goes_on_when_it_is_over() {
+        let (mut clients, me) = clients();
+        clients.delay(me, 50);
+        clients.release_delayed(49);
+        assert!(clients.ready.is_empty() && clients.has_delayed());
+        clients.release_delayed(50);
+        assert_eq!(clients.ready, [me.at]);
+        assert!(!clients.has_delayed() && clients.find(me).unwrap().pause == Pause::No);
+    }
+
+    #[test]
+    fn whoever_comes_to_the_place_of_another_gets_none_of_its_replies() {
+        let (mut clients, me) = clients();
+        clients.take(me.at);
+        clients.end_turn();
+        let next = clients.next_place();
+        clients.put(client());
+        assert_eq!(next.at, me.at);
+        clients.status(me, "OK");
+        assert!(clients.dirty.is_empty() && clients.find(next).unwrap().out.is_empty());
+    }
+}

@@ -1,0 +1,260 @@
+//! A worker's connections to servers, by place and by server. Must not know clients, nor how connections are made.
+
+use std::collections::VecDeque;
+
+use redline_resp::Proto;
+
+use crate::route::{Node, NodeId};
+use crate::slab::{Ref, Slab};
+use crate::upstream::{Purpose, Upstream};
+
+/// No place.
+pub(crate) const NONE: u32 = u32::MAX;
+/// A worker's connections, by place and by server.
+#[derive(Default)]
+pub(crate) struct Links {
+    pub(crate) slab: Slab<Upstream>,
+    pub(crate) nodes: Vec<NodeLinks>,
+    /// Connections to which something was queued.
+    pub(crate) dirty: Vec<u32>,
+    /// Connections to read, in this turn or the next.
+    pub(crate) ready: VecDeque<u32>,
+    /// Connections whose requests wait for more.
+    pub(crate) lingering: Vec<u32>,
+}
+
+/// Connections to one server.
+#[derive(Default)]
+pub(crate) struct NodeLinks {
+    /// The shared connections: two for each database, one for each protocol.
+    pub(crate) shared: Vec<u32>,
+    /// Connections that nobody uses: what comes next takes one, be it a client alone or the requests of all.
+    pub(crate) idle: Vec<Ref>,
+    /// Private connections, and those that nobody uses.
+    pub(crate) private: usize,
+    /// Connections that get nothing new and are not closed yet.
+    pub(crate) detached: usize,
+    /// Attempts that failed since the last that did not.
+    pub(crate) failures: u32,
+    /// No attempt before this time.
+    pub(crate) retry_at_ms: u64,
+    /// How the last attempt failed.
+    pub(crate) reason: String,
+}
+
+/// Which of a server's shared connections serves this database and protocol.
+#[inline]
+pub(crate) fn lane(db: u16, proto: Proto) -> usize {
+    usize::from(db) * 2 + usize::from(proto == Proto::Resp3)
+}
+
+impl Links {
+    /// The shared connection, if there is one.
+    #[inline]
+    pub(crate) fn shared(&self, node: NodeId, db: u16, proto: Proto) -> Option<u32> {
+        let at = *self
+            .nodes
+            .get(usize::from(node))?
+            .shared
+            .get(lane(db, proto))?;
+        (at != NONE).then_some(at)
+    }
+
+    /// Returns the connection at this place.
+    #[inline]
+    pub(crate) fn get(&mut self, at: u32) -> Option<&mut Upstream> {
+        self.slab.get(at)
+    }
+
+    /// Returns the connection at this place, to look at.
+    pub(crate) fn look(&self, at: u32) -> Option<&Upstream> {
+        self.slab.look(at)
+    }
+
+    /// Returns the connection, if it is still there.
+    #[inline]
+    pub(crate) fn find(&mut self, place: Ref) -> Option<&mut Upstream> {
+        self.slab.find(place)
+    }
+
+    /// Returns the place of a connection with its generation, if it is there.
+    pub(crate) fn place(&self, at: u32) -> Option<Ref> {
+        self.slab.place(at)
+    }
+
+    /// Returns the places of all connections.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slab.taken()
+    }
+
+    /// Returns where the next connection will be put.
+    pub(crate) fn next_place(&mut self) -> Ref {
+        self.slab.next_place()
+    }
+
+    /// Puts a connection where [`Links::next_place`] said.
+    pub(crate) fn put(&mut self, upstream: Upstream) {
+        self.slab.put(upstream);
+    }
+
+    /// The turn is over: places may be given to others.
+    pub(crate) fn end_turn(&mut self) {
+        self.slab.end_turn();
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn take(&mut self, at: u32) -> Option<Box<Upstream>> {
+        self.slab.take(at)
+    }
+
+    /// Returns the connections to a server.
+    pub(crate) fn of(&mut self, node: NodeId) -> &mut NodeLinks {
+        of(&mut self.nodes, node)
+    }
+
+    /// Forgets the results of earlier attempts where they do not hold any more.
+    pub(crate) fn adopt(&mut self, before: &[Node], now: &[Node]) {
+        let links = self.nodes.iter_mut();
+        for (links, (before, now)) in links.zip(before.iter().zip(now)) {
+            if now.is_another(before) {
+                links.forget_failures();
+            } else if before.ejected && !now.ejected {
+                // A probe was answered: nobody has to wait for the pause after the last attempt. What it was refused for was
+                // said, and is said again only if it is something else.
+                (links.failures, links.retry_at_ms) = (0, 0);
+            }
+        }
+    }
+}
+
+/// Returns the connections to a server.
+pub(crate) fn of(nodes: &mut Vec<NodeLinks>, node: NodeId) -> &mut NodeLinks {
+    let at = usize::from(node);
+    if at >= nodes.len() {
+        nodes.resize_with(at + 1, NodeLinks::default);
+    }
+    &mut nodes[at]
+}
+
+impl NodeLinks {
+    pub(crate) fn forget_failures(&mut self) {
+        (self.failures, self.retry_at_ms) = (0, 0);
+        self.reason.clear();
+    }
+}
+
+impl Links {
+    /// The same, if there is one that stands.
+    pub(crate) fn unused_idle_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Option<Ref> {
+        let place = self.idle_link(node, db, proto)?;
+        of(&mut self.nodes, node).private -= 1;
+        if let Some(upstream) = self.slab.find(place) {
+            upstream.purpose = Purpose::Shared;
+        }
+        Some(place)
+    }
+
+    /// A connection that nobody uses, if there is one; nobody else gets it.
+    pub(crate) fn idle_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Option<Ref> {
+        let links = self.nodes.get_mut(usize::from(node))?;
+        if links.idle.is_empty() {
+            return None;
+        }
+        let mut idle = std::mem::take(&mut links.idle);
+        let found = idle.iter().position(|place| {
+            self.slab.find(*place).is_some_and(|upstream| {
+                upstream.db == db && upstream.proto == proto && !upstream.closed
+            })
+        });
+        let place = found.map(|found| idle.swap_remove(found));
+        of(&mut self.nodes, node).idle = idle;
+        place
+    }
+
+    /// Marks the lingering connections whose replies have all arrived, so that their queued requests are written.
+    pub(crate) fn end_lingering(&mut self) {
+        let (upstreams, dirty) = (&mut self.slab, &mut self.dirty);
+        self.lingering.retain(|at| {
+            let waits = upstreams.get(*at).is_some_and(|it| it.is_under_way());
+            if !waits {
+                dirty.push(*at);
+            }
+            waits
+        });
+    }
+
+    pub(crate) fn enqueue(&mut self, at: u32) {
+        if let Some(upstream) = self.slab.get(at)
+            && !upstream.queued
+        {
+            upstream.queued = true;
+            self.ready.push_back(at);
+        }
+    }
+
+    /// The server is to be sent something.
+    #[inline]
+    pub(crate) fn mark(&mut self, at: u32) {
+        if let Some(upstream) = self.slab.get(at)
+            && !upstream.dirty
+        {
+            upstream.dirty = true;
+            self.dirty.push(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_not_left_alone_for_what_another_of_its_number_did() {
+        let before = Node::here("a:1", 1);
+        let of_other_pool = Node {
+            pool: 1,
+            ..before.clone()
+        };
+        for (now, is_kept) in [
+            (before.clone(), true),
+            (Node::here("b:1", 1), false),
+            (Node::here("a:1", 2), false),
+            (of_other_pool, false),
+        ] {
+            let mut links = Links::default();
+            let of_node = links.of(0);
+            (of_node.failures, of_node.retry_at_ms) = (7, 5_000);
+            of_node.reason = "refused".to_owned();
+            links.adopt(std::slice::from_ref(&before), std::slice::from_ref(&now));
+            let of_node = links.of(0);
+            let left = (
+                of_node.failures,
+                of_node.retry_at_ms,
+                of_node.reason.as_str(),
+            );
+            let expected = if is_kept {
+                (7, 5_000, "refused")
+            } else {
+                (0, 0, "")
+            };
+            assert_eq!(left, expected, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_back_is_tried_at_once_and_named_no_more_for_the_same() {
+        let back = Node::here("a:1", 1);
+        let ejected = Node {
+            ejected: true,
+            ..back.clone()
+        };
+        let mut links = Links::default();
+        let of_node = links.of(0);
+        (of_node.failures, of_node.retry_at_ms) = (7, 5_000);
+        of_node.reason = "refused".to_owned();
+        links.adopt(&[ejected], &[back]);
+        let of_node = links.of(0);
+        assert_eq!((of_node.failures, of_node.retry_at_ms), (0, 0));
+        assert_eq!(of_node.reason, "refused");
+    }
+}

@@ -1,0 +1,163 @@
+//! Tests of the counts of names that calls wait for, and of the servers to ask.
+
+use redline_cluster::SLOTS;
+
+use super::servers::{say_the_same, servers_of};
+use super::*;
+use crate::route::{Placement, Pool, Shard};
+
+const SPACE: Space = Space {
+    names: Names::Channels,
+    pool: 0,
+};
+const CALL: u64 = 7;
+
+/// One call that waits for `a` on two servers, for `b` on one of them, and for `a` again.
+fn waiting() -> Subscriptions {
+    let topic = |calls: &[u64], nodes: &[NodeId]| Topic {
+        clients: Vec::new(),
+        calls: calls.to_vec(),
+        nodes: unasked(nodes),
+        redirects: 0,
+        handover: None,
+    };
+    let topics = [
+        (b"a".to_vec(), topic(&[CALL, CALL], &[1, 2])),
+        (b"b".to_vec(), topic(&[CALL], &[1])),
+    ];
+    let call = Call {
+        client: Ref::NONE,
+        seq: 0,
+        space: SPACE,
+        names: [b"a", b"b", b"a"].map(|name| name.to_vec()).to_vec(),
+        unconfirmed: 3,
+    };
+    Subscriptions {
+        topics: HashMap::from([(SPACE, HashMap::from(topics))]),
+        calls: HashMap::from([(CALL, call)]),
+        ..Subscriptions::default()
+    }
+}
+
+fn confirmed(pubsub: &mut Subscriptions, name: &[u8], node: NodeId) -> Vec<u64> {
+    pubsub.change(SPACE, name, |topic| {
+        for (of, step) in &mut topic.nodes {
+            if *of == node {
+                *step = Step::Confirmed;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_call_is_ready_once_with_the_last_of_what_it_waits_for() {
+    let mut pubsub = waiting();
+    assert!(confirmed(&mut pubsub, b"a", 1).is_empty());
+    assert!(confirmed(&mut pubsub, b"a", 1).is_empty());
+    assert!(confirmed(&mut pubsub, b"a", 2).is_empty());
+    assert_eq!(confirmed(&mut pubsub, b"b", 1), [CALL]);
+    assert!(confirmed(&mut pubsub, b"b", 1).is_empty());
+}
+
+#[test]
+fn what_has_to_be_asked_anew_is_waited_for_again() {
+    let mut pubsub = waiting();
+    for node in [1, 2] {
+        assert!(confirmed(&mut pubsub, b"a", node).is_empty());
+    }
+    let moves = |topic: &mut Topic| topic.nodes = unasked(&[3]);
+    assert!(pubsub.change(SPACE, b"a", moves).is_empty());
+    assert!(confirmed(&mut pubsub, b"b", 1).is_empty());
+    assert_eq!(confirmed(&mut pubsub, b"a", 3), [CALL]);
+    // And what nobody has to be asked for any more is waited for no longer.
+    let mut pubsub = waiting();
+    assert!(confirmed(&mut pubsub, b"b", 1).is_empty());
+    assert!(confirmed(&mut pubsub, b"a", 2).is_empty());
+    let leaves = |topic: &mut Topic| topic.nodes.retain(|(node, _)| *node != 1);
+    assert_eq!(pubsub.change(SPACE, b"a", leaves), [CALL]);
+}
+
+#[test]
+fn who_is_asked_last_is_left_when_the_next_one_has_confirmed_and_not_before() {
+    let [last, next, other]: [NodeId; 3] = [1, 2, 3];
+    let mut topic = Topic {
+        nodes: vec![(last, Step::Confirmed)],
+        ..Topic::default()
+    };
+    assert!(topic.hand_over(next).is_empty());
+    assert!(topic.concerns(last) && topic.is_unasked(next));
+    // On to another one before it was asked, and back to where it was: that one was never left.
+    assert_eq!(topic.hand_over(other), [next]);
+    assert_eq!(topic.hand_over(last), [other]);
+    assert!(topic.handover.is_none() && topic.is_confirmed());
+    // Where nobody has confirmed, nobody is heard.
+    topic.nodes = unasked(&[last]);
+    assert_eq!(topic.hand_over(next), [last]);
+    assert!(!topic.concerns(last));
+}
+
+#[test]
+fn in_a_cluster_nobody_is_heard_who_is_not_asked() {
+    let mut topic = Topic {
+        nodes: vec![(1, Step::Asked(0))],
+        ..Topic::default()
+    };
+    for (node, anywhere, is_heard) in [(1, true, false), (2, true, false), (2, false, true)] {
+        assert_eq!(topic.hears(node, b"a", 0, |_| anywhere), is_heard);
+    }
+    topic.nodes = vec![(1, Step::Confirmed)];
+    assert!(topic.hears(1, b"a", 0, |_| true));
+    topic.hand_over(2);
+    assert!(topic.hears(1, b"a", 0, |_| true) && !topic.hears(3, b"a", 0, |_| true));
+}
+
+/// Two shards, 1 with the replica 2, and 3 with the replica 4. The first has all slots, if it is a cluster.
+fn two_shards(placement: Placement) -> Pool {
+    let shard = |primary, replica| Shard {
+        primary,
+        replicas: vec![replica],
+        readers: Vec::new(),
+    };
+    Pool {
+        name: String::new(),
+        shards: vec![shard(1, 2), shard(3, 4)],
+        placement,
+        databases: 1,
+        spreads_reads: false,
+        learned: None,
+        keepalive_s: 0,
+        caching: None,
+        has_tls: false,
+    }
+}
+
+#[test]
+fn where_any_node_will_do_one_that_answers_is_asked() {
+    let pool = two_shards(Placement::Slots(Box::new([0; SLOTS])));
+    let asked = |names, name: &str, ejected: &[NodeId]| -> Vec<NodeId> {
+        servers_of(names, name.as_bytes(), &pool, |node| {
+            ejected.contains(&node)
+        })
+        .collect()
+    };
+    for names in [Names::Channels, Names::Patterns] {
+        assert_eq!(asked(names, "a", &[]), [1]);
+        assert_eq!(asked(names, "a", &[1]), [3]);
+        assert_eq!(asked(names, "a", &[1, 3]), [2]);
+        // Nobody does.
+        assert_eq!(asked(names, "a", &[1, 2, 3, 4]), [1]);
+    }
+    // What only one of them knows.
+    assert_eq!(asked(Names::Shards, "a", &[1]), [1]);
+    assert_eq!(asked(Names::Channels, "__keyspace@0__:a", &[1]), [1, 3]);
+}
+
+#[test]
+fn a_replica_of_the_node_that_is_asked_for_a_shards_channel_says_nothing_new() {
+    let mut pool = two_shards(Placement::One);
+    let same = |pool: &Pool, one, other| say_the_same(Names::Shards, b"a", pool, one, other);
+    assert!(!same(&pool, 2, 1), "no cluster");
+    pool.placement = Placement::Slots(Box::new([0; SLOTS]));
+    assert!(same(&pool, 2, 1) && !same(&pool, 3, 1) && !same(&pool, 1, 1));
+    assert!(say_the_same(Names::Channels, b"a", &pool, 3, 1));
+}

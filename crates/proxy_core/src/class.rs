@@ -1,0 +1,252 @@
+//! How each command is routed: derived from its row. Must not know connections or the servers that there are.
+
+use redline_spec::{self as spec, CommandId, Flags, Gate, Group, KeyShape, Plane, Routing};
+
+use crate::command_docs::Listing;
+
+/// The number of no command, where a command is known by its number.
+pub const NO_COMMAND: u16 = u16::MAX - 1;
+
+/// The way that a call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// To the server of its one key, as it is.
+    Key,
+    /// To the one server of all its keys, which its key specs find.
+    Keys,
+    /// In parts to the servers of its keys.
+    Split(Merge),
+    /// To one server of each shard.
+    All(Merge),
+    /// From shard to shard, as its cursor says.
+    Scan,
+    /// To any server.
+    Any,
+    /// To the one server of its keys, on a connection of its own, since it may wait.
+    Blocks,
+    /// Begins, ends or guards a transaction.
+    Transaction,
+    /// Changes what the client is subscribed to.
+    Subscribe,
+    /// The proxy answers.
+    Local,
+    /// The proxy answers as a node of a cluster, if it shows itself as one.
+    Cluster,
+    /// The proxy refuses it.
+    Refused,
+    /// There is no such command under this name.
+    Forbidden,
+}
+
+/// How the replies of several servers become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// The elements, each at the place of its key.
+    Elements,
+    /// The sum.
+    Sum,
+    /// OK if all say so.
+    AllOk,
+    /// The first one's reply, if all succeeded.
+    First,
+    /// One behind the other.
+    Concat,
+    /// One behind the other, without what another one has said already.
+    Distinct,
+    /// Element by element: 1 where all have 1.
+    And,
+    /// Any that is no error, else the first error that says more than that there is nothing to end.
+    AnyOk,
+    /// One that is not null, whichever; null if all are.
+    AnyValue,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// A cursor and elements of one shard.
+    Scan,
+    /// Names and numbers: the numbers of each name are added.
+    SumByName,
+    /// Of one server, as clients may see it.
+    Commands(Listing),
+}
+
+/// Properties of a command that the request path needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Which it is.
+    pub id: CommandId,
+    /// How it goes.
+    pub class: Class,
+    /// Its key's place, if it has exactly one.
+    pub key: u8,
+    /// How many words a call has, as in its row.
+    pub arity: i16,
+    /// A second word names the command that is meant.
+    pub has_subcommands: bool,
+    /// It changes nothing, so a replica may answer it.
+    pub reads: bool,
+}
+
+impl Command {
+    /// Of a command.
+    pub fn of(id: CommandId) -> Command {
+        let gate = spec::gate(id);
+        Command {
+            id,
+            class: class_of(id, &gate),
+            key: gate.first_key,
+            arity: gate.arity,
+            has_subcommands: gate.has_subcommands,
+            reads: gate.flags.has(Flags::READONLY),
+        }
+    }
+
+    /// Returns true if a call of so many words has enough and not too many.
+    #[inline]
+    pub fn allows(&self, argc: usize) -> bool {
+        let least = usize::from(self.arity.unsigned_abs());
+        argc == least || (self.arity < 0 && argc > least)
+    }
+}
+
+fn class_of(id: CommandId, gate: &Gate) -> Class {
+    use CommandId::*;
+    match id {
+        Mget => return Class::Split(Merge::Elements),
+        Mset => return Class::Split(Merge::AllOk),
+        Del | Unlink | Exists | Touch => return Class::Split(Merge::Sum),
+        // A server that misses it is given it when it is called.
+        ScriptLoad => return Class::All(Merge::AnyOk),
+        Dbsize => return Class::All(Merge::Sum),
+        Keys => return Class::All(Merge::Concat),
+        Randomkey => return Class::All(Merge::AnyValue),
+        Scan => return Class::Scan,
+        Multi | Exec | Discard | Watch | Unwatch => return Class::Transaction,
+        Subscribe | Unsubscribe | Psubscribe | Punsubscribe | Ssubscribe | Sunsubscribe => {
+            return Class::Subscribe;
+        }
+        // Any number is nobody to wait for. Otherwise they ask for what was written on the same connection, and would hold it
+        // up for everybody.
+        Wait | Waitaof => return Class::Local,
+        // Patterns' and notifications' subscribers ask several servers.
+        PubsubChannels | PubsubShardchannels => return Class::All(Merge::Distinct),
+        // Where one is asked for at several, it is one and the same.
+        PubsubNumpat => return Class::All(Merge::Max),
+        PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
+        Lolwut => return Class::Any,
+        // Its patterns are looked at.
+        SortRo => return Class::Keys,
+        // By their channel.
+        Publish | Spublish => return Class::Keys,
+        // Of these the proxy has its own, or there is only the proxy to speak of.
+        Info | Time | Role | AclWhoami | ConfigGet | ConfigSet | ConfigResetstat | Monitor => {
+            return Class::Local;
+        }
+        _ if matches!(spec::row(id).container, Some(Slowlog | Latency)) => return Class::Local,
+        Command
+        | CommandCount
+        | CommandDocs
+        | CommandGetkeys
+        | CommandGetkeysandflags
+        | CommandHelp
+        | CommandInfo
+        | CommandList => return Class::Any,
+        // Of these all servers have the same, or should have.
+        AclCat | AclGenpass | AclHelp | ModuleHelp | ModuleList => return Class::Any,
+        ClientHelp | ScriptHelp | FunctionHelp | FunctionList | FunctionDump | FunctionStats
+        | ScriptShow | ObjectHelp | PubsubHelp | XgroupHelp | XinfoHelp | MemoryHelp => {
+            return Class::Any;
+        }
+        // These wait for what other clients of the same server do, or change what others see.
+        ClientPause | ClientUnpause | ClientUnblock | ClientCaching | Swapdb => {
+            return Class::Refused;
+        }
+        _ => {}
+    }
+    if spec::row(id).group == Group::Cluster {
+        return Class::Cluster;
+    }
+    if gate.routing == Routing::Connection {
+        return Class::Local;
+    }
+    if gate.routing == Routing::AllNodes {
+        // What is set on a server, for all who use it, is set there.
+        let is_data = spec::row(id).group == Group::Scripting || matches!(id, Flushall | Flushdb);
+        return match is_data {
+            true => Class::All(merge_of(id)),
+            false => Class::Refused,
+        };
+    }
+    match (gate.keys, gate.plane) {
+        (KeyShape::None, Plane::Data) => Class::Any,
+        (KeyShape::None, _) => Class::Refused,
+        _ if gate.flags.has(Flags::BLOCKING) => Class::Blocks,
+        (KeyShape::One, _) => Class::Key,
+        _ => Class::Keys,
+    }
+}
+
+/// As the command's tips say.
+fn merge_of(id: CommandId) -> Merge {
+    let policy = spec::row(id)
+        .tips
+        .iter()
+        .find_map(|tip| tip.strip_prefix("response_policy:"));
+    match policy {
+        Some("agg_sum") => Merge::Sum,
+        Some("agg_min") => Merge::Min,
+        Some("agg_logical_and") => Merge::And,
+        Some("one_succeeded") => Merge::AnyOk,
+        _ => Merge::First,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_follow_from_the_rows() {
+        let class = |id| Command::of(id).class;
+        assert_eq!(class(CommandId::Get), Class::Key);
+        assert_eq!(class(CommandId::Hset), Class::Key);
+        assert_eq!(class(CommandId::Rename), Class::Keys);
+        assert_eq!(class(CommandId::Eval), Class::Keys);
+        assert_eq!(class(CommandId::Blpop), Class::Blocks);
+        assert_eq!(class(CommandId::ScriptExists), Class::All(Merge::And));
+        assert_eq!(class(CommandId::FunctionLoad), Class::All(Merge::First));
+        assert_eq!(class(CommandId::Flushall), Class::All(Merge::First));
+        for id in [
+            CommandId::Ping,
+            CommandId::ConfigSet,
+            CommandId::LatencyReset,
+        ] {
+            assert_eq!(class(id), Class::Local, "{id:?}");
+        }
+        for id in [
+            CommandId::Shutdown,
+            CommandId::ConfigRewrite,
+            CommandId::AclSetuser,
+            CommandId::MemoryPurge,
+        ] {
+            assert_eq!(class(id), Class::Refused, "{id:?}");
+        }
+        assert_eq!(class(CommandId::Msetnx), Class::Keys);
+    }
+
+    #[test]
+    fn a_command_whose_key_is_at_a_fixed_place_says_where() {
+        for row in redline_spec::table::all() {
+            let command = Command::of(row.id);
+            if command.class == Class::Key {
+                assert!(command.key > 0, "{}", row.full_name);
+                assert!(
+                    i32::from(command.arity.unsigned_abs()) > i32::from(command.key),
+                    "{}",
+                    row.full_name
+                );
+            }
+        }
+    }
+}

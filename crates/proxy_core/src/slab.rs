@@ -1,0 +1,150 @@
+//! Numbered places for the connections of a worker. Knows nothing of what is in them.
+//!
+//! A place that was vacated is not given away before the turn is over, so that events of the same turn which name it find
+//! nothing; whoever remembers a place for longer also remembers its generation.
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+    vacated: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    value: Option<Box<T>>,
+}
+
+/// A place, and who was in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ref {
+    /// The place.
+    pub at: u32,
+    /// Differs for each who comes after another.
+    pub generation: u32,
+}
+
+impl Ref {
+    /// No place, and nobody in it.
+    pub const NONE: Ref = Ref {
+        at: u32::MAX,
+        generation: 0,
+    };
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
+    }
+}
+
+impl<T> Slab<T> {
+    /// No places.
+    pub fn new() -> Slab<T> {
+        Slab {
+            places: Vec::new(),
+            free: Vec::new(),
+            vacated: Vec::new(),
+        }
+    }
+
+    /// Where the next one will be put.
+    pub fn next_place(&mut self) -> Ref {
+        let at = match self.free.last() {
+            Some(&at) => at,
+            None => {
+                let at = u32::try_from(self.places.len()).expect("fewer than 2^32 places");
+                self.places.push(Place {
+                    generation: 0,
+                    value: None,
+                });
+                self.free.push(at);
+                at
+            }
+        };
+        Ref {
+            at,
+            generation: self.places[at as usize].generation,
+        }
+    }
+
+    /// Puts a value where [`Slab::next_place`] said.
+    pub fn put(&mut self, value: T) {
+        let at = self.free.pop().expect("`next_place` was asked first");
+        self.places[at as usize].value = Some(Box::new(value));
+    }
+
+    /// Empties a place.
+    pub fn take(&mut self, at: u32) -> Option<Box<T>> {
+        let place = self.places.get_mut(at as usize)?;
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.vacated.push(at);
+        Some(value)
+    }
+
+    /// The turn is over: places that were vacated may be used again.
+    pub fn end_turn(&mut self) {
+        self.free.append(&mut self.vacated);
+    }
+
+    /// Returns the value that is at this place now.
+    #[inline]
+    pub fn get(&mut self, at: u32) -> Option<&mut T> {
+        self.places.get_mut(at as usize)?.value.as_deref_mut()
+    }
+
+    /// Returns the value that is at this place now, to look at.
+    pub fn look(&self, at: u32) -> Option<&T> {
+        self.places.get(at as usize)?.value.as_deref()
+    }
+
+    /// Returns the value at this place, if it is still the one that was put there.
+    #[inline]
+    pub fn find(&mut self, place: Ref) -> Option<&mut T> {
+        let found = self.places.get_mut(place.at as usize)?;
+        if found.generation != place.generation {
+            return None;
+        }
+        found.value.as_deref_mut()
+    }
+
+    /// The place with its generation, if somebody is there.
+    #[inline]
+    pub fn place(&self, at: u32) -> Option<Ref> {
+        let place = self.places.get(at as usize)?;
+        place.value.is_some().then_some(Ref {
+            at,
+            generation: place.generation,
+        })
+    }
+
+    /// The places that are taken.
+    pub fn taken(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.places.len() as u32).filter(|at| self.places[*at as usize].value.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_not_given_away_within_the_turn_that_vacated_it() {
+        let mut slab = Slab::new();
+        let first = slab.next_place();
+        slab.put("a");
+        assert_eq!(slab.take(first.at).as_deref(), Some(&"a"));
+        assert_ne!(slab.next_place().at, first.at);
+        slab.put("b");
+        slab.end_turn();
+        let again = slab.next_place();
+        slab.put("c");
+        assert_eq!(again.at, first.at);
+        assert!(slab.find(first).is_none(), "another one is there now");
+        assert_eq!(slab.find(again), Some(&mut "c"));
+        assert_eq!(slab.taken().count(), 2);
+    }
+}

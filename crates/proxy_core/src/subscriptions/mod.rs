@@ -1,0 +1,3 @@
+//! Subscriptions. Must not know connections.
+
+pub mod handover;
