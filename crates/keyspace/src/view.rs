@@ -183,8 +183,7 @@ impl<'a> View<'a> {
         self.unrecorded.set(true);
     }
 
-    /// Gives the view the prefetched state of the key that the unit will ask for: saves computing its hash again, and
-    /// mostly the search.
+    /// Passes on the prefetched state of the key that the unit will look up: saves a second hash, and mostly the search.
     #[inline]
     pub fn hint(&mut self, key: &[u8], ahead: &'a Ahead) {
         self.hint.set(Hint::new(key, ahead.place()));
@@ -631,16 +630,14 @@ impl<'a> View<'a> {
 
     // ---- the journal --------------------------------------------------------------------------
 
-    /// Returns true if the journal has a reader. Saves a handler the work to make commands that [`View::propagate`]
-    /// would drop.
+    /// Returns true if the journal has a reader: without one, [`View::propagate`] drops its command.
     #[inline]
     pub fn is_journaled(&self) -> bool {
         self.space.journal.is_attached()
     }
 
-    /// Sets the commands that the journal gets in place of the call itself, where its words depend on chance or on a
-    /// span of time, or where a simpler command does the same. Reported in the order of doing; no call stands for "as
-    /// it was called".
+    /// Adds a command that the journal gets in place of the call itself, where its words depend on chance or on a span of
+    /// time, or where a simpler command does the same. Added in the order of doing; without one, the call is recorded.
     pub fn propagate<'w>(&mut self, words: impl IntoIterator<Item: Into<Word<'w>>>) {
         self.propagated = true;
         if self.is_journaled() {

@@ -21,8 +21,7 @@
 
 use super::View;
 
-/// Permission to change one entry. Made by [`View::begin_change`] only; every function that changes an entry asks for
-/// it.
+/// Permission to change one entry. Made by [`View::begin_change`] only; functions that change an entry ask for it.
 pub(crate) struct Change(());
 
 #[cfg(test)]

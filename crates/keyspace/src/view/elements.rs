@@ -1,5 +1,4 @@
-//! Elements of collections that expire by themselves (the fields of a hash): the keys that have some, and their
-//! removal.
+//! Elements of collections that expire by themselves (fields of a hash): the keys that have some, and their removal.
 //!
 //! Must not know: commands.
 

@@ -32,8 +32,7 @@ impl View<'_> {
         }
     }
 
-    /// Reports a key that has expired and that a reader met. The reader cannot remove it, but the event is published
-    /// now.
+    /// Reports an expired key that a reader met. The reader cannot remove it, but the event is published now.
     #[cold]
     fn meet_expired(&self, key: &[u8]) {
         if self.local.keeps_expired {
@@ -199,8 +198,7 @@ impl View<'_> {
         }
     }
 
-    /// Counts an access by a handler that may go on to change the value: one use, so [`View::write`] counts none of its
-    /// own.
+    /// Counts an access by a handler that may go on to change the value: one use, so [`View::write`] counts no other.
     #[inline]
     pub(super) fn access_ahead(&self, entry: Entry) {
         self.access(entry);
@@ -373,8 +371,7 @@ impl View<'_> {
         });
     }
 
-    /// Returns true if an edited collection of so many elements, packed if it is small enough, certainly differs from
-    /// the entry's.
+    /// Returns true if an edited collection of so many elements, packed if it is small, surely differs from the entry's.
     fn differs(&self, entry: Entry, edited: Option<PackedRef<'_>>, len: usize) -> bool {
         match (self.content(entry), edited) {
             (Content::Packed(old), Some(new)) => old.bytes != new.bytes,

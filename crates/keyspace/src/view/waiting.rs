@@ -13,8 +13,7 @@ impl View<'_> {
         self.appeared(self.hash(key), key, Some(Kind::Stream));
     }
 
-    /// Reports that a key holds a value that it did not hold before: clients that wait for it are served at the end of
-    /// the unit.
+    /// Reports that a key holds a new value: clients that wait for it are served at the end of the unit.
     #[inline]
     pub(super) fn appeared(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
         if self.space.anybody_waits() {
@@ -32,8 +31,7 @@ impl View<'_> {
         }
     }
 
-    /// Makes a key ready. `kind`: the type that the key has now; without one, for clients that want to know that it has
-    /// gone.
+    /// Makes a key ready. `kind`: the type that it has now; without one, for clients that want to know that it has gone.
     #[cold]
     fn make_ready(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
         // SAFETY: the stripe of the key is held; the reference ends with this function.
