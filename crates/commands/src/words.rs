@@ -333,8 +333,10 @@ pub(crate) fn signed_count(word: &[u8]) -> Result<i64, Error> {
 #[cfg(test)]
 mod tests {
     use redline_resp::ArgsBuf;
+    use redline_spec::{Arg, ArgKind, Group, gate};
 
     use super::*;
+    use crate::{handler, testing::TestDb};
 
     fn call(line: &str) -> ArgsBuf {
         line.split(' ').map(str::as_bytes).collect()
@@ -400,5 +402,53 @@ mod tests {
     fn a_word_that_the_grammar_does_not_have_is_a_bug() {
         let call = call("ZRANK k m");
         Words::new(CommandId::Zrank, &call.as_args(), 3).flag("WITHSCORES");
+    }
+    /// Appends one form of an argument.
+    fn write(arg: &Arg, choice: usize, call: &mut Vec<&'static str>) {
+        call.extend(arg.token);
+        match arg.kind {
+            ArgKind::PureToken => {}
+            ArgKind::OneOf => write(&arg.args[choice % arg.args.len()], choice, call),
+            ArgKind::Block => arg.args.iter().for_each(|arg| write(arg, choice, call)),
+            ArgKind::Key { .. } => call.push("k"),
+            _ => call.push("1"),
+        }
+    }
+
+    /// A word that is no option is compared with each that the handler knows, wherever options may stand.
+    #[test]
+    fn handlers_ask_for_words_of_their_row_only() {
+        let mut db = TestDb::new();
+        for id in CommandId::ALL
+            .into_iter()
+            .filter(|id| handler(*id).is_some())
+        {
+            let row = row(id);
+            let key = match row.group {
+                Group::Hash => "HSET k 1 1",
+                Group::List => "RPUSH k 1",
+                Group::Set => "SADD k 1",
+                Group::SortedSet => "ZADD k 1 1",
+                Group::Geo => "GEOADD k 1 1 1",
+                Group::Stream => "XGROUP CREATE k 1 0 MKSTREAM",
+                Group::Module => "VADD k VALUES 1 1 1",
+                _ => "SET k 1",
+            };
+            for (choice, with_options) in [(0, false), (1, false), (0, true), (1, true)] {
+                let mut call: Vec<&str> = row.full_name.split('|').collect();
+                let head = call.len();
+                let args = row.args.iter().filter(|arg| with_options || !arg.optional);
+                args.for_each(|arg| write(arg, choice, &mut call));
+                for at in head..=call.len() {
+                    let mut call = call.clone();
+                    call.insert(at, "nonsense");
+                    if gate(id).arity_allows(call.len()) {
+                        db.words("FLUSHALL");
+                        db.words(key);
+                        db.run(&call);
+                    }
+                }
+            }
+        }
     }
 }
