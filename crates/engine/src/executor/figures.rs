@@ -60,7 +60,7 @@ impl<O: Outlet> Executor<'_, O> {
             (Kind::LargeReply, Some(reply_bytes)),
         ];
         for (kind, value) in values {
-            let threshold = self.settings.command_logs[kind as usize];
+            let threshold = self.settings.command_log(kind);
             if let (Some(value), Some(least)) = (value, threshold.least())
                 && value >= least
             {
