@@ -53,7 +53,7 @@ const INSERTIONS: &[Insertion] = &[
     },
     Insertion {
         file: "crates/commands/src/lib.rs",
-        behind: "mod parse;",
+        behind: "mod multi_pop;",
         lines: &["mod register;"],
     },
     Insertion {

@@ -42,8 +42,6 @@ settings! {
         }));
         /// Thresholds of the compact encodings.
         limits: Limits = Limits::default();
-        /// When a call gets into which log of commands, by the log's kind (`commandlog.rs`).
-        command_logs: [Threshold; 3] = [Threshold { from: -1, entries_max: 0 }; 3];
     }
 
     /// Limits of requests.
@@ -97,12 +95,12 @@ settings! {
         busy_reply_threshold_ms: u64 = ("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which a script counts as busy, and other clients get -BUSY; 0: never.").alias("lua-time-limit");
         busy_reply_scope: BusyScope = ("busy-reply-scope", Live, Syntax::Choice(BusyScope::NAMES), "keys", "Commands that get -BUSY while a script is busy: those that need keys that it holds, or, as in Redis, all but the few that are allowed then.");
         notify: Classes as EventLetters = ("notify-keyspace-events", Live, TEXT, "", "Keyspace events that are published, by letters, as K, E, g, $ and A; empty: none.");
-        [command_logs[Kind::Slow as usize].from]: i64 = ("slowlog-log-slower-than", Live, int(-1, i64::MAX), "10000", "Microseconds from which a call goes to the slow log; -1: none does. Below 1000 every call is timed by itself, which costs throughput.").alias("commandlog-execution-slower-than");
-        [command_logs[Kind::Slow as usize].entries_max]: usize = ("slowlog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the slow log.").alias("commandlog-slow-execution-max-len");
-        [command_logs[Kind::LargeRequest as usize].from]: i64 = ("commandlog-request-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a request is logged; -1: none is.");
-        [command_logs[Kind::LargeRequest as usize].entries_max]: usize = ("commandlog-large-request-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large requests.");
-        [command_logs[Kind::LargeReply as usize].from]: i64 = ("commandlog-reply-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a call is logged for its reply; -1: none is.");
-        [command_logs[Kind::LargeReply as usize].entries_max]: usize = ("commandlog-large-reply-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large replies.");
+        slow_log_from_us: i64 = ("slowlog-log-slower-than", Live, int(-1, i64::MAX), "10000", "Microseconds from which a call goes to the slow log; -1: none does. Below 1000 every call is timed by itself, which costs throughput.").alias("commandlog-execution-slower-than");
+        slow_log_entries_max: usize = ("slowlog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the slow log.").alias("commandlog-slow-execution-max-len");
+        large_request_log_from_bytes: i64 = ("commandlog-request-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a request is logged; -1: none is.");
+        large_request_log_entries_max: usize = ("commandlog-large-request-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large requests.");
+        large_reply_log_from_bytes: i64 = ("commandlog-reply-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a call is logged for its reply; -1: none is.");
+        large_reply_log_entries_max: usize = ("commandlog-large-reply-max-len", Live, int(0, i64::MAX), "128", "Maximum length of the log of large replies.");
         latency_monitor_threshold_ms: u64 = ("latency-monitor-threshold", Live, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor; 0: none does.");
         latency_tracking: bool = ("latency-tracking", Live, SWITCH, "yes", "Keep a distribution of each command's time.");
     }
@@ -115,6 +113,24 @@ settings! {
     /// Serialised values.
     PAYLOADS = {
         [limits.payload_compressed]: bool = ("rdbcompression", Live, SWITCH, "yes", "Compress long strings in payloads of DUMP.");
+    }
+}
+
+impl Settings {
+    /// Returns when a call gets into a log of commands.
+    pub fn command_log(&self, kind: Kind) -> Threshold {
+        let (from, entries_max) = match kind {
+            Kind::Slow => (self.slow_log_from_us, self.slow_log_entries_max),
+            Kind::LargeRequest => (
+                self.large_request_log_from_bytes,
+                self.large_request_log_entries_max,
+            ),
+            Kind::LargeReply => (
+                self.large_reply_log_from_bytes,
+                self.large_reply_log_entries_max,
+            ),
+        };
+        Threshold { from, entries_max }
     }
 }
 

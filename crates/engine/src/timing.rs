@@ -113,7 +113,7 @@ impl Default for Timing {
 impl Timing {
     /// Goes by these settings from now on. `shown`: somebody wants to see every call.
     pub fn adopt(&mut self, settings: &Settings, shown: bool) {
-        let least = |kind| settings.command_logs[kind as usize].least();
+        let least = |kind| settings.command_log(kind).least();
         let slow_ns = least(Kind::Slow).map_or(u64::MAX, |us| us.saturating_mul(1000));
         let event_ns = match settings.latency_monitor_threshold_ms {
             0 => u64::MAX,
@@ -303,8 +303,10 @@ mod tests {
     }
 
     fn timing(slower_than_us: i64) -> Timing {
-        let mut settings = Settings::default();
-        settings.command_logs[Kind::Slow as usize].from = slower_than_us;
+        let settings = Settings {
+            slow_log_from_us: slower_than_us,
+            ..Settings::default()
+        };
         let mut timing = Timing::default();
         timing.adopt(&settings, false);
         timing

@@ -87,23 +87,19 @@ impl Group {
 
     /// The row at `at`, and its place.
     const fn at(self, at: usize) -> (Row, Place) {
+        macro_rules! placed {
+            ($rows:ident, $place:ident) => {
+                match $rows[at].field {
+                    Some(field) => ($rows[at].row, Place::$place(field)),
+                    None => ($rows[at].row, Place::Kept),
+                }
+            };
+        }
         match self {
-            Group::Own(rows) => match rows[at].field {
-                Some(field) => (rows[at].row, Place::Own(field)),
-                None => (rows[at].row, Place::Kept),
-            },
-            Group::Engine(rows) => match rows[at].field {
-                Some(field) => (rows[at].row, Place::Engine(field)),
-                None => (rows[at].row, Place::Kept),
-            },
-            Group::Process(rows) => match rows[at].field {
-                Some(field) => (rows[at].row, Place::Process(field)),
-                None => (rows[at].row, Place::Kept),
-            },
-            Group::Tls(rows) => match rows[at].field {
-                Some(field) => (rows[at].row, Place::Tls(field)),
-                None => (rows[at].row, Place::Kept),
-            },
+            Group::Own(rows) => placed!(rows, Own),
+            Group::Engine(rows) => placed!(rows, Engine),
+            Group::Process(rows) => placed!(rows, Process),
+            Group::Tls(rows) => placed!(rows, Tls),
         }
     }
 }

@@ -44,7 +44,7 @@ mod users;
 mod worker;
 
 pub use log::{LogFormat, LogTimestamp};
-pub use redline_engine::{Names, commandlog::Threshold, settings::BusyScope};
+pub use redline_engine::{Names, settings::BusyScope};
 pub use redline_net::{console, tls::ClientAuth};
 pub use service::{OomScore, Service, Supervision};
 pub use settings::{OutputLimit, Permission, ServiceSettings, Settings, TlsSettings, UserLine};

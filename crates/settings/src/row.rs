@@ -15,6 +15,9 @@ pub enum Class {
     InertFixed,
 }
 
+/// Words of a line of a configuration file, behind the name.
+pub type Line = Vec<Vec<u8>>;
+
 /// The facts about a parameter.
 #[derive(Clone, Copy)]
 pub struct Row {
@@ -38,6 +41,10 @@ pub struct Row {
     pub adds_up: bool,
     /// CONFIG REWRITE adds its line also if the value is the default.
     pub always_written: bool,
+    /// A line of a file needs a value, although CONFIG SET takes an empty one.
+    pub needs_words: bool,
+    /// Lines of a rewritten file; `None`: one line.
+    pub lines: Option<fn(&Value) -> Vec<Line>>,
     /// Numbers outside of this range mean its nearest end.
     within: Option<(i64, i64)>,
     /// The part that it would configure, if that part does not exist yet.
@@ -161,6 +168,8 @@ impl<S> Setting<S> {
                 secret: false,
                 adds_up: false,
                 always_written: false,
+                needs_words: false,
+                lines: None,
                 within: None,
                 unbuilt: None,
             },
@@ -209,6 +218,18 @@ impl<S> Setting<S> {
     /// CONFIG REWRITE adds its line also if the value is the default.
     pub const fn always_written(mut self) -> Setting<S> {
         self.row.always_written = true;
+        self
+    }
+
+    /// A line of a file needs a value, although CONFIG SET takes an empty one.
+    pub const fn needs_words(mut self) -> Setting<S> {
+        self.row.needs_words = true;
+        self
+    }
+
+    /// CONFIG REWRITE writes several lines, which a function makes of the value.
+    pub const fn lines(mut self, of: fn(&Value) -> Vec<Line>) -> Setting<S> {
+        self.row.lines = Some(of);
         self
     }
 

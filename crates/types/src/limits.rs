@@ -14,8 +14,6 @@ pub struct Limits {
     pub payload_checksum_skipped: bool,
     /// Long strings in payloads that are written are compressed (`rdbcompression`).
     pub payload_compressed: bool,
-    /// Nodes at each end of a list that stay uncompressed. Accepted; nodes are never compressed.
-    pub list_compress_depth: u32,
     /// Field-value pairs up to which a hash stays packed.
     pub hash_max_listpack_entries: usize,
     /// Bytes of a field or value up to which a hash stays packed.
@@ -45,7 +43,6 @@ impl Default for Limits {
             list_plain_node_bytes: None,
             payload_checksum_skipped: false,
             payload_compressed: true,
-            list_compress_depth: 0,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value: 64,
             set_max_intset_entries: 512,

@@ -63,7 +63,7 @@ pub fn log_command<O: Outlet>(
         (Kind::LargeReply, Some(reply_bytes)),
     ];
     for (kind, value) in values {
-        let threshold = executor.settings.command_logs[kind as usize];
+        let threshold = executor.settings.command_log(kind);
         if let (Some(value), Some(least)) = (value, threshold.least())
             && value >= least
         {

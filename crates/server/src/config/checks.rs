@@ -1,7 +1,10 @@
 //! Checks of what only one parameter, or a few, take: addresses, save points, names. Must not know: fields.
 
-use redline_settings::codec::NOT_UTF8;
-use redline_settings::value::{Refusal, Words, c_string, parse_memory};
+use redline_settings::{
+    codec::NOT_UTF8,
+    row::Line,
+    value::{Refusal, Value, Words, c_string, memory_text, parse_memory},
+};
 use redline_types::number;
 
 use crate::{service::is_title_template, settings::OutputLimit};
@@ -186,7 +189,10 @@ pub fn split_at_any<'a>(text: &'a [u8], bytes: &[u8]) -> (&'a [u8], &'a [u8]) {
     text.split_at(at.unwrap_or(text.len()))
 }
 
+/// Classes of clients as CONFIG GET names them.
 pub const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
+/// The same as CONFIG REWRITE names them.
+const OUTPUT_CLASSES_NOW: [&str; 3] = ["normal", "replica", "pubsub"];
 
 pub fn output_class(word: &[u8]) -> Option<usize> {
     let word = if word.eq_ignore_ascii_case(b"replica") {
@@ -226,6 +232,21 @@ pub fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
         }
     }
     Ok(words)
+}
+
+/// Returns a line for each class of clients, with the class as it is called now.
+pub fn output_limit_lines(value: &Value) -> Vec<Line> {
+    let line = |group: &[Vec<u8>]| {
+        let (class, limit) = (output_class(&group[0])?, output_limit(&group[1..])?);
+        let words = [
+            OUTPUT_CLASSES_NOW[class].into(),
+            memory_text(limit.hard_bytes),
+            memory_text(limit.soft_bytes),
+            limit.soft_seconds.to_string(),
+        ];
+        Some(words.map(String::into_bytes).into())
+    };
+    value.words().chunks(4).filter_map(line).collect()
 }
 
 /// A template of which a title can be made.

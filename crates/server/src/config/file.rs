@@ -102,7 +102,7 @@ impl Loader {
                 None => refused(&unknown(name)),
             };
         };
-        if values.is_empty() && parameter.name == "replicaof" {
+        if values.is_empty() && parameter.needs_words {
             return refused("wrong number of arguments");
         }
         let values: Vec<&[u8]> = match values {

@@ -144,10 +144,11 @@ fn lines_of(parameter: &Parameter, settings: &Settings) -> Vec<Wanted> {
             .join(&b' '),
         anyway,
     };
-    if parameter.name == "client-output-buffer-limit" {
-        return output_limits(settings)
-            .into_iter()
-            .map(|(values, anyway)| line(&values, anyway))
+    if let Some(lines_of) = parameter.lines {
+        let defaults = lines_of(&parameter.default_value());
+        let lines = lines_of(&parameter.value(settings)).into_iter();
+        return lines
+            .map(|values| line(&values, !defaults.contains(&values)))
             .collect();
     }
     let text = parameter.text(settings);
@@ -170,26 +171,6 @@ fn lines_of(parameter: &Parameter, settings: &Settings) -> Vec<Wanted> {
         (_, words) => words.iter().map(|word| quoted(word)).collect(),
     };
     vec![line(&values, anyway)]
-}
-
-/// A line for each class; also if the file has none, where it is not the default.
-fn output_limits(settings: &Settings) -> Vec<(Vec<Vec<u8>>, bool)> {
-    const CLASSES: [&str; 3] = ["normal", "replica", "pubsub"];
-    let defaults = Settings::default().output_limits;
-    let limits = settings.output_limits.iter().zip(&defaults);
-    CLASSES
-        .iter()
-        .zip(limits)
-        .map(|(class, (limit, default))| {
-            let values = vec![
-                class.as_bytes().to_vec(),
-                memory_text(limit.hard_bytes).into(),
-                memory_text(limit.soft_bytes).into(),
-                limit.soft_seconds.to_string().into_bytes(),
-            ];
-            (values, limit != default)
-        })
-        .collect()
 }
 
 #[cfg(test)]

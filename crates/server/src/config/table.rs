@@ -18,8 +18,9 @@ use super::{
     Group::{Engine, Own, Process, Tls},
     Kept, Parameter, Section, assemble,
     checks::{
-        addresses, empty, hostname, ipv4, ipv6, locale, no, node_name, oom_scores, output_limits,
-        percentiles, primary, save_points, saves, title_template, zero,
+        addresses, empty, hostname, ipv4, ipv6, locale, no, node_name, oom_scores,
+        output_limit_lines, output_limits, percentiles, primary, save_points, saves,
+        title_template, zero,
     },
     codecs::{ClientCertificates, OomScores, OpenChannels, OutputLimits, WorkingDir},
 };
@@ -146,7 +147,7 @@ settings! {
     BUFFERS = {
         query_buffer_bytes_max: u64 = ("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "Maximum size of a client's query buffer; a client above it is closed.");
         /// Of clients, replicas and subscribers.
-        output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client above the first size is closed at once, one that is above the second for so many seconds as well; 0: no limit.");
+        output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client above the first size is closed at once, one that is above the second for so many seconds as well; 0: no limit.").lines(output_limit_lines);
         /// Negative: so many percent of `maxmemory_bytes`.
         client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, those that use most are closed. A percentage is one of maxmemory; 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
@@ -260,7 +261,7 @@ settings! {
 
     /// Replication.
     REPLICATION = {
-        _ = ("replicaof", InertFixed, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty);
+        _ = ("replicaof", InertFixed, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").needs_words().unbuilt("replication", empty);
         _ = ("masterauth", Inert, Syntax::Bytes, "", "Password for the primary.").alias("primaryauth").secret();
         _ = ("masteruser", Inert, TEXT, "", "User at the primary.").alias("primaryuser").secret();
         _ = ("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data");
