@@ -75,8 +75,8 @@ const LOCK_FILES: &[&str] = &["crates/keyspace/src/lock.rs"];
 const WORDS: &str = "crates/commands/src/words.rs";
 /// First words of a doc comment that asks instead of saying what the thing is.
 const RIDDLES: &[&str] = &["What", "Who", "Whom", "Whose", "Whether"];
-/// Rooms with rows of parameters.
-const ROOMS_OF_ROWS: &[&str] = &["engine", "server"];
+/// Crates with rows of parameters.
+const CRATES_OF_ROWS: &[&str] = &["engine", "server"];
 /// Files up to this length need no tests of their own.
 const SMALL_FILE_LINES: usize = 150;
 /// Files that a fault names, those with most occurrences first.
@@ -395,7 +395,7 @@ fn parameters(file: &File) -> impl Iterator<Item = (&str, &str)> {
 fn distant_fields(files: &[File]) -> Measure {
     let rows = files
         .iter()
-        .filter(|file| ROOMS_OF_ROWS.contains(&file.room()));
+        .filter(|file| CRATES_OF_ROWS.contains(&file.room()));
     Measure::of(rows.flat_map(|file| {
         let distant = parameters(file).filter(|(field, _)| field.starts_with('['));
         distant.map(|_| file.path.clone())
@@ -407,7 +407,7 @@ fn named_parameters(files: &[File]) -> Measure {
     let files = || {
         files
             .iter()
-            .filter(|file| ROOMS_OF_ROWS.contains(&file.room()))
+            .filter(|file| CRATES_OF_ROWS.contains(&file.room()))
     };
     let names: BTreeSet<&str> = files().flat_map(parameters).map(|(_, name)| name).collect();
     let sources = files().filter(|file| file.path.contains("/src/"));

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_those_of_the_rooms_below() {
+    fn defaults_are_those_of_the_crates_below() {
         let settings = Settings::default();
         assert_eq!(settings.limits, Limits::default());
         assert_eq!(

@@ -3,7 +3,7 @@
 use crate::value::{Refusal, Value};
 
 /// How a field of type `T` keeps a value. Plain types implement it for themselves; where a type has no obvious one, or is
-/// another room's, a row names a type that does.
+/// another crate's, a row names a type that does.
 pub trait Codec<T> {
     /// The field for a value, without one before it.
     fn of(value: &Value) -> Result<T, Refusal>;
