@@ -4,7 +4,7 @@
 //! An option matches if its word is next, in any case, and if what belongs to it is there. Otherwise nothing is taken, so
 //! a parser goes from option to option, and ends in the error for what it does not know:
 //!
-//! ```ignore
+//! ```text
 //! while !words.is_empty() {
 //!     if words.flag("REPLACE") {
 //!         replace = true;
