@@ -193,7 +193,7 @@ pub(crate) fn quit<O: Outlet>(
 ) -> Result<(), Halt> {
     caller.reply().ok();
     caller.closing = true;
-    // Before the reply is sent: a client that has read it must find no subscription or transaction of it left.
+    // Before the reply is sent: nothing is forwarded to this connection after it.
     caller.info.set_flag(flag::CLOSING, true);
     Ok(())
 }
