@@ -5,7 +5,7 @@
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | start | `start`, [`command_line`], `service` | start and end of a server; redis-server's command line; the process as a service |
+//! | start | `start`, [`command_line`], `service` | a server's start and end; its command line; the process as a service |
 //! | | `memory_test` | `--test-memory` |
 //! | settings | [`config`], `settings` | the table of parameters, files, REWRITE; the structure that workers read |
 //! | | `users` | sources of users |
