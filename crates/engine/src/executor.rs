@@ -147,8 +147,7 @@ pub trait Outlet: Clock + Sized {
     /// Drops invalidation messages that are on their way to the caller.
     fn drop_old_invalidations(executor: &mut Executor<'_, Self>, caller: &Caller);
 
-    /// Delivers messages to clients of this executor, and gives other executors time to: too many bytes are on their way to
-    /// subscribers.
+    /// Delivers messages to clients of this executor, and lets others do so: too many bytes are on their way.
     fn hand_out(executor: &mut Executor<'_, Self>, caller: &mut Caller);
 
     /// Called when the wait of a client of this executor has ended.
@@ -225,8 +224,7 @@ pub struct Executor<'e, O: Outlet> {
     pub pause: Option<Pause>,
     /// True if a client is in MONITOR.
     pub(crate) monitored: bool,
-    /// True if a script is over its threshold, and all commands are to be refused, as of `epoch`; see
-    /// [`Executor::refuses_all`].
+    /// True if a busy script has all commands refused, as of `epoch`; see [`Executor::refuses_all`].
     busy_to_all: bool,
     /// True if no command may take the straight path, since a check or a monitor needs the longer one.
     pub(crate) detour: bool,

@@ -20,8 +20,8 @@ use redline_engine::{
 
 /// Length of a slice of active expiry: microseconds. No command waits longer for it.
 const EXPIRY_SLICE_US: u64 = 500;
-/// Pause of active expiry before the next tick, as a multiple of the last round's time, and its minimum; it goes on
-/// only if keys are due by then.
+/// Pause after which active expiry goes on before the next tick, if keys are due: as a multiple of the last round's
+/// time, and its minimum.
 const EXPIRY_PAUSES: u64 = 200;
 const EXPIRY_PAUSE_US_MIN: u64 = 10_000;
 /// Length of a slice of compaction, and of the pause in between: microseconds.
@@ -225,7 +225,7 @@ fn compact(worker: &mut Worker) {
         let before = stripe;
         shared.keyspace.compact_step(&mut worker.local, &mut stripe);
         if stripe == before {
-            break; // in use, perhaps for long: the next slice continues here
+            break; // in use, perhaps for long: the next slice goes on from here
         }
     }
     if stripe < STRIPES && compaction.segments_left() > 0 {

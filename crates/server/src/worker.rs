@@ -622,7 +622,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
     fn accept_again(&mut self) {
         let mut after = Accept::OnEvents;
         for index in 0..self.outlet.listeners.len() {
-            self.outlet.accept = Accept::AtOnce; // a further failure is not logged again
+            self.outlet.accept = Accept::AtOnce; // a further failure is no news for the log
             self.accept(index);
             after = match (after, self.outlet.accept) {
                 (Accept::AtTick, _) | (_, Accept::AtTick) => Accept::AtTick,

@@ -34,8 +34,7 @@ pub struct Batch {
 
 /// A request of a batch.
 pub struct Request {
-    /// Index, in the batch, of the state of its first key's lookup; [`NO_KEY`]: the key is not at a fixed place, or there is
-    /// none.
+    /// Index, in the batch, of its first key's lookup; [`NO_KEY`]: no key, or none at a fixed place.
     ahead: u32,
     /// Offset of its first byte in the member's query buffer.
     at: u32,

@@ -253,7 +253,7 @@ pub(crate) fn begin_wait_without_keys<O: Outlet>(
             db: caller.db,
             keys: Vec::new(),
             targets: Vec::new(),
-            kind: Kind::List, // for no key
+            kind: Kind::List, // of no key
             when_gone: false,
             call: Box::new(call),
         },

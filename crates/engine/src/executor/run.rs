@@ -88,8 +88,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
     }
 
-    /// Runs a request on the straight path: one key, no special state. Returns false if it is not that simple; nothing has
-    /// happened then.
+    /// Runs a request on the straight path: one key, no special state. Returns false, with no effect, for any other.
     #[inline]
     fn run_plain(&mut self, caller: &mut Caller, args: Args<'_>, known: Known<'_>) -> bool {
         let Known { id, ahead, bytes } = known;

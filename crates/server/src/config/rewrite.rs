@@ -126,8 +126,7 @@ fn user_lines(settings: &Settings) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns a user's line. Unlike a file of users, a configuration file has quotes, so a word with one in it has to stand in
-/// some.
+/// Returns a user's line. Unlike a file of users, a configuration file has quotes, so words with one are quoted.
 fn user_line(line: &[u8]) -> Vec<u8> {
     let has_quote = |word: &[u8]| word.iter().any(|byte| b"\"'".contains(byte));
     let words = line.split(|byte| *byte == b' ');
