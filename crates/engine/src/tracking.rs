@@ -75,7 +75,7 @@ pub struct Mode {
     pub opt_out: bool,
     /// True if CLIENT CACHING holds for the command that runs, or for the next one.
     pub caching: bool,
-    /// True if its own changes are left out; with BCAST, not those by scripts that it calls.
+    /// True if its own changes are left out; with BCAST, those by scripts that it calls are reported all the same.
     pub no_loop: bool,
     /// True if the client that is notified in its place has disconnected.
     pub broken: bool,

@@ -158,7 +158,7 @@ impl Deref for Parameter {
 
 impl Parameter {
     /// Returns true if it is a setting of connections with TLS. Then these are prepared anew when it is set, also to
-    /// the same value: the file of that name may have changed. The interval of checks of the files is none.
+    /// the same value: the file of that name may have changed. The interval of checks of the files is not one.
     pub fn concerns_tls(&self) -> bool {
         self.name.starts_with("tls-") && self.name != "tls-auto-reload-interval"
     }

@@ -32,7 +32,7 @@ pub struct Compound<'s> {
     pub unit: Unit<'s>,
     /// True if a script is running (as opposed to EXEC): `noscript` commands are refused.
     pub in_script: bool,
-    /// True if the script is declared read-only.
+    /// True if the script must not write.
     pub read_only: bool,
     /// Number of changes.
     pub changes: u64,

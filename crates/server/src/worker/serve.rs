@@ -260,7 +260,7 @@ fn leave(worker: &mut Worker, member: Member) {
     } else {
         enforce_output_limit(worker, &mut session);
     }
-    // A closed peer does not wait any longer: messages for it stay undelivered.
+    // A closed peer does not wait any longer: elements that it waits for stay in their keys.
     session.closing |=
         worker.outlet.places[index].closed && session.suspended.is_some_and(Suspended::is_wanted);
     let more = !session.is_suspended()
