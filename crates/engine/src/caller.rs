@@ -1,7 +1,7 @@
-//! A caller: what commands know of the client that they run for. It needs no connection.
+//! A caller: the state of a client that its commands use. It needs no connection.
 //!
-//! A caller belongs to one executor. Its [`ClientInfo`] is what other threads may see and do: CLIENT LIST reads it,
-//! CLIENT KILL marks it. Must not know: how commands run.
+//! A caller belongs to one executor. Its [`ClientInfo`] is the part that other threads read and change: CLIENT LIST
+//! reads it, CLIENT KILL marks it. Must not know: how commands run.
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -20,7 +20,7 @@ use crate::{
     tracking::Mode,
 };
 
-/// Names a session on some worker: worker, place in its slab, generation of that place.
+/// Identifies a session on some worker: worker, place in its slab, generation of that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -29,7 +29,7 @@ impl Token {
     const GENERATION_BITS: u32 = 28;
     const FIRST_STRIPE_INDEX: usize = (1 << Self::INDEX_BITS) - redline_keyspace::lock::STRIPES;
 
-    /// Packs the three.
+    /// Packs the three parts.
     pub fn new(executor: usize, index: usize, generation: u32) -> Token {
         debug_assert!(index < 1 << Self::INDEX_BITS);
         let generation = u64::from(generation) & ((1 << Self::GENERATION_BITS) - 1);
@@ -40,39 +40,39 @@ impl Token {
         )
     }
 
-    /// Names a worker's unfinished unwatching in a stripe: a place that no session takes.
+    /// Returns the token of a worker's unfinished unwatching in a stripe: a place that no session takes.
     pub fn of_stripe(executor: usize, stripe: u16) -> Token {
         Token::new(executor, Self::FIRST_STRIPE_INDEX + usize::from(stripe), 0)
     }
 
-    /// The stripe, if this is one of those.
+    /// Returns the stripe, if this is the token of one.
     pub fn stripe(self) -> Option<u16> {
         Some(self.index().checked_sub(Self::FIRST_STRIPE_INDEX)? as u16)
     }
 
-    /// The worker's number.
+    /// Returns the worker's number.
     pub fn executor(self) -> usize {
         (self.0 >> (Self::INDEX_BITS + Self::GENERATION_BITS)) as usize
     }
 
-    /// The place in the worker's slab.
+    /// Returns the place in the worker's slab.
     pub fn index(self) -> usize {
         (self.0 & ((1 << Self::INDEX_BITS) - 1)) as usize
     }
 }
 
-/// In place of the number of a client's last command: it has called none yet, or one that does not exist.
+/// Stands for the number of a client's last command if it has called none yet, or one that does not exist.
 pub const NO_COMMAND: u16 = u16::MAX;
 
 /// Public state of a client, which every worker may read. Counters are written by its worker only, with plain stores.
 // As with `Session`.
 #[repr(C)]
 pub struct ClientInfo {
-    /// Set by CLIENT KILL, and when a limit ends it: no command runs after this, the worker closes it.
+    /// Set by CLIENT KILL, and when a limit ends the client: no command runs after this, the worker closes the connection.
     pub killed: AtomicBool,
-    /// Last command, as its number, or [`NO_COMMAND`].
+    /// Number of the last command, or [`NO_COMMAND`].
     pub command: AtomicU16,
-    /// Last activity: Unix time in seconds.
+    /// Time of the last activity: Unix time in seconds.
     pub active_s: AtomicU32,
     /// Bytes read from and written to the peer, commands run.
     pub net_in: AtomicU64,
@@ -80,23 +80,23 @@ pub struct ClientInfo {
     pub net_out: AtomicU64,
     /// See `net_in`.
     pub commands: AtomicU64,
-    /// Most bytes of replies of a batch, lately.
+    /// Largest number of reply bytes of a recent batch.
     pub output_peak: AtomicU64,
     /// Bytes in the query buffer after the last batch, and its capacity.
     pub query_bytes: AtomicU64,
     /// See `query_bytes`.
     pub query_capacity: AtomicU64,
-    /// Bytes of replies that wait for the peer.
+    /// Bytes of replies that wait to be sent.
     pub output_bytes: AtomicU64,
-    /// Bytes that the reply buffer has memory for.
+    /// Capacity of the reply buffer: bytes.
     pub output_capacity: AtomicU64,
-    /// Pieces that Redis would keep these bytes in, if they do not fit a small buffer.
+    /// Number of blocks in which Redis would keep these bytes, if they do not fit a small buffer.
     pub output_pieces: AtomicU32,
-    /// Bytes of arguments that have arrived of a request that is not whole, or of the call that waits.
+    /// Bytes of arguments that have arrived of an incomplete request, or of the blocked call.
     pub argument_bytes: AtomicU64,
     /// Bytes of queued commands.
     pub multi_bytes: AtomicU64,
-    /// All of its memory: bytes.
+    /// Total memory of the client: bytes.
     pub memory_bytes: AtomicU64,
     /// The client's id: unique for the life of the process, ascending.
     pub id: u64,
@@ -104,25 +104,25 @@ pub struct ClientInfo {
     pub(crate) place: AtomicU64,
     /// The peer's address, as CLIENT LIST prints it.
     pub addr: String,
-    /// Our own address.
+    /// Local address of the connection.
     pub laddr: String,
-    /// It comes from this host: by a unix socket, or a loopback address.
+    /// True if the peer is on this host: by a unix socket, or a loopback address.
     pub is_local: bool,
     /// The socket's descriptor.
     pub fd: i32,
-    /// When it connected: Unix time in milliseconds.
+    /// Time of the connection's opening: Unix time in milliseconds.
     pub created_ms: u64,
-    /// Names that it gave itself: CLIENT SETNAME, and CLIENT SETINFO's library and version.
+    /// Names that the client has set: CLIENT SETNAME, and CLIENT SETINFO's library and version.
     pub(crate) names: Mutex<Names>,
     /// Selected database.
     pub db: AtomicU32,
-    /// 2 or 3.
+    /// Version of RESP: 2 or 3.
     pub resp: AtomicU16,
     /// See [`flag`].
     pub flags: AtomicU32,
-    /// The client that is told what this one tracks; 0: itself, -1: it does not track.
+    /// Id of the client that is notified of the keys that this one tracks; 0: itself, -1: it does not track.
     pub redirect: AtomicI64,
-    /// Channels, patterns.
+    /// Number of channels, and of patterns.
     pub channels: AtomicU32,
     /// See `channels`.
     pub patterns: AtomicU32,
@@ -130,18 +130,18 @@ pub struct ClientInfo {
     pub shard_channels: AtomicU32,
     /// See [`ClientInfo::watched`].
     pub(crate) watch: Mutex<Watch>,
-    /// Queued commands plus one; 0: not in MULTI.
+    /// Number of queued commands plus one; 0: not in MULTI.
     pub multi: AtomicU32,
-    /// Its wait in a blocking command, for those who may end it.
+    /// The client's wait in a blocking command, for those who may end it.
     pub wait: WaitSlot,
 }
 
 /// Summary of a client's watched keys, for other readers.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// Keys.
+    /// Number of keys.
     pub keys: u32,
-    /// Flag that tells whether one of them has changed.
+    /// Flag that is set when one of them has changed.
     pub flag: Option<Arc<WatchFlag>>,
 }
 
@@ -154,7 +154,7 @@ pub struct Names {
     pub library: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: Vec<u8>,
-    /// The user that it has logged in as.
+    /// The user that the client has logged in as.
     pub user: Vec<u8>,
 }
 
@@ -168,47 +168,47 @@ pub mod flag {
     pub const NO_EVICT: u32 = 8;
     /// CLIENT NO-TOUCH (`T`).
     pub const NO_TOUCH: u32 = 16;
-    /// In a blocking command, or held back by CLIENT PAUSE (`b`).
+    /// In a blocking command, or suspended by CLIENT PAUSE (`b`).
     pub const BLOCKED: u32 = 32;
     /// To be closed after its reply (`c`).
     pub const CLOSING: u32 = 64;
-    /// Through a unix socket (`U`).
+    /// Connected by a unix socket (`U`).
     pub const UNIX: u32 = 128;
     /// Tracks keys (`t`).
     pub const TRACKING: u32 = 256;
-    /// Tracks keys for a client that has gone (`R`).
+    /// Tracks keys for a client that has disconnected (`R`).
     pub const BROKEN_REDIRECT: u32 = 512;
     /// Tracks prefixes (`B`).
     pub const BROADCAST: u32 = 1024;
-    /// Tracks keys, but not what it changes itself.
+    /// Tracks keys, except those that it changes itself.
     pub const NO_LOOP: u32 = 2048;
-    /// Is shown what runs (`O`).
+    /// In MONITOR (`O`).
     pub const MONITOR: u32 = 4096;
     /// CLIENT CAPA redirect.
     pub const FOLLOWS_REDIRECTS: u32 = 8192;
 }
 
-/// Facts about a client that do not change while it is there.
+/// Facts about a client that never change.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Its id: unique for the life of the process, ascending.
+    /// The client's id: unique for the life of the process, ascending.
     pub id: u64,
     /// The peer's address, as CLIENT LIST prints it.
     pub addr: String,
-    /// Our own address.
+    /// Local address of the connection.
     pub laddr: String,
-    /// It comes from this host: by a unix socket, or a loopback address.
+    /// True if the peer is on this host: by a unix socket, or a loopback address.
     pub is_local: bool,
-    /// It comes by a unix socket.
+    /// True if the client is connected by a unix socket.
     pub is_unix: bool,
     /// The socket's descriptor.
     pub fd: i32,
-    /// When it connected: Unix time in milliseconds.
+    /// Time of the connection's opening: Unix time in milliseconds.
     pub created_ms: u64,
 }
 
 impl ClientInfo {
-    /// The info of a client that has just come, as `user`.
+    /// Creates the info of a new client, as `user`.
     pub fn new(origin: Origin, token: Token, user: &User) -> ClientInfo {
         ClientInfo {
             id: origin.id,
@@ -250,24 +250,24 @@ impl ClientInfo {
         }
     }
 
-    /// The names that it gave itself, for as long as nobody else may read or change them.
+    /// Locks and returns the names that the client has set.
     pub fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().expect("no panic under the names")
     }
 
-    /// Where to reach its session now. A message to where it was before is sent on, see `worker/handover.rs`.
+    /// Returns the token of its session now. Messages to an earlier token are forwarded, see `worker/handover.rs`.
     #[inline]
     pub fn token(&self) -> Token {
         Token(self.place.load(Ordering::Acquire))
     }
 
-    /// From now on its session is there.
+    /// Sets the token of its session.
     pub fn move_to(&self, to: Token) {
         self.place.store(to.0, Ordering::Release);
     }
 
-    /// The number of keys that it watches, none if one of them has changed: EXEC will fail, whatever becomes of the others.
-    /// And whether that is so.
+    /// Returns the number of watched keys, 0 if one of them has changed: EXEC will fail, whatever happens to the
+    /// others. And true if one has changed.
     pub fn watched(&self) -> (u32, bool) {
         let watch = self.watch.lock().expect("no panic under the watch");
         match &watch.flag {
@@ -276,7 +276,7 @@ impl ClientInfo {
         }
     }
 
-    /// Notes what it watches.
+    /// Sets the number of watched keys and their flag.
     pub fn set_watched(&self, keys: u32, flag: Option<Arc<WatchFlag>>) {
         *self.watch.lock().expect("no panic under the watch") = Watch { keys, flag };
     }
@@ -291,25 +291,25 @@ impl ClientInfo {
     }
 }
 
-/// Why a session waits, holding nothing. Whoever clears the reason wakes it.
+/// Reason why a session is suspended, holding nothing. The thread that removes the reason wakes the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspended {
-    /// This stripe is in use.
+    /// A stripe in use.
     Stripe(u16),
-    /// Somebody else has the ticket.
+    /// The ticket, held by another session.
     Ticket,
     /// A script is running.
     Script,
-    /// Too much is on its way to subscribers.
+    /// Too many bytes on their way to subscribers.
     Transit,
-    /// A blocking command waits for its keys.
+    /// A blocking command that waits for its keys.
     Keys,
-    /// CLIENT PAUSE holds its command back.
+    /// CLIENT PAUSE.
     Pause,
 }
 
 impl Suspended {
-    /// Does it wait because somebody wanted it to, and perhaps for long? The other reasons pass by themselves, soon.
+    /// Returns true if a client asked for the wait, which may be long. The other reasons pass by themselves, soon.
     pub fn is_wanted(self) -> bool {
         matches!(self, Suspended::Keys | Suspended::Pause)
     }
@@ -329,44 +329,44 @@ pub enum ReplyMode {
     Skipping,
 }
 
-/// A transaction being queued.
+/// A transaction that is being queued.
 #[derive(Default)]
 pub struct Multi {
     /// The commands, in order.
     pub queue: Vec<(CommandId, ArgsBuf)>,
-    /// Bytes of their arguments; they count as part of the query buffer.
+    /// Bytes of their arguments, counted as part of the query buffer.
     pub bytes: usize,
-    /// A command was refused: EXEC will abort.
+    /// True if a command was refused: EXEC will abort.
     pub broken: bool,
 }
 
 /// A key that the session watches.
 pub struct Watched {
-    /// Its database.
+    /// Database of the key.
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
-    /// It existed when it was watched: then its expiry counts as a change.
+    /// True if the key existed when it was watched: then its expiry counts as a change.
     pub existed: bool,
 }
 
-/// A watch that has ended and is yet to be taken off its key.
+/// A watch that has ended and is yet to be removed from its key.
 pub struct EndedWatch {
     /// The key's database.
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
-    /// Flag by which the key's stripe knows the watcher.
+    /// Flag that stands for the watcher in the key's stripe.
     pub flag: Arc<WatchFlag>,
-    /// The stripe was in use; it wakes the worker.
+    /// True if the stripe was in use; it wakes the worker.
     pub waits: bool,
 }
 
-/// The state of a client that its commands use, and the place of their replies. Needs no connection.
-// What every batch uses stands first, in as few cache lines as it takes: the kernel leaves none of them near.
+/// State of a client that its commands use, and the buffer of their replies. Needs no connection.
+// Fields that every batch uses stand first, in as few cache lines as possible: the kernel evicts them from the near caches.
 #[repr(C)]
 pub struct Caller {
-    /// Its public part.
+    /// Public part of the state.
     pub info: Arc<ClientInfo>,
     /// Replies that wait to be sent.
     pub out: ReplyBuffer,
@@ -375,46 +375,46 @@ pub struct Caller {
     pub state: u32,
     /// The selected database.
     pub db: u32,
-    /// The protocol of its replies.
+    /// Protocol of the replies.
     pub proto: Proto,
     /// Mode set by CLIENT REPLY.
     pub reply_mode: ReplyMode,
-    /// No command runs any more; the connection is closed once `out` has gone.
+    /// True if no command runs any more; the connection is closed once `out` has been sent.
     pub closing: bool,
-    /// Its client info says that it holds no buffers.
+    /// True if the client info reports no buffers.
     pub shown_empty: bool,
-    /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
+    /// True if the client was queued for the ticket or the script mutex, or has been handed it.
     pub in_line: bool,
-    /// Failed rounds of the command that was suspended; see the ticket.
+    /// Number of failed rounds of the suspended command; see the ticket.
     pub rounds: u32,
-    /// The version of the users that `user` is of.
+    /// Version of the users that `user` belongs to.
     pub rules: u64,
-    /// Suspended, and why.
+    /// Reason for which the client is suspended, if it is.
     pub suspended: Option<Suspended>,
     /// The open transaction.
     pub multi: Multi,
     /// User that the client has logged in as.
     pub user: Arc<User>,
-    /// Watched keys, and the flag that says that one changed.
+    /// Watched keys, and the flag that is set when one changes.
     pub watched: Vec<Watched>,
     /// See `watched`.
     pub watch_flag: Arc<WatchFlag>,
     /// Subscriptions of the client, if it has any.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// How it tracks keys, if it does.
+    /// Mode in which the client tracks keys, if it does.
     pub tracking: Option<Box<Mode>>,
-    /// Memory that its subscriptions, watches and prefixes take, here and where they are looked up: bytes.
+    /// Memory of its subscriptions, watches and prefixes, here and in the indexes: bytes.
     pub registered_bytes: usize,
-    /// Its wait, if the reason is its keys.
+    /// The client's wait, if it is suspended for keys.
     pub wait: Option<Wait>,
-    /// The call has waited and runs again, as this.
+    /// State of a call that has waited and runs again.
     pub again: Option<Again>,
-    /// Owns the ticket for these stripes.
+    /// Stripes that the client's ticket covers, if it owns the ticket.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
 }
 
-/// Bytes taken by a name under which a session is registered, besides the name itself: about a node of the map in which it
-/// is looked up, and its places in lists.
+/// Bytes taken by a name under which a session is registered, besides the name itself: about a node of the map that
+/// indexes it, and its places in lists.
 pub const REGISTERED_BYTES: usize = 96;
 
 /// Bits of [`Caller::state`].
@@ -423,7 +423,7 @@ pub mod state {
     pub const UNAUTHENTICATED: u32 = 1;
     /// In MULTI.
     pub const MULTI: u32 = 2;
-    /// Subscribed, and speaking RESP2: few commands are allowed.
+    /// Subscribed, in RESP2: few commands are allowed.
     pub const SUBSCRIBED: u32 = 4;
     /// CLIENT REPLY OFF or SKIP.
     pub const REPLY: u32 = 8;
@@ -431,18 +431,18 @@ pub mod state {
     pub const NO_TOUCH: u32 = 16;
     /// CLIENT TRACKING.
     pub const TRACKING: u32 = 32;
-    /// Subscribed, in whichever protocol: it may be sent what its own command publishes.
+    /// Subscribed, in either protocol: its own command may publish to it.
     pub const LISTENS: u32 = 64;
-    /// The running command has confirmed a subscription, which is news and no reply.
+    /// The running command has confirmed a subscription, which is a push and no reply.
     pub const CONFIRMED: u32 = 128;
-    /// MONITOR: it is shown what runs, and may not touch keys itself.
+    /// MONITOR: commands on keys are refused.
     pub const MONITOR: u32 = 256;
-    /// Its user may not do everything.
+    /// The user has restrictions.
     pub const RESTRICTED: u32 = 1 << 31;
 }
 
 impl Caller {
-    /// A caller that has just come, logged in as `user`, which may be found not to be logged in yet (see `access.rs`).
+    /// Creates a new caller, logged in as `user`; it may turn out not to be logged in yet (see `access.rs`).
     pub fn new(info: Arc<ClientInfo>, user: Arc<User>) -> Caller {
         Caller {
             info,
@@ -470,7 +470,7 @@ impl Caller {
         }
     }
 
-    /// If CLIENT PAUSE has suspended it, it goes on. Says whether that is so.
+    /// Resumes the client if CLIENT PAUSE has suspended it. Returns true if it has.
     pub(crate) fn end_pause(&mut self) -> bool {
         let paused = self.suspended == Some(Suspended::Pause);
         if paused {
@@ -486,7 +486,7 @@ impl Caller {
         Reply::new(&mut self.out, self.proto)
     }
 
-    /// The peer has broken the protocol: it is told so, and that is the end.
+    /// Replies with a protocol error and closes the connection.
     pub fn break_off(&mut self, error: ProtocolError) {
         self.reply().error_bytes(&error.error_line());
         self.closing = true;
@@ -501,34 +501,34 @@ impl Caller {
         };
     }
 
-    /// Is it in this state?
+    /// Returns true if it is in this state.
     #[inline]
     pub fn is(&self, bits: u32) -> bool {
         self.state & bits != 0
     }
 
-    /// It is registered under this name somewhere: a channel, a pattern, a watched key, a prefix.
+    /// Counts a name under which the client is registered: a channel, a pattern, a watched key, a prefix.
     pub fn note_registered(&mut self, name: &[u8]) {
         self.registered_bytes += REGISTERED_BYTES + name.len();
         self.shown_empty = false;
     }
 
-    /// The reverse.
+    /// Reverses [`Caller::note_registered`].
     pub fn note_unregistered(&mut self, name: &[u8]) {
         self.registered_bytes -= REGISTERED_BYTES + name.len();
         self.shown_empty = false;
     }
 
-    /// Ends it without a word: nothing of its runs any more, and what waits to be sent, encrypted or not, is not waited
-    /// for.
+    /// Closes the client without a reply: none of its commands runs any more, and replies that wait to be sent,
+    /// encrypted or not, are dropped.
     pub fn end_at_once(&mut self) {
         self.closing = true;
         self.out.clear();
         self.info.killed.store(true, Ordering::Release);
     }
 
-    /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is
-    /// not concerned.
+    /// Keeps the reply of a command behind `mark`, unless CLIENT REPLY forbids it. Confirmations of subscriptions are
+    /// kept always.
     pub fn settle_reply(&mut self, mark: Mark) {
         if !self.is(state::REPLY) {
             return;
@@ -540,7 +540,7 @@ impl Caller {
         }
     }
 
-    /// The same for a part of a reply: that of a queued command.
+    /// Does the same for a part of a reply: that of a queued command.
     pub fn settle_part(&mut self, mark: Mark) {
         if !self.is(state::REPLY) {
             return;
@@ -552,7 +552,7 @@ impl Caller {
         }
     }
 
-    /// From now on the session is this user's.
+    /// Changes the user of the session.
     pub fn become_user(&mut self, user: &Arc<User>, rules: u64) {
         self.set_state(state::RESTRICTED, !user.is_unrestricted());
         if self.user.name() != user.name() {
@@ -563,13 +563,13 @@ impl Caller {
         self.rules = rules;
     }
 
-    /// As a fresh connection: the default user's, who may have to log in.
+    /// Resets the user as for a new connection: the default user, which may have to log in.
     pub fn become_default(&mut self, users: &Users) {
         self.become_user(users.default_user(), users.version());
         self.set_state(state::UNAUTHENTICATED, users.login_required());
     }
 
-    /// Does it hold a subscription that its user may not have any more?
+    /// Returns true if it holds a subscription that its user may not have any more.
     pub(crate) fn has_lost_channels(&self, before: &User, user: &User) -> bool {
         let Some(subscriptions) = self.subscriptions.as_deref() else {
             return false;

@@ -1,36 +1,36 @@
-//! Work that is left to a thread behind the commands: what is freed there, and how much of it may wait.
+//! Work that is left to a background thread: the memory that is freed there, and how much of it may wait.
 //!
-//! Must not know: who does it.
+//! Must not know: the thread that does it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redline_keyspace::{Flushed, Garbage};
 
-/// Work that is done behind the commands, on a thread of its own.
+/// Work that is done in the background, on a thread of its own.
 pub enum Chore {
     /// Drop a large value.
     Drop(Garbage),
     /// Free a flushed database.
     Free(Flushed),
-    /// Give memory that is free back to the system, that of the chores before included.
+    /// Return free memory to the system, including that of earlier chores.
     Purge,
-    /// Nothing more will come.
+    /// End the thread: nothing follows.
     Stop,
 }
 
-/// How much a chore frees.
+/// Amount of memory that a chore frees.
 #[derive(Default)]
 pub struct Size {
-    /// Values.
+    /// Number of values.
     pub objects: u64,
     /// Bytes of a value.
     bytes: u64,
-    /// Databases.
+    /// Number of databases.
     databases: u64,
 }
 
 impl Chore {
-    /// How much it frees.
+    /// Returns the amount that the chore frees.
     pub fn size(&self) -> Size {
         match self {
             Chore::Drop(garbage) => Size {
@@ -48,23 +48,23 @@ impl Chore {
     }
 }
 
-/// Garbage that waits for the reaper. There is one for all workers, so they may be faster: then who makes more frees it.
+/// Garbage that waits for the reaper. There is one for all workers, so they may be faster: then each frees its own.
 #[derive(Default)]
 pub struct Backlog {
-    /// Values that it has yet to free.
+    /// Number of values that it has yet to free.
     pub objects: AtomicU64,
     bytes: AtomicU64,
     databases: AtomicU64,
 }
 
 impl Backlog {
-    /// Bytes of values that may wait, and one more.
+    /// Limit on the bytes of values that wait; one more value may exceed it.
     const BYTES_MAX: u64 = 64 << 20;
-    /// Databases with few keys that may wait. Those with many take longer to fill than to free.
+    /// Number of databases with few keys that may wait. Those with many take longer to fill than to free.
     const DATABASES_MAX: u64 = 16;
     const FEW_KEYS: u64 = 1024;
 
-    /// May more be put into it?
+    /// Returns true if the chore may be added.
     pub fn has_room_for(&self, chore: &Chore) -> bool {
         let within = |count: &AtomicU64, max| count.load(Ordering::Relaxed) <= max;
         match chore {
@@ -82,7 +82,7 @@ impl Backlog {
         self.databases.fetch_add(size.databases, Ordering::Relaxed);
     }
 
-    /// A chore of this size is done.
+    /// Removes a chore of this size, which is done.
     pub fn take_off(&self, size: &Size) {
         self.objects.fetch_sub(size.objects, Ordering::Relaxed);
         self.bytes.fetch_sub(size.bytes, Ordering::Relaxed);

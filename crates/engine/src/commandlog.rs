@@ -1,20 +1,20 @@
-//! The logs of commands that took long, or moved much: SLOWLOG and COMMANDLOG show them.
+//! The logs of slow calls, and of those with large requests or replies: SLOWLOG and COMMANDLOG show them.
 //!
-//! One set of logs for all workers, each under a lock of its own: what gets in is rare by definition. Must not know: how
+//! One set of logs for all workers, each under a lock of its own: entries are rare by definition. Must not know: how
 //! time is taken, how a log is shown.
 
 use std::sync::Arc;
 
 use redline_observe::slowlog::{Entry, Log};
 use redline_resp::Args;
-/// Which log.
+/// Kind of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Took long: microseconds.
+    /// Slow calls: microseconds.
     Slow,
-    /// The request was large: bytes on the wire.
+    /// Large requests: bytes on the wire.
     LargeRequest,
-    /// The reply was large: bytes on the wire.
+    /// Large replies: bytes on the wire.
     LargeReply,
 }
 
@@ -27,17 +27,17 @@ impl Kind {
     ];
 }
 
-/// When a call gets into a log.
+/// Threshold and length of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// From this on; negative: never.
+    /// Least value that is logged; negative: none is.
     pub from: i64,
-    /// Entries that the log holds.
+    /// Number of entries that the log holds.
     pub entries_max: usize,
 }
 
 impl Threshold {
-    /// The least value that is logged, if any is.
+    /// Returns the least value that is logged, if any is.
     pub fn least(&self) -> Option<u64> {
         u64::try_from(self.from)
             .ok()
@@ -54,28 +54,28 @@ impl CommandLogs {
         &self.0[kind as usize]
     }
 
-    /// Puts a call in, and lets the oldest go that have no room any more.
+    /// Adds a call, and removes the oldest ones above the limit.
     pub fn push(&self, kind: Kind, entries_max: usize, entry: Entry) {
         self.log(kind).push(entries_max, entry);
     }
 
-    /// The newest `count` entries.
+    /// Returns the newest `count` entries.
     pub fn newest(&self, kind: Kind, count: usize) -> Vec<Arc<Entry>> {
         self.log(kind).newest(count)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self, kind: Kind) -> usize {
         self.log(kind).len()
     }
 
-    /// Empties a log; ids go on.
+    /// Empties a log; ids are not reset.
     pub fn clear(&self, kind: Kind) {
         self.log(kind).clear();
     }
 }
 
-/// The bytes of a request as an array of bulk strings.
+/// Returns the bytes of a request as an array of bulk strings.
 pub(crate) fn request_bytes(args: Args<'_>) -> u64 {
     let header = |n: usize| 3 + n.checked_ilog10().map_or(1, |log| log as usize + 1);
     let bulks = args.iter().map(|arg| header(arg.len()) + arg.len() + 2);

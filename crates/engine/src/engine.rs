@@ -32,7 +32,7 @@ use crate::{
     tracking::{Invalidation, Redirected, Tracking},
 };
 
-/// Message to the thread of an executor, about clients of its own.
+/// Message to the thread of an executor, about its own clients.
 pub enum Message {
     /// A suspended client may try again.
     Wake(Token),
@@ -44,22 +44,22 @@ pub enum Message {
     Redirected(Redirected),
     /// A command has run that these clients are shown.
     Monitored(Line),
-    /// Somebody has ended this client's wait for keys; the reply, if it was served.
+    /// The wait of a client for keys has ended; the reply, if it was served.
     WaitEnded(Arc<Waiter>, Outcome),
     /// CLIENT KILL and the like: close this client's connection.
     Kill(Token),
-    /// A script has passed the busy threshold: clients that were suspended because of it are answered.
+    /// A script has passed the busy threshold: clients that were suspended because of it get their replies.
     ScriptBusy,
     /// CLIENT UNPAUSE: clients that were suspended by CLIENT PAUSE go on.
     Resume,
 }
 
-/// The way to the thread of an executor.
+/// Mailbox of an executor's thread.
 #[derive(Clone)]
 pub struct Mailbox(Arc<dyn Fn(Message) + Send + Sync>);
 
 impl Mailbox {
-    /// One whose messages are given to `send`, which may be called on any thread and with stripes held, and must not wait.
+    /// Creates a mailbox that calls `send`, which may be called on any thread and with stripes held, and must not block.
     pub fn new(send: impl Fn(Message) + Send + Sync + 'static) -> Mailbox {
         Mailbox(Arc::new(send))
     }
@@ -70,60 +70,60 @@ impl Mailbox {
     }
 }
 
-/// An executor, as other threads know it.
+/// An executor, as seen by other threads.
 pub struct ExecutorHandle {
-    /// Its mailbox.
+    /// Mailbox of the executor.
     pub mailbox: Mailbox,
-    /// Its counters.
+    /// Counters of the executor.
     pub stats: Arc<ExecutorStats>,
     /// Published messages on their way to its clients.
     pub transit: Arc<Transit>,
 }
 
-/// The calls that CLIENT PAUSE holds back.
+/// The calls that CLIENT PAUSE suspends.
 #[derive(Clone, Copy, Debug)]
 pub struct Pause {
-    /// Until when: milliseconds of the monotonic clock.
+    /// End of the pause: milliseconds of the monotonic clock.
     pub end_ms: u64,
-    /// Every command, not only those that write.
+    /// True if every command is suspended, not only those that write.
     pub all: bool,
 }
 
-/// See the module's text.
+/// See the head of the module.
 pub struct Engine {
     /// The data.
     pub keyspace: Keyspace,
-    /// The settings that commands go by.
+    /// The settings of commands.
     pub settings: Published,
     /// Subscribers of each channel.
     pub pubsub: PubSub,
     /// Clients that are notified of changed keys.
     pub tracking: Tracking,
-    /// Clients that are shown the commands that run. Published with an epoch of the settings.
+    /// Clients in MONITOR. Published with an epoch of the settings.
     pub monitors: Monitors,
     /// Cached scripts.
     pub scripts: Scripts,
     /// Libraries of functions.
     pub libraries: Libraries,
-    /// Their interpreter, made when it is first needed. Who holds the script mutex may take it out.
+    /// Interpreter of the libraries, made at its first use. The holder of the script mutex may take it out.
     pub function_host: Mutex<Option<Host>>,
-    /// Log of the accesses that users were refused.
+    /// Log of denied accesses.
     pub acl_log: Mutex<redline_acl::Log>,
     /// Names by which commands are called.
     pub names: Names,
     /// The script that is running.
     pub running_script: RunningScript,
-    /// Calls that took long or moved much.
+    /// Logs of slow and large calls.
     pub command_logs: CommandLogs,
     /// The latency monitor.
     pub latency_events: Events,
-    /// How often the counters were reset. Published with an epoch of the settings.
+    /// Number of resets of the counters. Published with an epoch of the settings.
     pub stats_epoch: AtomicU64,
-    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what only looks, though its row denies it.
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call commands that only read, though their row denies it.
     pub scripts_may_look: AtomicBool,
-    /// The calls that CLIENT PAUSE holds back. Published with an epoch of the settings.
+    /// The calls that CLIENT PAUSE suspends. Published with an epoch of the settings.
     pub pause: Mutex<Option<Pause>>,
-    /// Clients that wait for keys and not for ever.
+    /// Number of clients that wait for keys with a timeout.
     pub timed_waits: AtomicU64,
     /// Garbage that was handed over and is not yet freed.
     pub backlog: Backlog,
@@ -134,7 +134,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Everything but the executors, which come with [`Engine::set_executors`]. Garbage goes to `chores`.
+    /// Creates everything but the executors, which come with [`Engine::set_executors`]. Garbage goes to `chores`.
     pub fn new(
         keyspace: Keyspace,
         settings: Settings,
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// To be called once, before the first executor runs.
+    /// Sets the executors. Called once, before the first executor runs.
     pub fn set_executors(&self, executors: Box<[ExecutorHandle]>) {
         assert!(
             self.executors.set(executors).is_ok(),
@@ -175,7 +175,7 @@ impl Engine {
         );
     }
 
-    /// All executors, by number.
+    /// Returns all executors, by number.
     #[inline]
     pub fn executors(&self) -> &[ExecutorHandle] {
         self.executors
@@ -188,18 +188,18 @@ impl Engine {
         self.executors()[to.executor()].mailbox.send(message);
     }
 
-    /// A new client id.
+    /// Returns a new client id.
     pub fn next_client_id(&self) -> u64 {
         self.next_client_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// All clients, by id: a leaf among the locks.
+    /// Returns all clients, by id: a leaf among the locks.
     pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientInfo>>> {
         self.clients.lock().expect("no panic under the clients")
     }
 
-    /// The clients now, by ascending id. Those that have been killed are gone for everybody, though their connections may
-    /// not have been closed yet.
+    /// Returns the clients now, by ascending id. Killed clients are not among them, though their connections may not
+    /// have been closed yet.
     pub fn client_infos(&self) -> Vec<Arc<ClientInfo>> {
         let clients = self.clients();
         let infos = clients.values();
@@ -207,25 +207,25 @@ impl Engine {
         there.cloned().collect()
     }
 
-    /// Where to reach this client.
+    /// Returns the token by which this client is reached.
     pub fn token_of(&self, id: u64) -> Option<Token> {
         let clients = self.clients();
         clients.get(&id).map(|info| info.token())
     }
 
-    /// Marks a client as killed and tells its executor's thread. When this returns, none of its commands begins.
+    /// Marks a client as killed and notifies its executor's thread. When this returns, none of its commands begins.
     pub fn kill(&self, info: &ClientInfo) {
         info.killed.store(true, Ordering::Release);
         info.wait.kill();
-        // Read once: it may be moving to another executor, and the old place sends this on, but only what names it.
+        // Read once: the client may be moving to another executor, and only messages that name it are forwarded.
         let token = info.token();
         self.send(token, Message::Kill(token));
     }
 
-    /// Hands work to the thread behind the commands.
+    /// Hands work to the background thread.
     pub fn chore(&self, chore: Chore) {
         self.backlog.add(&chore.size());
-        // A send fails only when the reaper has gone, at the very end: then the memory goes with the process.
+        // A send fails only when the reaper has ended, at exit: then the memory is released with the process.
         let _ = self
             .chores
             .lock()
@@ -239,7 +239,7 @@ impl Engine {
 pub struct Bell(Arc<OnceLock<Vec<Mailbox>>>);
 
 impl Bell {
-    /// To be called once, before the first executor runs.
+    /// Sets the mailboxes. Called once, before the first executor runs.
     pub fn set(&self, mailboxes: Vec<Mailbox>) {
         assert!(self.0.set(mailboxes).is_ok(), "the mailboxes are set once");
     }

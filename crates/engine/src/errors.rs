@@ -1,6 +1,6 @@
-//! Error replies that do not belong to one command: refusals before a command runs. Clients match on these texts, so they
-//! are Redis 8.2.3's; those that the proxy has as well are worded in `redline_spec::refusal` and `redline_acl`. Must not
-//! know: sessions.
+//! Error replies that do not belong to one command: refusals before a command runs. Clients match on these texts, so
+//! they are Redis 8.2.3's; those that the proxy has as well are worded in `redline_spec::refusal` and `redline_acl`.
+//! Must not know: sessions.
 
 use redline_commands::Error;
 use redline_resp::Args;
@@ -10,9 +10,9 @@ use redline_spec::{self as spec, CommandId, refusal};
 pub const NO_AUTH: Error = Error::line(redline_acl::NO_AUTH);
 /// The memory limit is reached and nothing may be evicted.
 pub const OOM: Error = Error::line("OOM command not allowed when used memory > 'maxmemory'.");
-/// A monitor may not do what is for replicas only, which it counts as one of.
+/// Refusal of a command on keys by a client in MONITOR, which counts as a replica.
 pub const MONITOR_TOUCHES_KEYS: Error = Error::line("ERR Replica can't interact with the keyspace");
-/// Only a node of a cluster could answer.
+/// Refusal of a command that needs a node of a cluster.
 pub const CLUSTER_DISABLED: Error = Error::line("ERR This instance has cluster support disabled");
 /// A function is over its threshold.
 pub const BUSY_FUNCTION: Error = Error::line(
@@ -24,35 +24,35 @@ pub const BUSY: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 );
 
-/// There is no such command.
+/// Returns the error for an unknown command.
 pub fn unknown_command(args: Args<'_>) -> Error {
     Error::Quoting(refusal::unknown_command(args.iter()).into())
 }
 
-/// The container has no such subcommand.
+/// Returns the error for an unknown subcommand of a container.
 pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
     let name = spec::row(container).name.to_ascii_uppercase();
     let line = refusal::unknown_subcommand(&name, args.get(1).unwrap_or_default());
     Error::Quoting(line.into())
 }
 
-/// Too few arguments of a subcommand, or too many, where only its handler can tell.
+/// Returns the error for too few or too many arguments of a subcommand, where its handler checks them.
 pub fn wrong_subcommand_arity(container: CommandId, args: Args<'_>) -> Error {
     let name = spec::row(container).name.to_ascii_uppercase();
     Error::wrong_subcommand_arity(&name, args.get(1).unwrap_or_default())
 }
 
-/// Too few arguments, or too many.
+/// Returns the error for too few or too many arguments.
 pub fn wrong_arity(id: CommandId) -> Error {
     Error::wrong_arity(spec::row(id).full_name)
 }
 
-/// Subscribed clients that speak RESP2 may call few commands.
+/// Returns the error for a command that subscribed clients may not call in RESP2.
 pub fn subscribed(id: CommandId) -> Error {
     Error::Line(refusal::subscribed(spec::row(id).full_name).into())
 }
 
-/// EXEC gives the transaction up, since this is what it is told itself.
+/// Returns the error of an EXEC that discards its transaction, since it was refused itself.
 pub fn exec_aborted(line: &[u8]) -> Error {
     Error::Quoting(refusal::exec_aborted(line).into())
 }

@@ -1,7 +1,7 @@
 //! An executor: runs commands for callers, on one thread.
 //!
-//! What leaves it beside replies goes through its [`Outlet`]: the server's worker, or a test. It is a type parameter, so
-//! the way of a GET is one function, whatever stands around it.
+//! Everything that leaves it beside replies goes through its [`Outlet`]: the server's worker, or a test. It is a type
+//! parameter, so the way of a GET is one function, whatever its surroundings.
 //!
 //! | file | holds |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `units` | the stripes of a command, an EXEC, a script |
 //! | `block` | clients that wait for keys: how they are served, how a wait ends |
 //! | `access` | whether a user may make a call |
-//! | `eviction`, `watch`, `figures` | room for what is written; ends of watches; what is counted, logged and shown |
+//! | `eviction`, `watch`, `figures` | eviction before writes; ends of watches; counters, logs and MONITOR |
 //!
 //! Must not know: sockets, files, threads.
 
@@ -49,21 +49,21 @@ pub(crate) use units::add_stripes;
 
 /// Source of time for an executor: the machine's clocks, or those of a simulation.
 pub trait Clock {
-    /// Nanoseconds of a clock that never goes back; its zero is arbitrary.
+    /// Returns nanoseconds of a clock that never goes back; its zero is arbitrary.
     fn monotonic_ns(&self) -> u64;
 
-    /// Milliseconds of [`Clock::monotonic_ns`].
+    /// Returns milliseconds of [`Clock::monotonic_ns`].
     fn monotonic_ms(&self) -> u64 {
         self.monotonic_ns() / 1_000_000
     }
 
-    /// As [`Clock::monotonic_ms`]; may be cheaper, and a few milliseconds late.
+    /// Returns the same as [`Clock::monotonic_ms`]; may be cheaper, and a few milliseconds late.
     fn monotonic_coarse_ms(&self) -> u64;
 
-    /// Microseconds since 1970, of a clock that may jump.
+    /// Returns microseconds since 1970, of a clock that may jump.
     fn wall_us(&self) -> u64;
 
-    /// Milliseconds since 1970, of a clock that may jump.
+    /// Returns milliseconds since 1970, of a clock that may jump.
     fn wall_ms(&self) -> u64 {
         self.wall_us() / 1_000
     }
@@ -72,40 +72,40 @@ pub trait Clock {
     fn used(&self) -> Used;
 }
 
-/// Weight of a line in the log.
+/// Level of a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// For developers.
     Debug,
     /// Details for operators.
     Verbose,
-    /// An operator wants to know.
+    /// Events of interest to operators.
     Notice,
-    /// An operator must know.
+    /// Problems that operators must know of.
     Warning,
 }
 
-/// A fault that a simulation plants, to show that it finds such.
+/// A fault that a simulation plants, to show that it detects such faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// EXEC does not look at what was watched.
+    /// EXEC ignores changes of watched keys.
     IgnoresWatches,
-    /// The effects of calls that have waited come before those of the unit that has served them in the journal.
+    /// The journal has the effects of calls that have waited before those of the unit that has served them.
     ReordersRecords,
-    /// Clients that track keys are not told of what scripts change.
+    /// Clients that track keys are not notified of changes by scripts.
     LosesInvalidations,
-    /// Of several clients that a unit has served, the last one is not told.
+    /// Of several clients that a unit has served, the last one is not notified.
     LosesWakeUps,
 }
 
-/// The surroundings of an executor: takes what leaves it beside replies, and does what needs a connection.
+/// The surroundings of an executor: takes everything that leaves it beside replies, and does what needs a connection.
 ///
 /// Functions that may run other commands are given the whole executor, of which the outlet is a part.
 pub trait Outlet: Clock + Sized {
     /// A client's part of a batch.
     type Member: Member;
 
-    /// The fault that is planted: none but in simulations.
+    /// The planted fault: none outside simulations.
     const FAULT: Option<Fault> = None;
 
     /// Writes a line to the log.
@@ -128,7 +128,7 @@ pub trait Outlet: Clock + Sized {
     /// Serves other clients for a moment: called from inside a script that has passed the busy threshold.
     fn turn(executor: &mut Executor<'_, Self>);
 
-    /// Returns true if everything is to end, a running script included.
+    /// Returns true if the server is shutting down; a running script ends, too.
     fn stops(&self) -> bool;
 
     /// Visits the callers of all clients of this executor that are not being served.
@@ -137,23 +137,23 @@ pub trait Outlet: Clock + Sized {
         visit: impl FnMut(&mut Executor<'_, Self>, &mut Caller),
     );
 
-    /// Has a client of this executor, which is not being served, looked at again soon.
+    /// Schedules a client of this executor, which is not being served, to be served again soon.
     fn look_again(executor: &mut Executor<'_, Self>, client: Token);
 
-    /// Gives the caller, which is being served, what its own command and others have published to it, so that it stands behind
-    /// that command's reply.
+    /// Delivers messages that the caller's own command and others have published to it; they stand behind that
+    /// command's reply. The caller is being served.
     fn read_own_mail(executor: &mut Executor<'_, Self>, caller: &mut Caller);
 
-    /// Takes invalidation messages back that are on their way to the caller.
+    /// Drops invalidation messages that are on their way to the caller.
     fn drop_old_invalidations(executor: &mut Executor<'_, Self>, caller: &Caller);
 
-    /// Too much is on its way to subscribers: hands out what is for clients of this executor, and gives others time.
+    /// Delivers messages to clients of this executor, and lets others do so: too many bytes are on their way.
     fn hand_out(executor: &mut Executor<'_, Self>, caller: &mut Caller);
 
-    /// The wait of a client of this executor has ended.
+    /// Called when the wait of a client of this executor has ended.
     fn wait_ended(executor: &mut Executor<'_, Self>, waiter: Arc<Waiter>, outcome: Outcome);
 
-    /// Closes clients while all together take more memory than they may.
+    /// Closes clients while their total memory is above its limit.
     fn evict_clients(executor: &mut Executor<'_, Self>);
 
     /// Keeps the requests of a member that have not run, from `first` of the batch on. `number`: its place in the group.
@@ -171,66 +171,66 @@ pub trait Outlet: Clock + Sized {
 
 /// A client of a group that is served together: its caller, and the bytes of its requests.
 pub trait Member {
-    /// The caller.
+    /// Returns the caller.
     fn caller(&self) -> &Caller;
 
-    /// The caller, the bytes that the spans of its requests refer to, and their large arguments.
+    /// Returns the caller, the bytes that the spans of its requests refer to, and their large arguments.
     fn parts(&mut self) -> (&mut Caller, &[u8], &[Blob]);
 
-    /// The bytes and the large arguments.
+    /// Returns the bytes and the large arguments.
     fn requests(&self) -> (&[u8], &[Blob]);
 
-    /// Returns true if requests of it were deferred: those that follow wait for them.
+    /// Returns true if requests of it were deferred: later ones wait for them.
     fn is_deferred(&self) -> bool;
 }
 
-/// See the module's text.
+/// See the head of the module.
 pub struct Executor<'e, O: Outlet> {
     /// State that all executors share.
     pub engine: &'e Engine,
-    /// Its number.
+    /// Number of the executor.
     pub number: usize,
-    /// The settings, as of `epoch`.
+    /// Settings as of `epoch`.
     pub settings: Arc<Settings>,
-    /// The epoch of `settings`.
+    /// Epoch of `settings`.
     pub epoch: u64,
-    /// The version of the users in `settings`, as the callers have it.
+    /// Version of the users in `settings`, as adopted by the callers.
     pub rules: u64,
-    /// Its share of the keyspace's memory, randomness and counters.
+    /// Local part of the keyspace's memory, randomness and counters.
     pub local: Local,
     /// Changes that the running unit has made under prefixes that clients track.
     pub changes: Changes,
-    /// Its counters.
+    /// Counters of the executor.
     pub stats: Arc<ExecutorStats>,
-    /// Wall clock: Unix time in milliseconds. Stands still within a unit.
+    /// Wall clock: Unix time in milliseconds. Constant within a unit.
     pub now_ms: i64,
-    /// Its Lua interpreter; taken out while a script runs.
+    /// Lua interpreter of the executor; taken out while a script runs.
     pub host: Option<Host>,
     /// The unit of the EXEC or script that is running.
     pub compound: Option<Box<Compound<'e>>>,
-    /// That of the last script, which holds nothing any more, for reuse.
+    /// Unit of the last script, which holds nothing any more, for reuse.
     pub(crate) spare_compound: Option<Box<Compound<'e>>>,
-    /// Depth of turns inside a script's hook.
+    /// Depth of nested turns inside a script's hook.
     pub depth: u32,
-    /// Replies of a caller beyond this are looked at before its next request: bytes.
+    /// Reply bytes of a caller above which its limits are checked before its next request.
     pub output_watched_bytes: usize,
-    /// Watches whose stripe was in use when they ended.
+    /// Ended watches whose stripe was in use.
     pub(crate) unwatching: Vec<EndedWatch>,
     /// Ended waits that still stand in queues whose stripe was in use.
     pub(crate) leaving: Vec<Arc<Waiter>>,
-    /// When waits for keys end.
+    /// Deadlines of waits for keys.
     pub waits: Waits,
-    /// The calls that CLIENT PAUSE holds back.
+    /// The calls that CLIENT PAUSE suspends.
     pub pause: Option<Pause>,
-    /// Somebody is shown every command.
+    /// True if a client is in MONITOR.
     pub(crate) monitored: bool,
-    /// A script is over its threshold, and all commands are to be refused, as of `epoch`; see [`Executor::refuses_all`].
+    /// True if a busy script has all commands refused, as of `epoch`; see [`Executor::refuses_all`].
     busy_to_all: bool,
-    /// No command may take the straight path: something may hold it back, or has to see it.
+    /// True if no command may take the straight path, since a check or a monitor needs the longer one.
     pub(crate) detour: bool,
-    /// How it takes the time of calls.
+    /// Timing of calls.
     pub timing: Timing,
-    /// As of which reset of the counters it takes times; see `Engine::stats_epoch`.
+    /// Number of the reset of the counters since which times are taken; see `Engine::stats_epoch`.
     stats_epoch: u64,
     /// The keys of a request of many keys.
     pub(crate) hints: Vec<Hint>,
@@ -239,7 +239,7 @@ pub struct Executor<'e, O: Outlet> {
 }
 
 impl<'e, O: Outlet> Executor<'e, O> {
-    /// An executor of that number; `seed` of its randomness.
+    /// Creates the executor of that number; `seed` of its randomness.
     pub fn new(engine: &'e Engine, number: usize, seed: u64, outlet: O) -> Executor<'e, O> {
         let settings = engine.settings.current();
         let mut executor = Executor {
@@ -273,13 +273,13 @@ impl<'e, O: Outlet> Executor<'e, O> {
         executor
     }
 
-    /// Reads the wall clock. It is read once per turn of a loop, and after whatever took long.
+    /// Reads the wall clock: once per turn of the loop, and after each step that took long.
     pub fn read_clock(&mut self) {
         self.now_ms = self.outlet.wall_ms() as i64;
         self.local.clock.now_s = (self.now_ms / 1000) as u32;
     }
 
-    /// Takes over settings if they were published since; before whatever goes by them.
+    /// Takes over settings if they were published since; called before they are used.
     #[inline]
     pub fn refresh_if_changed(&mut self) {
         if self.engine.settings.epoch() != self.epoch {
@@ -291,7 +291,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.detour = self.monitored || self.pause.is_some() || self.busy_to_all;
     }
 
-    /// Is every command refused, but for those that are for such times? A script is over its threshold then.
+    /// Returns true if a script is over its threshold: every command is refused but those that are allowed then.
     pub fn refuses_all(&self) -> bool {
         self.busy_to_all && self.engine.running_script.busy.load(Ordering::Acquire)
     }
@@ -323,7 +323,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         access::adopt_users(self);
     }
 
-    /// Lets the commands go on that CLIENT PAUSE has held back, if its time is over or it was called off.
+    /// Resumes the clients that CLIENT PAUSE has suspended, if its time is over or it was called off.
     pub fn end_pause(&mut self) {
         let Some(pause) = self.pause else { return };
         if self.outlet.monotonic_ms() >= pause.end_ms {
@@ -343,7 +343,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         });
     }
 
-    /// Before more is published: if too much is on its way to subscribers, has it handed out.
+    /// Has messages delivered, if too many bytes are on their way to subscribers. Called before more is published.
     #[inline]
     pub(crate) fn hand_out(&mut self, caller: &mut Caller) {
         let mut executors = self.engine.executors().iter();
@@ -352,13 +352,13 @@ impl<'e, O: Outlet> Executor<'e, O> {
         }
     }
 
-    /// A turn of the loop around it begins, by the coarse clock.
+    /// Begins a turn of the surrounding loop, by the coarse clock.
     #[inline]
     pub fn begin_turn(&mut self, now_ms: u64) {
         self.timing.begin_turn(now_ms, &self.outlet);
     }
 
-    /// A turn has ended: passed to [`Timing::note_turn`]; ended waits are taken out of queues whose stripe was in use.
+    /// Ends a turn: passes it to [`Timing::note_turn`], and takes ended waits out of queues whose stripe was in use.
     pub fn end_turn(&mut self, began_ms: u64, ended_ms: u64) {
         if !self.leaving.is_empty() {
             block::leave_queues(self);
@@ -366,7 +366,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.timing.note_turn(began_ms, ended_ms, &self.outlet);
     }
 
-    /// Hands its share of the keyspace's memory account over.
+    /// Adds the local account of memory to the keyspace's.
     pub fn flush_account(&mut self) {
         self.local.flush_account(&self.engine.keyspace);
     }

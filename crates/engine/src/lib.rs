@@ -1,22 +1,22 @@
-//! Runs any command of the data, transaction and script planes for a [`Caller`], who needs no connection.
+//! Runs any command of the data, transaction and script planes for a [`Caller`], which needs no connection.
 //!
 //! Start with [`Executor`] and its [`Outlet`], then `executor/run.rs` (the way of a request).
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | who runs | `executor` | an executor, its surroundings, its settings and its clock |
+//! | execution | `executor` | an executor, its surroundings, its settings and its clock |
 //! | | `engine` | state that all executors share; messages between them |
-//! | | `settings`, `rename_command` | the settings that commands go by; what commands are called here |
-//! | | `caller` | what commands know of a client, and what others may see of it |
+//! | | `settings`, `rename_command` | the settings of commands; the names of commands on this server |
+//! | | `caller` | state of a client for its commands, and the public part of it |
 //! | | `errors` | refusals in Redis's words |
 //! | commands | `session` | commands that need the executor or the caller, by group; those on keys are in `redline_commands` |
 //! | | `running_script` | the script that runs, seen from outside |
-//! | told to others | `pubsub`, `subscriptions` | channels; a client's part in them |
-//! | | `subscriber_index` | who is told of one channel, pattern or prefix |
+//! | notifications | `pubsub`, `subscriptions` | channels; a client's part in them |
+//! | | `subscriber_index` | subscribers of one channel, pattern or prefix |
 //! | | `tracking`, `monitor` | invalidation messages; MONITOR |
 //! | figures | `stats`, `timing` | counters, times of commands |
-//! | | `commandlog`, `redaction` | SLOWLOG's entries; what must not be shown |
-//! | | `chores` | what is freed behind the commands |
+//! | | `commandlog`, `redaction` | SLOWLOG's entries; secrets that must not be shown |
+//! | | `chores` | memory that is freed in the background |
 //!
 //! Must not know: sockets, files, threads, the configuration's file.
 
@@ -47,11 +47,11 @@ pub use executor::{Clock, Executor, Halt, Level, Member, Outlet};
 pub use rename_command::Names;
 pub use settings::Settings;
 
-/// The Redis whose behaviour decides: what INFO and HELLO report as `redis_version`.
+/// Version of Redis whose behaviour decides: INFO and HELLO report it as `redis_version`.
 pub const REDIS_VERSION: &str = redline_spec::REFERENCE;
-/// The module in which Redis brings vector sets, as clients are told of it.
+/// Name of the module in which Redis brings vector sets, as clients see it.
 pub const VECTOR_SETS: &str = "vectorset";
 /// Name of this program where a server names itself.
 pub const SERVER_NAME: &str = "redline";
-/// Our own version.
+/// Version of this program.
 pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,19 +1,20 @@
-//! MONITOR: who is shown every command that runs, and the line that they are shown.
+//! MONITOR: the clients that get a line for every command, and the format of the line.
 //!
-//! # What is shown, and when
+//! # Which commands, and when
 //!
-//! A command is shown once it has run, also if it answered with an error; not what was refused before (but for an EXEC, whose
-//! transaction that ends), and nothing of what administers the server. A command on keys is shown while the unit still holds its stripes: so those that meet the same
-//! key are shown in the order in which they ran, over all workers. A script is shown before the commands that it calls,
-//! EXEC after those of its queue. A command that waits for keys is shown when it begins to wait.
+//! A line is sent once a command has run, also if its reply is an error; not for a refused command (but for an EXEC, whose
+//! transaction that ends), nor for commands that administer the server. For a command on keys it is sent while the unit still
+//! holds its stripes: so commands on the same key appear in the order in which they ran, over all workers. A script appears
+//! before the commands that it calls, EXEC after those of its queue. A command that waits for keys appears when it begins to
+//! wait.
 //!
-//! # What it costs when nobody looks
+//! # Cost without monitors
 //!
-//! Nothing: that somebody does is published with an epoch of the settings, which every worker looks at before every
-//! command in any case. So all commands that begin after MONITOR has answered are shown.
+//! None: the existence of monitors is published with an epoch of the settings, which every worker checks before every command
+//! in any case. So all commands that begin after MONITOR's reply are shown.
 //!
-//! The list is a leaf among the locks, under the stripes. Lines go to the workers' mailboxes while it is held, so all
-//! monitors are shown the same order.
+//! The list is a leaf among the locks, under the stripes. Lines go to the workers' mailboxes while it is held, so all monitors
+//! see the same order.
 //!
 //! Must not know: how a command runs.
 
@@ -27,7 +28,7 @@ use crate::{
     engine::{Engine, Message},
 };
 
-/// Those who are shown what runs.
+/// Clients in MONITOR.
 #[derive(Default)]
 pub struct Monitors {
     list: Mutex<Vec<Token>>,
@@ -44,7 +45,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The same line for one of its monitors.
+    /// Returns the same line for one of its monitors.
     pub fn to_one(&self, token: Token) -> Line {
         let text = self.text.clone();
         Line {
@@ -55,7 +56,7 @@ impl Line {
 }
 
 impl Monitors {
-    /// Is there anybody?
+    /// Returns true if there are monitors.
     pub fn some(&self) -> bool {
         self.some.load(Ordering::Acquire)
     }
@@ -80,12 +81,12 @@ impl Monitors {
     }
 }
 
-/// From now on this session is shown what runs.
+/// Makes the session a monitor.
 pub fn begin(engine: &Engine, caller: &mut Caller) {
     set(engine, caller, true);
 }
 
-/// Not any more, if it was.
+/// Ends MONITOR of the session, if it is in it.
 pub fn end(engine: &Engine, caller: &mut Caller) {
     if caller.is(state::MONITOR) {
         set(engine, caller, false);
@@ -103,7 +104,7 @@ fn set(engine: &Engine, caller: &mut Caller, on: bool) {
     engine.settings.move_epoch();
 }
 
-/// Writes a line to a monitor; `false`: it is none any more.
+/// Writes a line to a monitor. Returns false if it is none any more.
 pub fn write(caller: &mut Caller, line: &Line) -> bool {
     let shown = caller.is(state::MONITOR) && !caller.closing && !caller.is(state::REPLY);
     if shown {

@@ -1,10 +1,10 @@
 //! Pub/sub: the subscribers of each channel, and the delivery of published messages.
 //!
-//! A message goes to the mailbox of each worker that has a subscriber, while the channel's lock is held: so
-//! all subscribers of a channel see its messages in one order. Must not know: sockets, keys.
+//! A message goes to the mailbox of each worker that has a subscriber, while the channel's lock is held: so all
+//! subscribers of a channel see its messages in one order. Must not know: sockets, keys.
 //!
-//! A worker may be busy for seconds while others publish to its clients. What is on its way is counted, and who publishes
-//! waits when there is too much of it ([`Transit`]); units do not wait, but they end.
+//! A worker may be busy for seconds while others publish to its clients. Bytes on their way are counted, and publishers
+//! wait when there are too many of them ([`Transit`]); units do not wait, but they end.
 
 use std::sync::{
     Arc, Mutex, RwLock,
@@ -19,37 +19,37 @@ use crate::{
     subscriber_index::ByName,
 };
 
-/// Channels are spread over so many locks.
+/// Number of locks over which channels are spread.
 const SHARDS: usize = 64;
 
-/// Bytes on their way to a worker's clients above which who publishes waits. Below the limit for the output of a
-/// subscriber, which has done nothing wrong.
+/// Bytes on their way to a worker's clients above which publishers wait. Below the output limit of a subscriber, which
+/// must not be closed for this.
 const TRANSIT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Amount of messages that were published to a worker's clients and have not been handed to them, and the clients that wait
-/// for it to decrease.
+/// Bytes of messages that were published to a worker's clients and are not yet delivered, and the clients that wait for
+/// them to decrease.
 #[derive(Default)]
 pub struct Transit {
     bytes: AtomicUsize,
     waiting: Mutex<Vec<Token>>,
-    /// Somebody may be waiting.
+    /// True if a client may be waiting.
     awaited: AtomicBool,
 }
 
 impl Transit {
-    /// Is there so much that nobody should publish more?
+    /// Returns true if there are so many bytes that no client should publish more.
     pub fn is_full(&self) -> bool {
         self.bytes.load(Ordering::SeqCst) > TRANSIT_BYTES_MAX
     }
 
-    /// Has this session to wait before it publishes? Then it will be among those of [`Transit::released`].
+    /// Returns true if this session has to wait before it publishes. Then it will be among those of [`Transit::released`].
     pub fn keeps_waiting(&self, who: Token) -> bool {
         if !self.is_full() {
             return false;
         }
         let mut waiting = self.waiting.lock().expect("no panic under those who wait");
         self.awaited.store(true, Ordering::SeqCst);
-        // From here on the worker looks at the list when it has handed something out.
+        // From here on the worker checks the list when it has delivered something.
         let waits = self.is_full();
         if waits {
             waiting.push(who);
@@ -57,7 +57,7 @@ impl Transit {
         waits
     }
 
-    /// Returns the clients that wait no longer. The worker asks in each turn.
+    /// Returns the clients that need not wait any longer. Called by the worker in each turn.
     pub fn released(&self) -> Vec<Token> {
         if !self.awaited.load(Ordering::SeqCst) || self.is_full() {
             return Vec::new();
@@ -68,7 +68,7 @@ impl Transit {
     }
 }
 
-/// The bytes of a message on its way, until the last copy of it is dropped.
+/// Bytes of a message on its way, until its last copy is dropped.
 struct Carried {
     transit: Arc<Transit>,
     bytes: usize,
@@ -90,7 +90,7 @@ impl Drop for Carried {
     }
 }
 
-/// Channels and who listens to them.
+/// Channels and their subscribers.
 struct Channels(Box<[Mutex<ByName>]>);
 
 /// The registry.
@@ -115,11 +115,11 @@ impl Default for PubSub {
 /// Kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A channel by its name.
+    /// Subscription to a channel by its name.
     Channel,
-    /// Every channel that matches.
+    /// Subscription to every channel that matches.
     Pattern,
-    /// A shard channel by its name: of those only the node that has its slot knows (SSUBSCRIBE).
+    /// Subscription to a shard channel by its name: only the node with its slot has these (SSUBSCRIBE).
     Shard,
 }
 
@@ -130,13 +130,13 @@ pub struct Delivery {
     pub to: Vec<Token>,
     /// Kind of their subscription.
     pub kind: Kind,
-    /// The pattern that matched; otherwise the channel.
+    /// Pattern that matched; otherwise the channel.
     pub name: Arc<[u8]>,
     /// The channel.
     pub channel: Arc<[u8]>,
     /// The message.
     pub payload: Arc<[u8]>,
-    /// Counts it while it is on its way; none before.
+    /// Counts the message while it is on its way; none before.
     _carried: Option<Arc<Carried>>,
 }
 
@@ -151,7 +151,7 @@ impl PubSub {
         channels.shard(name).add(name, who);
     }
 
-    /// Takes a subscriber off.
+    /// Removes a subscriber.
     pub fn unsubscribe(&self, kind: Kind, name: &Arc<[u8]>, who: Token) {
         let Some(channels) = self.of(kind) else {
             let mut patterns = self.patterns.write().expect("no panic under the patterns");
@@ -161,7 +161,7 @@ impl PubSub {
         channels.shard(name).remove(name, who);
     }
 
-    /// Publishes; returns how many subscribers get it.
+    /// Publishes a message and returns the number of subscribers that get it.
     pub fn publish(&self, executors: &[ExecutorHandle], channel: &[u8], payload: &[u8]) -> usize {
         let shard = self.channels.shard(channel);
         let direct = shard.get(channel);
@@ -184,7 +184,7 @@ impl PubSub {
         receivers
     }
 
-    /// Publishes to a shard channel; returns how many subscribers get it.
+    /// Publishes to a shard channel and returns the number of subscribers that get it.
     pub fn publish_to_shard(
         &self,
         executors: &[ExecutorHandle],
@@ -198,7 +198,7 @@ impl PubSub {
         })
     }
 
-    /// Channels of this kind with subscribers that match (PUBSUB CHANNELS, SHARDCHANNELS).
+    /// Returns the channels of this kind with subscribers that match (PUBSUB CHANNELS, SHARDCHANNELS).
     pub fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
         let mut found = Vec::new();
         for shard in self.of(kind).into_iter().flat_map(|channels| &channels.0) {
@@ -211,14 +211,14 @@ impl PubSub {
         found
     }
 
-    /// Subscribers of a channel of this kind (PUBSUB NUMSUB, SHARDNUMSUB).
+    /// Returns the number of subscribers of a channel of this kind (PUBSUB NUMSUB, SHARDNUMSUB).
     pub fn subscriber_count(&self, kind: Kind, channel: &[u8]) -> usize {
         self.of(kind)
             .and_then(|channels| channels.shard(channel).get(channel).map(|all| all.len()))
             .unwrap_or(0)
     }
 
-    /// Channels of this kind with subscribers.
+    /// Returns the number of channels of this kind with subscribers.
     pub fn channel_count(&self, kind: Kind) -> usize {
         let count = |shard: &Mutex<ByName>| {
             shard
@@ -232,7 +232,7 @@ impl PubSub {
             .sum()
     }
 
-    /// Patterns with subscribers (PUBSUB NUMPAT).
+    /// Returns the number of patterns with subscribers (PUBSUB NUMPAT).
     pub fn pattern_count(&self) -> usize {
         self.pattern_count.load(Ordering::Acquire)
     }
@@ -262,12 +262,12 @@ impl Channels {
 }
 
 impl Delivery {
-    /// Bytes of what it says.
+    /// Returns the bytes of its content.
     pub fn len_bytes(&self) -> usize {
         self.channel.len() + self.payload.len()
     }
 
-    /// The same message for one of its subscribers.
+    /// Returns the same message for one of its subscribers.
     pub fn to_one(&self, token: Token) -> Delivery {
         Delivery {
             to: vec![token],
@@ -288,7 +288,7 @@ impl Delivery {
     }
 }
 
-/// One message to each worker that has a subscriber among `tokens`; says how many those are.
+/// Sends one message to each worker that has a subscriber among `tokens`; returns the number of subscribers.
 fn deliver(executors: &[ExecutorHandle], tokens: &[Token], delivery: &Delivery) -> usize {
     for (number, executor) in executors.iter().enumerate() {
         let to: Vec<Token> = tokens

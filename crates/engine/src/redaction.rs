@@ -1,7 +1,7 @@
-//! Redaction of the parts of a call that must not be shown to others: passwords and the like, in the logs of commands and to
-//! MONITOR.
+//! Redaction of the parts of a call that must not be shown to others: passwords and the like, in the logs of commands
+//! and to MONITOR.
 //!
-//! Must not know: who is shown it.
+//! Must not know: the readers.
 
 use redline_observe::secret::{self, REDACTED};
 use redline_resp::Args;
@@ -19,7 +19,7 @@ pub fn is_secret<O: Outlet>(id: CommandId, args: Args<'_>, index: usize) -> bool
     }
 }
 
-/// The argument at `index` as others may see it.
+/// Returns the argument at `index` as others may see it.
 pub fn shown<O: Outlet>(id: CommandId, args: Args<'_>, index: usize) -> &[u8] {
     match is_secret::<O>(id, args, index) {
         true => REDACTED,

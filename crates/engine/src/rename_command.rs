@@ -1,4 +1,4 @@
-//! The names under which commands are called here: those of the command table, but for `rename-command`.
+//! The names of commands on this server: those of the command table, but for `rename-command`.
 //!
 //! Fixed at the start. Users' rules, statistics and descriptions keep the names of the table. Must not know: handlers.
 
@@ -6,15 +6,15 @@ use std::collections::HashMap;
 
 use redline_spec::{self as spec, CommandId, Unresolved};
 
-/// See the module's text.
+/// See the head of the module.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Names in lower case that mean something else than in the command table; `None`: no command.
+    /// Names in lower case that differ from the command table; `None`: no command.
     renamed: HashMap<Vec<u8>, Option<CommandId>>,
 }
 
 impl Names {
-    /// The command of that name, as [`spec::lookup`].
+    /// Returns the command of that name, as [`spec::lookup`].
     #[inline]
     pub fn lookup(&self, name: &[u8]) -> Option<CommandId> {
         if self.renamed.is_empty() {
@@ -26,7 +26,7 @@ impl Names {
         }
     }
 
-    /// The command or subcommand of a call, as [`spec::resolve`].
+    /// Returns the command or subcommand of a call, as [`spec::resolve`].
     #[inline]
     pub fn resolve(&self, first: &[u8], second: Option<&[u8]>) -> Result<CommandId, Unresolved> {
         if self.renamed.is_empty() {
@@ -41,7 +41,7 @@ impl Names {
         }
     }
 
-    /// Takes the name `old` away from its command and gives it the name `new`, or none.
+    /// Removes the name `old` of its command and gives the command the name `new`, or none.
     pub fn rename(&mut self, old: &[u8], new: &[u8]) -> Result<(), &'static str> {
         let id = self
             .lookup(old)

@@ -1,6 +1,6 @@
-//! The script that runs, seen from outside: whether it is over its threshold, what it is, and how it is ended.
+//! The script that runs, seen from outside: its state, its description, and how it is killed.
 //!
-//! Must not know: interpreters, and who asks.
+//! Must not know: interpreters, and the callers.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -14,11 +14,11 @@ use crate::errors;
 /// The script that holds the script mutex and runs, seen from outside.
 #[derive(Default)]
 pub struct RunningScript {
-    /// It has passed the busy threshold. Changes are published with an epoch of the settings.
+    /// True if it has passed the busy threshold. Changes are published with an epoch of the settings.
     pub busy: AtomicBool,
-    /// The run's number and the bits below in one word, so that nobody ends another run than the one looked at.
+    /// The run's number and the bits below in one word, so that only the run that was looked at can be killed.
     word: AtomicU64,
-    /// It has run for a while, and `slow` says what it is.
+    /// True if it has run for a while, and `slow` describes it.
     noticed: AtomicBool,
     /// See `noticed`.
     slow: Mutex<Option<Slow>>,
@@ -27,31 +27,31 @@ pub struct RunningScript {
 /// A script or function that has run for a while.
 #[derive(Clone, Debug)]
 pub struct Slow {
-    /// A function, not a script.
+    /// True for a function, false for a script.
     pub is_function: bool,
     /// The function's name.
     pub name: Vec<u8>,
     /// The call.
     pub command: Vec<Vec<u8>>,
-    /// When it began, by the monotonic clock.
+    /// Time at which it began, by the monotonic clock.
     pub began_ms: u64,
 }
 
-/// A look at [`RunningScript`]: names one run.
+/// A snapshot of [`RunningScript`]: identifies one run.
 #[derive(Clone, Copy)]
 pub struct ScriptRun(u64);
 
 impl ScriptRun {
-    /// Has it written?
+    /// Returns true if it has written.
     pub fn has_written(self) -> bool {
         self.0 & RunningScript::WROTE != 0
     }
 }
 
-/// Why a script is not ended.
+/// Reason why a script is not killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unkillable {
-    /// That run is over, or there was none.
+    /// That run has ended, or there was none.
     Over,
     /// It has written.
     Wrote,
@@ -63,7 +63,7 @@ impl RunningScript {
     const WROTE: u64 = 4;
     const ONE_RUN: u64 = 8;
 
-    /// A run begins; the caller holds the script mutex. `wrote`: the transaction around it has changed something.
+    /// Begins a run; the caller holds the script mutex. `wrote`: the transaction around it has changed something.
     pub fn begin(&self, wrote: bool) {
         let number = self.word.load(Ordering::Relaxed) & !(Self::ONE_RUN - 1);
         let wrote = if wrote { Self::WROTE } else { 0 };
@@ -73,34 +73,34 @@ impl RunningScript {
         );
     }
 
-    /// The run is over; the script mutex is still held.
+    /// Ends the run; the script mutex is still held.
     pub fn end(&self) {
         self.word.fetch_and(!Self::RUNNING, Ordering::AcqRel);
     }
 
-    /// The script has written: from now on it cannot be ended.
+    /// Notes that the script has written: from now on it cannot be killed.
     pub fn note_write(&self) {
         self.word.fetch_or(Self::WROTE, Ordering::AcqRel);
     }
 
-    /// Is the running script to end? Not if it has written since SCRIPT KILL was answered.
+    /// Returns true if the running script is to end. False if it has written since the reply to SCRIPT KILL.
     pub fn is_killed(&self) -> bool {
         self.word.load(Ordering::Acquire) & (Self::KILLED | Self::WROTE) == Self::KILLED
     }
 
-    /// It runs for a while already: who asks is told what it is. Only the first word of a run counts.
+    /// Notes that it has run for a while, and its description for other clients. Only the first call in a run counts.
     pub fn notice(&self, slow: impl FnOnce() -> Slow) {
         if !self.noticed.swap(true, Ordering::AcqRel) {
             *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = Some(slow());
         }
     }
 
-    /// It has passed the threshold; whoever tries is to be told so.
+    /// Notes that it has passed the threshold: other clients get its error.
     pub fn set_busy(&self) {
         self.busy.store(true, Ordering::Release);
     }
 
-    /// It is over; nobody is to be refused any more. Says whether anybody was.
+    /// Notes that it has ended: clients are not refused any more. Returns true if they were.
     pub fn end_slow(&self) -> bool {
         let busy = self.busy.load(Ordering::Relaxed);
         if busy {
@@ -118,7 +118,7 @@ impl RunningScript {
         slow.clone()
     }
 
-    /// Returns the error that other clients get meanwhile.
+    /// Returns the error that other clients get while it runs.
     pub fn busy_error(&self) -> Error {
         let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         match slow.as_ref().is_some_and(|slow| slow.is_function) {
@@ -132,7 +132,7 @@ impl RunningScript {
         ScriptRun(self.word.load(Ordering::Acquire))
     }
 
-    /// Has this run end, and no other that may have taken its place since.
+    /// Kills this run, and no other that may have begun since.
     pub fn kill(&self, run: ScriptRun) -> Result<(), Unkillable> {
         let mut seen = run.0;
         loop {

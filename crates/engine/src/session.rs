@@ -1,7 +1,7 @@
 //! The session plane: handlers of commands that need the executor or the caller, and no connection.
 //!
-//! One module per group; the command table decides which handler belongs to which command. Those of the admin plane are the
-//! outlet's. Must not know: how a request reached it.
+//! One module per group; the command table decides which handler belongs to which command. Commands of the admin plane
+//! belong to the outlet. Must not know: how a request reached it.
 
 pub mod acl;
 pub mod client;
@@ -50,7 +50,7 @@ pub(crate) fn run<O: Outlet>(
     redline_spec::for_each_session_command!(rows)
 }
 
-/// Commands that a subscribed client may call in RESP2.
+/// Returns true for commands that a subscribed client may call in RESP2.
 pub fn allowed_while_subscribed(id: CommandId) -> bool {
     matches!(
         id,
@@ -66,14 +66,14 @@ pub fn allowed_while_subscribed(id: CommandId) -> bool {
     )
 }
 
-/// Publishes the keyspace events of a unit, and tells those who track keys; its stripes are still held. `changes`: where
-/// that is put down of which is told when the unit ends.
+/// Publishes the keyspace events of a unit, and notifies clients that track keys; its stripes are still held.
+/// `changes`: collects the changes that are sent when the unit ends.
 pub fn publish_events(engine: &Engine, local: &mut Local, changes: &mut Changes, by: By<'_>) {
     let wanted = local.notify;
     for event in local.events.drain(..) {
         match event.class {
             Classes::CHANGED => {
-                // Also who asked not to hear of own changes hears of a key that has expired when it looked.
+                // A client with NOLOOP, too, is notified of a key that had expired when it read it.
                 let by = if event.name == EXPIRED {
                     By::Nobody
                 } else {

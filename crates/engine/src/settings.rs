@@ -1,7 +1,7 @@
-//! The settings that commands go by: one plain structure, published whole.
+//! The settings of commands: one plain structure, published whole.
 //!
-//! An executor that sees the epoch move takes the new one before its next command. Must not know: who reads
-//! and sets parameters, where settings come from.
+//! An executor that sees a new epoch takes the settings over before its next command. Must not know: how parameters are
+//! read and set, where settings come from.
 
 use std::sync::{
     Arc, Mutex,
@@ -18,12 +18,12 @@ use redline_types::Limits;
 
 use crate::commandlog::{Kind, Threshold};
 
-/// Which commands are refused while a script is over its threshold.
+/// Commands that are refused while a script is over its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyScope {
-    /// Those that need what the script holds.
+    /// Those that need the script's stripes.
     Keys,
-    /// All but those that are for such times.
+    /// All but those that are allowed then.
     All,
 }
 
@@ -55,7 +55,7 @@ settings! {
         extended_redis_compatibility: bool = ("extended-redis-compatibility", Live, SWITCH, "yes", "Report Redis in HELLO and in INFO's redis_mode; no: HELLO reports this program and its version, and the mode is server_mode, as in Valkey.");
     }
 
-    /// The log of refusals.
+    /// The log of denied accesses.
     REFUSALS = {
         acl_log_entries_max: usize = ("acllog-max-len", Live, int(0, i64::MAX), "128", "Maximum length of ACL LOG.");
     }
@@ -117,7 +117,7 @@ settings! {
 }
 
 impl Settings {
-    /// Returns when a call gets into a log of commands.
+    /// Returns the threshold and length of a log of commands.
     pub fn command_log(&self, kind: Kind) -> Threshold {
         let (from, entries_max) = match kind {
             Kind::Slow => (self.slow_log_from_us, self.slow_log_entries_max),
@@ -134,7 +134,7 @@ impl Settings {
     }
 }
 
-/// `maxmemory-policy` by its names.
+/// Syntax of `maxmemory-policy`: names.
 struct PolicyName;
 
 impl PolicyName {
@@ -160,7 +160,7 @@ impl Codec<Policy> for PolicyName {
     }
 }
 
-/// Classes of keyspace events by their letters.
+/// Syntax of classes of keyspace events: letters.
 struct EventLetters;
 
 impl Codec<Classes> for EventLetters {
@@ -175,14 +175,14 @@ impl Codec<Classes> for EventLetters {
     }
 }
 
-/// The published settings and the epoch that says when they changed.
+/// The published settings and their epoch.
 pub struct Published {
     current: Mutex<Arc<Settings>>,
     epoch: AtomicU64,
 }
 
 impl Published {
-    /// The first settings, at epoch 1.
+    /// Publishes the first settings, at epoch 1.
     pub fn new(settings: Settings) -> Published {
         Published {
             current: Mutex::new(Arc::new(settings)),
@@ -190,14 +190,14 @@ impl Published {
         }
     }
 
-    /// Moves with every change. Checked before every command: one load of a line that is shared by
-    /// all threads and seldom written.
+    /// Returns the epoch, which moves with every change. Checked before every command: one load of a line that is
+    /// shared by all threads and seldom written.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The settings now.
+    /// Returns the current settings.
     pub fn current(&self) -> Arc<Settings> {
         self.current
             .lock()
@@ -205,12 +205,12 @@ impl Published {
             .clone()
     }
 
-    /// Has every executor look again before its next command: something else that goes by the epoch has changed.
+    /// Makes every executor check again before its next command: other state that goes with the epoch has changed.
     pub fn move_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Publishes other settings. When this returns, every command that begins later on any executor sees them.
+    /// Publishes new settings. When this returns, every command that begins later on any executor sees them.
     pub fn publish(&self, settings: Settings) {
         *self.current.lock().expect("no panic under the settings") = Arc::new(settings);
         self.move_epoch();

@@ -1,6 +1,6 @@
-//! Counters: each worker has its own, written with plain stores, read by whoever wants a sum.
+//! Counters: each worker has its own, written with plain stores, and readers sum them.
 //!
-//! Must not know: what INFO makes of them.
+//! Must not know: how INFO shows them.
 
 use std::{
     collections::BTreeMap,
@@ -17,20 +17,20 @@ use crate::engine::ExecutorHandle;
 /// Counters of one command.
 #[derive(Default)]
 pub struct CommandStats {
-    /// Times that it ran.
+    /// Number of calls that ran.
     pub calls: Counter,
-    /// Nanoseconds that it ran, fast commands measured in runs.
+    /// Nanoseconds that they took, brief commands measured in batches.
     pub ns: Counter,
-    /// Times that it was refused before it ran.
+    /// Number of calls that were refused before they ran.
     pub rejected: Counter,
-    /// Times that it ran and answered with an error.
+    /// Number of calls that ran and replied with an error.
     pub failed: Counter,
-    /// How its times are distributed, once one was taken with `latency-tracking` on.
+    /// Distribution of the times, once one was taken with `latency-tracking` on.
     pub distribution: OnceLock<Histogram>,
 }
 
 impl CommandStats {
-    /// Adds `times` calls that took `ns` each. `distribution`: count them there as well.
+    /// Adds `times` calls that took `ns` each. `distribution`: adds them to the distribution as well.
     #[inline]
     pub fn note_time(&self, ns: u64, times: u64, distribution: bool) {
         self.ns.add(ns * times);
@@ -41,7 +41,7 @@ impl CommandStats {
     }
 }
 
-/// How the times of each command are distributed, over all workers.
+/// Returns the distribution of each command's times, over all workers.
 pub fn distributions(executors: &[ExecutorHandle]) -> Vec<Distribution> {
     let mut all = vec![Distribution::default(); CommandId::COUNT];
     for stats in executors.iter().map(|executor| &executor.stats) {
@@ -56,33 +56,33 @@ pub fn distributions(executors: &[ExecutorHandle]) -> Vec<Distribution> {
 
 /// Counters of one worker.
 pub struct ExecutorStats {
-    /// By command.
+    /// Counters by command.
     pub commands: Box<[CommandStats]>,
     /// Bytes read from clients.
     pub net_in: Counter,
     /// Bytes written to clients.
     pub net_out: Counter,
-    /// Reads and writes: system calls.
+    /// Number of read and write system calls.
     pub reads: Counter,
     /// See `reads`.
     pub writes: Counter,
-    /// Error replies.
+    /// Number of error replies.
     pub errors: Counter,
-    /// Error replies, by the first word of their line. Its worker adds, INFO reads.
+    /// Number of error replies, by the first word of their line. Written by its worker, read by INFO.
     pub errors_by_code: Mutex<BTreeMap<Box<str>, u64>>,
-    /// Lookups that found a key, lookups that did not, expired and evicted keys: copies of the keyspace's counts.
+    /// Number of lookups that found a key and that did not, of expired and evicted keys: copies of the keyspace's counts.
     pub hits: Counter,
     /// See `hits`.
     pub misses: Counter,
     /// See `hits`.
     pub expired: Counter,
-    /// Elements of collections that expired: likewise.
+    /// Number of elements of collections that expired: likewise.
     pub expired_elements: Counter,
     /// See `hits`.
     pub evicted: Counter,
-    /// Changes of keys by commands: likewise.
+    /// Number of changes of keys by commands: likewise.
     pub changes: Counter,
-    /// Logins, commands, keys and channels that users were refused.
+    /// Number of denied logins, commands, keys and channels.
     pub denied_auth: Counter,
     /// See `denied_auth`.
     pub denied_command: Counter,
@@ -90,29 +90,29 @@ pub struct ExecutorStats {
     pub denied_key: Counter,
     /// See `denied_auth`.
     pub denied_channel: Counter,
-    /// Times that a client was suspended because a stripe was in use.
+    /// Number of times that a client was suspended because a stripe was in use.
     pub suspended: Counter,
-    /// Looks for events before which they were let gather.
+    /// Number of polls for events that were delayed to let events gather.
     pub gathered: Counter,
-    /// Clients that it has handed over to other workers.
+    /// Number of clients that it has handed over to other workers.
     pub handed_over: Counter,
-    /// Clients closed because they did not read their replies.
+    /// Number of clients closed because they did not read their replies.
     pub output_limit_closed: Counter,
-    /// Clients closed because their query buffer was too large.
+    /// Number of clients closed because their query buffer was too large.
     pub query_limit_closed: Counter,
-    /// Clients closed because all together took too much memory.
+    /// Number of clients closed because all together took too much memory.
     pub evicted_clients: Counter,
-    /// Turns of its loop, and milliseconds that these took.
+    /// Number of turns of its loop, and milliseconds that they took.
     pub turns: Counter,
     /// See `turns`.
     pub turn_ms: Counter,
-    /// Microseconds that active expiry took, and how often it was not done when its slice was over.
+    /// Microseconds that active expiry took, and number of times that its slice ended before it was done.
     pub expiry_us: Counter,
     /// See `expiry_us`.
     pub expiry_cut_short: Counter,
     /// Memory of its clients now: bytes.
     pub client_bytes: Counter,
-    /// Memory of its interpreter, a moment ago: bytes.
+    /// Memory of its interpreter as of the last update: bytes.
     pub interpreter_bytes: Counter,
 }
 
@@ -154,13 +154,13 @@ impl Default for ExecutorStats {
     }
 }
 
-/// Codes that are counted apart; scripts can make up as many as they like. With more, none is told any more.
+/// Number of codes that are counted separately; scripts can make up any number. Above it no code is shown any more.
 pub const ERROR_CODES_MAX: usize = 128;
-/// A code that is not over by then is none.
+/// Number of bytes after which a word is not taken for a code.
 const ERROR_CODE_BYTES_MAX: usize = 30;
 
 impl ExecutorStats {
-    /// Commands that ran.
+    /// Returns the number of calls that ran.
     pub fn calls(&self) -> u64 {
         self.commands
             .iter()
@@ -193,24 +193,24 @@ impl ExecutorStats {
 /// Counters of one command, over all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandTotals {
-    /// See [`CommandStats`].
+    /// Sum of the field of [`CommandStats`].
     pub calls: u64,
-    /// See [`CommandStats`].
+    /// Sum of the field of [`CommandStats`].
     pub ns: u64,
-    /// See [`CommandStats`].
+    /// Sum of the field of [`CommandStats`].
     pub rejected: u64,
-    /// See [`CommandStats`].
+    /// Sum of the field of [`CommandStats`].
     pub failed: u64,
 }
 
-/// The sums over all workers.
+/// Sums over all workers.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// By command.
+    /// Counters by command.
     pub commands: Vec<CommandTotals>,
     /// Plain counters, by name.
     counts: [u64; COUNTERS.len()],
-    /// Error replies by code.
+    /// Number of error replies by code.
     pub errors_by_code: BTreeMap<Box<str>, u64>,
 }
 
@@ -257,7 +257,7 @@ counters!(
     expiry_cut_short
 );
 
-/// Counters that CONFIG RESETSTAT leaves alone, as in Redis.
+/// Counters that CONFIG RESETSTAT does not reset, as in Redis.
 const KEPT: [usize; 5] = [
     Place::changes as usize,
     Place::denied_auth as usize,
@@ -267,7 +267,7 @@ const KEPT: [usize; 5] = [
 ];
 
 impl Totals {
-    /// The sums now.
+    /// Returns the current sums.
     pub fn of(executors: &[ExecutorHandle]) -> Totals {
         let mut totals = Totals {
             commands: vec![Default::default(); CommandId::COUNT],
@@ -310,12 +310,12 @@ impl Totals {
         self
     }
 
-    /// Nanoseconds that commands took.
+    /// Returns the nanoseconds that commands took.
     pub fn command_ns(&self) -> u64 {
         self.commands.iter().map(|command| command.ns).sum()
     }
 
-    /// Commands that ran.
+    /// Returns the number of calls that ran.
     pub fn calls(&self) -> u64 {
         self.commands.iter().map(|command| command.calls).sum()
     }

@@ -1,28 +1,28 @@
-//! Listeners under a name (a channel, a pattern, a prefix), and the names with listeners.
+//! Subscribers of a name (a channel, a pattern, a prefix), and the names with subscribers.
 //!
-//! A message goes to all of them in turn, so they lie in a row. One that leaves must be found in it: among few by looking at
-//! each, among many by a map of their places. So of ten thousand that leave together each costs as much as of ten.
+//! A message goes to all of them in turn, so they lie in a vector. One that leaves must be found in it: among few by a
+//! scan, among many by a map of their places. So each of ten thousand that leave together costs as much as of ten.
 //!
-//! Must not know: what they are told.
+//! Must not know: the messages.
 
 use std::{collections::HashMap, ops::Deref, sync::Arc};
 
 use crate::caller::Token;
 
-/// So many are found fast enough by looking at each: of one channel each, most clients need no map.
+/// Number of subscribers up to which a scan is fast enough: with one channel each, most clients need no map.
 const UNMAPPED_MAX: usize = 64;
 
-/// See the module's text. Nobody is in it twice.
+/// See the head of the module. No client is in it twice.
 #[derive(Debug, Default)]
 pub struct Subscribers {
     row: Vec<Token>,
-    /// Where in the row each is, since there were more than [`UNMAPPED_MAX`].
+    /// Place of each in the vector, since there were more than [`UNMAPPED_MAX`].
     #[expect(clippy::box_collection, reason = "most names have few, and no map")]
     places: Option<Box<HashMap<Token, usize>>>,
 }
 
 impl Subscribers {
-    /// One more, who is not among them.
+    /// Adds a subscriber, which is not among them.
     pub fn add(&mut self, who: Token) {
         let at = self.row.len();
         self.row.push(who);
@@ -34,7 +34,7 @@ impl Subscribers {
         }
     }
 
-    /// One leaves; the last one takes the place.
+    /// Removes a subscriber; the last one takes its place.
     pub fn remove(&mut self, who: Token) {
         let found = match &mut self.places {
             None => self.row.iter().position(|token| *token == who),
@@ -48,7 +48,7 @@ impl Subscribers {
         self.trim();
     }
 
-    /// Gives back what a crowd needed that has left: three quarters of it, so that it pays.
+    /// Releases memory when three quarters of it are unused, so that it pays.
     fn trim(&mut self) {
         if self.row.len() <= UNMAPPED_MAX / 2 {
             self.places = None;
@@ -71,17 +71,17 @@ impl Deref for Subscribers {
     }
 }
 
-/// The names that somebody listens under.
+/// Names with subscribers.
 #[derive(Debug, Default)]
 pub struct ByName(HashMap<Arc<[u8]>, Subscribers>);
 
 impl ByName {
-    /// One more under this name, who is not among those.
+    /// Adds a subscriber, which is not among those of this name.
     pub fn add(&mut self, name: &Arc<[u8]>, who: Token) {
         self.0.entry(name.clone()).or_default().add(who);
     }
 
-    /// One leaves; a name that nobody listens under any more is forgotten, and the room that many names needed given back.
+    /// Removes a subscriber; a name without subscribers is removed, and the memory of many names released.
     pub fn remove(&mut self, name: &Arc<[u8]>, who: Token) {
         let Some(subscribers) = self.0.get_mut(name) else {
             return;
@@ -130,7 +130,7 @@ mod tests {
         let mut next = 0;
         for crowd in [10, 500, 20, 70, 0, 2_000, 0] {
             while expected.len() != crowd {
-                // To and fro on the way, so that the map comes and goes as well.
+                // Grows and shrinks by turns, so that the map is made and dropped as well.
                 let grows = (expected.len() < crowd) != (rng.u8(..) < 80);
                 if grows || expected.is_empty() {
                     next += 1;
@@ -140,7 +140,7 @@ mod tests {
                 } else {
                     let left = expected.swap_remove(rng.usize(..expected.len()));
                     subscribers.remove(left);
-                    // Who has left may do so again.
+                    // Removing it again is allowed.
                     subscribers.remove(left);
                 }
                 assert_eq!(subscribers.len(), expected.len());

@@ -1,6 +1,6 @@
-//! A session's subscriptions: adding, removing, and the messages that come of them.
+//! A session's subscriptions: adding, removing, and writing the published messages.
 //!
-//! Must not know: who publishes.
+//! Must not know: the publishers.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -13,18 +13,18 @@ use crate::{
     pubsub::{Delivery, Kind},
 };
 
-/// Subscriptions of a session, each kind about in the order in which it came: a client may have tens of thousands, and each
-/// message is checked for whether it is still wanted.
+/// Subscriptions of a session, each kind about in the order of arrival: a client may have tens of thousands, and each
+/// message is checked against them.
 #[derive(Default)]
 pub struct Subscriptions {
     channels: IndexSet<Arc<[u8]>>,
     patterns: IndexSet<Arc<[u8]>>,
-    /// Of shards (SSUBSCRIBE).
+    /// Shard channels (SSUBSCRIBE).
     shard_channels: IndexSet<Arc<[u8]>>,
 }
 
 impl Subscriptions {
-    /// Those of one kind.
+    /// Returns those of one kind.
     pub fn of(&self, kind: Kind) -> &IndexSet<Arc<[u8]>> {
         match kind {
             Kind::Channel => &self.channels,
@@ -42,7 +42,7 @@ impl Subscriptions {
     }
 }
 
-/// Subscribes, and confirms it.
+/// Subscribes, and writes the confirmation.
 pub fn add<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -67,7 +67,7 @@ pub fn add<O: Outlet>(
     note(caller);
 }
 
-/// Unsubscribes from these, or from all if none is named, and confirms each.
+/// Unsubscribes from these names, or from all if none is given, and confirms each.
 pub fn remove<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -99,7 +99,7 @@ pub fn remove<O: Outlet>(
     note(caller);
 }
 
-/// Ends all subscriptions without a word (RESET, the end of the connection).
+/// Ends all subscriptions without a confirmation (RESET, the end of the connection).
 pub fn forget<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     let Some(mut all) = caller.subscriptions.take() else {
         return;
@@ -112,7 +112,7 @@ pub fn forget<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     note(caller);
 }
 
-/// Does it still want what was published to it? Between the two it may have unsubscribed.
+/// Returns true if it is still subscribed to a message's source. It may have unsubscribed after the publication.
 pub fn is_subscribed(caller: &Caller, delivery: &Delivery) -> bool {
     let subscriptions = caller.subscriptions.as_deref();
     subscriptions.is_some_and(|all| all.of(delivery.kind).contains(&delivery.name))
@@ -140,14 +140,14 @@ fn leave<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller, kind: Kind,
     pubsub.unsubscribe(kind, name, caller.info.token());
 }
 
-/// How many there are of a kind.
+/// Returns the number of subscriptions of a kind.
 fn count(caller: &Caller, kind: Kind) -> usize {
     let subscriptions = caller.subscriptions.as_deref();
     subscriptions.map_or(0, |all| all.of(kind).len())
 }
 
 fn confirm(caller: &mut Caller, kind: Kind, word: &str, name: Option<&[u8]>) {
-    // Subscriptions to shards are counted by themselves.
+    // Subscriptions to shards are counted separately.
     let left = match kind {
         Kind::Shard => count(caller, Kind::Shard),
         _ => count(caller, Kind::Channel) + count(caller, Kind::Pattern),

@@ -1,81 +1,80 @@
-//! How long commands take, at a cost that a GET can bear.
+//! Times of commands, at a cost that a GET can bear.
 //!
 //! # The idea
 //!
-//! Reading a clock costs a quarter of a GET. So *brief* calls (see [`Gate::is_brief`](redline_spec::Gate::is_brief)) share
-//! the time of their batch, of small batches only one in `SMALL_BATCHES_PER_TIMED` is timed, for all of them; other
-//! calls, and those that move much, are timed one by one. That is true on average, and blind to one brief call that was
-//! slow for reasons of its own: a page that the kernel had to fetch, a stripe that was in use.
+//! Reading a clock costs a quarter of a GET. So *brief* calls (see [`Gate::is_brief`](redline_spec::Gate::is_brief))
+//! share the time of their batch, of small batches only one in `SMALL_BATCHES_PER_TIMED` is timed, for all of them;
+//! other calls, and those with many bytes, are timed one by one. That is true on average, and misses one brief call
+//! that was slow for reasons of its own: a page fault, a stripe that was in use.
 //!
 //! # The close look
 //!
-//! What took too long is therefore looked for where it is cheap: a timed batch, an EXEC or a script, and by the coarse
-//! clock, which costs next to nothing, a whole turn of the loop. Where one took as long as a logged command it may have
-//! been somebody else who had the CPU, as another process, a limit of a container's. So for `CLOSE_LOOK_MS` each turn is
-//! asked what it used: only if a turn is slow again, and has run for that long or has slept, the worker times every call
-//! for `CLOSE_LOOK_MS`, but `CLOSE_LOOK_CALLS` at most: what is slow again gets logged, with its own time. A threshold
-//! too small for the coarse clock (`COARSE_NS_MIN`) has every batch timed, and a slow one brings the close look at once;
-//! one below `CLOSE_NS_MIN` has every call timed: whoever asks for that pays for it. The first `FIRST_CALLS` calls
-//! after the start and after CONFIG RESETSTAT are timed one by one as well: whoever tries something out finds each call
-//! counted. So a brief call that is slow once or twice, in batches of several, is missed; one that goes on being slow is
-//! not.
+//! Slow calls are therefore looked for where it is cheap: a timed batch, an EXEC or a script, and by the coarse clock,
+//! which costs next to nothing, a whole turn of the loop. Where one took as long as a logged command, the cause may
+//! have been another thread on the CPU: another process, a limit of a container's. So for `CLOSE_LOOK_MS` the CPU time
+//! of each turn is read: only if a turn is slow again, and has run for that long or has slept, the worker times every
+//! call for `CLOSE_LOOK_MS`, but `CLOSE_LOOK_CALLS` at most: a call that is slow again gets logged, with its own time.
+//! A threshold too small for the coarse clock (`COARSE_NS_MIN`) has every batch timed, and a slow one brings the close
+//! look at once; one below `CLOSE_NS_MIN` has every call timed, at a cost. The first `FIRST_CALLS` calls after the
+//! start and after CONFIG RESETSTAT are timed one by one as well, so that each call of a first try is counted. So a
+//! brief call that is slow once or twice, in batches of several, is missed; one that goes on being slow is not.
 //!
-//! Must not know: which commands there are, what is done with the times.
+//! Must not know: which commands there are, how the times are used.
 
 use crate::{commandlog::Kind, executor::Clock, settings::Settings};
 
-/// Batches of fewer requests are timed by sampling.
+/// Number of requests below which batches are timed by sampling.
 const SMALL_BATCH: usize = 128;
-/// Of so many small batches one is timed.
+/// Number of small batches per timed one.
 const SMALL_BATCHES_PER_TIMED: u32 = 16;
-/// Of so many brief calls inside EXEC and scripts one is timed.
+/// Number of brief calls inside EXEC and scripts per timed one.
 pub const INSIDE_PER_TIMED: u32 = 16;
-/// So long every turn is watched, and then every call timed, after something took too long, in milliseconds, and at most so
-/// many calls: they cost about a tenth of the least delay for which this is done, however often the machine makes us wait.
+/// Time for which every turn is watched, and then every call timed, after a slow step, in milliseconds, and the limit on
+/// these calls: they cost about a tenth of the least delay for which this is done, however often the machine delays us.
 const CLOSE_LOOK_MS: u64 = 1000;
 const CLOSE_LOOK_CALLS: usize = 10_000;
-/// See the head of this file.
+/// Number of calls that are timed one by one at first: see the head of this file.
 const FIRST_CALLS: usize = 1000;
-/// With a threshold below this every call is timed: nanoseconds.
+/// Threshold below which every call is timed: nanoseconds.
 const CLOSE_NS_MIN: u64 = 1_000_000;
-/// With a threshold below this every batch is timed: the coarse clock moves in steps of up to 4 ms.
+/// Threshold below which every batch is timed: nanoseconds; the coarse clock moves in steps of up to 4 ms.
 const COARSE_NS_MIN: u64 = 10_000_000;
-/// Calls whose arguments are larger are not brief: bytes.
+/// Bytes of arguments above which calls are not brief.
 const BRIEF_BYTES_MAX: u64 = 16 * 1024;
 
 /// A batch that is being timed.
 pub struct Charge {
     began_ns: u64,
-    /// For so many batches its time is charged.
+    /// Number of batches that are charged with its time.
     pub stands_for: u64,
 }
 
-/// State that decides how a worker takes times.
+/// State that decides which times a worker takes.
 #[derive(Debug)]
 pub struct Timing {
-    /// Every call takes the long way, where it is timed or shown.
+    /// True if every call takes the long way, where it is timed or shown.
     pub closely: bool,
-    /// Calls whose arguments have as many bytes are not brief.
+    /// Bytes of arguments from which on calls are not brief.
     pub heavy_bytes: u64,
-    /// Replies from this size on are logged.
+    /// Size of a reply from which on it is logged.
     pub reply_bytes: u64,
-    /// Calls that took this long are logged, or an event of the latency monitor; `u64::MAX`: none.
+    /// Time of a call from which on it is logged, or an event of the latency monitor; `u64::MAX`: none.
     pub watched_ns: u64,
-    /// Distributions are kept.
+    /// True if distributions are kept.
     pub distributions: bool,
-    /// Set by a call that was timed by itself, for whoever charges the batch.
+    /// Set by a call that was timed separately, for the charging of the batch.
     pub timed_apart: bool,
-    /// When the last call that is timed by itself began, by [`Clock::monotonic_ns`]. One that runs a script always
-    /// is (`calls_that_run_scripts_are_never_brief`, in the tests of the table).
+    /// Start of the last call that was timed separately, by [`Clock::monotonic_ns`]. One that runs a script always is
+    /// (`calls_that_run_scripts_are_never_brief`, in the tests of the table).
     pub call_began_ns: u64,
-    /// Turns of the loop so far.
+    /// Number of turns of the loop.
     pub turns: u64,
     /// Total time of these turns, by the coarse clock: true on average.
     pub turn_ms: u64,
     always: bool,
-    /// Until when turns are watched; 0: they are not.
+    /// Time until which turns are watched; 0: they are not.
     watch_until_ms: u64,
-    /// While turns are watched: what the thread had used when this one began.
+    /// CPU usage of the thread at the start of this turn, while turns are watched.
     used_before: Option<Used>,
     close_until_ms: u64,
     close_calls_left: usize,
@@ -111,7 +110,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Goes by these settings from now on. `shown`: somebody wants to see every call.
+    /// Adopts these settings. `shown`: every call is to be shown to a monitor.
     pub fn adopt(&mut self, settings: &Settings, shown: bool) {
         let least = |kind| settings.command_log(kind).least();
         let slow_ns = least(Kind::Slow).map_or(u64::MAX, |us| us.saturating_mul(1000));
@@ -121,7 +120,7 @@ impl Timing {
         };
         self.watched_ns = slow_ns.min(event_ns);
         self.reply_bytes = least(Kind::LargeReply).unwrap_or(u64::MAX);
-        // The bytes on the wire are more than those of the arguments, by less than this for each of the few of a brief
+        // Bytes on the wire exceed those of the arguments by less than this for each of the few arguments of a brief
         // call.
         const FRAME_BYTES: u64 = 1024;
         let request = least(Kind::LargeRequest).unwrap_or(u64::MAX);
@@ -131,7 +130,7 @@ impl Timing {
         self.closely = self.always || self.close_until_ms != 0;
     }
 
-    /// A batch begins: when, if it is one of those that are timed as a whole.
+    /// Begins a batch: returns its start, if it is one of those that are timed as a whole.
     pub fn begin_batch(&mut self, requests: usize, clock: &impl Clock) -> Option<Charge> {
         (self.apart_ns, self.apart) = (0, 0);
         self.timed_apart = false;
@@ -160,7 +159,7 @@ impl Timing {
         })
     }
 
-    /// A batch of so many requests has run: the time of each that was not timed by itself, in nanoseconds.
+    /// Ends a batch of `requests`: returns the time of each that was not timed separately, in nanoseconds.
     pub fn end_batch(&mut self, charge: &Charge, requests: usize, clock: &impl Clock) -> u64 {
         let took_ns = clock.monotonic_ns().saturating_sub(charge.began_ns);
         let together_ns = took_ns.saturating_sub(self.apart_ns);
@@ -168,14 +167,14 @@ impl Timing {
         together_ns / (requests as u64).saturating_sub(self.apart).max(1)
     }
 
-    /// A call of a batch was timed by itself.
+    /// Notes that a call of a batch was timed separately.
     pub fn note_apart(&mut self, took_ns: u64) {
         self.apart_ns += took_ns;
         self.apart += 1;
         self.timed_apart = true;
     }
 
-    /// Starts counting anew, when the counters were reset or nothing has been counted yet.
+    /// Restarts counting, when the counters were reset or nothing has been counted yet.
     pub fn begin_anew(&mut self) {
         self.close_until_ms = u64::MAX;
         self.close_calls_left = FIRST_CALLS;
@@ -188,7 +187,7 @@ impl Timing {
         self.inside.is_multiple_of(INSIDE_PER_TIMED)
     }
 
-    /// A turn of the loop begins.
+    /// Begins a turn of the loop.
     #[inline]
     pub fn begin_turn(&mut self, now_ms: u64, clock: &impl Clock) {
         if self.watch_until_ms != 0 {
@@ -204,12 +203,12 @@ impl Timing {
         }
     }
 
-    /// A turn of the loop began and ended, by the coarse clock.
+    /// Ends a turn of the loop; both times are by the coarse clock.
     pub fn note_turn(&mut self, began_ms: u64, ended_ms: u64, clock: &impl Clock) {
         let took_ms = ended_ms.saturating_sub(began_ms);
         self.turns += 1;
         self.turn_ms += took_ms;
-        // A step of that clock is up to 4 ms, so what took 10 may look like 8.
+        // A step of that clock is up to 4 ms, so 10 ms may look like 8.
         let slow_ns = self.watched_ns / 2;
         let slow = took_ms.saturating_mul(1_000_000) >= slow_ns;
         if slow && self.watched_ns >= COARSE_NS_MIN {
@@ -223,7 +222,7 @@ impl Timing {
         }
     }
 
-    /// Something with calls in it took too long: whether they did is found out.
+    /// Starts to watch turns if a step with calls in it took too long, to find out whether the calls did.
     pub fn suspect_if(&mut self, slow: bool, clock: &impl Clock) {
         let at_once = self.watched_ns < COARSE_NS_MIN;
         self.look_closely_if(slow && at_once, clock);
@@ -232,7 +231,7 @@ impl Timing {
         }
     }
 
-    /// Calls took too long: each is timed for a while.
+    /// Times each call for a while if calls took too long.
     fn look_closely_if(&mut self, slow: bool, clock: &impl Clock) {
         if slow {
             self.close_until_ms = clock.monotonic_coarse_ms() + CLOSE_LOOK_MS;
@@ -246,13 +245,13 @@ impl Timing {
 pub struct Used {
     /// CPU time: nanoseconds.
     pub cpu_ns: u64,
-    /// So often it had gone to sleep.
+    /// Number of times that it went to sleep.
     pub sleeps: u64,
 }
 
 impl Used {
-    /// Is it the thread itself that took `took_ns` until `later`? It ran, or waited for something; else it was ready,
-    /// and somebody else had the CPU.
+    /// Returns true if the thread itself took `took_ns` until `later`: it ran, or waited for something. Otherwise it
+    /// was ready, and another thread had the CPU.
     fn explains(&self, took_ns: u64, later: &Used) -> bool {
         later.cpu_ns.saturating_sub(self.cpu_ns) >= took_ns || later.sleeps > self.sleeps
     }
@@ -264,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// Time that stands still but for what a test adds to it.
+    /// Clock that moves only when a test advances it.
     struct Still {
         now_ns: Cell<u64>,
         cpu_ns: Cell<u64>,
@@ -364,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_is_slow_again_brings_a_close_look_unless_others_had_the_cpu() {
-        /// A turn that takes so long by the clock, and of that so much of the CPU's time.
+        /// Makes a turn that takes `took_ms` by the clock, `ran_ns` of it on the CPU.
         fn turn(timing: &mut Timing, took_ms: u64, ran_ns: u64) -> bool {
             let clock = Still::new();
             let now_ms = clock.monotonic_coarse_ms();

@@ -1,31 +1,31 @@
-//! Client-side caching: which client has read which key, and the invalidation messages that come of it.
+//! Client-side caching: the clients that have read each key, and the invalidation messages that follow.
 //!
 //! # From a read to an invalidation
 //!
-//! A client that tracks keys is remembered with every key that it reads, while the stripe of the key is still held
-//! ([`remember`]). Whoever changes the key holds that stripe too: the keyspace reports an event
-//! (`Classes::CHANGED`), and before the stripe is let go of the clients are taken out of the table and sent a message
+//! A client that tracks keys is registered with every key that it reads, while the stripe of the key is still held
+//! ([`remember`]). A unit that changes the key holds that stripe too: the keyspace reports an event
+//! (`Classes::CHANGED`), and before the stripe is released the clients are taken out of the table and sent a message
 //! ([`Tracking::changed`]). So no change falls between a read and its registration. In broadcasting mode (BCAST)
-//! nothing is remembered: the key is compared with the prefixes that clients have named, and put down with those that it
-//! begins with ([`Changes`]). At the end of a unit, its stripes still held, each prefix is one message of all its keys.
+//! nothing is registered: the key is compared with the prefixes of clients, and noted under those that it begins with
+//! ([`Changes`]). At the end of a unit, its stripes still held, each prefix is one message of all its keys.
 //!
 //! # No invalidation overtakes the reply that registered it
 //!
-//! Every message goes to the mailbox of the worker of the client that has *read* the key, also if that client has
-//! another one hear of it (REDIRECT). A worker looks into its mailbox between two groups of requests, and a message for
-//! a session that is being served waits for it; so by then the reply that registered the key is in the reply buffer.
-//! The client itself finds the invalidation behind it. What another one shall hear is sent on only when that buffer has
-//! been written out ([`after_write`]): the kernel has the reply before the other worker has the message.
-//! What a client's own command changes it finds right behind the reply of that command, and not behind those of its
-//! pipeline: the session then reads its worker's mailbox early (`Executor::read_own_mail`).
+//! Every message goes to the mailbox of the worker of the client that has *read* the key, also if another client is to
+//! be notified (REDIRECT). A worker reads its mailbox between two groups of requests, and a message for a session that
+//! is being served waits for it; so by then the reply that registered the key is in the reply buffer. The client itself
+//! finds the invalidation behind it. A message for another client is forwarded only when that buffer has been written
+//! out ([`after_write`]): the kernel has the reply before the other worker has the message. A client gets the
+//! invalidations of its own command right behind the reply of that command, and not behind those of its pipeline: the
+//! session then reads its worker's mailbox early (`Executor::read_own_mail`).
 //!
 //! # Bounds
 //!
 //! The table is partitioned by the hash of keys; each part has a lock of its own, a leaf under the stripes. It holds
-//! `tracking-table-max-keys` keys at most: beyond that keys taken by lot are forgotten, and invalidated, since nobody
-//! would hear of their changes. A client that goes leaves its token behind in the table, which names nobody else; when
-//! the tokens of a key have doubled, those of clients that have gone are taken out. What waits to be sent on
-//! for a client that does not read its replies is at most `PENDING_MAX` keys: then it becomes one message that
+//! `tracking-table-max-keys` keys at most: beyond that random keys are removed and invalidated, since their changes
+//! would not be noticed. A client that disconnects leaves its token behind in the table, which is not reused for
+//! another; when the tokens of a key have doubled, those of disconnected clients are removed. Messages to be forwarded
+//! for a client that does not read its replies have at most `PENDING_MAX` keys: then they become one message that
 //! invalidates everything.
 //!
 //! Must not know: what commands do.
@@ -49,55 +49,55 @@ use crate::{
     subscriber_index::Subscribers,
 };
 
-/// The table is spread over so many locks.
+/// Number of locks over which the table is spread.
 const SHARDS: usize = 256;
-/// Keys that wait to be sent on for one client.
+/// Number of keys that may wait to be forwarded for one client.
 const PENDING_MAX: usize = 1024;
-/// Tokens of one key, below which nobody looks for clients that have gone.
+/// Number of tokens of one key below which disconnected clients are not looked for.
 const TOKENS_UNPRUNED_MAX: usize = 16;
-/// Keys that one read, or one tick, forgets because the table is over its limit.
+/// Number of keys that one read, or one tick, removes because the table is over its limit.
 const EVICTIONS_MAX: usize = 1000;
-/// The channel of invalidation messages in RESP2.
+/// Channel of invalidation messages in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// How a client tracks keys (CLIENT TRACKING).
+/// Mode in which a client tracks keys (CLIENT TRACKING).
 #[derive(Debug, Default)]
 pub struct Mode {
     /// Id of the client that is notified of changes instead of this one.
     pub redirect: Option<u64>,
-    /// Not what it has read, but all keys with these prefixes.
+    /// True if it tracks all keys with these prefixes, and not those that it has read.
     pub broadcast: bool,
     /// See `broadcast`.
     pub prefixes: BTreeSet<Arc<[u8]>>,
-    /// Only what it reads right after CLIENT CACHING YES.
+    /// True if it tracks only keys that it reads right after CLIENT CACHING YES.
     pub opt_in: bool,
-    /// All but what it reads right after CLIENT CACHING NO.
+    /// True if it tracks all keys but those that it reads right after CLIENT CACHING NO.
     pub opt_out: bool,
-    /// CLIENT CACHING holds for the command that runs, or for the next one.
+    /// True if CLIENT CACHING holds for the command that runs, or for the next one.
     pub caching: bool,
-    /// Not what it changes itself; with BCAST, what scripts change that it calls nevertheless.
+    /// True if its own changes are left out; with BCAST, those by scripts that it calls are reported all the same.
     pub no_loop: bool,
-    /// The client that should have heard of a change has gone.
+    /// True if the client that is notified in its place has disconnected.
     pub broken: bool,
-    /// Notifications that are still to be sent to it, or to `redirect` for it.
+    /// Notifications that are still to be sent to it, or to `redirect` in its place.
     pub pending: Vec<News>,
 }
 
 /// Origin of a change.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
-    /// Nobody's: time's, or that of a client that waited.
+    /// Made by no client: by time, or by a call that had waited.
     Nobody,
-    /// This client's command has made it.
+    /// Made by this client's command.
     Client(&'a ClientInfo),
-    /// A script that this client has called has made it.
+    /// Made by a script that this client has called.
     Script(&'a ClientInfo),
 }
 
 /// Description of a change: all keys, one key, or keys with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Everything: a database was emptied.
+    /// All keys: a database was emptied.
     All,
     /// This key, which the client has read.
     Key(Arc<[u8]>),
@@ -114,8 +114,8 @@ impl News {
     }
 }
 
-/// The keys that a unit has changed under prefixes that somebody has named, and whose own change each was first:
-/// told when it ends ([`Changes::tell`]).
+/// Keys that a unit has changed under tracked prefixes, with the client that changed each first: sent when it ends
+/// ([`Changes::tell`]).
 #[derive(Debug, Default)]
 pub struct Changes(BTreeMap<Arc<[u8]>, ChangedKeys>);
 
@@ -128,19 +128,19 @@ pub struct Invalidation {
     pub news: News,
 }
 
-/// Changes on their way from the client that tracks to the one that hears of it.
+/// Changes on their way from the client that tracks to the one that is notified.
 #[derive(Clone, Debug)]
 pub struct Redirected {
     /// The client that is notified.
     pub to: Token,
-    /// In order.
+    /// Changes in their order.
     pub news: Arc<[News]>,
 }
 
 type Shard = HashMap<Box<[u8]>, Vec<Token>>;
 /// Keys of one message.
 type Keys = Arc<[Arc<[u8]>]>;
-/// Keys, and whose own change each was.
+/// Keys, and the client that changed each first.
 type ChangedKeys = BTreeMap<Arc<[u8]>, Option<Token>>;
 
 /// The registry.
@@ -149,12 +149,12 @@ pub struct Tracking {
     keys: AtomicUsize,
     items: AtomicUsize,
     clients: AtomicUsize,
-    /// Keys are remembered of clients that have ceased to track: changes are told until there are none. A client that begins
-    /// again hears of what it read before, as from Redis.
+    /// True while keys of clients that have ceased to track are registered: changes are reported until there are none.
+    /// A client that begins again is notified of keys that it read before, as from Redis.
     lingers: AtomicBool,
     prefixes: RwLock<BTreeMap<Arc<[u8]>, Subscribers>>,
     prefix_count: AtomicUsize,
-    /// Held by the worker that forgets keys: two that count at once would forget one too many.
+    /// Held by the worker that removes keys: two that count at once would remove one too many.
     evicting: Mutex<()>,
 }
 
@@ -174,27 +174,27 @@ impl Default for Tracking {
 }
 
 impl Tracking {
-    /// Clients that track keys.
+    /// Returns the number of clients that track keys.
     pub fn client_count(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// Keys in the table.
+    /// Returns the number of keys in the table.
     pub fn key_count(&self) -> usize {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Clients of all keys in the table.
+    /// Returns the number of clients of all keys in the table.
     pub fn item_count(&self) -> usize {
         self.items.load(Ordering::Relaxed)
     }
 
-    /// Prefixes that somebody has named.
+    /// Returns the number of tracked prefixes.
     pub fn prefix_count(&self) -> usize {
         self.prefix_count.load(Ordering::Relaxed)
     }
 
-    /// A client has read a key, whose stripe is held.
+    /// Registers a client with a key that it has read, whose stripe is held.
     fn add(&self, engine: &Engine, key: &[u8], who: Token) {
         let mut shard = self.shard(key);
         let Some(tokens) = shard.get_mut(key) else {
@@ -210,7 +210,7 @@ impl Tracking {
                 tokens.retain(|token| alive.contains(token));
                 self.items
                     .fetch_sub(before - tokens.len(), Ordering::Relaxed);
-                // Not again before there are twice as many, or every newcomer would pay for it.
+                // Next time when there are twice as many, or every new one would pay for it.
                 tokens.reserve(tokens.len().max(TOKENS_UNPRUNED_MAX));
                 let at = tokens.binary_search(&who).unwrap_or_else(|at| at);
                 tokens.insert(at, who);
@@ -221,7 +221,7 @@ impl Tracking {
         }
     }
 
-    /// A key has changed, and its stripe is held: tells those who have read it, and puts it down under its prefixes.
+    /// Notifies the clients that have read a changed key, and notes it under its prefixes. Its stripe is held.
     pub fn changed(
         &self,
         executors: &[ExecutorHandle],
@@ -233,8 +233,8 @@ impl Tracking {
             let is_silent = info.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0;
             is_silent.then(|| info.token())
         };
-        // Under a prefix the client does not know what its script has changed; of keys that it has read it is told as
-        // little as of its own changes. As in Redis.
+        // Under a prefix the client does not know the changes by its script; of keys that it has read it is not
+        // notified, as for its own changes. As in Redis.
         let (silent, silent_under_prefix) = match by {
             By::Nobody => (None, None),
             By::Client(info) => (silent(info), silent(info)),
@@ -260,7 +260,7 @@ impl Tracking {
         }
     }
 
-    /// A database was emptied, and all stripes are held: tells everybody who tracks, and forgets all keys.
+    /// Notifies all clients that track keys of an emptied database, and removes all keys. All stripes are held.
     pub fn flushed(&self, engine: &Engine) {
         for shard in &self.shards {
             let old = mem::take(&mut *shard.lock().expect("no panic under the table"));
@@ -272,7 +272,7 @@ impl Tracking {
         tell(engine.executors(), &tokens, None, &News::All);
     }
 
-    /// Forgets keys until there are no more than `keys_max` (0: any number), and invalidates them. `draw`: a number by lot.
+    /// Removes keys until there are no more than `keys_max` (0: any number), and invalidates them. `draw`: a random number.
     pub fn evict(
         &self,
         executors: &[ExecutorHandle],
@@ -296,14 +296,14 @@ impl Tracking {
                 shard.keys().next().cloned()
             });
             let Some(key) = victim else { return };
-            // Somebody else may have taken it meanwhile.
+            // Another thread may have taken it meanwhile.
             if let Some(tokens) = self.take(&key) {
                 tell(executors, &tokens, None, &News::Key(key.into()));
             }
         }
     }
 
-    /// A client hears of keys with this prefix.
+    /// Adds a client that tracks keys with this prefix.
     pub fn add_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
         let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
         prefixes.entry(prefix.clone()).or_default().add(who);
@@ -341,13 +341,13 @@ impl Tracking {
 }
 
 impl Changes {
-    /// Has nothing changed that anybody wants to be told of?
+    /// Returns true if no tracked key has changed.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The end of a unit whose stripes are still held: tells everybody who has named one of the prefixes.
+    /// Ends a unit whose stripes are still held: notifies all clients that track one of the prefixes.
     #[cold]
     pub fn tell(&mut self, engine: &Engine) {
         let prefixes = engine.tracking.prefixes.read();
@@ -377,8 +377,8 @@ impl Changes {
     }
 }
 
-/// A client begins to track keys, or does so in another way. The mode is the new one; a client that tracks already has
-/// kept its prefixes and what it is still to be told.
+/// Begins to track keys for a client, or changes the mode. The mode is the new one; a client that tracks already keeps
+/// its prefixes and its pending notifications.
 pub fn begin(engine: &Engine, caller: &mut Caller, mode: Mode) {
     let tracking = &engine.tracking;
     if caller.tracking.is_none() {
@@ -399,7 +399,7 @@ pub fn begin(engine: &Engine, caller: &mut Caller, mode: Mode) {
     caller.tracking = Some(Box::new(mode));
 }
 
-/// Ends it.
+/// Ends tracking for a client.
 pub fn end(engine: &Engine, caller: &mut Caller) {
     let Some(mode) = caller.tracking.take() else {
         return;
@@ -421,7 +421,7 @@ pub fn end(engine: &Engine, caller: &mut Caller) {
     caller.info.redirect.store(-1, Ordering::Relaxed);
 }
 
-/// From time to time: the keys of clients that have ceased to track may all have changed by now.
+/// Checks if all keys of clients that have ceased to track have changed by now. Called from time to time.
 pub fn settle(engine: &Engine) {
     let tracking = &engine.tracking;
     if tracking.key_count() == 0
@@ -432,7 +432,7 @@ pub fn settle(engine: &Engine) {
     }
 }
 
-/// Are the keys that this session's command reads to be remembered?
+/// Returns true if the keys that this session's command reads are to be registered.
 pub fn remembers(caller: &Caller, id: CommandId) -> bool {
     let Some(mode) = &caller.tracking else {
         return false;
@@ -445,7 +445,7 @@ pub fn remembers(caller: &Caller, id: CommandId) -> bool {
     wanted && !mode.broadcast && spec::gate(id).flags.has(Flags::READONLY)
 }
 
-/// A client has read the keys of a call, whose stripes are held.
+/// Registers a client with the keys of a call that it has read; their stripes are held.
 pub fn remember(engine: &Engine, who: Token, id: CommandId, args: Args<'_>) {
     let keys = spec::reachable_keys(id, args.len(), |index| args.get(index).unwrap_or_default());
     for key in keys.filter_map(|key| args.get(key.position)) {
@@ -453,7 +453,7 @@ pub fn remember(engine: &Engine, who: Token, id: CommandId, args: Args<'_>) {
     }
 }
 
-/// A command has run: CLIENT CACHING holds for one command, or one transaction.
+/// Ends CLIENT CACHING after a command: it holds for one command, or one transaction.
 pub fn after_command(caller: &mut Caller, id: Option<CommandId>) {
     let in_multi = caller.is(state::MULTI);
     if let Some(mode) = &mut caller.tracking
@@ -464,12 +464,12 @@ pub fn after_command(caller: &mut Caller, id: Option<CommandId>) {
     }
 }
 
-/// Something has changed that concerns this session. `true`: something is left to be done when it is served next.
+/// Takes in a change of this session's tracked keys. Returns true if work is left for when it is served next.
 pub fn hear(caller: &mut Caller, news: &News) -> bool {
     let Some(mode) = &mut caller.tracking else {
         return false;
     };
-    // It may have changed its mode since.
+    // The mode may have changed since.
     let concerned = match news {
         News::All => true,
         News::Key(_) => !mode.broadcast,
@@ -479,7 +479,7 @@ pub fn hear(caller: &mut Caller, news: &News) -> bool {
         return false;
     }
     if mode.redirect.is_some() || matches!(news, News::Prefixed(..)) {
-        // What one unit has changed is not torn apart, however much it is.
+        // Changes of one unit are not split, however many they are.
         let waiting: usize = mode.pending.iter().map(News::key_count).sum();
         if waiting < PENDING_MAX {
             mode.pending.push(news.clone());
@@ -496,7 +496,7 @@ pub fn hear(caller: &mut Caller, news: &News) -> bool {
     true
 }
 
-/// Before a session's replies are written: what has changed under its prefixes.
+/// Writes the changes under its prefixes. Called before a session's replies are written.
 pub fn before_write(caller: &mut Caller) {
     if let Some(mode) = &mut caller.tracking
         && mode.redirect.is_none()
@@ -507,7 +507,7 @@ pub fn before_write(caller: &mut Caller) {
     }
 }
 
-/// When all replies have been written: sends on what another client is to hear.
+/// Forwards the changes for another client. Called when all replies have been written.
 pub fn after_write(engine: &Engine, caller: &mut Caller) {
     let Some(mode) = &mut caller.tracking else {
         return;
@@ -545,7 +545,7 @@ pub fn after_write(engine: &Engine, caller: &mut Caller) {
     engine.send(to, Message::Redirected(Redirected { to, news }));
 }
 
-/// Writes invalidation messages to a session, in its protocol. In RESP2 only those hear of them that others have named,
+/// Writes invalidation messages to a session, in its protocol. In RESP2 only clients get them that others redirect to
 /// and that have subscribed to something.
 pub fn write(caller: &mut Caller, news: &[News], redirected: bool) {
     let subscribed = caller.info.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
@@ -576,11 +576,11 @@ pub fn write(caller: &mut Caller, news: &[News], redirected: bool) {
     }
 }
 
-/// Returns the prefixes that `key` begins with, the longest first, of prefixes in order: `up_to` finds the last of them that
-/// is not above a bound. That costs a search for each byte of the key at most, however many prefixes there are.
+/// Returns the prefixes that `key` begins with, the longest first, of prefixes in order: `up_to` finds the last of them
+/// that is not above a bound. That costs a search for each byte of the key at most, however many prefixes there are.
 ///
-/// If the last one up to the bound is no beginning of the key, it leaves the key at some byte, and so does everything
-/// between the key's bytes before that and the bound: the search goes on with these.
+/// If the last one up to the bound is no beginning of the key, it differs from the key at some byte, and so does
+/// everything between the key's bytes before that and the bound: the search goes on with these.
 pub fn beginnings<'a, V>(
     key: &[u8],
     up_to: impl Fn(&[u8]) -> Option<(&'a Arc<[u8]>, V)>,
@@ -600,7 +600,7 @@ pub fn beginnings<'a, V>(
     })
 }
 
-/// Puts what has changed under prefixes behind everything else, each key once: one message for each prefix.
+/// Moves changes under prefixes behind all others, each key once: one message for each prefix.
 fn gather(news: Vec<News>) -> Vec<News> {
     let mut gathered = Vec::new();
     let mut prefixed: BTreeMap<_, Vec<Keys>> = BTreeMap::new();
@@ -623,7 +623,7 @@ fn gather(news: Vec<News>) -> Vec<News> {
     gathered
 }
 
-/// The tokens of all clients that track keys.
+/// Returns the tokens of all clients that track keys.
 fn tracking_clients(engine: &Engine) -> HashSet<Token> {
     let clients = engine.clients();
     clients
@@ -633,7 +633,7 @@ fn tracking_clients(engine: &Engine) -> HashSet<Token> {
         .collect()
 }
 
-/// One message to each worker that has a client among `tokens`.
+/// Sends one message to each worker that has a client among `tokens`.
 fn tell(executors: &[ExecutorHandle], tokens: &[Token], silent: Option<Token>, news: &News) {
     for (number, executor) in executors.iter().enumerate() {
         let to: Vec<Token> = tokens

@@ -1,7 +1,7 @@
 //! The admin plane: handlers of commands that need the worker, its connections or the configuration.
 //!
-//! One module per group; the command table decides which handler belongs to which command. Those of the session plane are the
-//! engine's. Must not know: how a request reached it.
+//! One module per group; the command table decides which handler belongs to which command. Those of the session plane
+//! are in the engine. Must not know: how a request reached it.
 
 pub mod acl;
 pub mod cluster;

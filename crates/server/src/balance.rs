@@ -1,63 +1,63 @@
-//! Which worker is to serve whom: decided from what each has used of its CPU lately.
+//! The choice of each client's worker, by the workers' recent CPU usage.
 //!
-//! A worker that is busy for a quarter of the time wakes up for every few requests, and what waking up costs is charged to
-//! them. Two such workers cost more than one that does the work of both, so while all of it is little for one, one does it:
-//! the clients of the other are *handed over* (`worker/handover.rs`), and new ones go where those are. Where a worker has
-//! more than it can do and another has time, clients are handed over the other way.
+//! A worker that is busy for a quarter of the time wakes up for every few requests, and the cost of waking up falls on
+//! them. Two such workers cost more than one that does the work of both, so while all of it is little for one, one does
+//! it: the clients of the other are *handed over* (`worker/handover.rs`), and new ones go to the same worker. Where a
+//! worker has more work than it can do and another has time, clients are handed over the other way.
 //!
-//! More workers get more done only if there are CPUs for them. Where other programs want those as well, the clients' own
-//! for one, a second worker takes CPU time from them, and both get less done than one worker did. Nothing tells that
-//! beforehand, so it is tried: where workers wait for CPUs, the requests served in a second are compared before and after,
-//! and what has made them fewer is undone, for a while that is longer each time.
+//! More workers get more done only if there are CPUs for them. Where other programs want those as well, the clients'
+//! own for one, a second worker takes CPU time from them, and both get less done than one worker did. This cannot be
+//! known beforehand, so it is tried: where workers wait for CPUs, the requests served in a second are compared before
+//! and after, and a move that has made them fewer is undone, for a period that is longer each time.
 //!
-//! New clients go where others were brought, but no client can be moved that has subscribed, say: so that holds only while
-//! there is work that is better done together, and while whoever does it has time.
+//! New clients go to the worker that others were moved to, but subscribed clients, among others, cannot be moved: so
+//! that holds only while there is work that is better done together, and while that worker has time.
 //!
-//! Waiting clients matter more than CPU time. A worker that somebody's slow command has kept from serving others has its
-//! clients spread again, and so has one that waits for its CPU because other programs want it, too, if that helps; after
-//! that it takes a while until clients are brought together again, each time longer.
+//! Latency matters more than CPU time. A worker that a slow command has kept from serving other clients has its clients
+//! spread again, and so has one that waits for its CPU because other programs want it, too, if that helps; after that
+//! clients are not brought together again for a while, longer each time.
 //!
 //! Must not know: sessions, messages, how a client changes its worker.
 
 use std::collections::VecDeque;
 
-/// Two workers' clients are brought together if one would be busy for no more than this: permille of a CPU.
+/// Load of a worker up to which it takes the clients of two: permille of a CPU.
 const TOGETHER_MAX: u32 = 800;
-/// Two workers that wait for CPUs are tried as one, if that would use no more than this: permille of a CPU.
+/// Load up to which two workers that wait for CPUs are tried as one: permille of a CPU.
 const CROWDED_TOGETHER_MAX: u32 = 950;
-/// Workers that wait so long for CPUs take them from each other or from other programs: permille of the time, summed up.
+/// Waiting time for CPUs from which on workers take them from each other or from other programs: permille, summed up.
 const CROWDED: u32 = 100;
-/// A worker that is busy for this much of the time, or would be if it got its CPU, has too much: permille.
+/// Load from which on a worker has too much, including the CPU time that it waits for: permille.
 const TOO_MUCH: u32 = 900;
-/// By so much less busy is a worker that takes clients of one that has too much: permille.
+/// Difference in load to a worker that takes clients of one that has too much: permille.
 const MARGIN: u32 = 300;
-/// For so long it has to be so before clients are brought together: milliseconds.
+/// Time for which the condition has to hold before clients are brought together: milliseconds.
 const TOGETHER_AFTER_MS: u64 = 500;
-/// And so long before they are spread.
+/// Time for which the condition has to hold before clients are spread: milliseconds.
 const APART_AFTER_MS: u64 = 300;
-/// A turn of a worker's loop that takes so long has kept clients waiting: milliseconds of the coarse clock.
+/// Time of a turn of a worker's loop that has kept clients waiting: milliseconds of the coarse clock.
 pub const STALL_MS: u64 = 40;
-/// After clients were spread none are brought together for so long, at first: milliseconds.
+/// Initial time for which clients are not brought together after they were spread: milliseconds.
 const REST_MS_MIN: u64 = 10_000;
-/// And so long at most: it doubles each time.
+/// Limit on that time, which doubles each time: milliseconds.
 const REST_MS_MAX: u64 = 600_000;
 /// Time after which the effect of a move can be seen: milliseconds.
 const TRIAL_MS: u64 = 1_200;
-/// The rate of requests is that of so long at least: milliseconds. Less than [`TRIAL_MS`] by the time that a move takes.
+/// Shortest time over which the rate of requests is taken: milliseconds. Less than [`TRIAL_MS`] by the time of a move.
 const RATE_MS: u64 = 500;
-/// Time in milliseconds, and number of looks at the workers' loads, after which it can be seen whether workers wait for
-/// CPUs since clients were spread; shorter than [`TRIAL_MS`].
+/// Time in milliseconds, and number of samples of the workers' loads, after which it can be seen whether workers wait
+/// for CPUs since clients were spread; shorter than [`TRIAL_MS`].
 const SETTLED_MS: u64 = 300;
 const SETTLED_LOOKS: u32 = 3;
 /// Initial time for which a move that was tried in vain is not tried again: milliseconds.
 const ALONE_MS_MIN: u64 = 10_000;
-/// And so long at most: it doubles each time. Less than [`REST_MS_MAX`], since clients wait for a worker that has too much
-/// should the others have time after all.
+/// Limit on that time, which doubles each time: milliseconds. Less than [`REST_MS_MAX`], since clients wait for a
+/// worker that has too much should the others have time after all.
 const ALONE_MS_MAX: u64 = 60_000;
 
-/// Workers of which none is busy for so much of the time have no work that is better done together: permille.
+/// Load of the busiest worker below which there is no work that is better done together: permille.
 const LITTLE: u32 = 50;
-/// If it has been so for so long: milliseconds.
+/// Time for which that has to hold: milliseconds.
 const LITTLE_AFTER_MS: u64 = 10_000;
 
 /// Recent load of a worker.
@@ -67,14 +67,14 @@ pub struct Load {
     pub used: u32,
     /// Time that it was ready to run and waited for a CPU: permille.
     pub waited: u32,
-    /// Clients that it has heard from within a second and that may be handed over.
+    /// Number of clients with an event within a second that may be handed over.
     pub clients: u32,
-    /// A turn took [`STALL_MS`] or longer.
+    /// True if a turn took [`STALL_MS`] or longer.
     pub stalled: bool,
 }
 
 impl Load {
-    /// As one word.
+    /// Packs the load into one word.
     pub fn pack(self) -> u64 {
         let permille = |part: u32| u64::from(part.min(0xfff));
         permille(self.used)
@@ -83,7 +83,7 @@ impl Load {
             | u64::from(self.clients) << 32
     }
 
-    /// The reverse of [`Load::pack`].
+    /// Reverses [`Load::pack`].
     pub fn unpack(word: u64) -> Load {
         Load {
             used: (word & 0xfff) as u32,
@@ -97,44 +97,44 @@ impl Load {
         self.used + self.waited
     }
 
-    /// Has it more to do than it can, while another is busy for so much only?
+    /// Returns true if it has too much work, while the load of another is only `least`.
     fn has_too_much(self, least: u32) -> bool {
         self.busy() >= TOO_MUCH && least + MARGIN <= self.busy()
     }
 }
 
-/// Clients are to be handed over.
+/// An order to hand clients over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The worker that has them.
+    /// Worker that has them.
     pub from: usize,
-    /// The one that gets them.
+    /// Worker that gets them.
     pub to: usize,
-    /// How much of the work of those that may be handed over: permille.
+    /// Share of the work of those that may be handed over: permille.
     pub share: u32,
 }
 
 impl Order {
-    /// Nobody stays with the worker that has them.
+    /// Returns true if all clients are to move.
     pub fn all(&self) -> bool {
         self.share == ALL
     }
 
-    /// Its share of so much.
+    /// Returns its share of `total`.
     pub fn part_of(&self, total: u64) -> u64 {
         (u128::from(total) * u128::from(self.share) / u128::from(ALL)) as u64
     }
 }
 
-/// The share of an order that leaves nobody behind.
+/// Share of an order to move all clients.
 const ALL: u32 = 1000;
 
-/// How many requests all workers had served at a time.
+/// Number of requests that all workers had served at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Milliseconds of a clock that does not go back; 0: nobody has counted yet.
+    /// Milliseconds of a clock that does not go back; 0: not counted yet.
     pub at_ms: u64,
-    /// Since statistics began.
+    /// Number of requests since statistics began.
     pub requests: u64,
 }
 
@@ -142,12 +142,12 @@ pub struct Served {
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     order: Order,
-    /// Requests served in a second before.
+    /// Number of requests served in a second before.
     rate_before: u64,
     began_ms: u64,
-    /// How often loads were looked at since.
+    /// Number of samples of the loads since.
     looks: u32,
-    /// The work that was moved, in permille of a CPU; `None`: whoever got it had none of its own.
+    /// Work that was moved, in permille of a CPU; `None`: the receiving worker had none of its own.
     moved: Option<u32>,
     /// Earlier values of [`Balance::rest_until_ms`] and [`Balance::rest_ms`], from before the trial.
     rest_before: (u64, u64),
@@ -157,21 +157,21 @@ struct Trial {
 #[derive(Debug)]
 pub struct Balance {
     trial: Option<Trial>,
-    /// Requests by now and before, back to [`RATE_MS`] ago.
+    /// Numbers of requests now and before, back to [`RATE_MS`] ago.
     served: VecDeque<Served>,
-    /// Since when all workers have had next to nothing to do.
+    /// Time since which all workers have been almost idle.
     little_since_ms: Option<u64>,
-    /// Since when two workers' clients could have been brought together.
+    /// Time since which two workers' clients could have been brought together.
     together_since_ms: Option<u64>,
-    /// Since when a worker has had too much, while another had time.
+    /// Time since which a worker has had too much, while another had time.
     apart_since_ms: Option<u64>,
-    /// Until when clients stay spread.
+    /// Time until which clients stay spread.
     rest_until_ms: u64,
-    /// How long they do the next time.
+    /// Length of the next such period.
     rest_ms: u64,
-    /// Until when a worker that has too much keeps its clients: to spread them was tried in vain.
+    /// Time until which a worker that has too much keeps its clients: spreading them was tried in vain.
     alone_until_ms: u64,
-    /// How long it does the next time.
+    /// Length of the next such period.
     alone_ms: u64,
 }
 
@@ -184,7 +184,7 @@ impl Default for Balance {
             rest_ms: REST_MS_MIN,
             trial: None,
             served: VecDeque::new(),
-            // A server that has just begun has had nothing to do.
+            // A server that has just begun has been idle.
             little_since_ms: Some(0),
             alone_until_ms: 0,
             alone_ms: ALONE_MS_MIN,
@@ -193,14 +193,14 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// Returns the order to carry out at this time (milliseconds of any clock that does not go back), given the workers'
-    /// loads and the number of requests they have served.
+    /// Returns the order to carry out at this time (milliseconds of any clock that does not go back), given the
+    /// workers' loads and the number of requests they have served.
     pub fn decide(&mut self, now_ms: u64, loads: &[Load], served: Served) -> Option<Order> {
         self.count(served);
         self.decide_by_rate(now_ms, loads, self.rate())
     }
 
-    /// Should new clients go where others were brought, and not to the workers that these have left?
+    /// Returns true if new clients should go where others were moved to, and not to the workers that these have left.
     pub fn keeps_together(&mut self, now_ms: u64, loads: &[Load]) -> bool {
         if loads.iter().any(|load| load.busy() >= LITTLE) {
             self.little_since_ms = None;
@@ -216,7 +216,7 @@ impl Balance {
 
     fn count(&mut self, served: Served) {
         if let Some(last) = self.served.back() {
-            // Statistics have begun anew.
+            // Statistics were reset.
             if served.requests < last.requests || served.at_ms < last.at_ms {
                 self.served.clear();
                 self.trial = None;
@@ -234,7 +234,7 @@ impl Balance {
         }
     }
 
-    /// Requests in a second, lately.
+    /// Returns the recent number of requests in a second.
     fn rate(&self) -> u64 {
         match (self.served.front(), self.served.back()) {
             (Some(first), Some(last)) if first.at_ms < last.at_ms => {
@@ -245,7 +245,7 @@ impl Balance {
     }
 
     fn decide_by_rate(&mut self, now_ms: u64, loads: &[Load], rate: u64) -> Option<Order> {
-        // Whatever was so bad is long past.
+        // The cause is long past.
         if now_ms >= self.rest_until_ms + 2 * REST_MS_MAX {
             self.rest_ms = REST_MS_MIN;
         }
@@ -310,7 +310,7 @@ impl Balance {
         });
     }
 
-    /// Clients are spread, and stay so for a while.
+    /// Spreads clients, which stay spread for a while.
     fn spread(&mut self, order: Order, now_ms: u64) -> Order {
         self.apart_since_ms = None;
         self.rest_until_ms = now_ms + self.rest_ms;
@@ -326,17 +326,17 @@ impl Balance {
             to: from,
             share: ALL,
         };
-        // A twentieth is chance.
+        // A twentieth is noise.
         let less = u128::from(rate) * 20 < u128::from(trial.rate_before) * 19;
         let more = u128::from(rate) * 20 > u128::from(trial.rate_before) * 21;
         if !trial.order.all() {
-            // To spread them did harm.
+            // Spreading them did harm.
             if !(less && crowded(&loads[from], &loads[to])) {
                 return None;
             }
             (self.rest_until_ms, self.rest_ms) = trial.rest_before;
             self.stay_alone(now_ms);
-            // What it had before stays with it.
+            // Its earlier work stays with it.
             let share = match trial.moved {
                 Some(work) => (work * ALL / loads[to].used.max(1)).min(ALL - 1),
                 None => ALL,
@@ -360,7 +360,7 @@ impl Balance {
 }
 
 impl Trial {
-    /// Clients were spread, and no worker of the two waits for a CPU now.
+    /// Returns true if clients were spread, and neither of the two workers waits for a CPU now.
     fn has_gone_well(&self, now_ms: u64, loads: &[Load]) -> bool {
         let Order { from, to, .. } = self.order;
         !self.order.all()
@@ -370,14 +370,14 @@ impl Trial {
     }
 }
 
-/// Do the two want more CPUs than there are?
+/// Returns true if the two want more CPUs than there are.
 fn crowded(one: &Load, other: &Load) -> bool {
     one.waited + other.waited >= CROWDED
 }
 
-/// Returns the order that brings one worker's clients to another, and whether it is certain that one worker can serve them
-/// all. It is if the least busy worker gives its clients to the busiest that has time for them. Where workers wait for CPUs
-/// it is to be tried: the one that waits most gives its clients to the one that waits least.
+/// Returns the order that brings one worker's clients to another, and whether it is certain that one worker can serve
+/// them all. It is if the least busy worker gives its clients to the busiest that has time for them. Where workers wait
+/// for CPUs it is to be tried: the one that waits most gives its clients to the one that waits least.
 fn together(loads: &[Load]) -> Option<(Order, bool)> {
     let serving = || {
         loads
@@ -405,8 +405,8 @@ fn together(loads: &[Load]) -> Option<(Order, bool)> {
     tried.map(|(to, _)| (order(from, to), false))
 }
 
-/// A worker that has too much, unless that `is_accepted`, or does not come to serve its clients, gives some to the one that
-/// has most time.
+/// Returns the order by which a worker that has too much (unless that `is_accepted`), or whose clients wait, gives some
+/// to the one that has most time.
 fn apart(loads: &[Load], is_accepted: bool) -> Option<Order> {
     let (to, least) = loads
         .iter()
@@ -414,7 +414,7 @@ fn apart(loads: &[Load], is_accepted: bool) -> Option<Order> {
         .min_by_key(|(_, load)| load.busy())?;
     let has_too_much = |load: &Load| {
         let waits = load.has_too_much(least.busy());
-        // Slow commands are no reason to move clients from one worker to another for ever.
+        // Slow commands are no reason to move clients to and fro for ever.
         load.clients >= 2 && (waits && !is_accepted || load.stalled && least.clients == 0)
     };
     let (from, most) = loads
@@ -456,7 +456,7 @@ mod tests {
         })
     }
 
-    /// How many ticks later a trial is judged.
+    /// Number of ticks after which a trial is judged.
     const TRIAL_TICKS: u32 = (TRIAL_MS / TICK_MS) as u32;
 
     fn waiting(used: u32, waited: u32) -> Load {
@@ -498,7 +498,7 @@ mod tests {
         // The fullest that can take them.
         let loads = [busy(100, 9), busy(650, 9), busy(750, 9), busy(300, 9)];
         assert_eq!(order(&loads), all(0, 1));
-        // Whose CPU others want as well can take less, and gives all away.
+        // One whose CPU other programs want can take less, and gives all away.
         assert_eq!(order(&[busy(250, 25), waiting(260, 300)]), all(1, 0));
         assert_eq!(order(&[busy(250, 25), waiting(240, 300)]), all(1, 0));
         assert_eq!(order(&[busy(500, 25), waiting(460, 300)]), None);
@@ -540,7 +540,7 @@ mod tests {
             None,
             "one client is one"
         );
-        // Half of a CPU is much for a worker that gets no more.
+        // Half of a CPU is too much for a worker that gets no more.
         let mut kept_waiting = busy(500, 50);
         kept_waiting.waited = 450;
         assert_eq!(order(&[kept_waiting, busy(0, 0)]), some(500));
@@ -558,7 +558,7 @@ mod tests {
         };
         let loads = [slow, busy(0, 0)];
         assert_eq!(decide(&mut balance, &mut now_ms, 1, &loads), Some(spread));
-        // Spread, they stay so for a while; and further slow commands move nobody to and fro.
+        // Once spread, they stay so for a while; and further slow commands move no client to and fro.
         let loads = [slow, busy(100, 25)];
         assert_eq!(decide(&mut balance, &mut now_ms, 1000, &loads), None);
         let loads = [busy(100, 25), busy(100, 25)];
@@ -580,7 +580,7 @@ mod tests {
         }
         let doubled = [10, 20, 40, 80, 160, 320, 600, 600, 600];
         assert_eq!(waits_ms, doubled.map(|seconds| seconds * 1000));
-        // All is forgotten in the end.
+        // All state is reset in the end.
         let nothing = [busy(0, 0), busy(0, 0)];
         assert_eq!(decide(&mut balance, &mut now_ms, 20_000, &nothing), None);
         assert!(decide(&mut balance, &mut now_ms, 10, &too_much).is_some());
@@ -589,8 +589,8 @@ mod tests {
         assert_eq!(now_ms - began_ms, REST_MS_MIN + TOGETHER_AFTER_MS);
     }
 
-    /// Two workers and their client's program share two CPUs, and one worker does: what was measured with redis-benchmark
-    /// and P=50.
+    /// Returns loads of two workers and their client's program on two CPUs, and of one worker: measured with
+    /// redis-benchmark and P=50.
     fn crowded_loads() -> ([Load; 2], [Load; 2]) {
         let apart = [busy(575, 25), waiting(283, 280)];
         (apart, [busy(950, 50), busy(0, 0)])
@@ -610,7 +610,7 @@ mod tests {
             *now_ms += TOGETHER_AFTER_MS;
             assert_eq!(balance.decide_by_rate(*now_ms, &apart, 1000), Some(all));
         };
-        // More is done: one has too much, and keeps it for a while.
+        // The rate rises: one has too much, and keeps it for a while.
         let (mut balance, mut now_ms) = (Balance::default(), 0);
         try_out(&mut balance, &mut now_ms);
         assert_eq!(judge(&mut balance, &mut now_ms, &alone, 1300), None);
@@ -621,7 +621,7 @@ mod tests {
         try_out(&mut balance, &mut now_ms);
         let with_time = [busy(850, 50), busy(0, 0)];
         assert_eq!(judge(&mut balance, &mut now_ms, &with_time, 900), None);
-        // No more is done: they are two again, for longer each time.
+        // The rate does not rise: they are two again, for longer each time.
         let (mut balance, mut now_ms) = (Balance::default(), 0);
         for rest_ms in [REST_MS_MIN, 2 * REST_MS_MIN] {
             try_out(&mut balance, &mut now_ms);
@@ -664,7 +664,7 @@ mod tests {
             let ticks = (alone_ms / TICK_MS) as u32 - 1;
             assert_eq!(decide(&mut balance, &mut now_ms, ticks, &alone), None);
         }
-        // A slow command is no matter of how much is done.
+        // A slow command says nothing about the rate.
         let stalled = Load {
             stalled: true,
             ..alone[0]
@@ -674,7 +674,7 @@ mod tests {
         now_ms += TICK_MS;
         let order = balance.decide_by_rate(now_ms, &[stalled, alone[1]], 1000);
         assert_eq!(order, Some(spread));
-        // More is done, or nobody waits for a CPU: it stays.
+        // The rate rises, or no worker waits for a CPU: it stays.
         for (loads, rate) in [(apart, 1300), ([busy(500, 25); 2], 1000)] {
             let (mut balance, mut now_ms) = (Balance::default(), 0);
             try_out(&mut balance, &mut now_ms);
@@ -719,7 +719,7 @@ mod tests {
             now_ms += TICK_MS;
             if let Some(order) = balance.decide_by_rate(now_ms, &loads, 1000) {
                 orders += 1;
-                // There is work enough for all: a worker with clients is as busy as can be.
+                // There is enough work: a worker with clients is as busy as can be.
                 let half = loads[order.from].clients / 2;
                 loads[order.from].clients -= half;
                 loads[order.to] = busy(1000, half);
@@ -745,7 +745,7 @@ mod tests {
         assert!(at(LITTLE_AFTER_MS + 299, &[busy(49, 50), busy(0, 0)]));
         assert!(!at(LITTLE_AFTER_MS + 300, &[busy(49, 50), busy(0, 0)]));
         assert!(at(LITTLE_AFTER_MS + 400, &[busy(50, 50), busy(0, 0)]));
-        // What was tried in vain is not brought about by those who come.
+        // New clients do not bring about the state that was tried in vain.
         let (_, alone) = crowded_loads();
         balance.alone_until_ms = 20_000;
         assert!(balance.keeps_together(19_999, &alone));
@@ -766,10 +766,10 @@ mod tests {
         assert_eq!(rate(10_400, 70_400), 1000);
         assert_eq!(rate(10_500, 70_400), 800);
         assert_eq!(rate(10_900, 70_400), 0);
-        // Ticks that come late.
+        // Late ticks.
         assert_eq!(rate(12_000, 72_500), 2100 * 1000 / 1100);
         assert_eq!(rate(13_000, 72_600), 100);
-        // Statistics begin anew, and there is nothing to judge a trial by.
+        // Statistics are reset, and there is nothing to judge a trial by.
         let (apart, _) = crowded_loads();
         balance.try_out(together(&apart).unwrap().0, 13_000, &apart, 100);
         for (at_ms, requests) in [(13_100, 5), (13_200, 25)] {

@@ -1,7 +1,7 @@
 //! `redline server`'s command line: redis-server's, and `--threads`.
 //!
-//! A configuration file first, `-` for standard input, then `--parameter value ...`; what comes later wins. Must not
-//! know: what a parameter does.
+//! A configuration file first, `-` for standard input, then `--parameter value ...`; later ones win. Must not know: the
+//! effects of parameters.
 
 use std::{
     ffi::OsString,
@@ -29,10 +29,10 @@ use crate::{
 };
 use redline_engine::{REDIS_VERSION, REDLINE_VERSION};
 
-/// Default path of the file that the background's process id is written to, unless something is named.
+/// Default path of the process id's file in the background.
 const PIDFILE: &str = "/var/run/redis.pid";
 
-/// Runs the server until it is stopped. `called`: the words by which the program was started, `/usr/bin/redis-server` or
+/// Runs the server until it is stopped. `called`: the name by which the program was started, `/usr/bin/redis-server` or
 /// `redline server`.
 pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<Vec<u8>> = args.map(OsString::into_vec).collect();
@@ -57,14 +57,14 @@ pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Starts, says so, and waits for the end.
+/// Starts the server, logs that, and waits for its end.
 fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     let (mut settings, config_file) = load(words)?;
     enter_dir(&mut settings)?;
     open_log(&settings)?;
     // The working directory may change before the end.
     let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
-    // Threads are made later: a child would not have them.
+    // Before threads are created: a child would not have them.
     let (service, background) = Service::begin(called, &settings.service)?;
     if background && settings.service.pidfile.is_none() {
         settings.service.pidfile = Some(PIDFILE.into());
@@ -76,7 +76,7 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
         std::process::id(),
     ));
     if settings.service.logo {
-        // What starts us may look for ` PID: `, which redis-server has nowhere else.
+        // The parent process may look for ` PID: `, which redis-server has nowhere else.
         log::notice(&format!(
             "Running in standalone mode, Port: {}, PID: {}",
             settings.port.or(settings.tls.port).unwrap_or(0),
@@ -88,7 +88,7 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
         service: Some(service.clone()),
     };
     let server = Server::start(settings, origin, true).map_err(|error| {
-        // In the background nobody sees what is returned.
+        // In the background the returned error is not seen.
         log::warning(&error.to_string());
         error.to_string()
     })?;
@@ -104,7 +104,7 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     Ok(())
 }
 
-/// The settings that the words of the command line come to, and the configuration file's whole path.
+/// Returns the settings of the command line's words, and the configuration file's absolute path.
 fn load(words: &[Vec<u8>]) -> Result<(Settings, Option<PathBuf>), String> {
     let invocation = Invocation::parse(words)?;
     let mut loader = Loader::default();
@@ -127,7 +127,7 @@ fn load(words: &[Vec<u8>]) -> Result<(Settings, Option<PathBuf>), String> {
     Ok((loader.finish()?, config_file))
 }
 
-/// `--check-config`: everything that can be told about a configuration without a server.
+/// Checks a configuration as far as possible without a server (`--check-config`).
 fn check(words: &[Vec<u8>]) -> Result<(), String> {
     let (mut settings, config_file) = load(words)?;
     if config_file.is_none() && words.is_empty() {
@@ -135,7 +135,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
     }
     enter_dir(&mut settings)?;
     if let Some(path) = &settings.service.logfile {
-        // Only looked at: a check leaves nothing behind.
+        // Opened only: a check leaves no file behind.
         let opened = std::fs::OpenOptions::new().append(true).open(path);
         let folder = std::path::absolute(path).ok();
         let folder = folder.as_deref().and_then(Path::parent);
@@ -159,7 +159,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
     console::out(&said)
 }
 
-/// Enters the working directory, which must be in place before anything is opened.
+/// Enters the working directory, before any file is opened.
 fn enter_dir(settings: &mut Settings) -> Result<(), String> {
     if let Some(dir) = &settings.service.dir {
         let refused = |error| {
@@ -167,7 +167,7 @@ fn enter_dir(settings: &mut Settings) -> Result<(), String> {
             format!("can't chdir to '{}': {why}", dir.display())
         };
         std::env::set_current_dir(dir).map_err(refused)?;
-        // Relative, it would mean another one from now on.
+        // A relative path would mean another directory from now on.
         settings.service.dir = Some(std::env::current_dir().map_err(refused)?);
     }
     Ok(())
@@ -208,7 +208,7 @@ fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
     }
 }
 
-/// `--test-memory`.
+/// Runs `--test-memory`.
 fn test_memory(mib: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(mib);
     let mib: usize = text
@@ -217,7 +217,7 @@ fn test_memory(mib: &[u8]) -> Result<(), String> {
         .filter(|mib| *mib > 0)
         .ok_or_else(|| format!("'{text}' is no number of megabytes"))?;
     let faults = memory_test::run(mib, |pass, of| {
-        // The test goes on, and its exit code tells.
+        // The test goes on; its exit code has the result.
         let _ = console::out(&format!("Pass {pass} of {of}\n"));
     });
     match faults {
@@ -229,7 +229,7 @@ fn test_memory(mib: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Tools wait for these lines.
+/// Logs the lines that tools wait for.
 fn announce(server: &Server) {
     let workers = server.workers();
     let plural = if workers == 1 { "" } else { "s" };
@@ -258,7 +258,7 @@ fn announce(server: &Server) {
     }
 }
 
-/// The command line, taken apart.
+/// The parsed command line.
 #[derive(Debug, Default)]
 struct Invocation {
     file: Option<PathBuf>,
@@ -269,7 +269,7 @@ struct Invocation {
 /// `--bind a b` as the directive `bind a b`.
 #[derive(Debug, PartialEq, Eq)]
 struct OptionWords {
-    /// As it was written, as far as that may be shown.
+    /// The words as written, without secrets.
     place: String,
     words: Vec<Vec<u8>>,
 }
@@ -287,7 +287,7 @@ impl Invocation {
                 continue;
             }
             let dashed = word.strip_prefix(b"--").filter(|name| !name.is_empty());
-            // Behind the file a directive may stand as it would in it.
+            // After the file a directive may stand as in the file.
             let bare = Some(word).filter(|word| !word.starts_with(b"-"));
             let Some(name) = dashed.or(bare) else {
                 return Err(format!(
@@ -304,7 +304,7 @@ impl Invocation {
                 if lonely && directive[0].eq_ignore_ascii_case(b"save") {
                     directive.push(Vec::new());
                 } else if let Some(value) = words.next() {
-                    // The first value is one even if it looks like an option.
+                    // The first word is a value even if it looks like an option.
                     directive.push(value.to_vec());
                 }
             }
@@ -324,7 +324,7 @@ impl Invocation {
     }
 }
 
-/// One line that scripts take apart: called as redis-server, it names the Redis that it stands for.
+/// Returns the version in one line that scripts parse: called as redis-server, it names the Redis that it stands for.
 fn version(called: &str) -> String {
     let bits = usize::BITS;
     match Path::new(called).file_name() {

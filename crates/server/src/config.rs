@@ -1,8 +1,8 @@
-//! The configuration table: one row per parameter, and everything that comes out of it.
+//! The configuration table: one row per parameter, and everything derived from it.
 //!
-//! Start in [`table`] for the rows. The structures of settings and their defaults, CONFIG GET and SET, CONFIG REWRITE, the
-//! configuration file, the command line and `--help` are all derived from them. A parameter without effect keeps its value in
-//! [`Settings::kept`], so that CONFIG GET shows what was set.
+//! Start in [`table`] for the rows. The structures of settings and their defaults, CONFIG GET and SET, CONFIG REWRITE,
+//! the configuration file, the command line and `--help` are all derived from them. A parameter without effect keeps
+//! its value in [`Settings::kept`], so that CONFIG GET shows the value that was set.
 //!
 //! Must not know: workers, sessions, sockets.
 
@@ -22,7 +22,7 @@ use redline_settings::{
 
 use crate::settings::{ServiceSettings, Settings, TlsSettings};
 
-/// One parameter of the server: a row, and where its value is kept.
+/// One parameter of the server: a row, and the place of its value.
 #[derive(Clone, Copy)]
 pub struct Parameter {
     /// Title of its section.
@@ -38,20 +38,20 @@ enum Place {
     Engine(Field<redline_engine::Settings>),
     Process(Field<ServiceSettings>),
     Tls(Field<TlsSettings>),
-    /// None: it has no effect.
+    /// No structure: it has no effect.
     Kept,
 }
 
 /// Rows of one structure that stand together.
 #[derive(Clone, Copy)]
 pub enum Group {
-    /// Of the server.
+    /// Rows of the server.
     Own(&'static [Setting<Settings>]),
-    /// Of the engine.
+    /// Rows of the engine.
     Engine(&'static [Setting<redline_engine::Settings>]),
-    /// Of the process.
+    /// Rows of the process.
     Process(&'static [Setting<ServiceSettings>]),
-    /// Of TLS.
+    /// Rows of TLS.
     Tls(&'static [Setting<TlsSettings>]),
 }
 
@@ -60,14 +60,14 @@ pub enum Group {
 pub struct Section {
     /// Title, as `--help` shows it.
     pub title: &'static str,
-    /// The groups.
+    /// Groups of the section.
     pub groups: &'static [Group],
 }
 
-/// Values of parameters without effect, where they were set.
+/// Values of parameters without effect that were set.
 pub type Kept = BTreeMap<&'static str, Value>;
 
-/// The parameter of that name, in any case.
+/// Returns the parameter of that name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Parameter> {
     table::ROWS.iter().find(|row| {
         row.names()
@@ -85,7 +85,7 @@ impl Group {
         }
     }
 
-    /// The row at `at`, and its place.
+    /// Returns the row at `at`, and its place.
     const fn at(self, at: usize) -> (Row, Place) {
         macro_rules! placed {
             ($rows:ident, $place:ident) => {
@@ -104,7 +104,7 @@ impl Group {
     }
 }
 
-/// Returns how many rows there are.
+/// Returns the number of rows.
 const fn count(sections: &[Section]) -> usize {
     let (mut rows, mut section) = (0, 0);
     while section < sections.len() {
@@ -157,13 +157,13 @@ impl Deref for Parameter {
 }
 
 impl Parameter {
-    /// Does it say how connections with TLS are made? Then they are prepared anew when it is set, also to the same value:
-    /// a file of that name may have become another. How often the files are looked at is another matter.
+    /// Returns true if it is a setting of connections with TLS. Then these are prepared anew when it is set, also to
+    /// the same value: the file of that name may have changed. The interval of checks of the files is not one.
     pub fn concerns_tls(&self) -> bool {
         self.name.starts_with("tls-") && self.name != "tls-auto-reload-interval"
     }
 
-    /// Its value.
+    /// Returns its value.
     pub fn value(&self, settings: &Settings) -> Value {
         match self.place {
             Place::Own(field) => field.value(settings),
@@ -177,12 +177,12 @@ impl Parameter {
         }
     }
 
-    /// Its value as CONFIG GET shows it.
+    /// Returns its value as CONFIG GET shows it.
     pub fn text(&self, settings: &Settings) -> Vec<u8> {
         self.syntax.text(&self.value(settings))
     }
 
-    /// Reads `words` and stores what they say.
+    /// Parses `words` and stores the value.
     pub fn set(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
         let value = self.parse(words)?;
         match self.place {
@@ -197,7 +197,7 @@ impl Parameter {
         }
     }
 
-    /// The same for a line of a file, after earlier lines: of some parameters the lines add up.
+    /// Does the same for a line of a file, after earlier lines: the lines of some parameters add up.
     pub fn add(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
         if !self.adds_up || !matches!(self.place, Place::Kept) {
             return self.set(settings, words);
@@ -216,7 +216,7 @@ impl Parameter {
         Ok(())
     }
 
-    /// Says which part is missing if the value needs one that does not exist.
+    /// Returns a refusal with the missing part if the value needs one that does not exist.
     pub fn check_built(&self, settings: &Settings) -> Result<(), Refusal> {
         match self.missing_part(&self.text(settings)) {
             Some(part) => Err(not_built(part)),
@@ -231,7 +231,7 @@ fn not_built(part: &str) -> Refusal {
     format!("{part} {verb} not built yet")
 }
 
-/// Splits CONFIG SET's one argument as the parameter wants it.
+/// Splits CONFIG SET's one argument by the parameter's syntax.
 pub fn words_of<'a>(parameter: &Parameter, argument: &'a [u8]) -> Vec<&'a [u8]> {
     match parameter.syntax.is_wordy() {
         true => argument.split(|byte| *byte == b' ').collect(),

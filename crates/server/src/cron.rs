@@ -18,18 +18,18 @@ use redline_engine::{
     tracking,
 };
 
-/// Active expiry works in slices of this length: microseconds. No command waits longer for it.
+/// Length of a slice of active expiry: microseconds. No command waits longer for it.
 const EXPIRY_SLICE_US: u64 = 500;
-/// Active expiry goes on before the next tick if something is due by then, but only after a pause that is so many times
-/// as long as the last round took, and no shorter than this.
+/// Pause after which active expiry goes on before the next tick, if keys are due: as a multiple of the last round's
+/// time, and its minimum.
 const EXPIRY_PAUSES: u64 = 200;
 const EXPIRY_PAUSE_US_MIN: u64 = 10_000;
-/// A compaction works in slices of this length, and rests so long in between: microseconds.
+/// Length of a slice of compaction, and of the pause in between: microseconds.
 const COMPACTION_SLICE_US: u64 = 1_000;
 const COMPACTION_REST_US: u64 = 4_000;
-/// Segments of memory that one tick may turn into huge pages.
+/// Number of memory segments that one tick may turn into huge pages.
 const SEGMENTS_PER_TICK: usize = 1;
-/// One tick; sets when the next is due.
+/// Runs one tick; sets the time of the next.
 pub fn tick(worker: &mut Worker) {
     let period_ms = 1000 / u64::from(worker.outlet.settings.hz.clamp(1, 500));
     worker.outlet.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
@@ -85,7 +85,7 @@ pub fn tick(worker: &mut Worker) {
     worker.sweep();
 }
 
-/// Has certificates read again if their files have changed, as often as `tls-auto-reload-interval` says.
+/// Has certificates read again if their files have changed, at the interval of `tls-auto-reload-interval`.
 fn look_at_certificates(worker: &mut Worker) {
     let interval_ms = worker.outlet.settings.tls.auto_reload_interval_s * 1000;
     let now_ms = clock::monotonic_coarse_ms();
@@ -96,18 +96,18 @@ fn look_at_certificates(worker: &mut Worker) {
     worker.shared.reload_changed_tls();
 }
 
-/// How long active expiry rests after a slice that left something due: half as long as the slice at the least effort, an
-/// eighth at the most.
+/// Returns the pause of active expiry after a slice that left keys due: half as long as the slice at the least effort,
+/// an eighth at the most.
 fn expiry_rest_us(effort: u32) -> u64 {
     let effort = u64::from(effort.clamp(1, 10));
     EXPIRY_SLICE_US * (13 - effort) / 24
 }
 
-/// Removes what has expired, for a slice of time; if that did not suffice, has itself called again soon (see
-/// [`go_on`]). Many keys that are due at one moment are gone fast that way, and no command waits longer than a slice.
+/// Removes expired keys, for a slice of time; if that did not suffice, schedules itself again soon (see [`go_on`]).
+/// Many keys that are due at one moment are gone fast that way, and no command waits longer than a slice.
 fn expire(worker: &mut Worker) {
     worker.executor.outlet.expiry_due_us = None;
-    // CLIENT PAUSE keeps the data as it is.
+    // CLIENT PAUSE keeps the data unchanged.
     let rests = worker.shared.timers_rest.load(Ordering::Relaxed);
     if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
@@ -130,8 +130,8 @@ fn expire(worker: &mut Worker) {
                 break;
             }
             if step.checked > 0 && clock::monotonic_us() > deadline_us {
-                // Sleep comes in whole milliseconds: two slices with a look at the sockets between them, then the rest of
-                // both.
+                // Sleep comes in whole milliseconds: two slices with a poll of the sockets between them, then the
+                // pauses of both.
                 let rest_us =
                     2 * expiry_rest_us(worker.executor.outlet.settings.active_expire_effort);
                 let rest_us = if worker.executor.outlet.expiry_rests {
@@ -154,16 +154,16 @@ fn expire(worker: &mut Worker) {
     }
 }
 
-/// After a round of active expiry: has it come again before the next tick if something will be due. Lookups pass over
-/// keys that are due, but not over a hash whose last fields are, and whoever waits for `expired` events wants them in
-/// time. Where rounds take long (many keys expire in a stripe, and all of them are looked at) the ticks have to do.
+/// Schedules active expiry before the next tick if keys will be due. Lookups ignore keys that are due, but not a hash
+/// whose last fields are, and receivers of `expired` events want them in time. Where rounds take long (many keys expire
+/// in a stripe, and all of them are visited) only ticks run it.
 fn expire_in_time(worker: &mut Worker, took_us: u64) {
     let soonest_ms = worker
         .outlet
         .expiry
         .take_soonest_ms()
         .min(worker.outlet.element_expiry.take_soonest_ms());
-    // What is due at a millisecond has expired with the next.
+    // A key that is due at a millisecond has expired at the next.
     let due_in_ms = soonest_ms.saturating_sub(worker.now_ms).max(0) as u64 + 1;
     let pause_us = (EXPIRY_PAUSES * took_us).max(EXPIRY_PAUSE_US_MIN);
     let in_us = due_in_ms.saturating_mul(1000).max(pause_us);
@@ -176,7 +176,7 @@ fn expire_in_time(worker: &mut Worker, took_us: u64) {
     }
 }
 
-/// Keeps `tracking-table-max-keys`, should it have been lowered.
+/// Enforces `tracking-table-max-keys`, in case it was lowered.
 pub fn forget_tracked(worker: &mut Worker) {
     let (shared, rng) = (worker.shared, &mut worker.executor.local.rng);
     let keys_max = worker.executor.outlet.settings.tracking_keys_max;
@@ -186,7 +186,7 @@ pub fn forget_tracked(worker: &mut Worker) {
     tracking::settle(shared);
 }
 
-/// Goes on with what a slice did not finish, once it has rested.
+/// Continues the work that a slice did not finish, after its pause.
 pub fn go_on(worker: &mut Worker) {
     let now_us = clock::monotonic_us();
     let is_due = |due_us: Option<u64>| due_us.is_some_and(|due_us| now_us >= due_us);
@@ -199,7 +199,7 @@ pub fn go_on(worker: &mut Worker) {
     }
 }
 
-/// The first worker looks whether memory lies scattered, and begins to move entries together.
+/// Checks, on the first worker, if memory is fragmented, and begins to move entries together.
 fn look_after_memory(worker: &mut Worker) {
     if worker.number != 0 {
         return;
@@ -251,7 +251,7 @@ fn close_idle(worker: &mut Worker) {
     });
 }
 
-/// Marks a client that takes replies as active a second ago, if something was sent to it since the last look.
+/// Marks a client that takes replies as active a second ago, if bytes were sent to it since the last check.
 fn note_sending(session: &mut Session, now_ms: i64) {
     let sent = session.info.net_out.load(Ordering::Relaxed);
     if sent != session.sent_before {
@@ -264,7 +264,7 @@ fn note_sending(session: &mut Session, now_ms: i64) {
     }
 }
 
-/// MEMORY PURGE: gives back what is kept for later.
+/// Releases spare memory (MEMORY PURGE).
 pub fn purge(worker: &mut Worker) {
     worker.local.heap.flush();
     worker.trim();
@@ -272,7 +272,7 @@ pub fn purge(worker: &mut Worker) {
     look_after_memory(worker);
 }
 
-/// Makes visible to others how much the worker's interpreter takes, and how much the data, if that was never more.
+/// Publishes the memory of the worker's interpreter, and the peak of the data's.
 pub fn note_memory(worker: &Worker) {
     // While a script of this worker runs, the last figure stands.
     if let Some(host) = &worker.host {

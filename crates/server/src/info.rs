@@ -1,7 +1,7 @@
 //! The text of INFO: one function per section.
 //!
-//! Fields carry the names that tools read. What belongs to a part that does not exist is zero, or in Redis's words
-//! "not in use". Must not know: who asks.
+//! Fields have the names that tools read. Those of a part that does not exist are zero, or in Redis's words "not in
+//! use". Must not know: the callers.
 
 use std::{
     fmt::{self, Write},
@@ -29,7 +29,7 @@ use redline_engine::{
 
 type Render = fn(&Worker, &Totals, &mut Out<'_>) -> fmt::Result;
 
-/// Name, title, whether it is shown when nothing is asked for, and what writes it.
+/// Name, title, whether it is shown by default, and the function that writes it.
 const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
@@ -48,7 +48,7 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("keysizes", "Keysizes", true, keysizes),
 ];
 
-/// The sections that were asked for; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
+/// Returns the requested sections; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
 pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
     figures::copy_counts(worker.executor);
     let asked = |name: &str| {
@@ -76,11 +76,11 @@ pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
     out.text
 }
 
-/// The text so far, and how to look at keys for it.
+/// The text so far, and access to keys for it.
 struct Out<'a> {
     text: String,
     unit: &'a Unit<'a>,
-    /// Where to begin: any number.
+    /// Position at which the walk begins: any number.
     start: u64,
 }
 
@@ -89,13 +89,13 @@ impl Out<'_> {
         write!(self.text, "{name}:{value}\r\n")
     }
 
-    /// Bytes, also in the unit that people like.
+    /// Writes bytes, also in a unit for people.
     fn bytes(&mut self, name: &str, bytes: u64) -> fmt::Result {
         self.field(name, bytes)?;
         self.field(&format!("{name}_human"), human(bytes))
     }
 
-    /// Fields that are zero because what they count does not exist.
+    /// Writes fields that are zero because their part does not exist.
     fn zeros(&mut self, names: &[&str]) -> fmt::Result {
         names.iter().try_for_each(|name| self.field(name, 0))
     }
@@ -158,7 +158,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     listeners(worker, out)
 }
 
-/// Each kind of listener has a number of its own, as in Redis.
+/// Numbers each kind of listener separately, as in Redis.
 fn listeners(worker: &Worker, out: &mut Out<'_>) -> fmt::Result {
     let (shared, settings) = (&worker.shared, &worker.outlet.settings);
     let binds: String = settings.bind.iter().map(|a| format!(",bind={a}")).collect();
@@ -432,7 +432,7 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("master_repl_offset", 0)?;
     out.field("second_repl_offset", -1)?;
     out.field("repl_backlog_active", 0)?;
-    // As configured, also in Redis while there is no backlog: `repl_backlog_active` tells.
+    // The configured size, also in Redis while there is no backlog: `repl_backlog_active` has the state.
     let backlog = config::find(b"repl-backlog-size").expect("there is such a row");
     let bytes = backlog.text(&worker.outlet.settings);
     out.field("repl_backlog_size", String::from_utf8_lossy(&bytes))?;
@@ -548,7 +548,7 @@ fn keysizes(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// `0=1,2=3,8K=1`: from which size on, and how many.
+/// Writes `0=1,2=3,8K=1`: lower bound of a size, and number.
 fn distribution(out: &mut Out<'_>, name: &str, sizes: &Sizes) -> fmt::Result {
     const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
     let mut text = String::new();
@@ -566,7 +566,7 @@ fn distribution(out: &mut Out<'_>, name: &str, sizes: &Sizes) -> fmt::Result {
     }
 }
 
-/// `1.50K`, as Redis rounds.
+/// Returns `1.50K`, as Redis rounds.
 fn human(bytes: u64) -> String {
     const UNITS: [(&str, u32); 5] = [("P", 50), ("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     match UNITS.iter().find(|(_, shift)| bytes >= 1 << shift) {

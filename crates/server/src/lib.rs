@@ -1,19 +1,19 @@
-//! `redline server`: connections, workers, configuration, the admin plane, wiring. What runs commands is `redline_engine`.
+//! `redline server`: connections, workers, configuration, the admin plane, wiring. Commands are run by `redline_engine`.
 //!
-//! Start with [`Server::start`] (what is made), then `worker.rs` (the loop), then `worker/outlet.rs` (the surroundings of an
-//! executor).
+//! Start with [`Server::start`] (the parts of a server), then `worker.rs` (the loop), then `worker/outlet.rs` (the
+//! surroundings of an executor).
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | start | `start`, [`command_line`], `service` | what is made and how it ends; redis-server's words; the process as a service |
+//! | start | `start`, [`command_line`], `service` | a server's start and end; its command line; the process as a service |
 //! | | `memory_test` | `--test-memory` |
 //! | settings | [`config`], `settings` | the table of parameters, files, REWRITE; the structure that workers read |
-//! | | `users` | where users come from |
+//! | | `users` | sources of users |
 //! | the loop | `worker` | its turn, connections; `worker/serve`: groups of sessions; `worker/mail`: messages to sessions |
-//! | | `worker/outlet` | what an executor asks of its worker |
-//! | | `balance`, `worker/handover` | which worker serves whom; how a client changes its worker |
+//! | | `worker/outlet` | the worker's services for its executor |
+//! | | `balance`, `worker/handover` | the choice of a client's worker; how a client changes its worker |
 //! | | `cron` | the timer: expiry, eviction, idle clients |
-//! | | `shared`, `session` | what all workers share; a connection, and the caller behind it |
+//! | | `shared`, `session` | state that all workers share; a connection with its caller |
 //! | commands | `admin` | commands that need the worker, its connections or the configuration, by group |
 //! | figures | `memory`, `rates` | memory; rates of the last moments |
 //! | | `info`, `metrics` | INFO; Prometheus's page |
@@ -55,7 +55,7 @@ use std::sync::atomic::Ordering;
 
 pub use redline_engine::{REDIS_VERSION, REDLINE_VERSION};
 
-/// Ends all workers because a user wants it; returns at once.
+/// Ends all workers on a user's request; returns at once.
 pub(crate) fn shutdown(shared: &Shared) {
     if !shared.stopping.load(Ordering::Acquire) {
         log::notice("User requested shutdown...");
@@ -69,7 +69,7 @@ pub(crate) fn stop_workers(shared: &Shared) {
         if let Some(service) = &shared.origin.service {
             service.stopping();
         }
-        // Before the first client sees its connection end: it may connect again at once.
+        // Before the first connection is closed: its client may connect again at once.
         shared.close_listeners();
         shared
             .workers()

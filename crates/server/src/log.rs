@@ -1,5 +1,5 @@
-//! The log: lines on standard output, or in a file, and in the system's log if that is wanted. As text in the form that
-//! redis-server's users know, or structured, for programs. Must not know: who logs.
+//! The log: lines on standard output, or in a file, and in the system's log if configured. As text in the form that
+//! redis-server's users know, or structured, for programs. Must not know: the callers.
 
 use std::{
     fmt::Write as _,
@@ -17,14 +17,14 @@ use redline_net::{
 };
 use redline_settings::choices;
 
-/// Weights of a line, and of `loglevel`: its words' indexes.
+/// Levels of a line, and of `loglevel`: its words' indexes.
 const DEBUG: u8 = 0;
 const VERBOSE: u8 = 1;
-/// Log level of messages that an operator wants to know.
+/// Level of messages of interest to operators.
 pub const NOTICE: u8 = 2;
 const WARNING: u8 = 3;
 
-/// Names, marks and weights in the system's log, by weight.
+/// Names, marks and severities in the system's log, by level.
 const WEIGHTS: [(&str, char, Severity); 4] = [
     ("debug", '.', Severity::Debug),
     ("verbose", '-', Severity::Info),
@@ -32,27 +32,27 @@ const WEIGHTS: [(&str, char, Severity); 4] = [
     ("warning", '#', Severity::Warning),
 ];
 
-/// How lines are written: `log-format`.
+/// Format of lines: `log-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// As redis-server writes them.
+    /// Format of redis-server.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
     /// Pairs of `key=value`, with the keys of Valkey's `logfmt`.
     Logfmt,
 }
 
-/// How lines name the time: `log-timestamp-format`.
+/// Format of times: `log-timestamp-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogTimestamp {
-    /// As the form of the line has it: in text as redis-server does, otherwise by ISO 8601.
+    /// By the format of the line: in text as redis-server, otherwise ISO 8601.
     #[default]
     Legacy,
-    /// By ISO 8601.
+    /// ISO 8601.
     Iso8601,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     Milliseconds,
 }
 
@@ -83,17 +83,17 @@ struct Form {
     timestamp: LogTimestamp,
 }
 
-/// Lines below this weight are dropped from now on.
+/// Sets the level below which lines are dropped.
 pub fn set_level(level: u8) {
     LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Lines are written like this from now on.
+/// Sets the format of lines.
 pub fn set_format(format: LogFormat, timestamp: LogTimestamp) {
     targets().form = Form { format, timestamp };
 }
 
-/// Lines go to this file from now on; it is opened for each, so that it may be rotated.
+/// Sets the file of the log; it is opened for each line, so that it may be rotated.
 pub fn set_file(path: Option<&str>) -> std::io::Result<()> {
     if let Some(path) = path {
         OpenOptions::new().append(true).create(true).open(path)?;
@@ -102,27 +102,27 @@ pub fn set_file(path: Option<&str>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Lines go to the system's log as well from now on.
+/// Adds the system's log as a target.
 pub fn set_syslog(syslog: Syslog) {
     targets().syslog = Some(syslog);
 }
 
-/// Details for developers; dropped unless the log level asks for them.
+/// Logs details for developers; dropped unless the log level includes them.
 pub fn debug(text: &str) {
     write(DEBUG, text);
 }
 
-/// Details for operators; dropped unless the log level asks for them.
+/// Logs details for operators; dropped unless the log level includes them.
 pub fn verbose(text: &str) {
     write(VERBOSE, text);
 }
 
-/// Logs a message that an operator wants to know.
+/// Logs a message of interest to operators.
 pub fn notice(text: &str) {
     write(NOTICE, text);
 }
 
-/// Logs a message that an operator must know.
+/// Logs a problem that operators must know of.
 pub fn warning(text: &str) {
     write(WARNING, text);
 }
@@ -153,7 +153,7 @@ fn write(level: u8, text: &str) {
     }
 }
 
-/// `now_ms` is the time since 1970, and `now` what clocks show then.
+/// Returns a line. `now_ms` is the time since 1970, and `now` the local time then.
 fn line(form: Form, pid: u32, now: &LocalTime, now_ms: u64, level: u8, text: &str) -> String {
     let (name, mark, _) = WEIGHTS[usize::from(level)];
     let time = match (form.timestamp, form.format) {
@@ -174,7 +174,7 @@ fn line(form: Form, pid: u32, now: &LocalTime, now_ms: u64, level: u8, text: &st
     }
 }
 
-/// `21 Nov 2026 22:10:00.123`.
+/// Returns `21 Nov 2026 22:10:00.123`.
 fn as_redis(now: &LocalTime, ms: u64) -> String {
     format!(
         "{:02} {} {} {:02}:{:02}:{:02}.{ms:03}",
@@ -187,7 +187,7 @@ fn as_redis(now: &LocalTime, ms: u64) -> String {
     )
 }
 
-/// `2026-11-21T22:10:00.123+01:00`.
+/// Returns `2026-11-21T22:10:00.123+01:00`.
 fn iso_8601(now: &LocalTime, ms: u64) -> String {
     let sign = if now.offset_s < 0 { '-' } else { '+' };
     let minutes = now.offset_s.abs() / 60;
@@ -204,7 +204,7 @@ fn iso_8601(now: &LocalTime, ms: u64) -> String {
     )
 }
 
-/// In quotes, and on one line, as JSON has it.
+/// Returns the text in quotes, and on one line, as in JSON.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,7 +1,7 @@
 //! Memory use: the figures behind INFO memory and MEMORY.
 //!
-//! `used_bytes` is the account that `maxmemory` limits: the keyspace, with keys, values and their tables. What the process holds besides
-//! (buffers of clients, interpreters, scripts) is counted by itself and no part of it. Must not know: who asks.
+//! `used_bytes` is the account that `maxmemory` limits: the keyspace, with keys, values and their tables. Other memory of the
+//! process (buffers of clients, interpreters, scripts) is counted separately and no part of it. Must not know: the callers.
 
 use std::sync::atomic::Ordering;
 
@@ -11,20 +11,20 @@ use redline_table::heap;
 
 use crate::{cron, worker::Worker};
 
-/// The figures of one moment. Bytes, where nothing else is said.
+/// Figures of one moment: bytes, unless stated otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Keys, values, tables, and what is there without any.
+    /// Bytes of keys, values, tables, and of an empty keyspace.
     pub used_bytes: u64,
     /// The part of it that an empty keyspace has.
     pub startup_bytes: u64,
-    /// The most that these have taken.
+    /// Peak of `used_bytes`.
     pub peak_bytes: u64,
-    /// Since when: Unix time in seconds.
+    /// Time of the peak: Unix time in seconds.
     pub peak_at_s: u64,
     /// Bytes of the process that are resident in memory.
     pub resident_bytes: u64,
-    /// Allocated objects of our own arenas, and values that are too large for these.
+    /// Allocated objects of our own arenas, and values that are too large for them.
     pub live_bytes: u64,
     /// Bytes that the arenas hold from the operating system, and the same values.
     pub mapped_bytes: u64,
@@ -42,21 +42,21 @@ pub struct Memory {
     pub databases: Vec<Database>,
 }
 
-/// Memory that a database takes for its tables.
+/// Memory of a database's tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Database {
-    /// Its number.
+    /// Number of the database.
     pub number: u32,
-    /// Its keys.
+    /// Number of keys.
     pub keys: u64,
     /// Bytes of the table of keys.
     pub table_bytes: u64,
-    /// Bytes of the tables of what expires.
+    /// Bytes of the tables for expiry.
     pub expiry_bytes: u64,
 }
 
 impl Memory {
-    /// The figures now.
+    /// Returns the current figures.
     pub fn now(worker: &Worker) -> Memory {
         let shared = &worker.shared;
         cron::note_memory(worker);
@@ -96,18 +96,18 @@ impl Memory {
         }
     }
 
-    /// Keys of all databases.
+    /// Returns the number of keys of all databases.
     pub fn keys(&self) -> u64 {
         self.databases.iter().map(|database| database.keys).sum()
     }
 
-    /// The part of what is used that is tables.
+    /// Returns the part of the used bytes that is tables.
     pub fn table_bytes(&self) -> u64 {
         let bytes = |database: &Database| database.table_bytes + database.expiry_bytes;
         self.databases.iter().map(bytes).sum()
     }
 
-    /// The part of what is used that is neither keys nor values.
+    /// Returns the part of the used bytes that is neither keys nor values.
     pub fn overhead_bytes(&self) -> u64 {
         self.startup_bytes + self.table_bytes()
     }
@@ -117,18 +117,18 @@ impl Memory {
         self.used_bytes.saturating_sub(self.startup_bytes)
     }
 
-    /// The part of what is used that is keys and values.
+    /// Returns the part of the used bytes that is keys and values.
     pub fn dataset_bytes(&self) -> u64 {
         self.used_bytes.saturating_sub(self.overhead_bytes())
     }
 
-    /// Heaps of all interpreters.
+    /// Returns the bytes of all interpreters' heaps.
     pub fn interpreter_bytes(&self) -> u64 {
         self.script_heap_bytes + self.function_heap_bytes
     }
 }
 
-/// `part` in relation to `whole`; 1 where there is nothing.
+/// Returns `part` in relation to `whole`; 1 if `whole` is 0.
 pub fn ratio(part: u64, whole: u64) -> f64 {
     match whole {
         0 => 1.0,

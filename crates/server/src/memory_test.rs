@@ -1,18 +1,18 @@
 //! `--test-memory`: writes patterns to memory and reads them back, as redis-server's option of that name does.
 //!
-//! It finds bits that do not keep what was written, and address lines that do not count. It tests as much as it is told
-//! to, of the memory that the system happens to give. Must not know the server.
+//! It finds bits that do not keep their value, and address lines without effect. It tests the given amount, of the
+//! memory that the system happens to give. Must not know the server.
 
 use std::hint::black_box;
 
-/// Times that all patterns are tried: each is written to every word and read back.
+/// Number of times that all patterns are tried: each is written to every word and read back.
 const PASSES: u64 = 50;
 
-/// Words that did not keep what was written to them.
+/// Number of words that did not keep the value written to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults(pub u64);
 
-/// Tests `mib` MiB, and tells `progress` of each pass by its number, from 1 on. `None`: there is not so much memory.
+/// Tests `mib` MiB, and calls `progress` for each pass with its number, from 1 on. `None`: there is not enough memory.
 pub fn run(mib: usize, mut progress: impl FnMut(u64, u64)) -> Option<Faults> {
     let words = mib.checked_mul(1 << 20)? / size_of::<u64>();
     let mut memory = Vec::new();
@@ -22,7 +22,7 @@ pub fn run(mib: usize, mut progress: impl FnMut(u64, u64)) -> Option<Faults> {
     for pass in 1..=PASSES {
         for pattern in PATTERNS {
             write(&mut memory, pass, *pattern);
-            // Whoever compiles this must not conclude what was just written.
+            // The compiler must not infer the values just written.
             faults.0 += wrong(black_box(&memory), pass, *pattern);
         }
         progress(pass, PASSES);
@@ -30,7 +30,7 @@ pub fn run(mib: usize, mut progress: impl FnMut(u64, u64)) -> Option<Faults> {
     Some(faults)
 }
 
-/// Function that gives the content of a word by its number and the pass.
+/// Function that returns the content of a word by its number and the pass.
 type Pattern = fn(u64, u64) -> u64;
 
 const PATTERNS: &[Pattern] = &[
@@ -38,7 +38,7 @@ const PATTERNS: &[Pattern] = &[
     |word, _| !word,
     |word, pass| [0x5555_5555_5555_5555, 0xaaaa_aaaa_aaaa_aaaa][((word ^ pass) & 1) as usize],
     |word, pass| if (word ^ pass) & 1 == 0 { 0 } else { u64::MAX },
-    // Neighbours that have nothing in common: a multiplicative hash, another for each pass.
+    // Neighbours have nothing in common: a multiplicative hash, another for each pass.
     |word, pass| (word ^ pass << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15),
 ];
 

@@ -1,8 +1,8 @@
 //! The metrics of the server in Prometheus's text format (version 0.0.4), for `redline_observe`'s listener.
 //!
-//! Names are those under which redis_exporter tells the same fact, so that dashboards made for it work; what is ours alone
-//! begins with `redline_`. Counters (but those of connections) go on from the start of the process, whatever CONFIG RESETSTAT
-//! says: whoever takes rates wants them so. Everything is read without asking a worker.
+//! Names are those of redis_exporter for the same fact, so that dashboards made for it work; names of our own begin
+//! with `redline_`. Counters (but those of connections) go on from the start of the process and ignore CONFIG
+//! RESETSTAT, as rates need it. Everything is read without a request to a worker.
 //!
 //! Must not know: HTTP, sessions beyond their client infos.
 
@@ -28,7 +28,7 @@ use redline_engine::{
     stats::{self, CommandTotals, Totals},
 };
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn page(shared: &Shared) -> String {
     let (settings, totals) = (shared.settings.current(), Totals::of(shared.executors()));
     let mut page = Page::default();
@@ -315,7 +315,7 @@ fn keys(page: &mut Page, shared: &Shared) {
             let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
             (format!("db{db}"), keys, expiring)
         })
-        // The first is always told; there may be very many others.
+        // The first is always shown; there may be very many others.
         .filter(|(db, keys, _)| *keys > 0 || db == "db0")
         .collect();
     let name = "redis_db_keys";
@@ -364,7 +364,7 @@ fn commands(page: &mut Page, totals: &Totals) {
     }
 }
 
-/// Upper bounds of the histograms: nanoseconds, from 1 us to 1 s, each twice the one before.
+/// Returns the upper bounds of the histograms: nanoseconds, from 1 us to 1 s, each twice the one before.
 fn bounds_ns() -> impl Iterator<Item = u64> {
     (10..=30).map(|shift| 1 << shift)
 }

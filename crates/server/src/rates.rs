@@ -1,6 +1,6 @@
 //! Rates of the last moments: samples of counters.
 //!
-//! Must not know: what INFO makes of them.
+//! Must not know: how INFO shows them.
 
 use std::sync::Mutex;
 
@@ -13,7 +13,7 @@ use crate::{balance::Served, shared::Shared};
 #[derive(Debug, Default)]
 pub struct Rates(Mutex<RateWindow>);
 
-/// Samples that are averaged; there is one every [`SAMPLE_MS`].
+/// Number of samples that are averaged; there is one every [`SAMPLE_MS`].
 const SAMPLES: usize = 16;
 const SAMPLE_MS: u64 = 100;
 /// Number of rates that are sampled.
@@ -57,12 +57,12 @@ impl Rates {
         window.last_ms = now_ms;
     }
 
-    /// Forgets the samples.
+    /// Drops the samples.
     pub fn reset(&self) {
         *self.0.lock().expect("no panic under the rates") = RateWindow::default();
     }
 
-    /// How many commands had run at the last sample.
+    /// Returns the number of commands that had run at the last sample.
     pub fn served(&self) -> Served {
         let window = self.0.lock().expect("no panic under the rates");
         Served {
@@ -71,7 +71,7 @@ impl Rates {
         }
     }
 
-    /// A second: commands, bytes read, bytes written, turns of the loops, microseconds that these took.
+    /// Returns rates per second: commands, bytes read, bytes written, turns of the loops, microseconds that these took.
     pub fn per_second(&self) -> [u64; RATES] {
         let window = self.0.lock().expect("no panic under the rates");
         let mut sums = [0; RATES];

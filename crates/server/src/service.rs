@@ -1,4 +1,4 @@
-//! The server as a service: background, supervisor, the title in the list of processes. Redis 8.2.3 decides the habits.
+//! The server as a service: background, supervisor, the title in the list of processes. Behaves as Redis 8.2.3.
 //!
 //! Must not know: how the server works.
 
@@ -20,11 +20,11 @@ use crate::{
 pub enum Supervision {
     /// Upstart: the process stops itself when it is ready.
     Upstart,
-    /// systemd: it is told by messages.
+    /// systemd: notified by messages.
     Systemd,
-    /// Whichever the environment speaks of.
+    /// The one that the environment variables name.
     Auto,
-    /// Nobody.
+    /// No supervisor.
     No,
 }
 
@@ -36,28 +36,28 @@ choices! {
 /// Mode in which the process's score for the kernel's out-of-memory killer is set: `oom-score-adj`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OomScore {
-    /// It is not.
+    /// The score is not set.
     No,
     /// As `Relative`.
     Yes,
-    /// Added to what the process was given at its start.
+    /// Added to the score that the process had at its start.
     Relative,
-    /// As it is.
+    /// Set as it is.
     Absolute,
 }
 
-/// A process that is the server's own, not one that a server is embedded in.
+/// A process that is the server's own, not one that embeds a server.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Words by which the program was started.
+    /// Name by which the program was started.
     called: String,
-    /// Supervisor of the process, if that was found out to be true.
+    /// Supervisor of the process, if it was confirmed.
     supervision: Supervision,
 }
 
 impl Service {
-    /// Finds out who supervises, tells them, and goes to the background if that is wanted; says whether it did.
-    /// `called`: by which words the program was started.
+    /// Detects and notifies the supervisor, and goes to the background if configured; returns true if it did. `called`:
+    /// the name by which the program was started.
     pub fn begin(called: &str, settings: &ServiceSettings) -> Result<(Service, bool), String> {
         let supervision = match settings.supervised {
             Supervision::Auto if env::var_os("UPSTART_JOB").is_some() => Supervision::Upstart,
@@ -85,7 +85,7 @@ impl Service {
         Ok((service, background))
     }
 
-    /// Returns the supervisor in the word of INFO.
+    /// Returns the supervisor in INFO's word.
     pub fn supervisor(&self) -> &'static str {
         match self.supervision {
             Supervision::Upstart => "upstart",
@@ -94,21 +94,21 @@ impl Service {
         }
     }
 
-    /// Connections are accepted from now on.
+    /// Notifies the supervisor that connections are accepted.
     pub fn ready(&self) {
         if self.supervision == Supervision::Systemd {
             tell_systemd("STATUS=Ready to accept connections\nREADY=1\n");
         }
     }
 
-    /// The server ends from now on.
+    /// Notifies the supervisor that the server is stopping.
     pub fn stopping(&self) {
         if self.supervision == Supervision::Systemd {
             tell_systemd("STOPPING=1\n");
         }
     }
 
-    /// Shows the title. `config_file`: its path; `ports`: of TCP and of TLS, 0 for none.
+    /// Sets the title. `config_file`: its path; `ports`: of TCP and of TLS, 0 for none.
     pub fn show_title(&self, settings: &Settings, config_file: Option<&str>, ports: [usize; 2]) {
         if !settings.service.title {
             return;
@@ -129,9 +129,9 @@ impl Service {
     }
 }
 
-/// Tells the kernel what `oom-score-adj` says; what cannot be told is logged.
+/// Sets the score of `oom-score-adj` in the kernel; a failure is logged.
 pub(crate) fn apply_oom_score(settings: &ServiceSettings) -> std::io::Result<()> {
-    /// Score that the process was given; set once that has been changed.
+    /// Score that the process had at its start; set once it has been changed.
     static GIVEN: Mutex<Option<i32>> = Mutex::new(None);
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let result = (|| {
@@ -196,7 +196,7 @@ fn tell_systemd(state: &str) -> bool {
 struct TitleFacts<'a> {
     title: &'a str,
     unixsocket: &'a str,
-    /// The first address that the server listens on, as it is configured.
+    /// First configured address that the server listens on.
     address: &'a str,
     config_file: Option<&'a str>,
     ports: [usize; 2],
@@ -238,7 +238,7 @@ impl<'a> TitleFacts<'a> {
     }
 }
 
-/// Can a title be made of this?
+/// Returns true if a title can be made of this.
 pub fn is_title_template(template: &str) -> bool {
     let facts = TitleFacts {
         title: "",
@@ -250,8 +250,8 @@ pub fn is_title_template(template: &str) -> bool {
     expanded(template, |name| facts.value(name)).is_some_and(|text| !text.is_empty())
 }
 
-/// The template with `{name}` replaced, `{{` as a brace, and without spaces around it. `None`: a name is not known, or a
-/// brace is not closed.
+/// Returns the template with `{name}` replaced, `{{` as a brace, and without spaces around it. `None`: a name is not
+/// known, or a brace is not closed.
 fn expanded(template: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
     let (mut out, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once('{') {

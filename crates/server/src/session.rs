@@ -1,4 +1,4 @@
-//! A session: a connection, and the caller whose commands come by it.
+//! A session: a connection and its caller.
 //!
 //! A session belongs to one worker. Must not know: how commands run.
 
@@ -19,27 +19,27 @@ pub struct Session {
     pub stream: Stream,
     /// Input that was read and not yet decoded; without capacity while idle.
     pub query: Vec<u8>,
-    /// Turns `query` into requests.
+    /// Decoder of `query`.
     pub decoder: RequestDecoder,
-    /// Write readiness has been asked for.
+    /// True if the poller reports write readiness.
     pub writable_wanted: bool,
-    /// There may be whole requests in `query`: the group had no room for more.
+    /// True if there may be whole requests in `query`: the group had no room for more.
     pub undecoded: bool,
-    /// The peer has sent its last byte, and all are read.
+    /// True if the peer has ended its direction, and all its bytes are read.
     pub eof_seen: bool,
-    /// Decoded, not run yet.
+    /// Requests that are decoded and not yet run.
     pub deferred: Option<Box<Deferred>>,
-    /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
+    /// Number of the record that the journal's gate has to reach before the replies are sent; until then no request runs.
     pub gate: Option<u64>,
-    /// The client, as its commands know it.
+    /// State of the client that its commands use.
     pub caller: Caller,
-    /// The output exceeds its soft limit since this time (Unix, in seconds).
+    /// Time since which the output exceeds its soft limit (Unix, in seconds).
     pub soft_limit_since_s: Option<u64>,
-    /// Where from.
+    /// Address of the peer.
     pub peer: PeerAddr,
-    /// Value of the client info's `net_out` when the timer last looked.
+    /// Value of the client info's `net_out` at the timer's last check.
     pub sent_before: u64,
-    /// Value of [`Session::work`] when the timer last looked, and its growth since the time before.
+    /// Value of [`Session::work`] at the timer's last check, and its growth since the check before.
     pub worked_before: u64,
     /// See `worked_before`.
     pub work_lately: u64,
@@ -62,21 +62,20 @@ impl DerefMut for Session {
 }
 
 impl Session {
-    /// Does it wait for anything, so that nothing of its may run?
+    /// Returns true if it waits, so that none of its requests may run.
     #[inline]
     pub fn is_suspended(&self) -> bool {
         self.suspended.is_some() || self.gate.is_some()
     }
 
-    /// Returns the work that the client has asked for so far, as far as that can be told from the client info: a command counts as
-    /// much as 256 bytes.
+    /// Returns the client's work so far, estimated by its info: a command counts as much as 256 bytes.
     pub fn work(&self) -> u64 {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let bytes = count(&self.info.net_in) + count(&self.info.net_out);
         count(&self.info.commands) + bytes / 256
     }
 
-    /// Has it no buffers, nor anything in them?
+    /// Returns true if it has no buffers, or only empty ones.
     #[inline]
     pub fn holds_nothing(&self) -> bool {
         self.query.capacity() == 0
@@ -89,27 +88,27 @@ impl Session {
 
 /// Requests that were decoded but not run, because the session was suspended.
 pub struct Deferred {
-    /// The bytes that the spans refer to.
+    /// Bytes that the spans refer to.
     pub buffer: Vec<u8>,
-    /// Spans of all of them.
+    /// Spans of all requests.
     pub spans: Vec<Span>,
-    /// Each request: where its bytes begin, and which spans are its arguments.
+    /// Start of each request's bytes, and range of its arguments' spans.
     pub requests: std::collections::VecDeque<(usize, std::ops::Range<usize>)>,
-    /// Their large arguments.
+    /// Large arguments of the requests.
     pub blobs: Vec<Blob>,
-    /// Protocol error in the input that came behind them, if any.
+    /// Protocol error in the input behind them, if any.
     pub broken: Option<ProtocolError>,
 }
 
 impl Deferred {
-    /// The request whose turn it is.
+    /// Returns the first request.
     pub fn first(&self) -> Option<Args<'_>> {
         let (at, spans) = self.requests.front()?;
         let spans = &self.spans[spans.clone()];
         Some(Args::with_big(&self.buffer[*at..], spans, &self.blobs))
     }
 
-    /// Returns the heap bytes that they take, for the accounting of memory per client.
+    /// Returns the heap bytes of the requests, for the accounting of memory per client.
     pub fn heap_bytes(&self) -> usize {
         let blobs = self.blobs.iter().map(|blob| blob.capacity());
         self.buffer.capacity()

@@ -1,8 +1,7 @@
 //! The configuration as the workers read it: one plain structure, published whole.
 //!
-//! CONFIG SET makes a changed copy and publishes it; a worker that sees the epoch move takes the new one
-//! before its next command. Must not know: how a parameter is written (its fields are in the rows of
-//! `config/table.rs`).
+//! CONFIG SET makes a changed copy and publishes it; a worker that sees a new epoch takes it over before its next
+//! command. Must not know: how a parameter is written (its fields are in the rows of `config/table.rs`).
 
 use std::{
     ops::{Deref, DerefMut},
@@ -16,19 +15,19 @@ use redline_settings::choices;
 
 pub use crate::config::table::{ServiceSettings, Settings, TlsSettings};
 
-/// Limits on what a client may leave unread.
+/// Limits on unread output of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// Above this the client is closed at once; 0: no limit.
+    /// Bytes above which the client is closed at once; 0: no limit.
     pub hard_bytes: u64,
-    /// Above this for longer than `soft_seconds` the client is closed; 0: no limit.
+    /// Bytes above which the client is closed after `soft_seconds`; 0: no limit.
     pub soft_bytes: u64,
     /// See `soft_bytes`.
     pub soft_seconds: u64,
 }
 
 impl OutputLimit {
-    /// No limit.
+    /// A limit that never applies.
     pub const NONE: OutputLimit = OutputLimit {
         hard_bytes: 0,
         soft_bytes: 0,
@@ -39,14 +38,14 @@ impl OutputLimit {
 /// A `user` line of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserLine {
-    /// The user's name.
+    /// Name of the user.
     pub name: Vec<u8>,
-    /// Its rules.
+    /// Rules of the user.
     pub rules: Vec<Vec<u8>>,
 }
 
 impl TlsSettings {
-    /// These settings as `redline-net` wants them.
+    /// Returns these settings in the form of `redline-net`.
     pub(crate) fn options(&self) -> ServerTlsOptions {
         let outgoing = self
             .client_cert_file
@@ -76,11 +75,11 @@ impl TlsSettings {
 /// Permission to use a dangerous command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Nobody.
+    /// For no client.
     No,
-    /// Everybody.
+    /// For every client.
     Yes,
-    /// Clients on this machine.
+    /// For clients on this machine.
     Local,
 }
 
@@ -127,18 +126,18 @@ impl DerefMut for Settings {
 pub struct Published(Mutex<Arc<Settings>>);
 
 impl Published {
-    /// The first settings.
+    /// Publishes the first settings.
     pub fn new(settings: Settings) -> Published {
         Published(Mutex::new(Arc::new(settings)))
     }
 
-    /// The settings now.
+    /// Returns the current settings.
     pub fn current(&self) -> Arc<Settings> {
         self.0.lock().expect("no panic under the settings").clone()
     }
 
-    /// Publishes what `change` makes of a copy, to the engine as well, by whose epoch workers notice; on its error nothing
-    /// changes.
+    /// Publishes the changed copy that `change` makes, to the engine as well, by whose epoch workers notice; on its
+    /// error nothing changes.
     pub(crate) fn update<E>(
         &self,
         engine: &Engine,
@@ -149,7 +148,7 @@ impl Published {
         change(&mut settings)?;
         let of_engine = settings.engine.clone();
         *current = Arc::new(settings);
-        // Behind the rest: who sees the epoch move takes both.
+        // Behind the rest: a worker that sees the new epoch takes both.
         engine.settings.publish(of_engine);
         Ok(())
     }

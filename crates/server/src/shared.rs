@@ -26,20 +26,20 @@ use crate::{
     worker::Worker,
 };
 
-/// One of the two TCP ports that clients come to.
+/// One of the two TCP ports for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpPort {
-    /// That of the parameter `port`: no TLS.
+    /// Port of the parameter `port`: no TLS.
     Plain,
-    /// That of `tls-port`: every connection begins with a handshake.
+    /// Port of the parameter `tls-port`: every connection begins with a handshake.
     Tls,
 }
 
 impl TcpPort {
-    /// Both.
+    /// Both ports.
     pub const ALL: [TcpPort; 2] = [TcpPort::Plain, TcpPort::Tls];
 
-    /// The parameter that sets it.
+    /// Returns the name of its parameter.
     pub fn parameter(self) -> &'static str {
         match self {
             TcpPort::Plain => "port",
@@ -47,7 +47,7 @@ impl TcpPort {
         }
     }
 
-    /// Returns the configured port; `None`: nothing is to be listened on.
+    /// Returns the configured port; `None`: the server does not listen on it.
     pub fn configured(self, settings: &Settings) -> Option<u16> {
         match self {
             TcpPort::Plain => settings.port,
@@ -55,7 +55,7 @@ impl TcpPort {
         }
     }
 
-    /// Returns true if a listener's connections are as this port's: with TLS or without. That of a unix socket has none.
+    /// Returns true if a listener's connections are like this port's: with TLS or without. A unix socket has no port.
     pub fn is_like(self, listener: &Listener) -> bool {
         listener.is_tls() == (self == TcpPort::Tls)
     }
@@ -65,16 +65,16 @@ impl TcpPort {
 pub enum Message {
     /// A connection to take over.
     Connection(Stream, PeerAddr),
-    /// About clients of the worker, from an executor or a lock.
+    /// Message about clients of the worker, from an executor or a lock.
     Engine(redline_engine::Message),
-    /// Something else that only the worker can do.
+    /// A function to run on the worker.
     Run(Box<dyn FnOnce(&mut Worker) + Send>),
-    /// The end: close everything and return.
+    /// Stop: close everything and return.
     Stop,
 }
 
 impl Message {
-    /// The message, if it is about clients.
+    /// Returns the message, if it is about clients.
     pub fn mail_mut(&mut self) -> Option<&mut redline_engine::Message> {
         match self {
             Message::Engine(message) => Some(message),
@@ -83,65 +83,65 @@ impl Message {
     }
 }
 
-/// The other end of a worker.
+/// A worker, as seen by other threads.
 pub struct WorkerHandle {
-    /// Its mailbox.
+    /// Mailbox of the worker.
     pub mailbox: Sender<Message>,
-    /// Its counters.
+    /// Counters of the worker.
     pub stats: Arc<ExecutorStats>,
-    /// How many connections it has, those on their way included.
+    /// Number of its connections, those on their way included.
     pub connections: AtomicUsize,
-    /// Its recent load: a [`Load`](crate::balance::Load).
+    /// Recent load: a [`Load`](crate::balance::Load).
     pub load: AtomicU64,
-    /// Its clients have been brought to another, and new ones go there too, while clients are balanced.
+    /// True if its clients have been moved to another worker, and new ones go there too, while clients are balanced.
     pub rests: AtomicBool,
 }
 
-/// See the module's text.
+/// See the head of the module.
 pub struct Shared {
-    /// The state that commands share.
+    /// State that commands share.
     pub engine: Engine,
     /// The configuration.
     pub settings: Published,
     client_eviction: Mutex<()>,
     workers: OnceLock<Box<[WorkerHandle]>>,
-    /// 40 hexadecimal digits, new at every start.
+    /// Id of this run: 40 hexadecimal digits, new at every start.
     pub run_id: String,
-    /// 40 hexadecimal digits: which history of changes this server's is. DEBUG CHANGE-REPL-ID makes new ones.
+    /// Id of this server's history of changes: 40 hexadecimal digits. DEBUG CHANGE-REPL-ID makes a new one.
     pub replication_id: Mutex<String>,
-    /// When the process started: Unix time in microseconds.
+    /// Time of the process's start: Unix time in microseconds.
     pub started_us: u64,
-    /// Where the settings came from, and the process around the server.
+    /// Source of the settings, and the process around the server.
     pub origin: Origin,
-    /// Ports and paths that are listened on, in words.
+    /// Ports and paths of the listeners, in words.
     pub listening: OnceLock<Vec<String>>,
-    /// The number of [`TcpPort::Plain`] that was bound (the configured one, or the one that the system chose); 0: none.
+    /// Bound number of [`TcpPort::Plain`] (configured, or chosen by the system); 0: none.
     pub port: AtomicUsize,
-    /// That of [`TcpPort::Tls`].
+    /// Bound number of [`TcpPort::Tls`].
     pub tls_port: AtomicUsize,
-    /// The listeners, of which the first worker has those that are open.
+    /// Listeners, of which the first worker has those that are open.
     listeners: Mutex<Vec<Weak<Listener>>>,
-    /// How connections with TLS are made; read by whoever accepts.
+    /// Settings of connections with TLS; read at each accept.
     pub tls: Mutex<Option<ServerTls>>,
     /// Distributions at the last CONFIG RESETSTAT.
     distributions_baseline: Mutex<Vec<Distribution>>,
     /// Counters at the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
-    /// Since when the data takes more than `maxmemory` allows: milliseconds of the monotonic clock; 0: it does not.
+    /// Time since which the data exceeds `maxmemory`: milliseconds of the monotonic clock; 0: it does not.
     over_limit_since_ms: AtomicU64,
-    /// How long it did before, in all: milliseconds.
+    /// Total time for which it did before: milliseconds.
     over_limit_ms: AtomicU64,
-    /// Values that it has freed.
+    /// Number of values that the reaper has freed.
     pub reaper_freed: AtomicU64,
-    /// Scripts that the cache had forgotten at the last CONFIG RESETSTAT.
+    /// Number of scripts evicted from the cache up to the last CONFIG RESETSTAT.
     pub evicted_scripts_before: AtomicU64,
     /// Rates of the last moments.
     pub rates: Rates,
-    /// The most memory that keys and values have taken, as far as anybody looked.
+    /// Peak memory of keys and values, as far as it was sampled.
     pub peak_bytes: AtomicU64,
-    /// Since when: Unix time in seconds.
+    /// Time of that peak: Unix time in seconds.
     pub peak_at_s: AtomicU64,
-    /// Connections accepted and refused since the start.
+    /// Number of connections accepted and refused since the start.
     pub connections_received: AtomicU64,
     /// See `connections_received`.
     pub connections_rejected: AtomicU64,
@@ -149,7 +149,7 @@ pub struct Shared {
     pub active_expire: AtomicBool,
     /// DEBUG PAUSE-CRON: the timers do nothing.
     pub timers_rest: AtomicBool,
-    /// Set by SHUTDOWN and SIGTERM.
+    /// True after SHUTDOWN and SIGTERM.
     pub stopping: AtomicBool,
 }
 
@@ -163,7 +163,7 @@ impl Deref for Shared {
 }
 
 impl Shared {
-    /// Everything but the workers, which come with [`Shared::set_workers`].
+    /// Creates everything but the workers, which come with [`Shared::set_workers`].
     pub fn new(
         engine: Engine,
         settings: Published,
@@ -202,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of the listeners of a port, and of the number that was bound.
+    /// Sets the listeners of a port, and the number that was bound.
     pub fn set_port(&self, which: TcpPort, listeners: &[Arc<Listener>]) {
         let own = || {
             let listeners = listeners.iter();
@@ -210,7 +210,7 @@ impl Shared {
         };
         let port = own().find_map(|listener| listener.port());
         let wanted = which.configured(&self.settings.current());
-        // With no address to listen on the port stays the one of the next address.
+        // Without an address the port stays that of the next address.
         if port.is_some() || wanted.is_none() {
             let port = usize::from(port.unwrap_or(0));
             self.bound(which).store(port, Ordering::Release);
@@ -220,7 +220,7 @@ impl Shared {
         known.extend(own().map(Arc::downgrade));
     }
 
-    /// The number of the port that was bound; 0: none so far.
+    /// Returns the number of the port that was bound; 0: none so far.
     pub fn bound_port(&self, which: TcpPort) -> u16 {
         self.bound(which).load(Ordering::Acquire) as u16
     }
@@ -232,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// The listeners of a port that are open.
+    /// Returns the open listeners of a port.
     pub fn tcp_listeners(&self, which: TcpPort) -> Vec<Arc<Listener>> {
         let known = self.listeners.lock().expect("no panic under the listeners");
         let open = known.iter().filter_map(Weak::upgrade);
@@ -240,14 +240,14 @@ impl Shared {
             .collect()
     }
 
-    /// Lets nobody connect any more.
+    /// Closes all listeners.
     pub fn close_listeners(&self) {
         let known = self.listeners.lock().expect("no panic under the listeners");
         let open = known.iter().filter_map(Weak::upgrade);
         open.for_each(|listener| listener.close());
     }
 
-    /// Shows in the list of processes what is served, if the process is the server's own.
+    /// Sets the title in the list of processes, if the process is the server's own.
     pub fn show_title(&self) {
         let Some(service) = &self.origin.service else {
             return;
@@ -258,7 +258,7 @@ impl Shared {
         service.show_title(&self.settings.current(), path.as_deref(), ports);
     }
 
-    /// Connections with TLS are made like this from now on.
+    /// Sets the settings of connections with TLS.
     pub fn set_tls(&self, tls: ServerTls) {
         *self.tls.lock().expect("no panic under TLS") = Some(tls);
     }
@@ -272,7 +272,7 @@ impl Shared {
         }
     }
 
-    /// Reads the files of TLS again, if there is TLS. On a failure what was there stays.
+    /// Reads the files of TLS again, if there is TLS. On a failure the settings stay.
     pub fn reload_tls(&self) {
         let settings = self.settings.current();
         if settings.tls.port.is_none() {
@@ -287,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// To be called once, before the first worker runs.
+    /// Sets the workers. Called once, before the first worker runs.
     pub fn set_workers(&self, workers: Box<[WorkerHandle]>) {
         assert!(
             self.workers.set(workers).is_ok(),
@@ -295,8 +295,8 @@ impl Shared {
         );
     }
 
-    /// Changes the settings, those of the engine among them; on the error of `change` nothing does. When this returns, every
-    /// command that begins later on any worker sees the new ones.
+    /// Changes the settings, those of the engine among them; on an error of `change` they stay. When this returns,
+    /// every command that begins later on any worker sees the new ones.
     pub fn change_settings<E>(
         &self,
         change: impl FnOnce(&mut Settings) -> Result<(), E>,
@@ -304,7 +304,7 @@ impl Shared {
         self.settings.update(&self.engine, change)
     }
 
-    /// All workers, by number.
+    /// Returns all workers, by number.
     #[inline]
     pub fn workers(&self) -> &[WorkerHandle] {
         self.workers
@@ -312,19 +312,19 @@ impl Shared {
             .expect("set before the first worker runs")
     }
 
-    /// Memory of all clients: bytes, as of the last time that each was served.
+    /// Returns the memory of all clients: bytes, as of the last time that each was served.
     pub fn client_bytes(&self) -> u64 {
         let of = |executor: &ExecutorHandle| executor.stats.client_bytes.get();
         self.executors().iter().map(of).sum()
     }
 
-    /// Closes the clients with most memory until all together keep `limit_bytes` (`maxmemory-clients`), and says how
-    /// many.
+    /// Closes the clients with most memory until all together are within `limit_bytes` (`maxmemory-clients`), and
+    /// returns their number.
     pub fn evict_clients(&self, limit_bytes: u64) -> u64 {
         if self.client_bytes() <= limit_bytes {
             return 0;
         }
-        // One at a time: two that look at the same clients would close more than need be.
+        // One thread at a time: two with the same clients would close more than necessary.
         let _alone = self.client_eviction.lock();
         let mut infos = self.client_infos();
         let bytes = |info: &Arc<ClientInfo>| info.memory_bytes.load(Ordering::Relaxed);
@@ -347,13 +347,13 @@ impl Shared {
         evicted
     }
 
-    /// The counters since the start, or since CONFIG RESETSTAT.
+    /// Returns the counters since the start, or since CONFIG RESETSTAT.
     pub fn totals(&self) -> Totals {
         let baseline = self.baseline.lock().expect("no panic under the baseline");
         Totals::of(self.executors()).since(&baseline)
     }
 
-    /// How the times of each command are distributed, since the start or since CONFIG RESETSTAT.
+    /// Returns the distribution of each command's times, since the start or since CONFIG RESETSTAT.
     pub fn distributions(&self) -> Vec<Distribution> {
         let mut all = stats::distributions(self.executors());
         let baseline = self.distributions_baseline.lock();
@@ -364,7 +364,7 @@ impl Shared {
         all
     }
 
-    /// CONFIG RESETSTAT. Counters have one writer each, so they go on, and what they were is remembered.
+    /// Handles CONFIG RESETSTAT. Counters have one writer each, so they are not reset: their values are kept as a baseline.
     pub fn reset_stats(&self) {
         self.stats_epoch.fetch_add(1, Ordering::Release);
         self.engine.settings.move_epoch();
@@ -388,7 +388,7 @@ impl Shared {
         self.reaper_freed.store(0, Ordering::Relaxed);
     }
 
-    /// Looks whether the data takes more than it may; the first worker's timer does.
+    /// Checks if the data exceeds its limit; called by the first worker's timer.
     pub fn note_limit(&self) {
         let now_ms = clock::monotonic_ms().max(1);
         let since_ms = self.over_limit_since_ms.load(Ordering::Relaxed);
@@ -403,7 +403,7 @@ impl Shared {
         }
     }
 
-    /// For how long the data has taken more than it may: milliseconds, in all and since it last began to.
+    /// Returns for how long the data has exceeded its limit: milliseconds, in all and since it last began to.
     pub fn over_limit_ms(&self) -> (u64, u64) {
         let current = match self.over_limit_since_ms.load(Ordering::Relaxed) {
             0 => 0,

@@ -1,6 +1,6 @@
-//! Making a server: listeners, workers, the reaper thread; and its end.
+//! Start and end of a server: listeners, workers, the reaper thread.
 //!
-//! Must not know: how its settings were written.
+//! Must not know: the syntax of its settings.
 
 use std::{
     fmt, mem,
@@ -31,7 +31,7 @@ use crate::{
 };
 use redline_engine::{Engine, ExecutorHandle, chores::Chore, engine::Bell};
 
-/// Descriptors that the server needs beside its clients: as many as Redis for up to four workers.
+/// Returns the number of descriptors needed beside clients: as many as Redis for up to four workers.
 pub(crate) fn reserved_descriptors(settings: &Settings, workers: usize) -> u64 {
     let metrics = match settings.metrics_port {
         Some(_) => DESCRIPTORS + settings.metrics_bind.len() as u64,
@@ -40,12 +40,12 @@ pub(crate) fn reserved_descriptors(settings: &Settings, workers: usize) -> u64 {
     (16 + 4 * workers as u64).max(32) + metrics
 }
 
-/// Events that one wait of a worker reports.
+/// Number of events that one wait of a worker reports.
 const EVENTS_MAX: usize = 1024;
-/// Connections that may wait at the metrics' listeners.
+/// Number of connections that may wait at the metrics' listeners.
 const METRICS_BACKLOG: u32 = 64;
 
-/// The least limit on addresses (`ulimit -v`) to start with: four times what a small keyspace wants, since each of its
+/// Least limit on addresses (`ulimit -v`) to start with: four times the need of a small keyspace, since each of its
 /// ranges takes a quarter of the limit.
 const ADDRESSES_BYTES_MIN: usize = 512 << 20;
 
@@ -55,34 +55,34 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
-    /// The first worker looks at them. They are received until all of them have ended: a further one must not end the
-    /// process in the middle of its end.
+    /// Signals, read by the first worker. They are received until all workers have ended: a further one must not kill
+    /// the process during its shutdown.
     _signals: Option<Arc<Signals>>,
 }
 
-/// The thread that answers with metrics.
+/// The thread that serves metrics.
 struct Metrics {
     port: u16,
     waker: Waker,
     thread: JoinHandle<()>,
 }
 
-/// Why a server did not start. One line, which names what was in the way.
+/// Reason why a server did not start. One line, which names the cause.
 #[derive(Debug)]
 pub enum StartError {
-    /// A listener.
+    /// A listener failed.
     Listen(NetError),
-    /// A certificate, a cipher, or whatever else TLS needs.
+    /// A certificate, a cipher, or another part of TLS is wrong.
     Tls(TlsError),
-    /// The process may have too few files open: the limit, and what is needed.
+    /// The limit on open files is too low: the limit, and the number needed.
     Descriptors(u64, u64),
-    /// The process may have too few addresses: the limit in bytes.
+    /// The limit on addresses is too low: the limit in bytes.
     Addresses(usize),
-    /// Something else of the operating system's.
+    /// Another call of the operating system failed.
     System(&'static str, std::io::Error),
-    /// The users, as the configuration or the file defines them.
+    /// The users are wrong, as the configuration or the file defines them.
     Users(String),
-    /// No address at all to listen on.
+    /// There is no address to listen on.
     NoListener,
 }
 
@@ -112,10 +112,10 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Where the settings came from, and the process around the server.
+/// Source of the settings, and the process around the server.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// The configuration file.
+    /// Path of the configuration file.
     pub config_file: Option<PathBuf>,
     /// The process, if it is the server's own.
     pub service: Option<Service>,
@@ -123,7 +123,7 @@ pub struct Origin {
 
 impl Server {
     /// Starts the workers. `signals`: SIGTERM and SIGINT stop the server, a further SIGINT ends the process, SIGHUP has
-    /// certificates read again (not inside another program).
+    /// certificates read again (not when embedded in another program).
     pub fn start(
         mut settings: Settings,
         origin: Origin,
@@ -138,7 +138,7 @@ impl Server {
         let workers = worker_count(&settings);
         raise_descriptor_limit(&mut settings, workers)?;
         keep_within_addresses(&mut settings)?;
-        // Said in the log if not; it is no reason not to start.
+        // A failure is logged; it does not prevent the start.
         let _ = apply_oom_score(&settings.service);
         let users = users::users_at_start(&settings).map_err(StartError::Users)?;
         settings.acl = Arc::new(users);
@@ -157,7 +157,7 @@ impl Server {
             _ => Keyspace::new(databases, Box::new(bell.clone())),
         };
         apply_to_keyspace(&keyspace, &settings);
-        // The working directory may change while people read it.
+        // The working directory may change before the file is read.
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let unixsocket = settings.unixsocket.as_ref().map(absolute);
         let shared = Arc::new(Shared::new(
@@ -200,49 +200,49 @@ impl Server {
         })
     }
 
-    /// The TCP port that it listens on; 0: none.
+    /// Returns the TCP port that it listens on; 0: none.
     pub fn port(&self) -> u16 {
         self.shared.bound_port(TcpPort::Plain)
     }
 
-    /// The port with TLS; 0: none.
+    /// Returns the port with TLS; 0: none.
     pub fn tls_port(&self) -> u16 {
         self.shared.bound_port(TcpPort::Tls)
     }
 
-    /// The port of the metrics; 0: none.
+    /// Returns the port of the metrics; 0: none.
     pub fn metrics_port(&self) -> u16 {
         self.metrics.as_ref().map_or(0, |metrics| metrics.port)
     }
 
-    /// The addresses that it listens on, in words.
+    /// Returns the addresses that it listens on, in words.
     pub fn listening(&self) -> &[String] {
         self.shared.listening.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The keyspace: for readers of its journal inside the process.
+    /// Returns the keyspace, for readers of its journal inside the process.
     pub fn keyspace(&self) -> &Keyspace {
         &self.shared.keyspace
     }
 
-    /// Attaches a reader to the keyspace's journal; says after which number it begins. A worker does it, since with one
-    /// worker no other thread may take stripes.
+    /// Attaches a reader to the keyspace's journal; returns it with the number after which it begins. A worker does it,
+    /// since with one worker no other thread may take stripes.
     ///
     /// # Panics
     ///
-    /// When the server ends meanwhile.
+    /// If the server ends meanwhile.
     pub fn attach_reader(&self, wake: WakeReader) -> (Reader, u64) {
         let (tell, told) = mpsc::channel();
         attach_on_worker(&self.shared, wake, tell);
         told.recv().expect("the server runs")
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.shared.workers().len()
     }
 
-    /// Asks it to stop; [`Server::join`] waits for it.
+    /// Requests the stop; [`Server::join`] waits for it.
     pub fn stop(&self) {
         crate::stop_workers(&self.shared);
     }
@@ -276,7 +276,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns the address that each listener listens on, as people write it.
+/// Returns the address of each listener, as people write it.
 fn in_words(listeners: &[Arc<Listener>], unixsocket: Option<&Path>) -> Vec<String> {
     let addresses = listeners
         .iter()
@@ -288,8 +288,8 @@ fn in_words(listeners: &[Arc<Listener>], unixsocket: Option<&Path>) -> Vec<Strin
     words.collect()
 }
 
-/// Makes what every worker has before it begins, and lets them know each other. The first one gets the listeners and the
-/// signals.
+/// Creates the parts of every worker that exist before it begins, and connects them. The first one gets the listeners
+/// and the signals.
 fn prepare_workers(
     shared: &Arc<Shared>,
     bell: &Bell,
@@ -351,7 +351,7 @@ fn spawn_workers(
     threads.collect()
 }
 
-/// Tries those parts of a start that open nothing: users, certificates, CPUs.
+/// Checks those parts of a start that open nothing: users, certificates, CPUs.
 pub(crate) fn check_parts(settings: &Settings) -> Result<(), String> {
     users::users_at_start(settings)?;
     if settings.tls.port.is_some() {
@@ -367,7 +367,7 @@ pub(crate) fn check_parts(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// Hands the keyspace what it reads by itself.
+/// Passes the keyspace the settings that it reads by itself.
 pub(crate) fn apply_to_keyspace(keyspace: &Keyspace, settings: &Settings) {
     let own = &keyspace.settings;
     own.maxmemory_bytes.store(
@@ -410,7 +410,7 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
     Ok(listeners)
 }
 
-/// Listens for those who read metrics, if that is wanted.
+/// Listens for readers of metrics, if configured.
 fn metrics_responder(settings: &Settings) -> Result<Option<(u16, Responder)>, StartError> {
     let Some(port) = settings.metrics_port else {
         return Ok(None);
@@ -454,7 +454,7 @@ fn not_listening(port: u16, protocol: &str, error: NetError) -> StartError {
     StartError::Listen(error)
 }
 
-/// As many as were asked for; else one for each CPU that they may use.
+/// Returns the number of workers: the configured one; else one for each CPU that they may use.
 fn worker_count(settings: &Settings) -> usize {
     if settings.threads != 0 {
         return settings.threads;
@@ -464,7 +464,7 @@ fn worker_count(settings: &Settings) -> usize {
     cpu::usable_count().min(listed)
 }
 
-/// Asks for as many descriptors as `maxclients` needs; with fewer, serves fewer clients and says so.
+/// Raises the limit on descriptors to the number that `maxclients` needs; with fewer, lowers `maxclients` and logs it.
 fn raise_descriptor_limit(settings: &mut Settings, workers: usize) -> Result<(), StartError> {
     let reserved = reserved_descriptors(settings, workers);
     let wanted = settings.maxclients as u64 + reserved;
@@ -501,7 +501,7 @@ fn raise_descriptor_limit(settings: &mut Settings, workers: usize) -> Result<(),
     Ok(())
 }
 
-/// Lowers `maxmemory` so that the end of the addresses is an OOM reply, where the process has a limit on them.
+/// Lowers `maxmemory` so that exhausted addresses give an OOM reply, where the process has a limit on them.
 fn keep_within_addresses(settings: &mut Settings) -> Result<(), StartError> {
     let Some(limit) = redline_alloc::os::address_limit_bytes() else {
         return Ok(());
@@ -520,8 +520,8 @@ fn keep_within_addresses(settings: &mut Settings) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns `maxmemory` (0: none) as it counts: where the process has a limit on addresses it is three quarters of what
-/// entries or tables may take at most. The last quarter is for what size classes and spans leave free.
+/// Returns the effective `maxmemory` (0: none): where the process has a limit on addresses it is three quarters of the
+/// most that entries or tables may take. The last quarter is for what size classes and spans leave free.
 pub(crate) fn within_addresses(maxmemory_bytes: u64) -> u64 {
     if redline_alloc::os::address_limit_bytes().is_none() {
         return maxmemory_bytes;
@@ -533,7 +533,7 @@ pub(crate) fn within_addresses(maxmemory_bytes: u64) -> u64 {
     }
 }
 
-/// Keeps the calling thread on these CPUs.
+/// Binds the calling thread to these CPUs.
 fn pin(cpus: Option<&str>) {
     let Some(list) = cpus else { return };
     let pinned = cpu::parse_list(list).map(|cpus| cpu::pin_current_thread(&cpus));
@@ -546,7 +546,7 @@ fn unknown_cpus(list: &str) -> String {
     format!("The workers cannot be kept on the CPUs '{list}'")
 }
 
-/// Frees what commands left behind.
+/// Frees the garbage of commands.
 fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     let mut heap = Heap::new();
     while let Ok(chore) = todo.recv() {
@@ -570,7 +570,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
 }
 
-/// 40 random hexadecimal digits.
+/// Returns 40 random hexadecimal digits.
 pub(crate) fn random_id() -> String {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).expect("the operating system gives randomness");
@@ -580,7 +580,7 @@ pub(crate) fn random_id() -> String {
 /// Has the first worker attach a reader, at once or as soon as no stripe is in use.
 fn attach_on_worker(shared: &Shared, wake: WakeReader, tell: mpsc::Sender<(Reader, u64)>) {
     let attach = move |worker: &mut Worker| match worker.shared.keyspace.try_attach_reader(wake) {
-        // Nobody waits for it any more: the reader goes with its number.
+        // If the caller has given up, the reader is dropped with its number.
         Ok(attached) => drop(tell.send(attached)),
         Err(wake) => attach_on_worker(worker.shared, wake, tell),
     };

@@ -1,6 +1,6 @@
-//! Where users come from: the settings, their lines, and the file that they name.
+//! Sources of users: the settings, their lines, and the file that they name.
 //!
-//! Must not know: the rules, and what a change of them does to clients.
+//! Must not know: the rules, and the effects of their changes on clients.
 
 use std::{fs, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Settings {
-    /// How rules are read under these settings.
+    /// Returns the dialect of rules under these settings.
     pub fn acl_dialect(&self) -> Dialect {
         Dialect {
             open_channels: self.acl_open_channels,
@@ -29,7 +29,7 @@ impl Settings {
     }
 }
 
-/// The users that a server starts with: those of the settings' lines, or of the file that they name.
+/// Returns the users at the start of a server: those of the settings' lines, or of the file that they name.
 pub(crate) fn users_at_start(settings: &Settings) -> Result<Users, String> {
     let dialect = settings.acl_dialect();
     let mut users = Users::new(&dialect);
@@ -54,7 +54,7 @@ pub(crate) fn users_at_start(settings: &Settings) -> Result<Users, String> {
     }
 }
 
-/// The users that the file describes, instead of these.
+/// Returns the users of the file, which replace these.
 pub(crate) fn users_of_file(users: &Users, path: &str, dialect: &Dialect) -> Result<Users, String> {
     let text = fs::read(path).map_err(|error| {
         let why = redline_net::error_text(&error);
@@ -64,8 +64,8 @@ pub(crate) fn users_of_file(users: &Users, path: &str, dialect: &Dialect) -> Res
 }
 
 impl Shared {
-    /// Changes the users; on an error they stay. When this returns, every command that begins later on any worker goes
-    /// by the new rules, and nothing that is published later reaches a subscription that they end.
+    /// Changes the users; on an error they stay. When this returns, every command that begins later on any worker
+    /// follows the new rules, and nothing that is published later reaches a subscription that they end.
     pub(crate) fn change_users<E>(
         &self,
         change: impl FnOnce(&mut Users, &Settings) -> Result<(), E>,
@@ -76,7 +76,7 @@ impl Shared {
             settings.acl = users;
             Ok(())
         })?;
-        // A worker takes new settings over when it wakes, before it looks at what else has come.
+        // A worker takes new settings over when it wakes, before it reads other messages.
         for worker in self.workers() {
             worker.mailbox.send(Message::Run(Box::new(|_| {})));
         }

@@ -1,10 +1,10 @@
 //! A worker: one thread, its poller, its connections, its timers.
 //!
-//! One turn of the loop: wait for events, read the clock, fetch messages, serve the sessions that are
-//! ready (`worker/serve.rs`), look after the timers.
+//! One turn of the loop: wait for events, read the clock, fetch messages, serve the sessions that are ready
+//! (`worker/serve.rs`), run the timers that are due.
 //!
-//! A session that is being served is taken out of the slab. While a script turns the loop from inside
-//! (see `engine/src/session/scripting.rs`), what arrives for such a session waits in its place.
+//! A session that is being served is taken out of the slab. While a script turns the loop from inside (see
+//! `engine/src/session/scripting.rs`), messages for such a session wait in its place.
 //!
 //! Must not know: what any command does.
 
@@ -44,9 +44,9 @@ use crate::{
 };
 use handover::HandOver;
 
-/// Output that no limit counts: in Redis each client has a fixed buffer of that size.
+/// Bytes of output that no limit counts: in Redis each client has a fixed buffer of that size.
 const OUTPUT_BYTES_FREE: u64 = 16 * 1024;
-/// A handshake of TLS that takes longer is broken off: milliseconds.
+/// Time limit for a handshake of TLS: milliseconds.
 const HANDSHAKE_MS_MAX: u64 = 10_000;
 
 const WAKER: usize = 0;
@@ -56,55 +56,55 @@ const FIRST_SESSION: usize = 64;
 
 /// Parameters that a worker is given at its start.
 pub struct Start {
-    /// Its number.
+    /// Number of the worker.
     pub number: usize,
-    /// Its poller, with the mailbox's waker registered.
+    /// Poller, with the mailbox's waker registered.
     pub poller: Poller,
-    /// Its mailbox.
+    /// Mailbox of the worker.
     pub mailbox: Mailbox<Message>,
     /// Listeners; the first worker has them all.
     pub listeners: Vec<Arc<Listener>>,
-    /// Signals; the first worker has them, and not inside another program.
+    /// Signals; the first worker has them, unless embedded in another program.
     pub signals: Option<Arc<Signals>>,
 }
 
-/// A worker's part of the server: what is not its executor's.
+/// A worker's part of the server, besides its executor.
 pub struct Shell<'s> {
     /// State that all workers share.
     shared: &'s Shared,
-    /// The settings, as of the executor's epoch.
+    /// Settings as of the executor's epoch.
     pub settings: Arc<Settings>,
-    /// A session may exceed its soft limit of output.
+    /// True if a session may exceed its soft limit of output.
     pub(crate) soft_limits_run: bool,
     /// Limits on requests, for sessions that are authenticated.
     pub request_limits: RequestLimits,
-    /// Active expiry.
+    /// State of active expiry.
     pub expiry: ExpiryCursor,
-    /// Active expiry of elements of collections.
+    /// State of active expiry of elements of collections.
     pub element_expiry: ExpiryCursor,
-    /// A compaction that this worker carries out, and the next stripe.
+    /// Compaction that this worker carries out, and the next stripe.
     pub compaction: Option<(Compaction, usize)>,
-    /// When the timer is due: milliseconds of the monotonic clock.
+    /// Time of the next tick: milliseconds of the monotonic clock.
     pub next_tick_ms: u64,
-    /// When it has last seen whether the files of certificates have changed; of worker 0 alone.
+    /// Time of the last check for changed certificate files; of worker 0 alone.
     pub certificates_seen_ms: u64,
-    /// When active expiry goes on, if its last slice left something due: microseconds of the monotonic clock.
+    /// Time at which active expiry goes on, if its last slice left keys due: microseconds of the monotonic clock.
     pub(crate) expiry_due_us: Option<u64>,
-    /// True if active expiry rests after its next slice.
+    /// True if active expiry pauses after its next slice.
     pub(crate) expiry_rests: bool,
-    /// When a compaction goes on: the same.
+    /// Time at which a compaction goes on, likewise.
     pub(crate) compaction_due_us: Option<u64>,
-    /// Ticks so far.
+    /// Number of ticks.
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
     pub stop: bool,
-    /// Its clients that go to other workers.
+    /// Clients that move to other workers.
     pub(crate) handover: HandOver,
     poller: Poller,
     gathering: Gathering,
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
-    /// Messages that were fetched before their time, see `read_own_mail`.
+    /// Messages that were fetched early, see `read_own_mail`.
     early: mail::Early,
     listeners: Vec<Arc<Listener>>,
     signals: Option<Arc<Signals>>,
@@ -114,21 +114,21 @@ pub struct Shell<'s> {
     buffers: BufferPool,
     /// Memory for replies; see [`ReplyBuffer::lend`].
     replies: Vec<Vec<u8>>,
-    /// Out while a group is served.
+    /// Batch for reuse; `None` while a group is served.
     batch: Option<Box<Batch>>,
     group: Vec<Member>,
-    /// Connections wait that could not be accepted; they raise no event of their own.
+    /// State of accepting; connections that could not be accepted raise no event of their own.
     accept: Accept,
-    /// Connections that began with a handshake, and when it must be over, in order.
+    /// Connections that began with a handshake, and its deadline, in order.
     handshakes: VecDeque<(Token, u64)>,
 }
 
-/// See the module's text. It is the executor with its surroundings, and is made anew wherever the executor is given back to
-/// the server.
+/// See the head of the module. It is the executor with its surroundings, and is created again each time the executor is
+/// given back to the server.
 pub struct Worker<'w, 'e, 's> {
     /// State that all workers share.
     pub shared: &'s Shared,
-    /// The executor, where several of its parts are used at once.
+    /// Executor, where several of its parts are used at once.
     pub(crate) executor: &'w mut Executor<'e, Shell<'s>>,
 }
 
@@ -148,17 +148,17 @@ impl<'e, 's> DerefMut for Worker<'_, 'e, 's> {
     }
 }
 
-/// Connections that one listener's turn takes; what is left waits for the next.
+/// Number of connections accepted per turn of one listener; the rest waits for the next.
 const ACCEPTED_PER_TURN_MAX: usize = 100;
 
-/// How accepting stands.
+/// State of accepting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accept {
-    /// Listeners are accepted from as they report connections.
+    /// Listeners are accepted from on their events.
     OnEvents,
-    /// The last try failed, most likely for want of a descriptor: tried again at the next tick.
+    /// The last try failed, most likely for lack of a descriptor: repeated at the next tick.
     AtTick,
-    /// The same, and something was closed since: tried again in this turn.
+    /// The same, and a connection was closed since: repeated in this turn.
     AtOnce,
     /// A listener had more connections than one turn takes.
     NextTurn,
@@ -171,29 +171,29 @@ struct Place {
     used: bool,
     /// `None` while the session is being served, and in unused places.
     session: Option<Box<Session>>,
-    /// In `ready`.
+    /// True if it is in `ready`.
     queued: bool,
-    /// The tick, in its lowest bits, before which the last event came.
+    /// Lowest bits of the number of the tick before which the last event came.
     heard_at_tick: u32,
-    /// Bytes may be waiting in the socket.
+    /// True if bytes may be waiting in the socket.
     readable: bool,
-    /// The peer has sent all that it will.
+    /// True if the peer has ended its direction.
     closed: bool,
-    /// The peer has sent bytes out of band: a short read need not have emptied the socket.
+    /// True if the peer has sent bytes out of band: a short read need not have emptied the socket.
     urgent: bool,
     /// Messages for a session that was being served, or has yet to arrive.
     mail: Vec<Mail>,
-    /// Another worker has the session now, there.
+    /// Token of the session on another worker, once it has moved there.
     moved_to: Option<Token>,
 }
 
-/// A session of the group being served, with what its requests refer to.
+/// A session of the group being served, with the buffers of its requests.
 pub struct Member {
     /// The session.
     pub session: Box<Session>,
-    /// Its query buffer.
+    /// Query buffer of the session.
     pub query: Vec<u8>,
-    /// The end of the last request that was decoded.
+    /// End of the last request that was decoded.
     pub decoded: usize,
     /// Large arguments of its requests.
     pub blobs: Vec<Blob>,
@@ -245,7 +245,7 @@ impl<'s> Shell<'s> {
     }
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it is stopped.
 pub fn run(shared: &Shared, start: Start) {
     let (number, seed) = (start.number, fastrand::u64(..));
     let shell = Shell::new(shared, start);
@@ -254,7 +254,7 @@ pub fn run(shared: &Shared, start: Start) {
 }
 
 impl<'w, 'e, 's> Worker<'w, 'e, 's> {
-    /// The worker of an executor.
+    /// Creates the worker of an executor.
     pub fn of(executor: &'w mut Executor<'e, Shell<'s>>) -> Worker<'w, 'e, 's> {
         Worker {
             shared: executor.outlet.shared,
@@ -277,7 +277,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.flush_account();
     }
 
-    /// One turn of the loop. `wait`: sleep until something happens; otherwise only look.
+    /// Runs one turn of the loop. `wait`: sleeps until an event; otherwise only polls.
     pub fn turn(&mut self, wait: bool) {
         let sleep = self.outlet.mailbox.prepare_to_sleep()
             && wait
@@ -295,7 +295,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.read_clock();
         let began_ms = clock::monotonic_coarse_ms();
         self.begin_turn(began_ms);
-        // What is read and decoded goes by limits, too.
+        // Reading and decoding have limits in the settings, too.
         self.refresh_if_changed();
         if self.outlet.accept == Accept::NextTurn {
             self.outlet.accept = Accept::AtOnce;
@@ -351,7 +351,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.local.heap.tick();
     }
 
-    /// How long until something is due.
+    /// Returns the time until the next timer is due.
     fn time_to_sleep(&self) -> Duration {
         let pause_ms = self.pause.map(|pause| pause.end_ms);
         let due_ms = self.waits.next_deadline_ms().into_iter().chain(pause_ms);
@@ -370,9 +370,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         Duration::from_millis(span_ms)
     }
 
-    /// Listens on these instead of the listeners that a port had before.
+    /// Listens on these instead of a port's earlier listeners.
     pub fn replace_tcp_listeners(&mut self, which: TcpPort, fresh: Vec<Arc<Listener>>) {
-        // Who has been let in by the kernel is not turned away for it.
+        // A connection accepted by the kernel is not refused for it.
         (0..self.outlet.listeners.len()).for_each(|index| self.accept(index));
         let (old, kept) = mem::take(&mut self.outlet.listeners)
             .into_iter()
@@ -380,7 +380,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
                 listener.port().is_some() && which.is_like(listener)
             });
         for listener in old.iter().chain(&kept) {
-            // What cannot be taken off goes when its descriptor closes.
+            // One that cannot be deregistered is removed when its descriptor closes.
             let _ = self.outlet.poller.deregister(&**listener);
         }
         self.outlet.listeners = kept.into_iter().chain(fresh).collect();
@@ -396,7 +396,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
     }
 
-    /// Takes over settings that the executor has taken over.
+    /// Adopts settings that the executor has taken over.
     pub(super) fn adopt_settings(&mut self) {
         self.outlet.settings = self.shared.settings.current();
         let settings = self.outlet.settings.clone();
@@ -410,7 +410,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     // ---- sessions -----------------------------------------------------------------------------
 
-    /// Says whether it is the first from that client since the last tick.
+    /// Handles an event. Returns true if it is the first from that client since the last tick.
     fn on_event(&mut self, index: usize, event: &redline_net::Event) -> bool {
         let Some(place) = self
             .executor
@@ -432,7 +432,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     /// Decides at every tick whether requests may gather until the next.
     pub fn set_gathering(&mut self, now_us: u64, used_us: u64) {
-        // Each of several that serve hears of its part of the requests only: it rests longer, for as many to gather.
+        // Each of several workers gets its part of the requests only: it sleeps longer, for as many to gather.
         let workers = self.shared.workers().iter();
         let serve = workers.filter(|worker| !worker.rests.load(Ordering::Relaxed));
         let several = 1 + u64::from(serve.count() > 1);
@@ -454,7 +454,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
     }
 
-    /// A place that nobody has, and its name.
+    /// Returns an unused place and its token.
     fn free_place(&mut self) -> (usize, Token) {
         let index = self.outlet.free.pop().unwrap_or_else(|| {
             self.outlet.places.push(Place::default());
@@ -464,7 +464,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         (index, Token::new(self.number, index, generation))
     }
 
-    /// Nobody has this place any more, and its name means nothing.
+    /// Frees a place; its token is not valid any more.
     fn vacate(&mut self, index: usize) {
         let place = &mut self.outlet.places[index];
         *place = Place {
@@ -483,7 +483,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             .register(&stream, FIRST_SESSION + index, Interest::Read)
             .is_err()
         {
-            // The descriptor is of no use: the peer sees its connection closed.
+            // The descriptor is of no use: the connection is closed.
             self.outlet.free.push(index);
             self.shared.workers()[self.number]
                 .connections
@@ -506,10 +506,10 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         place.session = Some(session);
     }
 
-    /// Closes a session for good; it is out of the slab.
+    /// Closes a session; it is out of the slab.
     fn close(&mut self, mut session: Box<Session>) {
         let index = session.info.token().index();
-        // The socket closes with the session; a failure to deregister is of no consequence then.
+        // The socket closes with the session; a failure to deregister has no effect then.
         session.stream.close_notify();
         let _ = self.outlet.poller.deregister(&session.stream);
         subscriptions::forget(self, &mut session);
@@ -552,7 +552,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
     }
 
-    /// Has `session`, which waits for its turn, looked at again soon.
+    /// Schedules `session`, which is not being served, to be served again soon.
     pub fn look_again(&mut self, session: &Session) {
         self.enqueue(session.info.token().index());
     }
@@ -564,7 +564,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             && deadline_ms <= now_ms
         {
             self.outlet.handshakes.pop_front();
-            // Being served, it is through with its handshake.
+            // A session that is being served has finished its handshake.
             if mail::is_out(self, token) {
                 continue;
             }
@@ -578,7 +578,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
     }
 
-    /// Gives memory back that a peak left behind; once a second.
+    /// Releases memory that a peak left behind; called once a second.
     pub fn trim(&mut self) {
         self.executor.outlet.buffers.trim();
         self.executor
@@ -589,7 +589,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     // ---- listeners and signals ----------------------------------------------------------------
 
-    /// Takes in who has connected, within the measure of a turn: who connects without end keeps no client waiting.
+    /// Accepts connections, up to the limit of a turn: a flood of connections delays no client.
     fn accept(&mut self, index: usize) {
         if self.shared.stopping.load(Ordering::Acquire) {
             return;
@@ -618,7 +618,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.outlet.accept = Accept::NextTurn;
     }
 
-    /// Accepts what could not be accepted before.
+    /// Accepts connections that could not be accepted before.
     fn accept_again(&mut self) {
         let mut after = Accept::OnEvents;
         for index in 0..self.outlet.listeners.len() {
@@ -633,7 +633,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.outlet.accept = after;
     }
 
-    /// Lets a connection in or turns it away with a reason.
+    /// Accepts a connection or refuses it with a reason.
     fn admit(&mut self, mut stream: Stream, peer: PeerAddr, tls: bool) {
         self.shared
             .connections_received
@@ -655,7 +655,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             None
         };
         if let Some(text) = refusal {
-            // Best effort: the connection closes in any case. Before a handshake nothing can be said.
+            // Best effort: the connection closes in any case. Before a handshake no text can be sent.
             if !tls {
                 let _ = stream.write(text.as_bytes());
             }
@@ -665,7 +665,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             return;
         }
         if !stream.is_unix() {
-            // A socket that refuses these options works all the same.
+            // A socket that refuses these options works, too.
             let _ = stream.set_nodelay(true);
             if self.outlet.settings.tcp_keepalive_s > 0 {
                 let _ = stream.set_keepalive(self.outlet.settings.tcp_keepalive_s);
@@ -673,7 +673,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         if tls {
             let settings = self.shared.tls.lock().expect("no panic under TLS").clone();
-            // Without, the port has just been closed.
+            // Without settings, the port has just been closed.
             let Some(Ok(())) = settings.map(|settings| stream.accept_tls(&settings)) else {
                 return;
             };
@@ -703,14 +703,14 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
                     crate::shutdown(self.shared);
                 }
                 Signal::Hangup => self.shared.reload_tls(),
-                // Not asked for.
+                // Not requested.
                 Signal::Quit | Signal::Suspend => {}
             }
         }
     }
 }
 
-/// Error for a client from elsewhere in protected mode.
+/// Error for a remote client in protected mode.
 const PROTECTED: &str = "-DENIED Redline is running in protected mode because no password is set \
 for the default user. In this mode connections are accepted from this machine only (loopback and \
 unix sockets). To accept others, either set a password (CONFIG SET requirepass <password>, or \

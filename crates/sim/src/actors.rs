@@ -10,16 +10,16 @@ use redline_testkit::generate::Generator;
 
 use crate::ledger::{ACCOUNTS, Ledger, QUEUES};
 
-/// The words of a request.
+/// Words of a request.
 type Words = Vec<Vec<u8>>;
 
-/// Counters.
+/// Number of counters.
 const COUNTERS: usize = 5;
-/// Counters that are raised under WATCH.
+/// Number of counters that are raised under WATCH.
 const WATCHED: usize = 2;
-/// Keys that are read by clients that track them.
+/// Number of keys that are read by clients that track them.
 const TRACKED: usize = 8;
-/// Requests that a client sends at a time.
+/// Number of requests that a client sends at a time.
 const PIPELINE_MAX: usize = 12;
 
 const RAISE: &str = "return redis.call('incrby', KEYS[1], ARGV[1])";
@@ -37,15 +37,15 @@ const SLOW: &str = "local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + i end re
 enum Role {
     /// Raises counters, in every way.
     Counter,
-    /// Raises counters under WATCH: what it has read, plus one.
+    /// Raises counters under WATCH: the value read, plus one.
     Optimist { key: String, read: Option<i64> },
     /// Moves money between accounts, under WATCH or by script.
     Teller { move_: Option<(usize, usize, i64)> },
     /// Puts items into queues.
     Producer,
-    /// Takes items out of queues, and waits for them.
+    /// Takes items out of queues, and blocks on them.
     Consumer,
-    /// Tracks keys, and believes what it has read until it is told otherwise.
+    /// Tracks keys, and takes values that it has read for current until it is notified.
     Tracker {
         id: u64,
         broadcast: bool,
@@ -53,18 +53,18 @@ enum Role {
     },
     /// Pauses, unblocks, kills scripts, and runs slow ones.
     Operator,
-    /// Calls anything, in another database. Its replies need only be replies.
+    /// Calls any command, in another database. Its replies need only be well-formed.
     Stranger(Box<Generator>),
 }
 
-/// Meaning of a reply for the client.
+/// Effect of a reply for the client.
 #[derive(Debug)]
 enum Meaning {
     /// Nothing.
     Nothing,
-    /// If it is an integer, a counter was raised.
+    /// A counter was raised, if the reply is an integer.
     Raised(String, i64),
-    /// If it is an array, counters were raised.
+    /// Counters were raised, if the reply is an array.
     AllRaised(Vec<(String, i64)>),
     /// The value that the optimist has read.
     Read,
@@ -72,15 +72,15 @@ enum Meaning {
     Balances,
     /// The end of a transaction under WATCH: with it this counter was raised, if any.
     Outcome(Option<String>),
-    /// If it is an error these items are in no queue.
+    /// These items are in no queue, if the reply is an error.
     Pushed(Vec<u64>),
-    /// Items, at any depth, behind the names of queues.
+    /// Items, at any depth, after the names of queues.
     Items,
     /// The value of a key that is tracked.
     Value(Vec<u8>),
 }
 
-/// See the module's text.
+/// See the head of the module.
 #[derive(Debug)]
 pub struct Actor {
     role: Role,
@@ -89,7 +89,7 @@ pub struct Actor {
     asked: VecDeque<Meaning>,
 }
 
-/// Makes requests of a client.
+/// Creates requests of a client.
 struct Asking<'a> {
     send: &'a mut dyn FnMut(&Words),
     asked: &'a mut VecDeque<Meaning>,
@@ -111,12 +111,12 @@ fn queue(number: usize) -> String {
     format!("ledger:queue:{number}")
 }
 
-/// Names of the accounts.
+/// Returns the names of the accounts.
 pub fn accounts() -> Vec<String> {
     (0..ACCOUNTS).map(account).collect()
 }
 
-/// Names of the queues.
+/// Returns the names of the queues.
 pub fn queues() -> Vec<String> {
     (0..QUEUES).map(queue).collect()
 }
@@ -131,7 +131,7 @@ impl Actor {
         }
     }
 
-    /// One of each role in turn; the last ones are strangers.
+    /// Creates the client of that number: one of each role in turn; the last ones are strangers.
     pub fn nth(number: usize, seed: u64) -> Actor {
         Actor::of(match number % 12 {
             0 | 1 => Role::Counter,
@@ -152,27 +152,27 @@ impl Actor {
         })
     }
 
-    /// A client that calls anything.
+    /// Creates a client that calls any command.
     pub fn stranger(seed: u64) -> Actor {
         Actor::of(Role::Stranger(Box::new(Generator::new(seed))))
     }
 
-    /// A client that calls nothing by itself.
+    /// Creates a client that calls nothing by itself.
     pub fn silent() -> Actor {
         Actor::of(Role::Operator)
     }
 
-    /// Is it one whose connection may end at any moment without anybody missing anything?
+    /// Returns true for a client whose connection may end at any moment without an effect on the invariants.
     pub fn is_stranger(&self) -> bool {
         matches!(self.role, Role::Stranger(_))
     }
 
-    /// Replies that it waits for.
+    /// Returns the number of replies that it waits for.
     pub fn unanswered(&self) -> usize {
         self.asked.len()
     }
 
-    /// Sends what it asks next, by `send`; nothing while it waits for replies.
+    /// Sends its next requests, by `send`; none while it waits for replies.
     pub fn ask(&mut self, rng: &mut Rng, ledger: &mut Ledger, send: &mut dyn FnMut(&Words)) {
         if !self.asked.is_empty() {
             return;
@@ -301,7 +301,7 @@ impl Actor {
                     match value {
                         Value::Bulk(value) => believed.insert(key, Some(value)),
                         Value::Null => believed.insert(key, None),
-                        // It was refused: nothing is known.
+                        // It was refused: the value is unknown.
                         _ => believed.remove(&key),
                     };
                 }
@@ -311,7 +311,7 @@ impl Actor {
     }
 }
 
-/// A client that tracks keys is told that some have changed.
+/// Handles an invalidation message for a client that tracks keys.
 fn forget(id: u64, parts: &[Value], ledger: &mut Ledger) {
     let believed = ledger.believed.entry(id).or_default();
     match parts {
@@ -441,7 +441,7 @@ fn teller(rng: &mut Rng, move_: &mut Option<(usize, usize, i64)>, asking: &mut A
 }
 
 fn produce(rng: &mut Rng, ledger: &mut Ledger, asking: &mut Asking<'_>) {
-    // Consumers keep up, or memory would grow with the run.
+    // Consumers keep up; otherwise memory would grow with the run.
     if ledger.queued.len() > 64 {
         asking.ask(&["PING"], Meaning::Nothing);
         return;
@@ -473,7 +473,7 @@ fn consume(rng: &mut Rng, asking: &mut Asking<'_>) {
     match rng.usize(..8) {
         0 => asking.ask(&["RPOP", &one], Meaning::Items),
         1 => asking.ask(&["LPOP", &one, "2"], Meaning::Items),
-        // Moves it to where others wait.
+        // Moves it to a queue that others wait for.
         2 => asking.ask(
             &["BLMOVE", &one, &other, "RIGHT", "LEFT", &span_s],
             Meaning::Nothing,
@@ -506,7 +506,7 @@ fn operate(rng: &mut Rng, asking: &mut Asking<'_>) {
     }
 }
 
-/// Words that would change what is not the strangers', or end the run of others.
+/// Words that would change data of clients other than strangers, or end their runs.
 const FORBIDDEN: &[&str] = &[
     "flushall",
     "swapdb",

@@ -1,36 +1,36 @@
-//! The facts that must be true of the data: sums of counters, contents of queues, values that clients believe.
+//! The facts that must be true of the data: sums of counters, contents of queues, values that clients take for current.
 //!
 //! Must not know: how commands run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Accounts between which money moves, and how much each has at the start.
+/// Number of accounts between which money moves, and balance of each at the start.
 pub const ACCOUNTS: usize = 6;
 /// See [`ACCOUNTS`].
 pub const BALANCE: i64 = 100;
-/// Queues.
+/// Number of queues.
 pub const QUEUES: usize = 4;
 
-/// Facts that clients know, and what they found wrong.
+/// Facts that clients know, and violations that they found.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Clients begin something new.
+    /// True while clients begin new requests.
     pub asking: bool,
     /// Sums of the increments that were acknowledged, by key.
     pub counters: BTreeMap<String, i64>,
-    /// Values that each client that tracks keys believes to be current.
+    /// Values that each client that tracks keys takes for current.
     pub believed: HashMap<u64, BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
     /// Items that were pushed into queues and not yet taken out.
     pub queued: BTreeSet<u64>,
-    /// The next item.
+    /// Number of the next item.
     pub next_item: u64,
-    /// Items that were taken out.
+    /// Number of items that were taken out.
     pub taken: u64,
-    /// Transactions that were given up since a watched key had changed.
+    /// Number of transactions that failed since a watched key had changed.
     pub lost_races: u64,
-    /// Waits that ended with an item.
+    /// Number of waits that ended with an item.
     pub served: u64,
-    /// Errors that said that a script is running.
+    /// Number of errors that said that a script is running.
     pub busy: u64,
     violation: Option<String>,
 }
@@ -53,24 +53,24 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Something is not as it must be; the first such thing counts.
+    /// Records a violation; only the first one counts.
     pub fn violated(&mut self, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(what());
         }
     }
 
-    /// The first violation, if there was one.
+    /// Returns the first violation, if there was one.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
     }
 
-    /// A counter was raised.
+    /// Adds an increment of a counter.
     pub fn raise(&mut self, key: &str, by: i64) {
         *self.counters.entry(key.into()).or_default() += by;
     }
 
-    /// An item for a queue, which it will be in.
+    /// Returns a new item for a queue, and counts it as queued.
     pub fn new_item(&mut self) -> u64 {
         let item = self.next_item;
         self.next_item += 1;
@@ -78,14 +78,14 @@ impl Ledger {
         item
     }
 
-    /// An item was not put into its queue: the call was refused.
+    /// Removes an item that was not put into its queue: the call was refused.
     pub fn withdraw(&mut self, item: u64) {
         if !self.queued.remove(&item) {
             self.violated(|| format!("item {item} was refused, and taken out of a queue"));
         }
     }
 
-    /// An item was taken out of a queue.
+    /// Removes an item that was taken out of a queue.
     pub fn take(&mut self, item: &[u8]) {
         let number = std::str::from_utf8(item)
             .ok()

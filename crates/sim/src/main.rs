@@ -1,4 +1,4 @@
-//! `redline-sim`: simulates the engine for as long as wanted, and says by which seed what went wrong.
+//! `redline-sim`: simulates the engine for a given time, and reports the seed of a violation.
 
 #![forbid(unsafe_code)]
 

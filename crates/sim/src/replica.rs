@@ -1,6 +1,6 @@
-//! A second engine that gets the records of the first one's journal, and must come to hold the same.
+//! A second engine that gets the records of the first one's journal, and must reach the same data.
 //!
-//! Must not know: what the first one was asked.
+//! Must not know: the requests to the first one.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     world::Stage,
 };
 
-/// See the module's text.
+/// See the head of the module.
 pub struct Replica<'e> {
     executor: Executor<'e, Bare>,
     client: Client,
@@ -24,7 +24,7 @@ pub struct Replica<'e> {
 }
 
 impl<'e> Replica<'e> {
-    /// An empty one, whose time stands still: nothing expires but by a record.
+    /// Creates an empty replica, whose clock stands still: keys expire only by a record.
     pub fn new(stage: &'e Stage) -> Replica<'e> {
         let ledger = Rc::new(RefCell::new(Ledger::default()));
         let outlet = Bare::new(0, 0, Time::default(), Queue::default(), ledger);
@@ -38,7 +38,7 @@ impl<'e> Replica<'e> {
         }
     }
 
-    /// Applies records; returns what is wrong with them, if anything is.
+    /// Applies records; returns an error if they are wrong.
     pub fn apply(&mut self, records: &[Arc<Record>]) -> Result<(), String> {
         for record in records {
             self.applied += 1;
@@ -72,14 +72,14 @@ impl<'e> Replica<'e> {
         Ok(())
     }
 
-    /// The digest of all that it holds.
+    /// Returns the digest of all its data.
     pub fn digest(&mut self) -> Digest {
         digest(&self.executor.engine.keyspace, &mut self.executor.local)
             .expect("nobody else is here")
     }
 }
 
-/// A number that equal contents have in common: FNV-1a of elements, those without an order combined by exclusive or.
+/// A number that is equal for equal contents: FNV-1a of elements, those without an order combined by exclusive or.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -108,7 +108,7 @@ impl redline_types::Digest for Digest {
     }
 }
 
-/// The digest of everything in a keyspace: keys, values, when they expire; `None`: a stripe is in use.
+/// Returns the digest of a whole keyspace: keys, values, expiry times; `None`: a stripe is in use.
 pub fn digest(space: &redline_keyspace::Keyspace, local: &mut Local) -> Option<Digest> {
     let mut unit = Unit::try_set(space, &StripeSet::all(), false).ok()?;
     let mut view = unit.view(local, 0, 0);

@@ -1,4 +1,4 @@
-//! Calls of one client, one after the other: an engine as a function from words to replies.
+//! Calls of one client, one after the other: an engine as a function from requests to replies.
 //!
 //! Must not know: what commands do.
 
@@ -18,13 +18,13 @@ use crate::{
 /// Outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The reply, and messages that came with it.
+    /// Replies, and messages that came with them.
     Replies(Vec<Value>),
-    /// It waits. The client is another one from now on.
+    /// The call waits. The runner continues with another client.
     Suspended,
 }
 
-/// See the module's text.
+/// See the head of the module.
 pub struct Runner<'e> {
     stage: &'e Stage,
     executor: Executor<'e, Bare>,
@@ -32,7 +32,7 @@ pub struct Runner<'e> {
 }
 
 impl<'e> Runner<'e> {
-    /// A runner on the first executor of the stage.
+    /// Creates a runner on the first executor of the stage.
     pub fn new(stage: &'e Stage, seed: u64) -> Runner<'e> {
         let ledger = Rc::new(RefCell::new(Ledger::default()));
         let outlet = Bare::new(0, seed, Time::default(), stage.queue(0), ledger);
@@ -49,7 +49,7 @@ impl<'e> Runner<'e> {
     ///
     /// # Panics
     ///
-    /// If what comes back is no reply.
+    /// If the output is no reply.
     pub fn call<W: AsRef<[u8]>>(&mut self, words: impl IntoIterator<Item = W>) -> Outcome {
         let mut args = ArgsBuf::new();
         words.into_iter().for_each(|word| args.push(word.as_ref()));
@@ -85,7 +85,7 @@ impl<'e> Runner<'e> {
         Outcome::Replies(replies)
     }
 
-    /// The client ends, and another one comes in its place.
+    /// Closes the client and opens another one in its place.
     pub fn renew(&mut self) {
         close(&mut self.executor, 0);
         open(&mut self.executor, Actor::silent());

@@ -31,35 +31,35 @@ use redline_spec::CommandId;
 
 use crate::{actors::Actor, ledger::Ledger};
 
-/// The reading of a clock takes so long: nanoseconds. So a script that runs for long sees time pass.
+/// Time that the reading of a clock takes: nanoseconds. So a script that runs for long sees time pass.
 const READ_NS: u64 = 200;
 /// Unix time at which simulations begin: milliseconds.
 const BEGIN_WALL_MS: u64 = 1_700_000_000_000;
 
 /// The fault that is planted in an engine.
 pub trait Plant {
-    /// It.
+    /// The fault.
     const FAULT: Option<Fault>;
 }
 
-/// None.
+/// Plants no fault.
 pub struct NoFault;
 
 impl Plant for NoFault {
     const FAULT: Option<Fault> = None;
 }
 
-/// Time since a simulation began, seen by all its executors: nanoseconds.
+/// Time since a simulation began, common to all its executors: nanoseconds.
 #[derive(Clone, Default)]
 pub struct Time(Rc<Cell<u64>>);
 
 impl Time {
-    /// Lets time pass.
+    /// Advances the time.
     pub fn pass(&self, ns: u64) {
         self.0.set(self.0.get() + ns);
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now_ns(&self) -> u64 {
         self.0.get()
     }
@@ -70,13 +70,13 @@ impl Time {
 pub struct Queue(Arc<Mutex<VecDeque<Message>>>);
 
 impl Queue {
-    /// The way into it.
+    /// Returns the mailbox that fills the queue.
     pub fn mailbox(&self) -> Mailbox {
         let queue = self.clone();
         Mailbox::new(move |message| queue.with(|messages| messages.push_back(message)))
     }
 
-    /// Takes the next one out.
+    /// Removes and returns the next message.
     pub fn pop(&self) -> Option<Message> {
         self.with(VecDeque::pop_front)
     }
@@ -86,13 +86,13 @@ impl Queue {
     }
 }
 
-/// A simulated client: its caller, the bytes that it has sent, its replies, and who it is.
+/// A simulated client: its caller, the bytes that it has sent, its replies, and its role.
 pub struct Client {
-    /// Its caller.
+    /// Caller of the client.
     pub caller: Caller,
-    /// Requests that were decoded and not run: it was suspended.
+    /// Requests that were decoded and not run, since it was suspended.
     pub deferred: VecDeque<ArgsBuf>,
-    /// Its role.
+    /// Role of the client.
     pub actor: Actor,
     decoder: RequestDecoder,
     query: Vec<u8>,
@@ -100,7 +100,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has just come.
+    /// Creates a new client.
     pub fn new(engine: &Engine, token: Token, now_ms: u64, actor: Actor) -> Client {
         let origin = Origin {
             id: engine.next_client_id(),
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Its actor gets what is in the reply buffer.
+    /// Passes the content of the reply buffer to its actor.
     pub fn hear_all(&mut self, ledger: &mut Ledger) {
         let out = &mut self.caller.out;
         if !out.is_empty() {
@@ -136,12 +136,12 @@ impl Client {
         }
     }
 
-    /// May it run anything now?
+    /// Returns true if it may run a request now.
     pub fn is_ready(&self) -> bool {
         self.caller.suspended.is_none() && !self.caller.closing
     }
 
-    /// Has it nothing left to run?
+    /// Returns true if it has nothing left to run.
     pub fn is_idle(&self) -> bool {
         self.is_ready() && self.deferred.is_empty() && self.query.len() == self.decoded
     }
@@ -150,7 +150,7 @@ impl Client {
 /// A place for a client.
 #[derive(Default)]
 pub struct Place {
-    /// `None` while it is being served, and in places that nobody has.
+    /// `None` while it is being served, and in unused places.
     pub client: Option<Box<Client>>,
     /// Messages for a client that was being served.
     mail: Vec<Message>,
@@ -175,15 +175,15 @@ impl Member for Box<Client> {
     }
 }
 
-/// See the module's text.
+/// See the head of the module.
 pub struct Surroundings<P> {
-    /// Its clients.
+    /// Places of the clients.
     pub places: Vec<Place>,
-    /// The facts that must be true.
+    /// Facts that must be true.
     pub ledger: Rc<RefCell<Ledger>>,
-    /// Decides what happens while a script runs for long.
+    /// Decides the events while a script runs for long.
     pub rng: Rng,
-    /// Requests that have run.
+    /// Number of requests that have run.
     pub requests: u64,
     number: usize,
     time: Time,
@@ -191,11 +191,11 @@ pub struct Surroundings<P> {
     plant: PhantomData<P>,
 }
 
-/// Surroundings without a fault, for whoever only wants to run commands.
+/// Surroundings without a fault, for callers that only run commands.
 pub type Bare = Surroundings<NoFault>;
 
 impl<P: Plant> Surroundings<P> {
-    /// The surroundings of the executor of that number, without clients.
+    /// Creates the surroundings of the executor of that number, without clients.
     pub fn new(
         number: usize,
         seed: u64,
@@ -293,7 +293,7 @@ impl<P: Plant> Outlet for Surroundings<P> {
         }
     }
 
-    /// Whoever is ready is looked at sooner or later.
+    /// Does nothing: every ready client is served sooner or later.
     fn look_again(_: &mut Executor<'_, Self>, _: Token) {}
 
     fn read_own_mail(executor: &mut Executor<'_, Self>, caller: &mut Caller) {
@@ -357,7 +357,7 @@ impl<P: Plant> Outlet for Surroundings<P> {
     fn limit_output(_: &mut Executor<'_, Self>, _: &mut Box<Client>) {}
 }
 
-/// Lets a client hear of what is meant for it behind the reply of its own command, and takes it off the list.
+/// Delivers messages to a client behind the reply of its own command, and removes it from the list.
 fn hear_early(message: &mut Message, own: Token, caller: &mut Caller) {
     let take_off = |to: &mut Vec<Token>| {
         let at = to.iter().position(|token| *token == own);
@@ -409,7 +409,7 @@ pub fn open<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, actor: Actor
     executor.outlet.places[index].client = Some(client);
 }
 
-/// Ends a client that is not being served, as if its connection had closed.
+/// Closes a client that is not being served, as if its connection had closed.
 pub fn close<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, index: usize) {
     let Some(mut client) = executor.outlet.places[index].client.take() else {
         return;
@@ -427,7 +427,7 @@ pub fn close<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, index: usiz
     place.mail.clear();
 }
 
-/// Takes in up to `count` of the messages that have come.
+/// Delivers up to `count` of the messages that have come.
 pub fn deliver<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, count: usize) {
     for _ in 0..count {
         let Some(message) = executor.outlet.queue.pop() else {
@@ -437,7 +437,7 @@ pub fn deliver<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, count: us
     }
 }
 
-/// Does something with a client that is not being served. If it is, the message waits; if it has gone, nothing happens.
+/// Does something with a client that is not being served. If it is, the message waits; if it is closed, nothing happens.
 fn with_client<P: Plant>(
     executor: &mut Executor<'_, Surroundings<P>>,
     token: Token,
@@ -550,7 +550,7 @@ fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: M
     }
 }
 
-/// Serves clients together, those that are ready: what was deferred first, then what they ask next.
+/// Serves together those of the clients that are ready: deferred requests first, then new ones.
 pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[usize]) {
     let mut group: Vec<Box<Client>> = Vec::new();
     let mut batch = Batch::default();
@@ -563,7 +563,7 @@ pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[
         {
             continue;
         }
-        // One whose script turns the loop from inside may have nobody else out of the slab.
+        // A client whose script turns the loop from inside must be the only one out of the slab.
         let deferred = place
             .client
             .as_ref()
@@ -635,7 +635,7 @@ fn run_deferred<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, client: 
     }
 }
 
-/// Takes the requests that a client has sent into the batch.
+/// Adds the requests that a client has sent to the batch.
 fn decode<P: Plant>(
     executor: &mut Executor<'_, Surroundings<P>>,
     client: &mut Client,
@@ -646,7 +646,7 @@ fn decode<P: Plant>(
         return;
     }
     let limits = RequestLimits {
-        // All stays in the buffer: what this is about comes behind it.
+        // All arguments stay in the buffer.
         big_bulk_bytes_min: usize::MAX,
         ..RequestLimits::default()
     };
@@ -681,7 +681,7 @@ fn decode<P: Plant>(
     }
 }
 
-/// Gives a client's actor what is in the reply buffer.
+/// Passes the content of the reply buffer to a client's actor.
 fn hear<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, client: &mut Client) {
     client.hear_all(&mut executor.outlet.ledger.borrow_mut());
 }

@@ -1,6 +1,6 @@
-//! The simulated world: executors and their clients, what happens next, and whether it was right.
+//! The simulated world: executors and their clients, the choice of the next step, and the checks.
 //!
-//! Must not know: what clients ask for.
+//! Must not know: the requests of clients.
 
 use std::{
     cell::RefCell,
@@ -37,15 +37,15 @@ use crate::{
     },
 };
 
-/// Databases: that of the ledger, and that of the strangers.
+/// Number of databases: that of the ledger, and that of the strangers.
 const DATABASES: usize = 2;
-/// A script is called busy after so long: milliseconds of simulated time.
+/// Run time from which on a script counts as busy: milliseconds of simulated time.
 const BUSY_MS: u64 = 1;
-/// Steps from one check to the next.
+/// Number of steps from one check to the next.
 const CHECK_STEPS: u64 = 4096;
-/// Steps after the last request in which everybody has to come to an end.
+/// Number of steps after the last request in which all clients have to finish.
 const LAST_STEPS: usize = 400_000;
-/// Token of whoever holds stripes and is no client.
+/// Token of a holder of stripes that is no client.
 const FOREIGN: u64 = u64::MAX >> 1;
 
 /// A simulation.
@@ -53,39 +53,39 @@ const FOREIGN: u64 = u64::MAX >> 1;
 pub struct Plan {
     /// Decides everything.
     pub seed: u64,
-    /// Executors.
+    /// Number of executors.
     pub executors: usize,
-    /// Clients of each.
+    /// Number of clients of each.
     pub clients: usize,
-    /// Requests that run.
+    /// Number of requests that run.
     pub requests: u64,
 }
 
 /// Figures of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Requests that ran.
+    /// Number of requests that ran.
     pub requests: u64,
-    /// Records of the journal that were replayed.
+    /// Number of records of the journal that were replayed.
     pub records: u64,
-    /// Transactions that a change of a watched key has ended.
+    /// Number of transactions that failed by a change of a watched key.
     pub lost_races: u64,
-    /// Items that went through queues.
+    /// Number of items that went through queues.
     pub items: u64,
-    /// Times that a client had to wait for a stripe, the ticket, or a script.
+    /// Number of times that a client had to wait for a stripe, the ticket, or a script.
     pub suspended: u64,
-    /// Requests that were refused since a script was running for long.
+    /// Number of requests that were refused since a script was running for long.
     pub busy: u64,
-    /// Checks of all invariants.
+    /// Number of checks of all invariants.
     pub checks: u64,
 }
 
 /// An invariant that does not hold.
 #[derive(Debug)]
 pub struct Violation {
-    /// The plan that shows it.
+    /// Plan that shows it.
     pub plan: Plan,
-    /// Requests that had run by then.
+    /// Number of requests that had run by then.
     pub requests: u64,
     /// A description of what is wrong.
     pub what: String,
@@ -106,7 +106,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// An engine, and what comes out of it.
+/// An engine and its output.
 pub struct Stage {
     /// The engine.
     pub engine: Engine,
@@ -115,7 +115,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// An engine with so many executors.
+    /// Creates an engine with that number of executors.
     pub fn new(executors: usize) -> Stage {
         let bell = Bell::default();
         let keyspace = Keyspace::new(DATABASES, Box::new(bell.clone()));
@@ -140,12 +140,12 @@ impl Stage {
         }
     }
 
-    /// Messages on their way to an executor.
+    /// Returns the messages on their way to an executor.
     pub(crate) fn queue(&self, number: usize) -> Queue {
         self.queues[number].clone()
     }
 
-    /// Does what is left to be done behind the commands.
+    /// Runs the pending background work.
     pub fn do_chores(&self, heap: &mut Heap) {
         while let Ok(chore) = self.chores.try_recv() {
             let size = chore.size();
@@ -188,7 +188,7 @@ struct World<'e, P: Plant> {
     time: Time,
     rng: Rng,
     heap: Heap,
-    /// Holds stripes and the script mutex, as a thread of somebody else's would.
+    /// Unit that holds stripes and the script mutex, as another thread would.
     foreign: Option<Unit<'e>>,
     records: u64,
     checks: u64,
@@ -288,7 +288,7 @@ impl<'e, P: Plant> World<'e, P> {
         }
     }
 
-    /// Whatever the seed says happens next.
+    /// Makes the next step, chosen by the seed.
     fn step(&mut self) {
         let number = self.rng.usize(..self.executors.len());
         match self.rng.usize(..200) {
@@ -365,7 +365,7 @@ impl<'e, P: Plant> World<'e, P> {
         }
     }
 
-    /// The connection of a client that calls anything ends, whatever it is doing, and another one comes.
+    /// Closes the connection of a stranger, whatever it is doing, and opens another one.
     fn replace_stranger(&mut self, number: usize) {
         let executor = &mut self.executors[number];
         let places = &executor.outlet.places;
@@ -380,7 +380,7 @@ impl<'e, P: Plant> World<'e, P> {
         }
     }
 
-    /// Nobody begins anything new, and all come to an end.
+    /// Stops new requests, and runs until all clients have finished.
     fn end(&mut self) -> Result<(), String> {
         self.ledger.borrow_mut().asking = false;
         for number in 0..self.executors.len() {
@@ -422,7 +422,7 @@ impl<'e, P: Plant> World<'e, P> {
         })
     }
 
-    /// All invariants, with nobody in the middle of anything.
+    /// Checks all invariants, with no request in progress.
     fn check(&mut self) -> Result<(), String> {
         self.checks += 1;
         self.foreign = None;
@@ -431,7 +431,7 @@ impl<'e, P: Plant> World<'e, P> {
             executor.read_clock();
         }
         for number in 0..self.executors.len() {
-            // Elements that expire leave their collection, and an empty one leaves as well.
+            // Expired elements are removed from their collection, and empty collections as well.
             for _ in 0..2 * redline_keyspace::lock::STRIPES {
                 self.expire(number);
             }
@@ -454,7 +454,7 @@ impl<'e, P: Plant> World<'e, P> {
         Ok(())
     }
 
-    /// Messages come, and what they leave to be written is.
+    /// Delivers messages, and runs the writes that follow from them.
     fn settle(&mut self) {
         for _ in 0..3 {
             for executor in &mut self.executors {
@@ -470,7 +470,7 @@ impl<'e, P: Plant> World<'e, P> {
         }
     }
 
-    /// Sums, counters, and what clients believe.
+    /// Checks sums, counters, and the values that clients take for current.
     fn check_values(&mut self) -> Result<(), String> {
         let executor = &mut self.executors[0];
         let space = &self.stage.engine.keyspace;
@@ -487,7 +487,7 @@ impl<'e, P: Plant> World<'e, P> {
     }
 }
 
-/// Descriptions of what does not hold in the ledger's database.
+/// Returns descriptions of the violations in the ledger's database.
 fn wrong_values(view: &View<'_>, ledger: &Ledger) -> Vec<String> {
     let text = |key: &str| -> Option<Vec<u8>> {
         let found = view.find(key.as_bytes(), Trace::Quiet)?;
@@ -511,7 +511,7 @@ fn wrong_values(view: &View<'_>, ledger: &Ledger) -> Vec<String> {
     if balances.iter().any(|balance| *balance < 0) {
         wrong.push(format!("an account is overdrawn: {balances:?}"));
     }
-    // A client may have been answered and not have heard it, but for at the end.
+    // A reply may not have reached its client yet, but for at the end.
     if !ledger.asking {
         for (key, expected) in &ledger.counters {
             let found = number(key);

@@ -1,10 +1,10 @@
-//! The server's side of access control: which user a session belongs to, the check of a call, what is kept of a
-//! refusal, and what a change of the users does to sessions.
+//! The server's side of access control: the user of a session, the check of a call, the counts and log of a refusal,
+//! and the effects of a change of the users on sessions.
 //!
-//! The users are part of the settings, so a change is published whole and found by the epoch that every command looks
-//! at. A session keeps its user and the version of the users that it was taken from; where that is not the worker's, it
-//! takes the user of now before its next command, or ends if there is none. A worker does the same for all its
-//! sessions when it takes the change over, since a session that is silent may have to be closed.
+//! The users are part of the settings, so a change is published whole and found by the epoch that every command checks.
+//! A session keeps its user and the version of the users that it was taken from; where that is not the worker's
+//! version, it takes the current user before its next command, or ends if there is none. A worker does the same for all
+//! its sessions when it takes the change over, since a session without requests may have to be closed, too.
 //!
 //! Must not know: the rules.
 
@@ -21,7 +21,7 @@ use crate::{
     session::client,
 };
 
-/// Goes over to the users of the settings, after they were taken over.
+/// Adopts the users of the settings, after they were taken over.
 pub fn adopt_users<O: Outlet>(executor: &mut Executor<'_, O>) {
     let version = executor.settings.acl.version();
     if executor.rules == version {
@@ -36,7 +36,7 @@ pub fn adopt_users<O: Outlet>(executor: &mut Executor<'_, O>) {
     });
 }
 
-/// Gives a session the rules of now. `false`: it ends, since its user is gone or may not have its subscriptions.
+/// Gives a session the current rules. Returns false if it ends, since its user is gone or may not have its subscriptions.
 pub fn adopt_rules<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) -> bool {
     let before = caller.user.clone();
     caller.rules = executor.rules;
@@ -55,19 +55,19 @@ pub fn adopt_rules<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) -
     stays
 }
 
-/// Is the session's user gone?
+/// Returns true if the session's user is gone.
 pub fn has_lost_user<O: Outlet>(executor: &Executor<'_, O>, caller: &Caller) -> bool {
     user_of_now(executor, &caller.user).is_none()
 }
 
-/// The user with the rules of now, unless it is gone.
+/// Returns the user with the current rules, unless it is gone.
 fn user_of_now<'a, O: Outlet>(executor: &'a Executor<'_, O>, user: &User) -> Option<&'a Arc<User>> {
     let found = executor.settings.acl.get(user.name());
     found.filter(|found| found.id() == user.id())
 }
 
-/// May a call that has waited run now? Its client's rules may be others since. `Ok(false)`: its user is gone, and
-/// so is the client in a moment.
+/// Checks if a call that has waited may run now: the rules of its client may have changed. Returns `Ok(false)` if its
+/// user is gone; then its client is about to be closed.
 pub(crate) fn permit_after_wait<O: Outlet>(
     executor: &Executor<'_, O>,
     info: &ClientInfo,
@@ -88,7 +88,7 @@ pub(crate) fn permit_after_wait<O: Outlet>(
     })
 }
 
-/// May the session's user make this call? A refusal is counted and kept.
+/// Checks if the session's user may make this call. A refusal is counted and logged.
 pub fn check_access<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &Caller,
@@ -122,7 +122,7 @@ fn check_user<O: Outlet>(
     Err(denied)
 }
 
-/// May the session's user make this call? The error is in the words that the client sees; a refusal is counted and kept.
+/// Checks if the session's user may make this call. The error has the words for the client; a refusal is counted and logged.
 pub fn permit<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &Caller,
@@ -142,7 +142,7 @@ pub fn permit<O: Outlet>(
     })
 }
 
-/// Counts a refusal, and puts it into the log.
+/// Counts and logs a refusal.
 fn note_denied<O: Outlet>(
     executor: &Executor<'_, O>,
     info: &ClientInfo,
@@ -174,7 +174,7 @@ fn note_denied<O: Outlet>(
         .add(event, executor.settings.acl_log_entries_max);
 }
 
-/// Logs a session in. `command`: the word that the client used for it.
+/// Logs a session in. `command`: the name that the client used for it.
 pub fn log_in<O: Outlet>(
     executor: &Executor<'_, O>,
     caller: &mut Caller,
@@ -198,7 +198,7 @@ pub fn log_in<O: Outlet>(
     Err(Error::line(WRONG_PASSWORD))
 }
 
-/// Logs a session in if user and password are right; a failure is neither answered, nor counted, nor kept.
+/// Logs a session in if user and password are right; a failure has no reply, and is neither counted nor logged.
 pub fn try_log_in<O: Outlet>(
     executor: &Executor<'_, O>,
     caller: &mut Caller,
@@ -214,12 +214,12 @@ pub fn try_log_in<O: Outlet>(
     true
 }
 
-/// May the user make this call?
+/// Checks if the user may make this call.
 pub fn call_allowed(user: &User, id: CommandId, args: Args<'_>) -> Result<(), Denied> {
     user.check(id, args.len(), |at| args.get(at).unwrap_or_default())
 }
 
-/// May the session's user make this call and read keys that its arguments do not name?
+/// Returns true if the session's user may make this call and read keys that its arguments do not name.
 pub fn may_read_every_key(caller: &Caller, id: CommandId, args: Args<'_>) -> bool {
     let arg = |at| args.get(at).unwrap_or_default();
     !caller.is(state::RESTRICTED)
@@ -228,7 +228,7 @@ pub fn may_read_every_key(caller: &Caller, id: CommandId, args: Args<'_>) -> boo
             .check_every_key(id, args.len(), arg, KeyUse::READ)
 }
 
-/// A refusal in the words that clients see, which do not repeat a key.
+/// Returns a refusal in the words for clients, which do not repeat a key.
 pub fn refusal_text(user: &User, id: CommandId, args: Args<'_>, denied: Denied) -> String {
     let object = args.get(denied.position).unwrap_or_default();
     user.refusal(denied.reason, spec::row(id).full_name, object, false)

@@ -21,28 +21,28 @@ use crate::{
 /// Requests of one group, decoded and not yet run.
 #[derive(Default)]
 pub struct Batch {
-    /// In the order of arrival.
+    /// Requests in the order of arrival.
     pub requests: Vec<Request>,
-    /// Their arguments, relative to the first byte of each.
+    /// Arguments of the requests, relative to the first byte of each.
     pub spans: Vec<Span>,
-    /// Their first keys, where these are at fixed places: of each such request one, in their order.
+    /// First keys at fixed places: one for each request that has one, in their order.
     ahead: Walk,
-    /// Beginnings of the last requests, and the commands that these named.
+    /// Beginnings of the last requests, and the commands that they named.
     pub heads: Heads,
     named: [Option<CommandId>; HEADS],
 }
 
 /// A request of a batch.
 pub struct Request {
-    /// Index, in the batch, of what is known of its first key; [`NO_KEY`]: that is not at a fixed place, or there is none.
+    /// Index, in the batch, of its first key's lookup; [`NO_KEY`]: no key, or none at a fixed place.
     ahead: u32,
-    /// Where its bytes begin in the member's query buffer.
+    /// Offset of its first byte in the member's query buffer.
     at: u32,
     first_span: u32,
     span_count: u32,
-    /// Its bytes on the wire; `u32::MAX`: some arguments lie elsewhere.
+    /// Number of its bytes on the wire; `u32::MAX`: some arguments lie elsewhere.
     bytes: u32,
-    /// Member that it belongs to: the place in the group.
+    /// Member that the request belongs to: the place in the group.
     member: u16,
     what: What,
 }
@@ -55,42 +55,42 @@ enum What {
     /// A command whose first word names a row.
     Command(CommandId),
     Unknown,
-    /// A command that has run and was timed by itself.
+    /// A command that has run and was timed separately.
     Charged,
     Broken(ProtocolError),
 }
 
 impl Request {
-    /// Returns the member that it belongs to: the place in the group.
+    /// Returns the member that the request belongs to: the place in the group.
     pub fn member(&self) -> usize {
         usize::from(self.member)
     }
 
-    /// Where its bytes begin in the member's query buffer.
+    /// Returns the offset of its first byte in the member's query buffer.
     #[inline]
     pub fn at(&self) -> usize {
         self.at as usize
     }
 
-    /// Its arguments, in the batch's spans.
+    /// Returns its arguments, in the batch's spans.
     #[inline]
     pub fn spans(&self) -> Range<usize> {
         self.first_span as usize..self.first_span as usize + self.span_count as usize
     }
 }
 
-/// Facts that are known of a request once it is decoded.
+/// Facts known of a request once it is decoded.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     pub(super) id: CommandId,
-    /// Its first key.
+    /// Lookup of its first key.
     pub(super) ahead: &'a Ahead,
     /// See [`Request::bytes`].
     pub(super) bytes: u32,
 }
 
 impl Request {
-    /// Returns the protocol error, if it is no request at all.
+    /// Returns the protocol error, if the bytes are no request.
     pub fn protocol_error(&self) -> Option<ProtocolError> {
         match self.what {
             What::Broken(error) => Some(error),
@@ -100,19 +100,19 @@ impl Request {
 }
 
 impl Batch {
-    /// Requests so far.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Has it no requests?
+    /// Returns true if it has no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Empties it.
+    /// Removes all requests.
     pub fn clear(&mut self) {
-        /// Spans for which memory is kept: a request of a million arguments comes seldom.
+        /// Number of spans for which memory is kept: a request of a million arguments is rare.
         const SPANS_KEPT_MAX: usize = 16 * 1024;
         self.requests.clear();
         self.ahead.clear();
@@ -120,7 +120,7 @@ impl Batch {
         self.spans.shrink_to(SPANS_KEPT_MAX);
     }
 
-    /// Takes a request in, looks its command up, hashes its key and walks on to the keys. `bytes` begin with the request,
+    /// Adds a request: looks its command up, hashes its key and walks on to the keys. `bytes` begin with the request,
     /// which is `len` long; `at` is its place in the member's query buffer, and its `args` arguments are the last spans.
     #[expect(
         clippy::too_many_arguments,
@@ -177,7 +177,7 @@ impl Batch {
         });
     }
 
-    /// Takes in that the peer broke the protocol: answered in its turn.
+    /// Adds a protocol error of the peer, which is answered in its turn.
     pub fn add_error(&mut self, member: usize, error: ProtocolError) {
         self.requests.push(Request {
             ahead: NO_KEY,
@@ -197,12 +197,12 @@ impl<O: Outlet> Executor<'_, O> {
         if batch.is_empty() {
             return;
         }
-        // One key alone has nothing that its misses could overlap with.
+        // A single key has no misses to overlap with.
         if batch.requests.len() > 1 {
             batch.ahead.begin();
         }
         if self.engine.executors().len() > 1 {
-            // Alone we find the locks in our own cache.
+            // With one executor the locks are in our own cache.
             let locks = self.engine.keyspace.locks();
             for key in batch.ahead.keys() {
                 locks.prefetch(key.place().stripe());
@@ -225,7 +225,7 @@ impl<O: Outlet> Executor<'_, O> {
                 continue;
             }
             if !alone && may_run_script(member.caller(), request.what) {
-                // It comes back on its own: if it turns the loop, the others must be in their places.
+                // Deferred before it runs again: if it turns the loop, the others must be in their places.
                 O::defer(self, member, batch, index, number);
                 continue;
             }
@@ -249,7 +249,7 @@ impl<O: Outlet> Executor<'_, O> {
                     }
                 }
             }
-            // Before the next reply comes on top of it.
+            // Before the next reply is added to it.
             if caller.out.len_bytes() > self.output_watched_bytes {
                 O::limit_output(self, member);
             }
@@ -262,7 +262,7 @@ impl<O: Outlet> Executor<'_, O> {
         figures::copy_counts(self);
     }
 
-    /// Is the next request one for the same collection, and do both name elements of it?
+    /// Returns true if the next request is for the same collection, and both name elements of it.
     #[inline]
     fn is_one_of_several(&self, batch: &Batch, index: usize) -> bool {
         let key_of = |request: &Request| match request.what {
@@ -277,8 +277,8 @@ impl<O: Outlet> Executor<'_, O> {
         key_of(first).is_some_and(|key| key_of(second) == Some(key))
     }
 
-    /// Several requests in a row search one collection: what they look for is asked for together, as the keys of a batch
-    /// are. Says for how many requests that is done; whatever stands in the way, they are run all the same.
+    /// Prefetches the elements that several requests in a row look up in one collection together, as the keys of a
+    /// batch are. Returns the number of requests for which this is done; they are run in any case.
     #[inline(never)]
     fn look_ahead(&mut self, group: &[O::Member], batch: &Batch, index: usize) -> usize {
         let words = |request: &Request| {
@@ -308,7 +308,7 @@ impl<O: Outlet> Executor<'_, O> {
         row.take(LOOK_AHEAD_MAX).count()
     }
 
-    /// Spreads the time of a batch over its brief calls.
+    /// Divides the time of a batch among its brief calls.
     fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {
         let Some(charge) = charge else { return };
         let share_ns = self
@@ -323,7 +323,7 @@ impl<O: Outlet> Executor<'_, O> {
                 }
                 _ => None,
             });
-        // Calls of one command mostly follow each other: one note for all of a row.
+        // Calls of one command mostly follow each other: one update of the statistics for all of a row.
         let mut row: Option<(CommandId, u64)> = None;
         for id in brief {
             row = match row {
@@ -344,7 +344,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
     }
 
-    /// Hands over what a command left to be freed, mostly nothing: before the next one leaves as much again.
+    /// Hands over the garbage of a command, mostly none, before the next one leaves as much again.
     #[inline]
     pub fn sweep(&mut self) {
         if !(self.local.garbage.is_empty() && self.local.flushed.is_empty()) {
@@ -360,7 +360,7 @@ impl<O: Outlet> Executor<'_, O> {
                 self.engine.chore(chore);
                 continue;
             }
-            // The reaper does not keep up.
+            // The reaper falls behind.
             match chore {
                 Chore::Free(flushed) => flushed.free(&self.engine.keyspace, &mut self.local.heap),
                 Chore::Drop(_) | Chore::Purge | Chore::Stop => drop(chore),
@@ -369,7 +369,7 @@ impl<O: Outlet> Executor<'_, O> {
     }
 }
 
-/// May this request turn the worker's loop from inside? Scripts do, past their threshold.
+/// Returns true if this request may turn the worker's loop from inside. Scripts do, past their threshold.
 #[inline]
 fn may_run_script(caller: &Caller, what: What) -> bool {
     let What::Command(id) = what else {

@@ -1,33 +1,32 @@
-//! Clients that wait for keys: who waits, who serves them, and how a wait ends. Those of WAIT and WAITAOF wait for no key;
-//! otherwise their waits are the same.
+//! Clients that wait for keys: how a wait begins, how it is served, and how it ends. Clients in WAIT and WAITAOF wait
+//! for no key; otherwise their waits are the same.
 //!
-//! # From a handler's word to a waiting client
+//! # From a handler's result to a waiting client
 //!
-//! A handler of `commands` cannot wait. It says what it would wait for (`Stop::Wait`), while its unit holds the stripes
-//! of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call is
-//! registered with those keys before the stripes are let go of ([`begin_wait`]), and the session is suspended
-//! with the reason [`Suspended::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
-//! waits.
+//! A handler of `commands` cannot wait. It returns what it would wait for (`Stop::Wait`), while its unit holds the
+//! stripes of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call
+//! is registered with those keys before the stripes are released ([`begin_wait`]), and the session is suspended with
+//! the reason [`Suspended::Keys`]: its request stays the first of those not yet run, and the requests pipelined behind
+//! it wait.
 //!
 //! # Serving
 //!
-//! A unit that makes a key appear which somebody waits for finds the key in its list of ready ones when it has run.
-//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`end_effects`]). The
-//! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
-//! would do had it come now, errors included (also that its user may not make it any more, or that there is no memory for
-//! it), at the time that it is by then; and what it writes may in turn serve others (BLMOVE into a list that
-//! somebody waits for).
+//! A unit that creates a key for which clients wait finds the key in its list of ready ones when it has run. Before it
+//! releases its stripes it runs the waiting calls, first come first served ([`end_effects`]). The reply goes to the
+//! client's worker, by message. The whole call is run: it sees all its keys, so it does what it would do had it come
+//! now, errors included (also that its user may not make it any more, or that there is no memory for it), at the
+//! current time; and its writes may in turn serve others (BLMOVE into a list for which a client waits).
 //!
-//! So a writer needs the stripes of everybody whom it may serve: it looks at the queues of its keys when it has its own
-//! stripes, and if those do not suffice it lets go and starts over with more, before it has done anything
-//! (`Keyspace::widen`). A script takes what it needs at its end. Only expiry and eviction take one stripe and no more;
-//! they never serve, but have the call run again by its own worker ([`End::Again`]), since all that can have happened
-//! is that a key is gone. The same is done should a stripe be missing for whatever other reason.
+//! So a writer needs the stripes of all clients that it may serve: it reads the queues of its keys when it has its own
+//! stripes, and if those do not suffice it releases them and starts over with more, before it has done anything
+//! (`Keyspace::widen`). A script takes the stripes that it needs at its end. Only expiry and eviction take one stripe
+//! and no more; they never serve, but have the call run again by its own worker ([`End::Again`]), since the only
+//! possible change is that a key is gone. The same is done should a stripe be missing for any other reason.
 //!
 //! # Ends
 //!
-//! Whoever ends a wait does so by the waiter's word (`keyspace/src/wait.rs`) and then tells the client's worker
-//! (`Message::WaitEnded`), which is the only one to touch the session.
+//! A thread that ends a wait does so by the waiter's word (`keyspace/src/wait.rs`) and then notifies the client's
+//! worker (`Message::WaitEnded`), which alone may touch the session.
 //!
 //! Must not know: what any command waits for, or does when it is served.
 
@@ -57,7 +56,7 @@ use crate::{
     tracking::{self, By, Changes},
 };
 
-/// Error that a client reads after CLIENT UNBLOCK … ERROR.
+/// Error for the client after CLIENT UNBLOCK … ERROR.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// The call that is run to serve a waiting client: the content of [`Waiter::call`].
@@ -65,12 +64,12 @@ struct Call {
     id: CommandId,
     args: ArgsBuf,
     proto: Proto,
-    /// Its client tracks the keys that it reads.
+    /// True if its client tracks the keys that it reads.
     tracked: bool,
-    /// The client that has made the call, and its user with the rules that held then.
+    /// Client that has made the call, and its user with the rules that held then.
     info: Arc<ClientInfo>,
     user: Arc<User>,
-    /// Set when it was not run, since by now it may not.
+    /// Set when the call was not run, since it is not allowed any more.
     refused: AtomicBool,
 }
 
@@ -95,12 +94,12 @@ impl Call {
 /// A session's wait.
 pub struct Wait {
     waiter: Arc<Waiter>,
-    /// Milliseconds of the monotonic clock; `None`: it waits for ever.
+    /// Deadline in milliseconds of the monotonic clock; `None`: no timeout.
     deadline_ms: Option<u64>,
     timer: Option<WaitTimer>,
     /// Time that the call took until it began to wait, if it was timed: nanoseconds.
     took_ns: Option<u64>,
-    /// Of the call.
+    /// Bytes of the call's arguments.
     argument_bytes: usize,
     heap_bytes: usize,
 }
@@ -120,49 +119,49 @@ impl Wait {
         }
     }
 
-    /// The call has run for so long, and found nothing.
+    /// Adds the time of a run of the call that found nothing.
     pub fn note_time(&mut self, took_ns: u64) {
         self.took_ns = Some(took_ns);
     }
 
-    /// Bytes of the arguments of the call that waits.
+    /// Returns the bytes of the waiting call's arguments.
     pub fn argument_bytes(&self) -> usize {
         self.argument_bytes
     }
 
-    /// Returns the heap bytes of the wait, for the accounting of memory per client: the call, and the keys where they are
-    /// looked up.
+    /// Returns the heap bytes of the wait, for the accounting of memory per client: the call, and the keys in the
+    /// indexes.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 }
 
-/// A call that has waited and is to be run again, with what is left of its time.
+/// A call that has waited and is to be run again, with the rest of its timeout.
 pub struct Again {
     waiter: Arc<Waiter>,
     deadline_ms: Option<u64>,
 }
 
 impl Again {
-    /// The call.
+    /// Returns the call.
     pub fn args(&self) -> ArgsBuf {
         Call::of(&self.waiter).args.clone()
     }
 }
 
-/// Result of a wait that is over, left for its session.
+/// Result of a wait that has ended, for its session.
 #[derive(Default)]
 pub struct Outcome {
     /// Reply for the client, if it was served.
     reply: ReplyBuffer,
-    /// How long the call took that served it: nanoseconds.
+    /// Time of the call that served it: nanoseconds.
     took_ns: u64,
 }
 
 /// Outcome of the end of a wait for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// It was no wait of this client's any more.
+    /// The wait is not this client's current one.
     Stale,
     /// The call is answered: the client's next one runs.
     Answered,
@@ -170,14 +169,14 @@ pub enum Finished {
     RunsAgain,
 }
 
-/// When waits end that do not last for ever.
+/// Deadlines of waits with a timeout.
 #[derive(Default)]
 pub struct Waits {
     by_deadline: BTreeMap<WaitTimer, Arc<Waiter>>,
     next: u64,
 }
 
-/// When a wait ends (milliseconds of the monotonic clock), and its number among those of the moment.
+/// Deadline of a wait (milliseconds of the monotonic clock), and its number among those of the same millisecond.
 type WaitTimer = (u64, u64);
 
 impl Waits {
@@ -188,7 +187,7 @@ impl Waits {
         timer
     }
 
-    /// When the next one ends: milliseconds of the monotonic clock.
+    /// Returns the next deadline: milliseconds of the monotonic clock.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         let ((deadline_ms, _), _) = self.by_deadline.first_key_value()?;
         Some(*deadline_ms)
@@ -203,7 +202,7 @@ impl Waits {
     }
 }
 
-/// A wait that is over.
+/// A wait that has ended.
 type Served = (Arc<Waiter>, Outcome);
 
 /// Registers a call that has found nothing, under the stripes that its unit holds, and suspends its session.
@@ -238,7 +237,7 @@ pub fn begin_wait<O: Outlet>(
     enter_wait(executor, caller, waiter, block.timeout_ms)
 }
 
-/// Suspends a session whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
+/// Suspends a session whose call waits for something other than keys: its timeout ends the wait, or CLIENT UNBLOCK.
 pub(crate) fn begin_wait_without_keys<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -294,14 +293,14 @@ pub fn commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) {
     unit.release();
 }
 
-/// By value, so that the unit of the straight path never has an address and all that is known of it is used.
+/// By value, so that the unit of the straight path never has an address and all facts about it can be used.
 #[cold]
 fn serve_and_commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) {
     serve(executor, &mut unit);
 }
 
-/// Ends what a unit does, its stripes still held: serves those who wait for keys that it has changed, and writes the
-/// journal's record, theirs included.
+/// Ends the effects of a unit, its stripes still held: serves the clients that wait for keys that it has changed, and
+/// writes the journal's record, theirs included.
 #[inline]
 pub fn end_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
     if !executor.local.ready.is_empty() {
@@ -311,7 +310,7 @@ pub fn end_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_
     tell_changes(executor);
 }
 
-/// Tells who has named prefixes of what the unit has changed under them.
+/// Notifies the clients that track prefixes of the unit's changes under them.
 #[inline]
 pub(crate) fn tell_changes<O: Outlet>(executor: &mut Executor<'_, O>) {
     if !executor.changes.is_empty() {
@@ -319,7 +318,7 @@ pub(crate) fn tell_changes<O: Outlet>(executor: &mut Executor<'_, O>) {
     }
 }
 
-/// The same for EXEC and scripts; a script takes the stripes that are missing.
+/// Does the same for EXEC and scripts; a script takes the missing stripes.
 pub fn end_compound_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
     let mut held = StripeSet::EMPTY;
     while unit.holds_script() && !unit.holds_all() && !executor.local.ready.is_empty() {
@@ -351,7 +350,7 @@ fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
         unit.record(&mut executor.local);
         executor.local.restore_effects(own);
     }
-    // Before anybody hears of it: what a reply may depend on has its number.
+    // Before any client is notified: a change that a reply may depend on has its number.
     unit.record(&mut executor.local);
     tell_changes(executor);
     if O::FAULT == Some(Fault::LosesWakeUps) && served.len() > 1 {
@@ -360,7 +359,7 @@ fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
     for (waiter, outcome) in served {
         tell(engine, &waiter, outcome);
     }
-    // Who was served may hear of what its own call has changed: behind the reply.
+    // A client that was served may be notified of the changes by its own call: behind the reply.
     if !executor.local.events.is_empty() {
         publish_events(
             engine,
@@ -379,7 +378,7 @@ fn serve_key<O: Outlet>(
     served: &mut Vec<Served>,
 ) {
     let key = &ready.key;
-    // Who waits again after having been looked at stands behind, and is not looked at twice.
+    // A client that waits again after its turn stands behind, and does not get a second turn.
     let (mut left, when_gone) = unit.begin_serving(ready.db, key);
     let mut at = 0;
     while left > 0 {
@@ -387,7 +386,7 @@ fn serve_key<O: Outlet>(
         let mut view = unit.view(&mut executor.local, ready.db, executor.now_ms);
         let found = view.find(key, Trace::Quiet);
         let kind = found.and_then(Found::kind);
-        // It may have met a key that has expired since.
+        // It may have found a key that has expired since.
         view.finish();
         if kind.is_none() && !when_gone {
             return;
@@ -404,7 +403,7 @@ fn serve_key<O: Outlet>(
     }
 }
 
-/// Runs a waiting call. `true`: the wait is over.
+/// Runs a waiting call. Returns true if the wait is over.
 fn serve_one<O: Outlet>(
     executor: &mut Executor<'_, O>,
     unit: &mut Unit<'_>,
@@ -415,7 +414,7 @@ fn serve_one<O: Outlet>(
         run_again(executor.engine, waiter);
         return true;
     }
-    // For the unit time stood still, for this call it does from here on: what has expired meanwhile is not there.
+    // Time was constant for the unit; for this call it is the current time: keys that have expired meanwhile do not exist.
     executor.read_clock();
     let call = Call::of(waiter);
     let mut out = ReplyBuffer::new();
@@ -468,7 +467,7 @@ fn serve_one<O: Outlet>(
     if call.tracked {
         executor.remember_keys(Token(waiter.token), call.id, call.args.as_args());
     }
-    // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
+    // A call that takes nothing has claimed nothing yet. All its stripes are held, so no other unit can have served it.
     if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
         let outcome = Outcome {
             reply: out,
@@ -479,7 +478,7 @@ fn serve_one<O: Outlet>(
     true
 }
 
-/// The checks that a call has passed when it began to wait, made again. `Ok(false)`: its client goes away.
+/// Repeats the checks that a call has passed when it began to wait. Returns `Ok(false)` if its client is about to be closed.
 fn may_be_served<O: Outlet>(executor: &mut Executor<'_, O>, call: &Call) -> Result<bool, Error> {
     let stays = access::permit_after_wait(
         executor,
@@ -488,7 +487,7 @@ fn may_be_served<O: Outlet>(executor: &mut Executor<'_, O>, call: &Call) -> Resu
         call.id,
         call.args.as_args(),
     )?;
-    // Where keys may be evicted room is made before the next command: here the stripes of keys in use are held.
+    // Where keys may be evicted, room is made before the next command: here the stripes of keys in use are held.
     if executor.settings.maxmemory_policy == Policy::NoEviction
         && spec::gate(call.id).flags.has(Flags::DENYOOM)
     {
@@ -500,7 +499,7 @@ fn may_be_served<O: Outlet>(executor: &mut Executor<'_, O>, call: &Call) -> Resu
     Ok(stays)
 }
 
-/// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
+/// Removes a waiter whose wait is over from those of its queues whose stripes are held.
 fn leave_held<O: Outlet>(
     executor: &mut Executor<'_, O>,
     unit: &mut Unit<'_>,
@@ -515,7 +514,7 @@ fn leave_held<O: Outlet>(
 
 // ---- ends ---------------------------------------------------------------------------------
 
-/// A wait has ended: its client goes on. `came`: the call as it came, if that is still known.
+/// Ends a wait: its client goes on. `came`: the original call, if it is still known.
 pub fn finish_wait<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -571,7 +570,7 @@ pub fn finish_wait<O: Outlet>(
         if let Some(took_ns) = took_ns {
             stats.note_time(took_ns, 1, executor.timing.distributions);
         }
-        // As it came: a call that waits may name places in a stream more exactly.
+        // The original call: a call that waits may name places in a stream more exactly.
         let args = came.unwrap_or(call.args.as_args());
         figures::log_command(executor, caller, call.id, args, took_ns, reply_bytes);
         count_command(caller);
@@ -580,7 +579,7 @@ pub fn finish_wait<O: Outlet>(
     Finished::Answered
 }
 
-/// Forgets a session's wait, which has ended or ends now.
+/// Drops a session's wait, which has ended or ends now.
 pub fn drop_wait<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) -> Option<Wait> {
     let wait = caller.wait.take()?;
     wait.waiter.end(End::Gone);
@@ -596,8 +595,8 @@ pub fn drop_wait<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller)
     Some(wait)
 }
 
-/// Takes waiters whose wait is over out of their queues. A stripe that is in use is come back to: what stays behind
-/// for a moment is passed over.
+/// Removes waiters whose wait is over from their queues. A stripe that is in use is tried again later: a waiter that
+/// stays behind for a moment is skipped.
 pub fn leave_queues<O: Outlet>(executor: &mut Executor<'_, O>) {
     let space = &executor.engine.keyspace;
     for waiter in std::mem::take(&mut executor.leaving) {
@@ -615,7 +614,7 @@ pub fn leave_queues<O: Outlet>(executor: &mut Executor<'_, O>) {
     }
 }
 
-/// Ends the waits whose time is over.
+/// Ends the waits whose deadline has passed.
 pub fn expire_waits<O: Outlet>(executor: &mut Executor<'_, O>) {
     if executor.waits.by_deadline.is_empty() {
         return;
@@ -628,8 +627,8 @@ pub fn expire_waits<O: Outlet>(executor: &mut Executor<'_, O>) {
     }
 }
 
-/// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
-/// again that want to know that their key has gone.
+/// Called after a step of expiry or eviction, which still holds its one stripe: publishes its events, and has the calls
+/// run again that wait for the end of their key.
 pub fn after_upkeep(engine: &Engine, unit: &mut Unit<'_>, local: &mut Local) {
     let mut changes = Changes::default();
     publish_events(engine, local, &mut changes, By::Nobody);
@@ -642,7 +641,7 @@ pub fn after_upkeep(engine: &Engine, unit: &mut Unit<'_>, local: &mut Local) {
                 break;
             };
             if waiter.when_gone {
-                // It has ended, so the next look takes it out of the queue.
+                // It has ended, so the next pass takes it out of the queue.
                 run_again(engine, &waiter);
             } else {
                 at += 1;
@@ -657,7 +656,7 @@ fn run_again(engine: &Engine, waiter: &Arc<Waiter>) {
     }
 }
 
-/// Tells the worker of a waiter that its wait has ended.
+/// Notifies the worker of a waiter that its wait has ended.
 pub fn tell(engine: &Engine, waiter: &Arc<Waiter>, outcome: Outcome) {
     let message = Message::WaitEnded(waiter.clone(), outcome);
     engine.send(Token(waiter.token), message);

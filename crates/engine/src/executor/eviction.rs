@@ -1,17 +1,17 @@
-//! Room for what is to be written: keys are evicted until the memory limit is kept.
+//! Room for writes: keys are evicted until memory is within its limit.
 //!
-//! Must not know: which keys go (that is the keyspace's).
+//! Must not know: which keys are evicted (that is the keyspace's part).
 
 use redline_keyspace::upkeep::Evicted;
 
 use crate::executor::{Executor, Outlet, block::after_upkeep, figures};
 
-/// Most keys that are evicted before one command.
+/// Largest number of keys that are evicted before one command.
 const EVICTIONS_MAX: usize = 64;
-/// Longest time that a timer, or CONFIG SET, evicts at a stretch.
+/// Longest time for which a timer, or CONFIG SET, evicts without a break: microseconds.
 const EVICTION_US_MAX: u64 = 20_000;
 
-/// Evicts until the limit is kept. `false`: it is not, and nothing more can go now.
+/// Evicts until memory is within the limit. Returns false if it is not, and nothing more can be evicted now.
 pub fn make_room<O: Outlet>(executor: &mut Executor<'_, O>) -> bool {
     let engine = executor.engine;
     executor.local.flush_account(&engine.keyspace);
@@ -30,17 +30,17 @@ pub fn make_room<O: Outlet>(executor: &mut Executor<'_, O>) -> bool {
                 });
         match evicted {
             Evicted::One => {}
-            // Its turn comes with the next command.
+            // Continued before the next command.
             Evicted::Later => return true,
             Evicted::Nothing => return false,
         }
         executor.local.flush_account(&engine.keyspace);
     }
-    // The rest goes before the next commands.
+    // The rest is evicted before the next commands.
     true
 }
 
-/// Evicts until the limit is kept, or for as long as a timer may take: after the limit was lowered, and in quiet times.
+/// Evicts until memory is within the limit, or for as long as a timer may take: after the limit was lowered, and in idle times.
 pub fn make_room_for_long<O: Outlet>(executor: &mut Executor<'_, O>) {
     let began_us = executor.outlet.monotonic_ns() / 1_000;
     let deadline_us = began_us + EVICTION_US_MAX;

@@ -1,4 +1,4 @@
-//! Figures of what runs: counters, the logs of commands, the latency monitor, MONITOR's lines.
+//! Figures of commands: counters, the logs of calls, the latency monitor, MONITOR's lines.
 //!
 //! Must not know: how they are shown.
 
@@ -19,7 +19,7 @@ use crate::{
     redaction,
 };
 
-/// Something took so long: an event of the latency monitor, if it is on and that is long enough.
+/// Records an event of the latency monitor, if it is on and the time is above its threshold.
 pub fn note_latency<O: Outlet>(executor: &Executor<'_, O>, event: &'static str, ns: u64) {
     let (threshold_ms, ms) = (
         executor.settings.latency_monitor_threshold_ms,
@@ -31,7 +31,7 @@ pub fn note_latency<O: Outlet>(executor: &Executor<'_, O>, event: &'static str, 
     }
 }
 
-/// Makes the keyspace's counts visible to others.
+/// Copies the keyspace's counts to where other threads read them.
 pub fn copy_counts<O: Outlet>(executor: &Executor<'_, O>) {
     let (stats, local) = (&executor.stats, &executor.local);
     stats.turns.set(executor.timing.turns);
@@ -44,7 +44,7 @@ pub fn copy_counts<O: Outlet>(executor: &Executor<'_, O>) {
     stats.changes.set(local.changes);
 }
 
-/// Puts a call that has run into the logs whose thresholds it passes.
+/// Adds a call that has run to the logs whose thresholds it passes.
 #[cold]
 pub fn log_command<O: Outlet>(
     executor: &Executor<'_, O>,
@@ -99,7 +99,7 @@ fn entry_of<O: Outlet>(
     }
 }
 
-/// Shows the monitors a call that has run. `script`: a script has made it.
+/// Sends a call that has run to the clients in MONITOR. `script`: made by a script.
 #[cold]
 pub fn show<O: Outlet>(
     executor: &Executor<'_, O>,
@@ -133,7 +133,7 @@ pub fn show<O: Outlet>(
     executor.engine.monitors.show(executor.engine, &line);
 }
 
-/// Shows the monitors a call of the session or the admin plane, whose handler has returned.
+/// Sends a call of the session or the admin plane, whose handler has returned, to the clients in MONITOR.
 #[cold]
 pub(crate) fn show_returned<O: Outlet>(
     executor: &Executor<'_, O>,

@@ -2,17 +2,17 @@
 //!
 //! # Five steps to a key
 //!
-//! A GET on a large keyspace is four dependent cache misses: the slot, its directory, the bucket, the entry. One
-//! after the other they cost more than everything else together, so a batch takes each step for many keys before the
-//! next: while requests are decoded and hashed, asking for their slots, the directories and then the buckets of those
-//! some requests before are asked for; while they are executed, the entries of those that come next. Both are in
-//! [`redline_keyspace::Walk`]; none but the last step takes a lock, and what they find may be wrong without harm.
+//! A GET on a large keyspace is four dependent cache misses: the slot, its directory, the bucket, the entry. One after
+//! the other they cost more than everything else together, so a batch takes each step for many keys before the next:
+//! while requests are decoded and hashed, their slots are prefetched, and the directories and then the buckets of those
+//! some requests before; while they are executed, the entries of those that come next. Both are in
+//! [`redline_keyspace::Walk`]; none but the last step takes a lock, and a wrong result of the others does no harm.
 //!
 //! # A unit
 //!
-//! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
-//! go. Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. Who fails to get a stripe
-//! is suspended and runs again from the start when the stripe is free: nothing has happened until then.
+//! A single command takes the stripes in its row's scope, runs, publishes its keyspace events, and releases them.
+//! Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. A session that fails to get a stripe
+//! is suspended and its command runs again from the start when the stripe is free: nothing has happened until then.
 //!
 //! Must not know: what any command does.
 
@@ -34,20 +34,20 @@ use crate::{
     tracking,
 };
 
-/// After whatever took longer, the wall clock is read again: nanoseconds.
+/// Time of a call after which the wall clock is read again: nanoseconds.
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
 
 /// State that the unit around a command shares with the command's handler, in both directions.
 #[derive(Default)]
 pub(super) struct Inside {
     pub(super) in_script: bool,
-    /// Changes so far: a script that has made some cannot be killed.
+    /// Number of changes: a script that has made some cannot be killed.
     pub(super) changes: u64,
 }
 
-/// Why a command did not run to its end.
+/// Reason why a command did not run to its end.
 pub enum Halt {
-    /// It answers with this error.
+    /// Replies with this error.
     Error(Error),
     /// It is suspended and runs again later.
     Suspended(Suspended),
@@ -88,7 +88,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
     }
 
-    /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
+    /// Runs a request on the straight path: one key, no special state. Returns false, with no effect, for any other.
     #[inline]
     fn run_plain(&mut self, caller: &mut Caller, args: Args<'_>, known: Known<'_>) -> bool {
         let Known { id, ahead, bytes } = known;
@@ -154,7 +154,7 @@ impl<O: Outlet> Executor<'_, O> {
         true
     }
 
-    /// Every other path.
+    /// Runs a request on every other path.
     fn run_any(&mut self, caller: &mut Caller, args: Args<'_>) {
         if caller.reply_mode == ReplyMode::SkipNext {
             caller.reply_mode = ReplyMode::Skipping;
@@ -184,7 +184,7 @@ impl<O: Outlet> Executor<'_, O> {
             }
         }
         caller.rounds = 0;
-        // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
+        // Refused on its last round (-BUSY, OOM): its reserved stripes are free for others.
         units::give_way(self, caller);
         caller.settle_reply(mark);
         if caller.is(state::TRACKING) {
@@ -193,7 +193,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
     }
 
-    /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
+    /// Makes Redis's checks in Redis's order, then runs the command or adds it to the transaction's queue.
     fn gate_and_run(&mut self, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
         let id = match self.resolve(caller, args) {
             Ok(id) => id,
@@ -218,7 +218,7 @@ impl<O: Outlet> Executor<'_, O> {
         self.call(caller, id, args)
     }
 
-    /// Does CLIENT PAUSE hold this command back?
+    /// Returns true if CLIENT PAUSE suspends this command.
     fn is_held_back(&self, caller: &Caller, id: CommandId, gate: Gate, args: Args<'_>) -> bool {
         let Some(pause) = self.pause.filter(|_| !caller.is(state::MONITOR)) else {
             return false;
@@ -237,8 +237,8 @@ impl<O: Outlet> Executor<'_, O> {
             && (pause.all || writes(id, gate, args) || queue_writes())
     }
 
-    /// Returns the error reply for a call that may not run. It spoils a transaction; an EXEC gives it up, even where there
-    /// is none.
+    /// Returns the error reply for a call that may not run. It breaks a transaction; a refused EXEC discards it, even
+    /// where there is none.
     fn reject(&mut self, caller: &mut Caller, args: Args<'_>, error: &Error) -> Halt {
         self.break_multi(caller);
         if !args[0].eq_ignore_ascii_case(b"exec") {
@@ -246,7 +246,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
         session::transaction::abandon(self, caller);
         if self.monitored {
-            // Of all calls that are refused, monitors are shown this one.
+            // Of all refused calls, monitors get this one.
             figures::show(self, caller, CommandId::Exec, args, false);
         }
         Halt::Error(errors::exec_aborted(&error.text()))
@@ -337,7 +337,7 @@ impl<O: Outlet> Executor<'_, O> {
         }
     }
 
-    /// Which command it is. Whatever becomes of the call, it is what CLIENT LIST shows from now on.
+    /// Looks up the command. CLIENT LIST shows it from now on, even if the call is refused.
     fn resolve(&self, caller: &Caller, args: Args<'_>) -> Result<CommandId, Error> {
         let resolved = self.engine.names.resolve(&args[0], args.get(1));
         let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
@@ -353,7 +353,7 @@ impl<O: Outlet> Executor<'_, O> {
         Ok(id)
     }
 
-    /// The checks between lookup and execution.
+    /// Makes the checks between lookup and execution.
     fn check(
         &mut self,
         caller: &Caller,
@@ -361,7 +361,7 @@ impl<O: Outlet> Executor<'_, O> {
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        // Who came before the password was set, or after it was taken away, needs none.
+        // A client that connected before the password was set, or after it was removed, needs none.
         let locked = caller.is(state::UNAUTHENTICATED) && self.settings.acl.login_required();
         if locked && !gate.flags.has(Flags::NO_AUTH) {
             return Err(errors::NO_AUTH);
@@ -377,7 +377,7 @@ impl<O: Outlet> Executor<'_, O> {
         if caller.is(state::SUBSCRIBED) && !session::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
         }
-        // A call that has waited was let pass when it came.
+        // A call that has waited has passed this check before.
         if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && caller.again.is_none() {
             return Err(self.engine.running_script.busy_error());
         }
@@ -390,7 +390,7 @@ impl<O: Outlet> Executor<'_, O> {
         Ok(())
     }
 
-    /// Makes room where a limit is set; refuses what needs memory when there is none.
+    /// Evicts keys where a limit is set; refuses calls that need memory when there is none.
     pub fn check_memory(
         &mut self,
         caller: &Caller,
@@ -436,7 +436,7 @@ impl<O: Outlet> Executor<'_, O> {
         self.handle_inside(caller, id, args, unit, hints, &mut Inside::default())
     }
 
-    /// The same inside EXEC or a script.
+    /// Does the same inside EXEC or a script.
     pub(super) fn handle_inside(
         &mut self,
         caller: &mut Caller,
@@ -448,7 +448,7 @@ impl<O: Outlet> Executor<'_, O> {
     ) -> Result<(), Failure> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
         let engine = self.engine;
-        // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
+        // CLIENT NO-TOUCH: only TOUCH still updates the access clock.
         self.local.clock.frozen = caller.is(state::NO_TOUCH) && id != CommandId::Touch;
         let reads_every_key =
             spec::gate(id).scope != Scope::KeysPlus || access::may_read_every_key(caller, id, args);
@@ -477,7 +477,7 @@ impl<O: Outlet> Executor<'_, O> {
                 Stop::Busy(_) | Stop::Widen(_) | Stop::Expired(_)
             ))
         );
-        // A call that has waited was shown as it began to.
+        // A call that has waited was sent to monitors as it began to.
         if self.monitored && has_run && caller.again.is_none() {
             figures::show(self, caller, id, args, inside.in_script);
         }
@@ -502,7 +502,7 @@ impl<O: Outlet> Executor<'_, O> {
 }
 
 impl<O: Outlet> Executor<'_, O> {
-    /// A client that tracks keys has read those of a call, whose stripes are held.
+    /// Registers the keys of a call for a client that tracks them; their stripes are held.
     pub fn remember_keys(&mut self, who: Token, id: CommandId, args: Args<'_>) {
         tracking::remember(self.engine, who, id, args);
         let keys_max = self.settings.tracking_keys_max;
@@ -512,14 +512,14 @@ impl<O: Outlet> Executor<'_, O> {
     }
 }
 
-/// Is it one of the commands that run a script?
+/// Returns true if it is one of the commands that run a script.
 #[inline]
 pub fn runs_script(id: CommandId) -> bool {
     use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
     matches!(id, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
 }
 
-/// The bytes of all arguments.
+/// Returns the number of bytes of all arguments.
 #[inline]
 fn payload_bytes(args: Args<'_>) -> u64 {
     args.iter().map(<[u8]>::len).sum::<usize>() as u64
@@ -530,14 +530,15 @@ fn note_last(caller: &Caller, id: CommandId) {
     caller.info.command.store(id as u16, Ordering::Relaxed);
 }
 
-/// A browser's form is not taken for calls: nothing more of the connection is, and what has not left yet does not leave.
+/// Closes a connection that sends HTTP, so that a browser's form does not run commands: no further request is read, and unsent
+/// replies are dropped.
 fn end_http<O: Outlet>(caller: &mut Caller, now_ms: u64) {
-    /// From one line in the log to the next: whoever attacks may come often.
+    /// Interval between two lines in the log: an attacker may connect often.
     const PAUSE_MS: u64 = 60_000;
     static NEXT_MS: AtomicU64 = AtomicU64::new(0);
     caller.closing = true;
     caller.out.clear();
-    // There is no reply left that CLIENT REPLY could take back.
+    // No reply is left that CLIENT REPLY could drop.
     caller.set_state(state::REPLY, false);
     if now_ms >= NEXT_MS.load(Ordering::Relaxed) {
         NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
@@ -555,14 +556,14 @@ fn note_command(caller: &Caller, id: CommandId) {
     count_command(caller);
 }
 
-/// One more has run for this client. CLIENT LIST does not count itself.
+/// Counts a command of this client. CLIENT LIST does not count itself.
 #[inline]
 pub(crate) fn count_command(caller: &Caller) {
     let commands = &caller.info.commands;
     commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A client is told that its payload is damaged, and the log of what does not hold in it.
+/// Logs the reason for which a payload is damaged; the client gets the error only.
 fn log_damage<O: Outlet>(error: &Error) {
     if let Error::Damaged(what) = error {
         let text = format!("Payload integrity check failed: {what}");

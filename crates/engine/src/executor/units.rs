@@ -1,4 +1,4 @@
-//! A unit of the data plane: which stripes it takes, what it does when it cannot have one, and how it lets go.
+//! A unit of the data plane: which stripes it takes, what it does when it cannot have one, and how it releases them.
 //!
 //! Must not know: batches, and what any command does.
 
@@ -21,25 +21,25 @@ use crate::{
     tracking::By,
 };
 
-/// Keys of one request for whose hashes memory is kept.
+/// Number of keys of one request for whose hashes memory is kept.
 const HINTS_KEPT_MAX: usize = 4 * 1024;
-/// So often a unit that meets unexpected keys starts over, before it takes all stripes.
+/// Number of times that a unit that finds unexpected keys starts over, before it takes all stripes.
 const WIDENING_ROUNDS_MAX: u32 = 4;
 
 /// The unit of several commands: EXEC's, or a script's. Commands inside it take no stripes of their own.
 pub struct Compound<'s> {
-    /// The stripes; with the script mutex further ones are taken on demand.
+    /// Stripes of the unit; with the script mutex further ones are taken on demand.
     pub unit: Unit<'s>,
-    /// A script is running (as opposed to EXEC): `noscript` commands are refused.
+    /// True if a script is running (as opposed to EXEC): `noscript` commands are refused.
     pub in_script: bool,
-    /// The script has promised not to write.
+    /// True if the script must not write.
     pub read_only: bool,
-    /// Changes so far.
+    /// Number of changes.
     pub changes: u64,
 }
 
 impl<'s> Compound<'s> {
-    /// Of a unit that has run nothing yet.
+    /// Creates a compound of a unit that has run nothing yet.
     pub fn new(unit: Unit<'s>) -> Compound<'s> {
         Compound {
             unit,
@@ -52,7 +52,7 @@ impl<'s> Compound<'s> {
 
 /// The stripes that a command takes before it runs.
 enum Needs {
-    /// None: it takes them one at a time, as it goes.
+    /// None: it takes them one at a time, as it runs.
     None,
     One(u16),
     Set(StripeSet),
@@ -86,7 +86,7 @@ pub(super) fn run_data<O: Outlet>(
     let needs = match gate.scope {
         Scope::None | Scope::Counters | Scope::OneStripe => Needs::None,
         Scope::All => Needs::Set(StripeSet::all()),
-        // Who has the ticket has it for more stripes than this one: it comes from below, to serve others as well.
+        // The owner of the ticket has it for more stripes than this one: they are taken below, to serve other clients as well.
         Scope::Keys | Scope::KeysPlus if gate.keys == KeyShape::One && caller.ticket.is_none() => {
             let key = &args[usize::from(gate.first_key)];
             Needs::One(space.place(key).stripe())
@@ -116,7 +116,7 @@ fn run_with_hints<O: Outlet>(
         hints.push(Hint::new(key, place));
     });
     if let Some(reserved) = &caller.ticket {
-        // An earlier round found these.
+        // Found by an earlier round.
         set.extend(reserved);
     }
     let result = run_alone(executor, caller, id, gate, args, Needs::Set(set), &hints);
@@ -126,8 +126,8 @@ fn run_with_hints<O: Outlet>(
     result
 }
 
-/// Runs a command as a unit of its own, from the start again for as long as it stops for want of stripes. What it finds
-/// may change between two rounds; so the last one takes every stripe.
+/// Runs a command as a unit of its own, again from the start for as long as it stops for missing stripes. The keys may
+/// change between two rounds; so the last one takes every stripe.
 fn run_alone<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -143,7 +143,7 @@ fn run_alone<O: Outlet>(
         let mut unit = take(executor, caller, &needs)?;
         if writes && executor.engine.keyspace.anybody_waits() {
             let set = needs.into_set();
-            // The ticket, if there is one, stays for a wider set.
+            // The ticket, if there is one, is kept for a wider set.
             if let Some(wider) = wider(executor, &unit, &set, [(id, args)].into_iter()) {
                 needs = Needs::Set(wider);
                 continue;
@@ -187,7 +187,7 @@ fn run_alone<O: Outlet>(
     }
 }
 
-/// A unit of its own: looks at a key that has expired, and so takes it out.
+/// Removes a key that has expired, as a unit of its own that looks it up.
 fn take_out_expired<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -208,8 +208,8 @@ fn take_out_expired<O: Outlet>(
     Ok(())
 }
 
-/// Returns the stripes that a unit holding `set` has to hold to serve the clients that wait for what its commands write;
-/// `None` if `set` is enough.
+/// Returns the stripes that a unit holding `set` has to hold to serve the clients that wait for what its commands
+/// write; `None` if `set` is enough.
 pub(crate) fn wider<'a, O: Outlet>(
     executor: &Executor<'_, O>,
     unit: &Unit<'_>,
@@ -276,7 +276,7 @@ pub fn take_set<'s, O: Outlet>(
     }
 }
 
-/// The session waits for nothing any more: gives back the ticket, and its places in line.
+/// Gives back the ticket and the places in queues of a session that waits for nothing any more.
 pub fn give_way<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) {
     let (locks, token) = (executor.engine.keyspace.locks(), caller.info.token().0);
     if let Some(reserved) = caller.ticket.take() {
@@ -301,8 +301,7 @@ pub(crate) fn take_script<'s, O: Outlet>(
     Err(Halt::Suspended(Suspended::Script))
 }
 
-/// Registers a session with the stripe that is in its way and suspends it. `Ok`: the stripe is free by
-/// now, try again.
+/// Queues a session for the stripe that it needs and suspends it. Returns `Ok` if the stripe is free by now: try again.
 fn wait_for_stripe<O: Outlet>(
     executor: &Executor<'_, O>,
     caller: &Caller,
@@ -320,8 +319,8 @@ fn wait_for_stripe<O: Outlet>(
     }
 }
 
-/// While a script is over its threshold nobody waits for what it holds: -BUSY. Where that is what all are told, they are
-/// at the gate: who has come past it before waits, and comes by it again when the worker hears that a script is busy.
+/// Refuses with -BUSY while a script is over its threshold: no client waits for its stripes. Where all commands are refused,
+/// the gate does it: a call that has passed the gate waits, and passes it again when the worker is notified of the busy script.
 fn refuse_if_busy<O: Outlet>(executor: &Executor<'_, O>) -> Result<(), Halt> {
     if executor.settings.busy_reply_scope == BusyScope::Keys
         && executor.engine.running_script.busy.load(Ordering::Acquire)
@@ -355,14 +354,14 @@ fn run_inside<O: Outlet>(
     compound.changes = inside.changes;
     executor.compound = Some(compound);
     match result {
-        // Nobody waits here: the reply for such callers stands.
+        // No wait here: the reply for such callers stands.
         Err(Failure::Stop(Stop::Wait(_))) => Ok(()),
         other => Ok(other.map_err(Failure::expect_error)?),
     }
 }
 
-/// Takes what a script needs and does not hold yet. EXEC holds everything already. Gives the key, where it is the only
-/// one and has been hashed for that.
+/// Takes the stripes that a script needs and does not hold yet. EXEC holds all of its stripes already. Returns the key,
+/// where it is the only one and has been hashed for that.
 fn extend<O: Outlet>(
     executor: &Executor<'_, O>,
     unit: &mut Unit<'_>,
@@ -390,7 +389,7 @@ fn extend<O: Outlet>(
     None
 }
 
-/// Is a script running, as opposed to EXEC or a single command?
+/// Returns true if a script is running, as opposed to EXEC or a single command.
 pub fn is_in_script<O: Outlet>(executor: &Executor<'_, O>) -> bool {
     executor
         .compound

@@ -1,4 +1,4 @@
-//! The end of watches: taken off keys whose stripes may be in use.
+//! The end of watches: removed from keys whose stripes may be in use.
 //!
 //! Must not know: transactions.
 
@@ -10,8 +10,8 @@ use crate::{
     session::transaction::forget_watches,
 };
 
-/// Ends all watches of a session. A stripe that is in use is come back to: the flag that stays behind for
-/// a moment belongs to nobody any more.
+/// Ends all watches of a session. A stripe that is in use is tried again later: the flag that stays behind for a moment
+/// has no effect.
 pub fn unwatch<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     if caller.watched.is_empty() {
         return;
@@ -29,7 +29,7 @@ pub fn unwatch<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     unwatch_left(executor, None);
 }
 
-/// Ends watches that nothing was tried for yet (`None`), or those whose stripe was in use and is free now.
+/// Ends watches that have not been tried yet (`None`), or those whose stripe was in use and is free now.
 pub fn unwatch_left<O: Outlet>(executor: &mut Executor<'_, O>, woken: Option<u16>) {
     let space = &executor.engine.keyspace;
     let mut in_use: Vec<u16> = Vec::new();

@@ -1,7 +1,7 @@
-//! CLIENT: what a connection says of itself, what the server says of all, and ending connections.
+//! CLIENT: properties that a connection sets, the list of all clients, and closing connections.
 //!
-//! Everything here works on [`ClientInfo`]s, which any worker may read: nobody is asked and nobody is waited for.
-//! Must not know: other sessions.
+//! Everything here works on [`ClientInfo`]s, which any worker may read: no request to another worker, and no wait. Must
+//! not know: other sessions.
 
 mod filter;
 
@@ -63,7 +63,7 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
     is_printable(name).then_some(()).ok_or(Error::line(WRONG))
 }
 
-/// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
+/// Sets the name of the connection (CLIENT SETNAME, HELLO SETNAME).
 pub fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Error> {
     check_name(name)?;
     caller.info.names().name = name.to_vec();
@@ -119,13 +119,13 @@ pub(crate) fn client_list<O: Outlet>(
 ) -> Result<(), Halt> {
     let mut text = String::new();
     show_request(caller, args);
-    // What shows here may be too much already: whoever has to go for that is gone.
+    // The shown memory may be above the limit already: clients to be closed for it are closed first.
     O::evict_clients(executor);
     let all = executor.engine.client_infos();
     let mut show =
         |info: &ClientInfo| write_line(&mut text, info, &flag_letters(info), executor.now_ms);
     match args.get(2) {
-        // In the order in which they are asked for, and as often.
+        // In the order of the arguments, repeated ones included.
         Some(option) if option.eq_ignore_ascii_case(b"id") && Filters::are_ids(args.from(3)) => {
             for id in args.iter().skip(3).filter_map(number::parse_i64) {
                 let found = all.binary_search_by_key(&id, |info| info.id as i64);
@@ -168,7 +168,7 @@ pub(crate) fn client_kill<O: Outlet>(
             if wanted.skip_me {
                 continue;
             }
-            // The reply still goes out.
+            // The reply is still sent.
             caller.closing = true;
             info.set_flag(flag::CLOSING, true);
         } else {
@@ -187,8 +187,8 @@ pub(crate) fn client_kill<O: Outlet>(
     Ok(())
 }
 
-/// Handles CLIENT CAPA, by which the client says what it understands. To be sent elsewhere (`redirect`) is the one thing
-/// that anybody knows, and servers that have a primary make use of it; names that are not known are passed over.
+/// Handles CLIENT CAPA, by which the client declares its capabilities. The only known one is `redirect`, used by
+/// servers that have a primary; unknown names are ignored.
 pub(crate) fn client_capa<O: Outlet>(
     _: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -279,7 +279,7 @@ pub(crate) fn client_unblock<O: Outlet>(
     Ok(())
 }
 
-/// Holds back what begins later on any worker; what is running goes on.
+/// Suspends commands that begin later on any worker; those that run go on.
 pub(crate) fn client_pause<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -301,7 +301,7 @@ pub(crate) fn client_pause<O: Outlet>(
         all,
     };
     set_pause(executor, |before| {
-        // A pause that goes on is made longer and stricter, never shorter or laxer.
+        // A pause that goes on may become longer and stricter, never shorter or laxer.
         let before = before.filter(|before| before.end_ms > now_ms);
         Some(before.map_or(wanted, |before| Pause {
             end_ms: wanted.end_ms.max(before.end_ms),
@@ -325,7 +325,7 @@ pub(crate) fn client_unpause<O: Outlet>(
     Ok(())
 }
 
-/// Publishes a pause with an epoch of the settings: the one thing that every worker looks at before every command.
+/// Publishes a pause with an epoch of the settings, which every worker checks before every command.
 fn set_pause<O: Outlet>(
     executor: &Executor<'_, O>,
     change: impl FnOnce(Option<Pause>) -> Option<Pause>,
@@ -340,8 +340,8 @@ fn set_pause<O: Outlet>(
     executor.engine.settings.move_epoch();
 }
 
-/// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The
-/// buffer is the worker's while a request runs, so the client info says nothing of it by itself.
+/// Adds this request to the calling client's query buffer in its info, by its length as an array, the form that clients
+/// use. The buffer belongs to the worker while a request runs, so the info lacks it.
 fn show_request(caller: &mut Caller, args: Args<'_>) {
     let decimal = |number: usize| number.to_string().len();
     let framed = |bytes: usize| "$\r\n\r\n".len() + decimal(bytes) + bytes;
@@ -353,7 +353,7 @@ fn show_request(caller: &mut Caller, args: Args<'_>) {
     caller.shown_empty = false;
 }
 
-/// A client whose call is refused, described on one line, as the log of refusals keeps it. If it has waited, that is over.
+/// Returns a refused call's client on one line, as in the log of refusals. A wait of the client counts as over.
 pub fn described(info: &ClientInfo, now_ms: i64) -> String {
     let mut text = String::new();
     let flags = info.flags.load(Ordering::Relaxed) & !flag::BLOCKED;
@@ -362,7 +362,7 @@ pub fn described(info: &ClientInfo, now_ms: i64) -> String {
     text
 }
 
-/// One client as CLIENT LIST prints it. Fields of parts that do not exist say so in Redis's words.
+/// Writes one client as CLIENT LIST prints it. Fields of parts that do not exist have Redis's values for that.
 fn write_line(out: &mut String, info: &ClientInfo, letters: &str, now_ms: i64) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let now_s = (now_ms / 1000) as u64;
@@ -381,7 +381,7 @@ fn write_line(out: &mut String, info: &ClientInfo, letters: &str, now_ms: i64) {
         _ => (0, load(&info.output_capacity)),
     };
     let multi = i64::from(info.multi.load(Ordering::Relaxed)) - 1;
-    // Clients that claim none are those of Redis, which has no such field.
+    // Without capabilities the line is that of Redis, which has no such field.
     let capabilities = match flags & flag::FOLLOWS_REDIRECTS {
         0 => "",
         _ => " capa=r",
@@ -426,13 +426,13 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
     );
 }
 
-/// Among the flags of a client info: its wait is over, and its worker has yet to hear of it.
+/// Extra flag of a client info: its wait is over, and its worker is yet to be notified.
 const UNBLOCKED: u32 = 1 << 30;
-/// Likewise: a key that it watches has changed.
+/// Extra flag likewise: a key that it watches has changed.
 const DIRTY: u32 = 1 << 29;
 
 fn flag_letters(info: &ClientInfo) -> String {
-    // In this order: who goes on takes the flag away first, and then the wait.
+    // In this order: a client that goes on clears the flag first, and then the wait.
     let is_over = info.wait.is_over();
     let mut flags = info.flags.load(Ordering::Relaxed);
     if info.watched().1 {
@@ -477,7 +477,7 @@ fn on_or_off(mut words: Words<'_>) -> Result<bool, Error> {
     on.ok_or(Error::Syntax)
 }
 
-/// Names go into lines of space-separated fields.
+/// Returns true if a name may stand in a line of space-separated fields.
 fn is_printable(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }

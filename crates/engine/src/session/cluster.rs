@@ -1,6 +1,6 @@
-//! READONLY, READWRITE, ASKING: what only a node of a cluster can do, and this server is none.
+//! READONLY, READWRITE, ASKING: commands for nodes of a cluster, refused since this server is none.
 //!
-//! Must not know: what a node would answer.
+//! Must not know: the replies of a node.
 
 use redline_resp::Args;
 

@@ -46,7 +46,7 @@ pub(crate) fn auth<O: Outlet>(
     Ok(())
 }
 
-/// `user:password` in one argument, as clients of Tair send it.
+/// Splits `user:password` in one argument, as clients of Tair send it.
 fn pair_of(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = argument.iter().position(|byte| *byte == b':')?;
     Some((&argument[..colon], &argument[colon + 1..]))
@@ -78,7 +78,7 @@ pub(crate) fn hello<O: Outlet>(
         if let Some([user, password]) = words.values("AUTH") {
             credentials = Some((user, password));
         } else if let Some(given) = words.value("SETNAME") {
-            // Before anything is done, and whoever asks.
+            // Before anything is done, for every user.
             super::client::check_name(given)?;
             name = Some(given);
         } else {
@@ -115,7 +115,7 @@ pub(crate) fn hello<O: Outlet>(
     Ok(())
 }
 
-/// Writes the modules that clients are told of: that there are vector sets, which Redis brings in one.
+/// Writes the modules of HELLO's reply: vector sets, which Redis brings in one.
 pub fn write_modules(reply: &mut Reply<'_>) {
     reply.array(1);
     reply.map(4);
@@ -193,7 +193,7 @@ pub(crate) fn quit<O: Outlet>(
 ) -> Result<(), Halt> {
     caller.reply().ok();
     caller.closing = true;
-    // Before the reply leaves: who has seen it knows that nobody is told anything here any more.
+    // Before the reply is sent: nothing is forwarded to this connection after it.
     caller.info.set_flag(flag::CLOSING, true);
     Ok(())
 }
@@ -210,7 +210,7 @@ pub(crate) fn reset<O: Outlet>(
     set_proto(caller, Proto::Resp2);
     caller.db = 0;
     caller.info.db.store(0, Ordering::Relaxed);
-    // Behind CLIENT REPLY SKIP this is the call that gets no reply.
+    // After CLIENT REPLY SKIP this is the call without a reply.
     if caller.reply_mode != ReplyMode::Skipping {
         caller.reply_mode = ReplyMode::On;
         caller.set_state(state::REPLY, false);

@@ -104,8 +104,8 @@ pub(crate) fn publish<O: Outlet>(
     Ok(())
 }
 
-/// Suspends the session while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
-/// by itself, and a transaction publishes no more than it has brought with it.
+/// Suspends the session while too many bytes are on their way to subscribers. Inside a unit there is no wait: a script
+/// has messages delivered by itself, and a transaction publishes no more than its own arguments.
 fn wait_for_room<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -199,7 +199,7 @@ fn count_subscribers<O: Outlet>(
     }
 }
 
-/// A message changes no data, but other nodes have subscribers as well.
+/// Records a message for the nodes: it changes no data, but other nodes have subscribers as well.
 fn record<O: Outlet>(executor: &mut Executor<'_, O>, caller: &Caller, args: Args<'_>) {
     let space = &executor.engine.keyspace;
     if !space.journal().is_attached() {

@@ -12,7 +12,7 @@ use crate::{
     executor::{Executor, Halt, Outlet, block},
 };
 
-/// Replicas that have acknowledged, and local files that have synced, all that anybody has written.
+/// Number of replicas that have acknowledged, and of local files that have synced, all writes.
 const ACKNOWLEDGED: i64 = 0;
 
 pub(crate) fn wait<O: Outlet>(
@@ -54,7 +54,7 @@ pub(crate) fn waitaof<O: Outlet>(
     )
 }
 
-/// Answers if that is enough, or if this caller may not wait; otherwise waits.
+/// Replies if that number is enough, or if this caller may not wait; otherwise waits.
 fn acknowledge<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -72,7 +72,7 @@ fn acknowledge<O: Outlet>(
     Ok(())
 }
 
-/// The reply of WAIT or WAITAOF, now.
+/// Writes the current reply of WAIT or WAITAOF.
 pub(crate) fn write_acknowledged(caller: &mut Caller, id: CommandId) {
     let mut reply = caller.reply();
     if id == CommandId::Waitaof {

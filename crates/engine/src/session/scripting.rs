@@ -1,9 +1,9 @@
 //! EVAL, EVALSHA, SCRIPT: the server's side of a running script.
 //!
-//! A script holds the script mutex and takes stripes on demand, so undeclared keys work and no other worker sees
-//! it half done. Past `busy-reply-threshold` its worker turns its own loop from the interpreter's hook: other
-//! sessions are served, those that need what the script holds get -BUSY (with `busy-reply-scope all` nearly all, at the
-//! gate: `check` in `executor/run.rs`), and SCRIPT KILL reaches it.
+//! A script holds the script mutex and takes stripes on demand, so undeclared keys work and no other worker sees it
+//! half done. Past `busy-reply-threshold` its worker turns its own loop from the interpreter's hook: other sessions are
+//! served, those that need the script's stripes get -BUSY (with `busy-reply-scope all` nearly all, at the gate: `check`
+//! in `executor/run.rs`), and SCRIPT KILL works.
 
 mod functions;
 
@@ -27,7 +27,7 @@ use crate::{
     running_script::{Slow, Unkillable},
 };
 
-/// A name of any other length names no script.
+/// Length of a script's name: a name of any other length is unknown.
 const SHA1_HEX_BYTES: usize = 40;
 const NO_SCRIPT: Error = Error::line("NOSCRIPT No matching script. Please use EVAL.");
 const KILLED: &str = "Script killed by user with SCRIPT KILL...";
@@ -116,8 +116,8 @@ fn load_error(error: &LoadError) -> Error {
     Error::Line(Cow::Owned(error.to_string()))
 }
 
-/// Refuses what may write where it may not, or memory is over the limit. A script that declares nothing is judged by each
-/// of its calls instead.
+/// Refuses a script that may write where it may not, or while memory is over the limit. Without declared flags each of
+/// its calls is checked instead.
 fn check_flags<O: Outlet>(
     executor: &Executor<'_, O>,
     flags: ScriptFlags,
@@ -135,7 +135,7 @@ fn check_flags<O: Outlet>(
     }
 }
 
-/// Returns the flags that the script or function named by a call declares, if it declares anything.
+/// Returns the declared flags of the script or function named by a call, if it declares any.
 fn declared(engine: &Engine, id: CommandId, args: Args<'_>) -> Option<ScriptFlags> {
     let script_flags = || engine.scripts.get(&args[1]).map(|script| script.flags());
     let flags = match id {
@@ -150,12 +150,12 @@ fn declared(engine: &Engine, id: CommandId, args: Args<'_>) -> Option<ScriptFlag
     flags.filter(|flags| !flags.contains(ScriptFlags::UNDECLARED))
 }
 
-/// May this call write? `by_row`: what its row says, which counts unless it names a script that declares what it does.
+/// Returns true if this call may write. `by_row`: the row's value, used unless the call names a script that declares flags.
 pub(crate) fn may_write(engine: &Engine, id: CommandId, args: Args<'_>, by_row: bool) -> bool {
     declared(engine, id, args).map_or(by_row, |flags| !flags.contains(ScriptFlags::NO_WRITES))
 }
 
-/// Is this call refused while memory is over the limit? `by_row`: as for [`may_write`].
+/// Returns true if this call is refused while memory is over the limit. `by_row`: as for [`may_write`].
 pub(crate) fn needs_memory(engine: &Engine, id: CommandId, args: Args<'_>, by_row: bool) -> bool {
     let excused = |flags: ScriptFlags| {
         flags.contains(ScriptFlags::NO_WRITES) || flags.contains(ScriptFlags::ALLOW_OOM)
@@ -163,7 +163,7 @@ pub(crate) fn needs_memory(engine: &Engine, id: CommandId, args: Args<'_>, by_ro
     declared(engine, id, args).map_or(by_row, |flags| !excused(flags))
 }
 
-/// How many keys a call names; `bad_count` if that is no number.
+/// Returns the number of keys that a call names; `bad_count` if that is no number.
 fn counted_keys(args: Args<'_>, bad_count: Error) -> Result<usize, Error> {
     let count = number::parse_i64(&args[2]).ok_or(bad_count)?;
     if count > args.len() as i64 - 3 {
@@ -174,8 +174,8 @@ fn counted_keys(args: Args<'_>, bad_count: Error) -> Result<usize, Error> {
     usize::try_from(count).map_err(|_| Error::line("ERR Number of keys can't be negative"))
 }
 
-/// The worker's interpreter, made when it is first needed. While a script of this worker runs there is none:
-/// but then the script mutex keeps every other script out, so nobody comes here.
+/// Takes the worker's interpreter, made at its first use. While a script of this worker runs there is none: but then
+/// the script mutex keeps every other script out, so this is not called.
 fn take_host<O: Outlet>(executor: &mut Executor<'_, O>) -> Result<Host, Halt> {
     if let Some(host) = executor.host.take() {
         return Ok(host);
@@ -223,7 +223,7 @@ fn run<O: Outlet>(
     if executor.monitored
         && let Ok(id) = executor.engine.names.resolve(&args[0], None)
     {
-        // Before what it calls.
+        // Before the commands that it calls.
         figures::show(executor, caller, id, args, false);
     }
     let running = executor.compound.as_mut();
@@ -268,17 +268,17 @@ fn run<O: Outlet>(
     }
     let failures = env.failures;
     count_failures(executor, &args[0], out.bytes_since(mark), failures);
-    // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
+    // A script during which the loop turned may have pushes in its session by now.
     out.append(&mut caller.out);
     caller.out = out;
-    // SELECT inside a script ends with it, for those who look at the client as well.
+    // SELECT inside a script ends with it, in the client's info as well.
     caller.db = db;
     caller.info.db.store(db, Ordering::Relaxed);
     let running = executor.compound.as_mut();
     let compound = running.expect("the environment leaves it in place");
     compound.in_script = false;
     compound.read_only = false;
-    // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
+    // Before the locks are released: the next script must neither find this one's state, nor lose its own.
     let running = &executor.engine.running_script;
     running.end();
     if running.end_slow() {
@@ -290,7 +290,7 @@ fn run<O: Outlet>(
     Ok(())
 }
 
-/// Takes the script mutex and makes the unit of a script that is not part of a transaction.
+/// Takes the script mutex and creates the unit of a script that is not part of a transaction.
 fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) -> Result<(), Halt> {
     let compound = Compound::new(units::take_script(executor, caller)?);
     executor.compound = Some(match executor.spare_compound.take() {
@@ -303,7 +303,7 @@ fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) ->
     Ok(())
 }
 
-/// Tells of what that unit has changed, and lets go of its stripes and of the script mutex.
+/// Publishes the changes of that unit, and releases its stripes and the script mutex.
 fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>) {
     let mut compound = executor.compound.take().expect("`begin_unit` made it");
     block::end_compound_effects(executor, &mut compound.unit);
@@ -311,8 +311,8 @@ fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>) {
     executor.spare_compound = Some(compound);
 }
 
-/// Adds the errors that a run has ended with to the statistics of the command that called it. A reply that is an error
-/// and was not told of by the interpreter is one, too.
+/// Adds the errors that a run has ended with to the statistics of the command that called it. An error reply that the
+/// interpreter has not reported is one, too.
 fn count_failures<O: Outlet>(
     executor: &Executor<'_, O>,
     command: &[u8],
@@ -334,33 +334,33 @@ fn count_failures<O: Outlet>(
     }
 }
 
-/// The errors that a script has ended with.
+/// Errors that a script has ended with.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Failures {
-    /// There was one that no statistics had: however many, the run counts as one that failed.
+    /// True if there was one not yet in the statistics: however many, the run counts as one that failed.
     new: bool,
-    /// Those that were in the statistics: each counts as a failure of its own, as in Redis.
+    /// Number of those already in the statistics: each counts as a failure of its own, as in Redis.
     counted: u64,
 }
 
-/// So long a script runs before others can learn what it is: milliseconds. Most end sooner.
+/// Time after which a running script is described to other clients: milliseconds. Most end sooner.
 const NOTICED_MS: u64 = 10;
 
-/// The server, as the running script sees it.
+/// The server's interface for the running script.
 struct Env<'a, 's, O: Outlet> {
     executor: &'a mut Executor<'s, O>,
     caller: &'a mut Caller,
     began_ms: u64,
     changes_before: u64,
     failures: Failures,
-    /// Flags that it declares.
+    /// Declared flags of the script.
     flags: ScriptFlags,
-    /// The call that runs it, and the function that this calls.
+    /// The call that runs it, and the function that is called.
     call: Args<'a>,
     function: Option<&'a FunctionRef>,
 }
 
-/// Error texts for a script's call that comes to no command.
+/// Error texts for a script's call that leads to no command.
 struct Words {
     unknown: &'static str,
     arity: &'static str,
@@ -406,7 +406,7 @@ impl<O: Outlet> Env<'_, '_, O> {
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
         }
-        // What declares something was judged before it began.
+        // Declared flags were checked before it began.
         if gate.flags.has(Flags::DENYOOM)
             && self.flags.contains(ScriptFlags::UNDECLARED)
             && compound.changes == self.changes_before
@@ -419,8 +419,8 @@ impl<O: Outlet> Env<'_, '_, O> {
 }
 
 impl<O: Outlet> Env<'_, '_, O> {
-    /// Is this a call that tests want to make from scripts, and have they asked for it? Others of the commands that
-    /// scripts are denied would run a script in a script, wait, or change the session around it.
+    /// Returns true if this is a call that tests make from scripts, and they have enabled it. The other commands denied
+    /// to scripts would run a script in a script, wait, or change the session around it.
     fn may_look(&self, id: CommandId) -> bool {
         matches!(id, CommandId::Debug | CommandId::ClientList)
             && self
@@ -483,7 +483,7 @@ impl<O: Outlet> ScriptEnv for Env<'_, '_, O> {
         if ran_ms >= NOTICED_MS {
             running.notice(|| self.described());
         }
-        // Who is on another worker may end it before the threshold, too.
+        // A client on another worker may kill it before the threshold, too.
         if running.is_killed() {
             return Tick::Kill(KILLED.into());
         }
@@ -502,9 +502,9 @@ impl<O: Outlet> ScriptEnv for Env<'_, '_, O> {
                 other.mailbox.send(Message::ScriptBusy);
             }
         }
-        // For the script, time stands still.
+        // For the script, time is constant.
         let (now_ms, clock) = (self.executor.now_ms, self.executor.local.clock);
-        // What this script has made ready is served at its end, not by others' units, and those have records of their own.
+        // Keys that this script has made ready are served at its end, not by others' units, which have records of their own.
         let ready = std::mem::take(&mut self.executor.local.ready);
         let effects = self.executor.local.take_effects();
         let compound = self.executor.compound.take();
@@ -531,7 +531,7 @@ impl<O: Outlet> ScriptEnv for Env<'_, '_, O> {
         Some(access::call_allowed(&self.caller.user, id, args).is_ok())
     }
 
-    /// Effects have one destination, the journal, which gets them in any case.
+    /// Does nothing: effects have one destination, the journal, which gets them in any case.
     fn set_repl(&mut self, _: u8) {}
 }
 
@@ -625,7 +625,7 @@ pub(crate) fn script_kill<O: Outlet>(
     kill(executor, caller, false)
 }
 
-/// There is no debugger, so none can be asked for.
+/// Refuses SCRIPT DEBUG: there is no debugger.
 pub(crate) fn script_debug<O: Outlet>(
     _: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -642,7 +642,7 @@ pub(crate) fn script_debug<O: Outlet>(
     Ok(())
 }
 
-/// Ends the script or the function that runs. One is not ended by the word for the other.
+/// Kills the running script or function. A script is not killed by FUNCTION KILL, nor the reverse.
 fn kill<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,

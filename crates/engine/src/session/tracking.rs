@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: how a connection wants to hear of changed keys.
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: how a connection is notified of changed keys.
 //!
 //! Must not know: how the changes are found.
 
@@ -21,7 +21,7 @@ use crate::{
     tracking::{self, Mode},
 };
 
-/// In the order of the call.
+/// Prefixes in the order of the call.
 type Prefixes = Vec<Arc<[u8]>>;
 
 pub(crate) fn client_tracking<O: Outlet>(
@@ -105,7 +105,7 @@ fn parse_options<O: Outlet>(
     Ok((mode, prefixes))
 }
 
-/// Do the options go together, and with the mode that the client is in?
+/// Checks that the options go together, and with the mode that the client is in.
 fn check_options(caller: &Caller, mode: &Mode, prefixes: &[Arc<[u8]>]) -> Result<(), Error> {
     let before = caller.tracking.as_deref();
     let refuse = |text| Err(Error::line(text));
@@ -133,14 +133,14 @@ fn check_options(caller: &Caller, mode: &Mode, prefixes: &[Arc<[u8]>]) -> Result
     Ok(())
 }
 
-/// No prefix of a client may begin with another one: a key would be told twice.
+/// Checks that no prefix of a client begins with another one: a key would be reported twice.
 fn check_overlaps(caller: &Caller, named: &[Arc<[u8]>]) -> Result<(), Error> {
     let none = BTreeSet::new();
     let existing = caller
         .tracking
         .as_ref()
         .map_or(&none, |mode| &mode.prefixes);
-    // What begins with a prefix comes right behind it, and what it begins with is found among those before it.
+    // Longer prefixes that begin with it stand right behind it, and its own beginnings are found among those before it.
     let met = |prefix: &[u8]| {
         let up_to = |bound: &[u8]| {
             Some((
@@ -179,7 +179,7 @@ fn check_overlaps(caller: &Caller, named: &[Arc<[u8]>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The place of the first that overlaps with a later one.
+/// Returns the place of the first that overlaps with a later one.
 fn first_overlap(named: &[Arc<[u8]>]) -> Option<usize> {
     let mut sorted: Vec<(&[u8], usize)> = (0..named.len()).map(|at| (&*named[at], at)).collect();
     sorted.sort_unstable();
@@ -284,7 +284,7 @@ pub(crate) fn client_trackinginfo<O: Outlet>(
     Ok(())
 }
 
-/// -1: it does not track; 0: it hears for itself.
+/// Returns the id of the client that is notified. -1: it does not track; 0: itself.
 fn redirect_of(caller: &Caller) -> i64 {
     let mode = caller.tracking.as_ref();
     mode.map_or(-1, |mode| mode.redirect.map_or(0, |id| id as i64))

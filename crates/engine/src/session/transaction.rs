@@ -1,8 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! EXEC is one unit: it takes the stripes of all queued commands and of all watched keys, looks at the
-//! watch flag under them, and runs the queue. With a command in the queue that may come to need further stripes (a script,
-//! SORT) it takes the script mutex first, whose holder may.
+//! EXEC is one unit: it takes the stripes of all queued commands and of all watched keys, checks the watch flag under
+//! them, and runs the queue. With a command in the queue that may come to need further stripes (a script, SORT) it
+//! takes the script mutex first, whose holder may take more.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Commands that are not queued inside MULTI.
+/// Returns true for commands that are not queued inside MULTI.
 pub fn runs_at_once(id: CommandId) -> bool {
     matches!(
         id,
@@ -84,7 +84,7 @@ fn close_multi(caller: &mut Caller) -> Multi {
     std::mem::take(&mut caller.multi)
 }
 
-/// CLIENT LIST shows a transaction until it has run.
+/// Clears the transaction in the client info: CLIENT LIST shows it until it has run.
 fn forget_multi(caller: &Caller) {
     caller.info.set_flag(flag::MULTI, false);
     caller.info.multi.store(0, Ordering::Relaxed);
@@ -113,7 +113,7 @@ pub(crate) fn exec<O: Outlet>(
         caller.reply().null_array();
     } else {
         run_queue(executor, caller, multi);
-        // What CLIENT REPLY is against has been taken back already.
+        // Replies that CLIENT REPLY forbids have been dropped already.
         let settled = caller.is(state::REPLY);
         caller.set_state(state::CONFIRMED, settled);
     }
@@ -132,7 +132,7 @@ pub(crate) fn exec<O: Outlet>(
     Ok(())
 }
 
-/// Takes everything that the transaction needs, or suspends the session.
+/// Takes all stripes that the transaction needs, or suspends the session.
 fn take_unit<'s, O: Outlet>(
     executor: &mut Executor<'s, O>,
     caller: &mut Caller,
@@ -154,22 +154,22 @@ fn take_unit<'s, O: Outlet>(
     }
     if script {
         let mut unit = units::take_script(executor, caller)?;
-        // Who holds the script mutex may wait, so this neither gives the mutex up again nor needs the ticket: stripes
-        // that were reserved while their owner waits in line for the mutex would keep everybody else waiting, too.
+        // The holder of the script mutex may wait, so this neither gives the mutex up again nor needs the ticket:
+        // stripes reserved while their owner queues for the mutex would keep all others waiting, too.
         unit.add_set(&stripes);
         return Ok(unit);
     }
     take_for_waiters(executor, caller, stripes)
 }
 
-/// Takes these stripes, and those of everybody whom the transaction may serve.
+/// Takes these stripes, and those of all clients that the transaction may serve.
 fn take_for_waiters<'s, O: Outlet>(
     executor: &mut Executor<'s, O>,
     caller: &mut Caller,
     mut stripes: StripeSet,
 ) -> Result<Unit<'s>, Halt> {
     if let Some(reserved) = &caller.ticket {
-        // An earlier round found these.
+        // Found by an earlier round.
         stripes.extend(reserved);
     }
     loop {
@@ -179,12 +179,12 @@ fn take_for_waiters<'s, O: Outlet>(
         let Some(wider) = units::wider(executor, &unit, &stripes, commands) else {
             return Ok(unit);
         };
-        // The ticket, if there is one, stays for the wider set.
+        // The ticket, if there is one, is kept for the wider set.
         stripes = wider;
     }
 }
 
-/// A watched key that was there and has expired counts as changed. It stays: EXEC only looks.
+/// Returns true if a watched key existed and has expired, which counts as a change. It stays: EXEC only reads.
 fn watched_key_expired<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &Caller,
@@ -194,11 +194,11 @@ fn watched_key_expired<O: Outlet>(
     existed.any(|watched| unit.is_stale(watched.db, &watched.key, executor.now_ms))
 }
 
-/// Runs the queue, all of it: also if one of its commands ends the connection by taking away the user. As in Redis, the
-/// rest is the default user's then, and its replies are not sent.
+/// Runs the whole queue: also if one of its commands closes the connection by removing the user. As in Redis, the rest
+/// is run as the default user then, and its replies are not sent.
 ///
-/// CLIENT REPLY concerns each reply by itself, and the head of them all: if the queue switches replies on or off, elements
-/// come without their array, or the reverse. As in Redis; whoever queues that has to know.
+/// CLIENT REPLY concerns each reply separately, and the array header as well: if the queue switches replies on or off,
+/// elements come without their array, or the reverse. As in Redis; the client has to know.
 fn run_queue<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, multi: Multi) {
     let head = caller.out.mark();
     caller.reply().array(multi.queue.len());
@@ -230,7 +230,7 @@ fn run_queue<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, mul
     }
 }
 
-/// Runs a queued command, if the rules that allowed it then still do.
+/// Runs a queued command, if the current rules still allow it.
 fn call_queued<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
@@ -291,8 +291,8 @@ pub(crate) fn watch<O: Outlet>(
     Ok(())
 }
 
-/// Watches keys of which a script that is over its threshold holds one. WATCH passes then and may not wait, but whether the
-/// script has changed them already cannot be seen: they count as changed.
+/// Watches keys while a script over its threshold holds one of them. WATCH is allowed then and may not wait, but
+/// whether the script has changed them already cannot be seen: they count as changed.
 fn watch_unseen(caller: &mut Caller, args: Args<'_>) {
     caller.watch_flag.raise();
     for key in args.iter().skip(1) {
@@ -322,7 +322,7 @@ pub(crate) fn unwatch<O: Outlet>(
     Ok(())
 }
 
-/// Takes the watches off while the unit holds their stripes.
+/// Removes the watches while the unit holds their stripes.
 fn unwatch_held(caller: &mut Caller, unit: &mut Unit<'_>) {
     for watched in std::mem::take(&mut caller.watched) {
         caller.note_unregistered(&watched.key);

@@ -13,10 +13,10 @@ use redline_types::number;
 use crate::{admin::config::replace_file, log, users, worker::Worker};
 use redline_engine::{Caller, Halt, errors};
 
-/// Bits of a password that GENPASS makes, unless others are asked for.
+/// Default number of bits of a password made by GENPASS.
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
-/// Entries that LOG shows, unless others are asked for.
+/// Default number of entries that LOG shows.
 const LOG_ENTRIES_SHOWN: i64 = 10;
 const NO_FILE: Error = Error::line(
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.",
@@ -61,7 +61,7 @@ pub(crate) fn acl_deluser(
     let changed = worker.shared.change_users(|users, _| {
         let removals = args.iter().skip(2).filter(|name| users.remove(name));
         removed = removals.count();
-        // Nothing changed, nothing to publish.
+        // No change, so nothing to publish.
         if removed > 0 { Ok(()) } else { Err(()) }
     });
     if changed.is_ok() {
@@ -286,7 +286,7 @@ pub(crate) fn acl_save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) ->
     Ok(())
 }
 
-/// An error is one line, whatever a rule repeats.
+/// Returns an error text on one line, whatever a rule repeats.
 fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }

@@ -1,6 +1,6 @@
 //! COMMAND and every HELP: the command table, rendered.
 //!
-//! Must not know: anything about a command that its row does not say.
+//! Must not know: facts about a command that are not in its row.
 
 use redline_commands::{Error, Words};
 use redline_resp::{Args, Reply};
@@ -127,7 +127,7 @@ pub(crate) fn command_getkeysandflags(
     Ok(())
 }
 
-/// The subcommands of a container, each with how it is called and what it does.
+/// Writes the subcommands of a container, each with its syntax and its summary.
 pub(crate) fn help(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let container = worker
         .shared
@@ -160,7 +160,7 @@ pub(crate) fn help(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> 
     Ok(())
 }
 
-/// A HELP reply: one status per line.
+/// Writes a HELP reply: one status per line.
 pub(crate) fn write_help<S: AsRef<str>>(reply: &mut Reply<'_>, lines: &[S]) {
     reply.array(lines.len());
     lines.iter().for_each(|line| reply.simple(line.as_ref()));
@@ -199,7 +199,7 @@ fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
         .filter(move |row| row.container == Some(container))
 }
 
-/// The row of a name as COMMAND INFO takes it: `get`, `config|get`.
+/// Returns the row of a name as COMMAND INFO takes it: `get`, `config|get`.
 fn named(names: &Names, name: &[u8]) -> Option<&'static Row> {
     let id = match name.iter().position(|byte| *byte == b'|') {
         None => names.lookup(name)?,
@@ -209,7 +209,7 @@ fn named(names: &Names, name: &[u8]) -> Option<&'static Row> {
 }
 
 fn keys_of(names: &Names, call: Args<'_>) -> Result<Keys, Error> {
-    // The table knows a command by its own name only.
+    // The table has a command by its own name only.
     let own_name = match names.lookup(&call[0]) {
         Some(id) => spec::row(id).name.as_bytes(),
         None => b"",
@@ -243,7 +243,7 @@ fn write_info(reply: &mut Reply<'_>, row: &Row) {
     let gate = spec::gate(row.id);
     reply.array(10);
     reply.bulk(row.full_name.as_bytes());
-    // Redis knows nothing of the arity of a module's command.
+    // Redis has no arity for a module's command.
     let is_module = row.flags.has(Flags::MODULE);
     reply.integer(if is_module { -1 } else { row.arity.into() });
     write_set(reply, row.flags.names());
@@ -255,7 +255,7 @@ fn write_info(reply: &mut Reply<'_>, row: &Row) {
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(row.keys.len());
     row.keys.iter().for_each(|spec| write_key_spec(reply, spec));
-    // Redis writes an empty set but a non-empty array here, and clients have learnt to take both.
+    // Redis writes an empty set but a non-empty array here, and clients accept both.
     match subcommands(row.id).count() {
         0 => reply.set(0),
         count => reply.array(count),
@@ -341,7 +341,7 @@ fn write_search(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i64)]) {
     }
 }
 
-/// The pairs of a map, counted while they are written.
+/// Pairs of a map, counted while they are written.
 struct Pairs<'r, 'a> {
     reply: &'r mut Reply<'a>,
     mark: redline_resp::Mark,
@@ -384,7 +384,7 @@ fn write_docs(reply: &mut Reply<'_>, row: &Row) {
     let mut pairs = Pairs::begin(reply);
     pairs.text("summary", row.summary);
     if row.flags.has(Flags::MODULE) {
-        // Redis knows no more of them.
+        // Redis has no more fields of them.
         pairs.text("group", row.group.name());
         pairs.text("module", VECTOR_SETS);
         return pairs.end();

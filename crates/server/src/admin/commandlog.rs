@@ -1,6 +1,6 @@
 //! SLOWLOG and COMMANDLOG.
 //!
-//! Must not know: what gets a call into a log.
+//! Must not know: the conditions of an entry.
 
 use redline_commands::Error;
 use redline_observe::slowlog;
@@ -11,7 +11,7 @@ use redline_types::number;
 use crate::worker::Worker;
 use redline_engine::{Caller, Halt, commandlog::Kind, errors};
 
-/// Number of entries that SLOWLOG GET shows by default.
+/// Default number of entries that SLOWLOG GET shows.
 const ENTRIES_SHOWN: usize = 10;
 
 pub(crate) fn slowlog_get(
@@ -76,7 +76,7 @@ pub(crate) fn commandlog_reset(
     Ok(())
 }
 
-/// How many entries are wanted; -1: all.
+/// Parses the number of entries; -1: all.
 fn count(word: &[u8]) -> Result<usize, Error> {
     const WRONG: Error = Error::line("ERR count should be greater than or equal to -1");
     match number::parse_i64(word) {

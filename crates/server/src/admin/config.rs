@@ -1,7 +1,7 @@
 //! CONFIG: the configuration table, read and changed by clients.
 //!
 //! CONFIG SET changes a copy of the settings and publishes it whole, so several parameters change together or not at
-//! all. Must not know: what any parameter means, but for those whose change must do something at once.
+//! all. Must not know: the meaning of parameters, but for those whose change has an immediate effect.
 
 use std::{
     collections::HashSet,
@@ -43,7 +43,7 @@ pub(crate) fn config_get(
     };
     for pattern in args.iter().skip(2) {
         if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
-            // A plain name is shown as it was asked for.
+            // A plain name is shown in the client's spelling.
             if let Some(row) = config::find(pattern) {
                 add(pattern, row);
             }
@@ -128,7 +128,7 @@ pub(crate) fn config_rewrite(
     Ok(())
 }
 
-/// Rewrites the configuration file; `all`: with the parameters that are as by default.
+/// Rewrites the configuration file; `all`: with parameters that have their defaults.
 pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
     let Some(path) = &worker.shared.origin.config_file else {
         return Err(Error::line(
@@ -136,10 +136,10 @@ pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
         ));
     };
     let shared = &worker.shared;
-    // The settings of now: this worker may have others still, and nothing older may be written last.
+    // The current settings: this worker may have older ones, which must not be written last.
     let rewrite = || {
         let old = match std::fs::read(path) {
-            // It is made anew.
+            // It is created again.
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             old => old?,
         };
@@ -155,26 +155,26 @@ pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Replaces the file in one step: whoever reads it sees the old text or the new one. Who wants to at the same time waits:
-/// `text` is made when it is its turn.
+/// Replaces the file in one step: a reader sees the old text or the new one. Calls are serialised: `text` is called
+/// when the others are done.
 pub(super) fn replace_file(
     path: &Path,
     text: impl FnOnce() -> std::io::Result<Vec<u8>>,
 ) -> std::io::Result<()> {
-    /// Clients of several workers may ask at once, and their texts must not mix.
+    /// Clients of several workers may rewrite at once, and their texts must not mix.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let text = text()?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
-    // One that was left by an end in the middle.
+    // A file left by a crash in the middle.
     let _ = std::fs::remove_file(&beside);
     let written = (|| {
         let old = std::fs::metadata(path).ok();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if old.is_some() {
-            // Nobody may read what it holds before it has the permissions of the old one.
+            // Not readable by others before it has the permissions of the old one.
             options.mode(0o600);
         }
         let mut file = options.open(&beside)?;
@@ -186,8 +186,8 @@ pub(super) fn replace_file(
         std::fs::rename(&beside, path)
     })();
     match &written {
-        // The new name should outlast a loss of power, too. Where folders cannot be opened or flushed, it is as good as it
-        // gets.
+        // The new name should survive a loss of power, too. Where folders cannot be opened or flushed, there is no more
+        // to do.
         Ok(()) => drop(folder_of(path).and_then(|folder| folder.sync_all())),
         Err(_) => drop(std::fs::remove_file(&beside)),
     }
@@ -201,7 +201,7 @@ fn folder_of(path: &Path) -> std::io::Result<File> {
     File::open(folder.unwrap_or(Path::new(".")))
 }
 
-/// A parameter, its name as it was called, and its new value.
+/// A parameter, the name used by the client, and the new value.
 type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
 
 /// Checks the names, before any value is read.
@@ -255,7 +255,7 @@ fn failed(name: &[u8], why: &str) -> Error {
 }
 
 impl Permission {
-    /// May this client?
+    /// Returns true if this client has the permission.
     pub(crate) fn allows(self, caller: &Caller) -> bool {
         match self {
             Permission::No => false,
@@ -265,18 +265,18 @@ impl Permission {
     }
 }
 
-/// Actions that a change of the settings requires, besides that it is seen.
+/// Actions that a change of the settings requires, besides publishing them.
 #[derive(Default)]
 struct Effects {
-    /// A parameter that is set and concerns TLS, be it to the value that it had.
+    /// Parameter of TLS that is set, even to its old value.
     tls_parameter: Option<&'static str>,
     tls: Option<ServerTls>,
-    /// Ports whose listeners change, and what takes their place.
+    /// Ports whose listeners change, and the new listeners.
     listeners: Vec<(TcpPort, Vec<Arc<Listener>>)>,
 }
 
 impl Effects {
-    /// Everything that can fail; on an error the settings stay as they were.
+    /// Makes all steps that can fail; on an error the settings stay as they were.
     fn prepare(
         &mut self,
         before: &Settings,
@@ -331,13 +331,13 @@ impl Effects {
                 ("dir", error_text(&error))
             };
             std::env::set_current_dir(dir).map_err(refused)?;
-            // Relative, it would mean another one from now on.
+            // A relative path would mean another directory from now on.
             settings.service.dir = Some(std::env::current_dir().map_err(refused)?);
         }
         Ok(())
     }
 
-    /// Everything that cannot.
+    /// Makes all steps that cannot fail.
     fn finish(self, worker: &Worker) {
         if let Some(tls) = self.tls {
             worker.shared.set_tls(tls);
@@ -353,7 +353,7 @@ impl Effects {
     }
 }
 
-/// Listens where a port is configured to be now; on nothing if it is not. `before`: the settings until now.
+/// Creates the listeners of a port's new configuration; none if it has no port. `before`: the settings until now.
 fn listeners(
     which: TcpPort,
     before: &Settings,
@@ -365,7 +365,7 @@ fn listeners(
     };
     let has_moved = which.configured(before) != Some(configured);
     let port = match shared.bound_port(which) {
-        // The one that the system chose, if it was to choose.
+        // The port chosen by the system, if it was to choose.
         bound if bound != 0 && !has_moved => bound,
         _ => configured,
     };

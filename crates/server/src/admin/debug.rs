@@ -1,7 +1,7 @@
-//! DEBUG: what the test suites of Redis and this project's own ask of a running server.
+//! DEBUG: subcommands for the test suites of Redis and of this project.
 //!
-//! Only what is true here is here: a subcommand that would have to make up its answer is unknown. Those that look at keys
-//! hold every stripe.
+//! Only subcommands with a true reply exist: one that would have to invent it is unknown. Those on keys hold every
+//! stripe.
 
 mod digest;
 
@@ -72,17 +72,17 @@ const HELP: &[&str] = &[
 const NO_SUCH_KEY: Error = Error::NoSuchKey;
 const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
 const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
-/// Error for a call that would have to load a file, since snapshots are not there yet.
+/// Error for a call that would load a file, since snapshots do not exist yet.
 const NO_FILE: Error =
     Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
 const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
 const NOT_A_STRING: Error = Error::line("ERR Not an sds encoded string.");
 const NO_THRESHOLD: Error =
     Error::line("ERR argument must be a memory value bigger than 1 and smaller than 4gb");
-/// The largest size from which an element of a list may have a node of its own.
+/// Largest size from which an element of a list may have a node of its own.
 const THRESHOLD_MAX: u64 = (4 << 30) - (1 << 20);
 
-/// DEBUG subcommand [argument …]
+/// Runs DEBUG subcommand [argument …]
 pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     if !worker.outlet.settings.enable_debug_command.allows(caller) {
         return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
@@ -143,7 +143,7 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
             caller.reply().ok();
         }
         (b"object", 3) => {
-            // At the beginning of time nothing has expired: what is in the table is shown.
+            // At time 0 nothing has expired: everything in the table is shown.
             let text = with_keys_at(worker, caller, 0, |view| describe(view, &args[2]))?;
             caller.reply().simple(&text?);
         }
@@ -178,7 +178,7 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
                 .unwrap_or(0.0)
                 .clamp(0.0, SECONDS_MAX);
             std::thread::sleep(Duration::from_secs_f64(seconds));
-            // Inside EXEC and scripts time stands still.
+            // Inside EXEC and scripts time is constant.
             if worker.compound.is_none() {
                 worker.read_clock();
             }
@@ -214,12 +214,12 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
     Ok(())
 }
 
-/// A switch, which is off unless it is a number other than 0.
+/// Parses a switch, which is off unless it is a number other than 0.
 fn is_on(word: &[u8]) -> bool {
     number::parse_i64(word).unwrap_or(0) != 0
 }
 
-/// Has another worker serve a client as soon as it has nothing to do.
+/// Moves a client to another worker as soon as it is idle.
 fn move_client(worker: &Worker, client: &[u8], to: &[u8]) -> Result<(), Error> {
     let workers = worker.shared.workers();
     let to = number::parse_i64(to).and_then(|to| usize::try_from(to).ok());
@@ -234,8 +234,8 @@ fn move_client(worker: &Worker, client: &[u8], to: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs something with every key at hand. Inside EXEC the unit holds all stripes already: the row says so. A script takes
-/// what it lacks.
+/// Runs a function with the stripes of every key held. Inside EXEC the unit holds them already, by the row's scope. A
+/// script takes the missing ones.
 fn with_keys<R>(
     worker: &mut Worker,
     caller: &mut Caller,
@@ -244,7 +244,7 @@ fn with_keys<R>(
     with_keys_at(worker, caller, worker.now_ms, run)
 }
 
-/// [`with_keys`] as of another time: what expires later than that is still there. 0: nothing has expired.
+/// Does the same as [`with_keys`] as of another time: keys that expire later still exist. 0: nothing has expired.
 fn with_keys_at<R>(
     worker: &mut Worker,
     caller: &mut Caller,
@@ -270,13 +270,13 @@ fn with_keys_at<R>(
         worker.publish_events(by);
     }
     if let Some(unit) = alone {
-        // Keys that somebody waits for may have come.
+        // Keys may have appeared for which clients wait.
         block::commit(worker.executor, unit);
     }
     Ok(result)
 }
 
-/// The options of RELOAD: may what is read back take the place of what is there?
+/// Parses the options of RELOAD: returns true if the values read may replace existing ones.
 fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
     let (mut merge, mut flush, mut save) = (false, true, true);
     for option in args.iter().skip(2) {
@@ -298,8 +298,8 @@ fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
     }
 }
 
-/// Writes all values in their serialised form and, once all of that could be read, stores what was read. Values do not
-/// change by it, so nothing is reported; who watches a key is told all the same, since it is another value's place.
+/// Writes all values in their serialised form and, once all of that could be read, stores the values read. Values do not
+/// change by it, so nothing is reported; watchers of a key are notified all the same, since the value is another object.
 fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
     for db in 0..view.space().databases() {
         view.in_db(db, |view| {
@@ -335,7 +335,7 @@ fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// DEBUG OBJECT's line.
+/// Returns DEBUG OBJECT's line.
 fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
     let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
     let object = object_of(found.value());
@@ -372,7 +372,7 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
     Ok(text)
 }
 
-/// DEBUG SDSLEN's line. A short string lies behind its key, in the same piece of memory.
+/// Returns DEBUG SDSLEN's line. A short string lies behind its key, in the same allocation.
 fn describe_string(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
     let found = view.find(key, Trace::Quiet).ok_or(NO_SUCH_KEY)?;
     let string = found.string().map_err(|_| NOT_A_STRING)?;
@@ -406,7 +406,7 @@ fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
 struct Population<'a> {
     count: u64,
     prefix: &'a [u8],
-    /// Of each value; 0: as long as its text.
+    /// Size of each value; 0: as long as its text.
     size: usize,
 }
 
@@ -445,12 +445,12 @@ impl<'a> Population<'a> {
     }
 }
 
-/// An example of each type of reply.
+/// Writes an example of each type of reply.
 fn write_example(reply: &mut Reply<'_>, what: &[u8]) -> Result<(), Error> {
     match what.to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.integer(12345),
-        // Written so that it is not taken for a bad pi.
+        // Written so that lints do not take it for an inexact pi.
         b"double" => reply.double(3141.0 / 1000.0),
         b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
         b"null" => reply.null(),

@@ -1,4 +1,4 @@
-//! LATENCY: what took long, and how the times of commands are distributed.
+//! LATENCY: slow events, and distributions of the times of commands.
 //!
 //! Must not know: how time is taken.
 

@@ -1,4 +1,4 @@
-//! MEMORY STATS, DOCTOR, MALLOC-STATS, PURGE. (USAGE is a question about a key.)
+//! MEMORY STATS, DOCTOR, MALLOC-STATS, PURGE. (USAGE is a command on a key.)
 //!
 //! Must not know: where the figures come from.
 
@@ -15,16 +15,16 @@ use crate::{
 };
 use redline_engine::{Caller, Halt, chores::Chore};
 
-/// Below this the doctor has nothing to look at.
+/// Memory below which the doctor does not examine the server: bytes.
 const LITTLE_BYTES: u64 = 5 << 20;
-/// Waste below this is not worth a word.
+/// Waste below which it is not reported: bytes.
 const WASTE_BYTES: u64 = 10 << 20;
 /// Average size of a client's buffers above which it is reported: bytes.
 const CLIENT_BYTES: u64 = 200 << 10;
-/// So many cached scripts are told of: most likely their texts are put together by a program.
+/// Number of cached scripts above which they are reported: most likely a program generates their texts.
 const SCRIPTS: usize = 1000;
 
-/// A value of the map that STATS answers.
+/// A value of the map in STATS's reply.
 enum Figure {
     Integer(u64),
     Double(f64),
@@ -56,7 +56,7 @@ pub(crate) fn memory_stats(
     Ok(())
 }
 
-/// The names are Redis's. What belongs to a part that does not exist is 0.
+/// Returns the figures under Redis's names. Those of a part that does not exist are 0.
 fn figures(memory: &Memory) -> Vec<(String, Figure)> {
     use Figure::{Database, Double, Integer};
     let percent = |part, whole| match whole {
@@ -136,7 +136,7 @@ pub(crate) fn memory_doctor(
     Ok(())
 }
 
-/// Returns a report of what is remarkable, in words. The bounds are Redis's.
+/// Returns a report of remarkable figures, in words. The bounds are Redis's.
 fn report(memory: &Memory, clients: u64, scripts: usize) -> String {
     if memory.used_bytes < LITTLE_BYTES {
         return "Too little is stored here to say anything about it.\n".into();
@@ -212,7 +212,7 @@ pub(crate) fn memory_malloc_stats(
     Ok(())
 }
 
-/// Every worker gives back the memory that it keeps for later, and a compaction begins where it wins enough.
+/// Has every worker release its spare memory, and begins a compaction where it frees enough.
 pub(crate) fn memory_purge(
     worker: &mut Worker,
     caller: &mut Caller,

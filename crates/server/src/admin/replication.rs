@@ -1,4 +1,4 @@
-//! ROLE and REPLICAOF: what operators ask of replication, which does not exist.
+//! ROLE and REPLICAOF: replication's commands for operators; it does not exist.
 //!
 //! Must not know: what a replica would do.
 
@@ -10,7 +10,7 @@ use redline_types::number;
 
 use crate::worker::Worker;
 
-/// A primary without replicas: nothing has an offset.
+/// Replies as a primary without replicas: nothing has an offset.
 pub(crate) fn role(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let mut reply = caller.reply();
     reply.array(3);
@@ -20,7 +20,7 @@ pub(crate) fn role(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// To be no replica is what the server is; to be one is not built.
+/// Accepts `NO ONE`, which is the server's state; replicas are not implemented.
 pub(crate) fn replicaof(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let mut words = Words::new(CommandId::Replicaof, &args, 1);
     if words.flag("NO") && words.flag("ONE") {

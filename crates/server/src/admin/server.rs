@@ -1,6 +1,6 @@
 //! INFO, TIME, MONITOR, LOLWUT, PFSELFTEST, SHUTDOWN.
 //!
-//! Must not know: what INFO's text says.
+//! Must not know: INFO's text.
 
 use redline_commands::{Error, Words};
 use redline_keyspace::Unit;
@@ -32,7 +32,7 @@ pub(crate) fn time(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// Answers nothing if the client is a monitor already.
+/// Handles MONITOR; without a reply if the client is a monitor already.
 pub(crate) fn monitor(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     if worker.compound.is_some() {
         return Err(Error::line("ERR MONITOR isn't allowed for DENY BLOCKING client").into());
@@ -52,8 +52,8 @@ pub(crate) fn pfselftest(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Re
     Ok(())
 }
 
-/// A red line that wanders, never the same twice: `LOLWUT [VERSION version [columns [rows …]]]`. The versions of which
-/// Redis has a picture give it; the others name the server's version only.
+/// Draws a red line that wanders, never the same twice: `LOLWUT [VERSION version [columns [rows …]]]`. The versions of
+/// which Redis has a picture give it; the others name the server's version only.
 pub(crate) fn lolwut(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     const COLUMNS: usize = 64;
     const ROWS: usize = 12;
@@ -63,7 +63,7 @@ pub(crate) fn lolwut(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     if names_version {
         let number_of = |word: &[u8]| number::parse_i64(word).ok_or(Error::NotInteger);
         let version = args.get(2).map(number_of).transpose()?;
-        // The measures of a picture, of the versions that take some.
+        // The measures of a picture, in the versions that take some.
         let measures = match version {
             Some(5) => 3,
             Some(6) => 2,
@@ -116,7 +116,7 @@ fn draw(rng: &mut fastrand::Rng, columns: usize, rows: usize) -> String {
     text
 }
 
-/// When data was last saved. Nothing ever is, and then Redis names its start.
+/// Replies with the time of the last save. There is none, and then Redis replies with its start.
 pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let started_s = worker.shared.started_us / 1_000_000;
     caller.reply().integer(started_s as i64);
@@ -142,7 +142,7 @@ pub(crate) fn shutdown(
         return Err(Error::Syntax.into());
     }
     if abort {
-        // A shutdown waits for nothing, so there is never one to stop.
+        // A shutdown is immediate, so there is never one to abort.
         return Err(Error::line("ERR No shutdown in progress.").into());
     }
     if !nosave && worker.refuses_all() {

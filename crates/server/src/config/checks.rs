@@ -1,4 +1,4 @@
-//! Checks of what only one parameter, or a few, take: addresses, save points, names. Must not know: fields.
+//! Checks for the values of one parameter, or a few: addresses, save points, names. Must not know: fields.
 
 use redline_settings::{
     codec::NOT_UTF8,
@@ -29,7 +29,7 @@ fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// As many as Redis takes; a worker could not tell more listeners from its clients.
+/// Checks addresses, at most as many as Redis takes; a worker could not distinguish more listeners from its clients.
 pub fn addresses(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     const ADDRESSES_MAX: usize = 16;
     match words.len() > ADDRESSES_MAX {
@@ -38,13 +38,13 @@ pub fn addresses(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     }
 }
 
-/// Host and port; `no one` is nobody.
+/// Checks host and port; `no one` is none.
 pub fn primary(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let is = |at: usize, word: &str| words[at].eq_ignore_ascii_case(word.as_bytes());
     match words.len() {
         2 if is(0, "no") && is(1, "one") => Ok(Vec::new()),
         2 => Ok(owned(words)),
-        // As CONFIG GET shows that there is none.
+        // CONFIG GET's form for none.
         0 => Ok(Vec::new()),
         1 if words[0].is_empty() => Ok(Vec::new()),
         _ => Err("wrong number of arguments".into()),
@@ -55,7 +55,7 @@ pub fn saves(text: &[u8]) -> bool {
     text.split(|byte| *byte == b' ').any(|word| word == b"save")
 }
 
-/// A number where nothing counts as 0, as in Redis's lists.
+/// Parses a number; an empty word counts as 0, as in Redis's lists.
 fn number_or_nothing(word: &[u8]) -> Option<i64> {
     match word {
         b"" => Some(0),
@@ -63,7 +63,7 @@ fn number_or_nothing(word: &[u8]) -> Option<i64> {
     }
 }
 
-/// CONFIG SET with an empty text: no words.
+/// Returns true for CONFIG SET with an empty text: no words.
 fn is_nothing(words: &Words<'_>) -> bool {
     matches!(words, [] | [b""])
 }
@@ -147,7 +147,7 @@ pub fn ipv6(address: &[u8]) -> Result<&[u8], Refusal> {
     addressed::<std::net::Ipv6Addr>(address).ok_or_else(|| "Invalid IPv6 address".into())
 }
 
-/// An address of that kind, or none.
+/// Returns an address of that kind, or none.
 fn addressed<A: std::str::FromStr>(address: &[u8]) -> Option<&[u8]> {
     let address = c_string(address);
     let is_one = || std::str::from_utf8(address).ok()?.parse::<A>().ok();
@@ -164,7 +164,7 @@ pub fn node_name(name: &[u8]) -> Result<&[u8], Refusal> {
 
 const NODE_NAME_REFUSED: &[u8] = b"\0!#$%&()*+:;<>?@[]^{|}~";
 
-/// The form of a locale's name; which ones a machine has is not asked, since none has an effect.
+/// Checks the form of a locale's name; the machine's locales are not checked, since none has an effect.
 pub fn locale(name: &[u8]) -> Result<&[u8], Refusal> {
     let name = c_string(name);
     let (place, _) = split_at_any(name, b".@");
@@ -189,9 +189,9 @@ pub fn split_at_any<'a>(text: &'a [u8], bytes: &[u8]) -> (&'a [u8], &'a [u8]) {
     text.split_at(at.unwrap_or(text.len()))
 }
 
-/// Classes of clients as CONFIG GET names them.
+/// Classes of clients in CONFIG GET's names.
 pub const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
-/// The same as CONFIG REWRITE names them.
+/// The same in CONFIG REWRITE's names.
 const OUTPUT_CLASSES_NOW: [&str; 3] = ["normal", "replica", "pubsub"];
 
 pub fn output_class(word: &[u8]) -> Option<usize> {
@@ -234,7 +234,7 @@ pub fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     Ok(words)
 }
 
-/// Returns a line for each class of clients, with the class as it is called now.
+/// Returns a line for each class of clients, with the class's current name.
 pub fn output_limit_lines(value: &Value) -> Vec<Line> {
     let line = |group: &[Vec<u8>]| {
         let (class, limit) = (output_class(&group[0])?, output_limit(&group[1..])?);
@@ -249,7 +249,7 @@ pub fn output_limit_lines(value: &Value) -> Vec<Line> {
     value.words().chunks(4).filter_map(line).collect()
 }
 
-/// A template of which a title can be made.
+/// Checks a template of which a title can be made.
 pub fn title_template(text: &[u8]) -> Result<&[u8], Refusal> {
     let text = c_string(text);
     match std::str::from_utf8(text) {

@@ -16,18 +16,18 @@ use redline_types::number;
 use super::checks::{OUTPUT_CLASSES, output_class, output_limit};
 use crate::settings::OutputLimit;
 
-/// Requirement for clients to present a certificate, by its words.
+/// Codec of the requirement for clients to present a certificate, by words.
 pub struct ClientCertificates;
 
 choices! {
     ClientCertificates: ClientAuth { "no" => No, "yes" => Required, "optional" => Optional }
 }
 
-/// Channels of a new user, by the words for all and for none.
+/// Codec of the channels of a new user, by the words for all and for none.
 pub struct OpenChannels;
 
 impl OpenChannels {
-    /// The words.
+    /// Names of the two values.
     pub const NAMES: &[&str] = &["allchannels", "resetchannels"];
 }
 
@@ -41,7 +41,7 @@ impl Codec<bool> for OpenChannels {
     }
 }
 
-/// Three numbers.
+/// Codec of three numbers.
 pub struct OomScores;
 
 impl Codec<[i32; 3]> for OomScores {
@@ -58,7 +58,7 @@ impl Codec<[i32; 3]> for OomScores {
     }
 }
 
-/// The working directory. By default it is the process's, whatever that is; set, it is a path, and an empty one is wrong.
+/// Codec of the working directory. By default it is the process's; if set, it is a path, and must not be empty.
 pub struct WorkingDir;
 
 impl Codec<Option<PathBuf>> for WorkingDir {
@@ -78,7 +78,7 @@ impl Codec<Option<PathBuf>> for WorkingDir {
     }
 }
 
-/// Limits by class of clients; a class that a value does not name keeps its limit.
+/// Codec of limits by class of clients; a class that a value does not name keeps its limit.
 pub struct OutputLimits;
 
 impl Codec<[OutputLimit; 3]> for OutputLimits {

@@ -1,8 +1,8 @@
 //! Configuration files: lines of words, with quoting, comments and includes, in redis.conf's syntax.
 //!
-//! A refusal is one line that names the file and the line, and shows it where no secret can be in it ([`shown`]): refusals
-//! go to logs. Whether a part exists is asked at the end, of the final values: `save 60 1` is harmless before `save ""`.
-//! Must not know any parameter.
+//! A refusal is one line that names the file and the line, and shows it where it cannot contain a secret ([`shown`]):
+//! refusals go to logs. Whether a part exists is checked at the end, for the final values: `save 60 1` is harmless
+//! before `save ""`. Must not know any parameter.
 
 use std::{
     borrow::Cow,
@@ -22,16 +22,16 @@ use redline_types::glob::{self, Case};
 use super::{find, not_built, table, words_of};
 use crate::settings::{Settings, UserLine};
 
-/// Includes within includes.
+/// Limit on the depth of includes.
 const DEPTH_MAX: usize = 16;
 
-/// Collects settings from files, standard input and the command line; what comes later wins.
+/// Collects settings from files, standard input and the command line; later ones win.
 #[derive(Default)]
 pub struct Loader {
     settings: Settings,
-    /// Where each parameter was set last.
+    /// Place at which each parameter was set last.
     places: BTreeMap<&'static str, String>,
-    /// Of all `user` lines so far.
+    /// Names in all `user` lines so far.
     user_names: HashSet<Vec<u8>>,
     depth: usize,
 }
@@ -49,7 +49,7 @@ impl Loader {
         self.text(&path.display().to_string(), &text)
     }
 
-    /// Reads the text of a file, or what came in on standard input.
+    /// Reads the text of a file, or of standard input.
     pub fn text(&mut self, name: &str, text: &[u8]) -> Result<(), String> {
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
@@ -68,7 +68,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Takes one directive; `place` names it in a refusal.
+    /// Applies one directive; `place` names it in a refusal.
     pub fn directive(&mut self, place: &str, words: &[Vec<u8>]) -> Result<(), String> {
         let Some((name, values)) = words.split_first() else {
             return Ok(());
@@ -115,13 +115,13 @@ impl Loader {
         result.or_else(|why| refused(&why))
     }
 
-    /// Takes a user. Its rules are tried, so that a wrong one is told with its line.
+    /// Adds a user. Its rules are tried, so that a wrong one is reported with its line.
     fn user(&mut self, words: &[Vec<u8>]) -> Result<(), String> {
         let Some((name, rules)) = words.split_first() else {
             return Err("wrong number of arguments".into());
         };
         let is_name = redline_acl::is_user_name(name);
-        // What is no name may be a whole line in quotes.
+        // An invalid name may be a whole line in quotes.
         let declared = String::from_utf8_lossy(if is_name { name.as_slice() } else { REDACTED });
         let wrong = |why: String| Err(format!("Error in user declaration '{declared}': {why}"));
         if !is_name {
@@ -147,7 +147,7 @@ impl Loader {
         })
     }
 
-    /// The settings, if they need no part that does not exist.
+    /// Returns the settings, if they need no part that does not exist.
     pub fn finish(self) -> Result<Settings, String> {
         for (name, place) in &self.places {
             let parameter = find(name.as_bytes()).expect("only known parameters have a place");
@@ -178,7 +178,7 @@ fn has_wildcards(name: &OsStr) -> bool {
     name.as_bytes().iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// The existing paths that a path with wildcards stands for, by name; it may be none. A name that begins with a
+/// Returns the existing paths that match a path with wildcards, by name; there may be none. A name that begins with a
 /// dot is found only by a pattern that does.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
@@ -216,7 +216,7 @@ fn entries_like(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A word as it is written to a file: in quotes where it needs them.
+/// Returns a word as it is written to a file: in quotes where it needs them.
 pub fn quoted(word: &[u8]) -> Vec<u8> {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
     if !word.is_empty() && word[0] != b'#' && word.iter().all(plain) {
@@ -225,16 +225,16 @@ pub fn quoted(word: &[u8]) -> Vec<u8> {
     in_quotes(word)
 }
 
-/// A word in quotes, needed or not.
+/// Returns a word in quotes, needed or not.
 pub fn in_quotes(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     quote(word, &mut out);
     out
 }
 
-/// Returns the part of a line that a refusal shows: all of it, if it sets a parameter that is no secret. Of any other, what
-/// its first word begins with that may be a directive's name: the rest may be a password, also behind a name that is
-/// misspelt.
+/// Returns the part of a line that a refusal shows: all of it, if it sets a parameter that is no secret. Of any other,
+/// the beginning of its first word that may be a directive's name: the rest may be a password, also behind a name that
+/// is misspelt.
 pub fn shown(line: &[u8]) -> Cow<'_, str> {
     let first = line.split(u8::is_ascii_whitespace).next();
     let first = first.unwrap_or_default();
@@ -246,13 +246,13 @@ pub fn shown(line: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&first[..end.unwrap_or(first.len())])
 }
 
-/// Returns true if a rule of a user is one of those for commands, keys and channels. Another may be a password, or a part of
-/// one.
+/// Returns true if a rule of a user is one of those for commands, keys and channels. Another may be a password, or a
+/// part of one.
 fn is_open_rule(rule: &[u8]) -> bool {
     matches!(rule, [b'+' | b'-' | b'~' | b'%' | b'&', ..])
 }
 
-/// Returns the error for an unknown directive: Redis's words, and what was probably meant.
+/// Returns the error for an unknown directive: Redis's words, and a suggestion.
 fn unknown(name: &[u8]) -> String {
     let known = table::ROWS.iter().flat_map(|row| row.names());
     let known = known.chain(["include", "user", "rename-command"]);

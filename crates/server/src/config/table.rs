@@ -1,7 +1,8 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port` and `metrics-bind` are ours. What Valkey 9.1.2 knows besides is known here too.
+//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port` and `metrics-bind` are ours. Valkey 9.1.2's
+//! additional parameters are here too.
 //!
-//! What commands go by is a row of `redline_engine::settings`; [`SECTIONS`] says where its groups stand among these. Must not
+//! Settings of commands are rows of `redline_engine::settings`; [`SECTIONS`] has the places of its groups among these. Must not
 //! know: how a row is read from a file or shown to a client.
 
 use std::path::PathBuf;
@@ -30,14 +31,14 @@ use crate::{
     settings::{OutputLimit, Permission, UserLine},
 };
 
-/// Each database has a place, used or not, and some work goes over all places.
+/// Number of databases: each has a place, used or not, and some work goes over all places.
 const DATABASES_MAX: i64 = 1 << 20;
 const ENDING: Syntax = Syntax::Bits(&["default", "save", "nosave", "now", "force"]);
 
 /// Every parameter, in the order in which CONFIG GET and CONFIG REWRITE name them.
 pub static ROWS: &[Parameter] = &assemble::<{ super::count(SECTIONS) }>(SECTIONS);
 
-/// The groups of rows, in order.
+/// Groups of rows, in order.
 pub const SECTIONS: &[Section] = &[
     Section {
         title: "Network",
@@ -111,7 +112,7 @@ settings! {
     /// Every parameter that has an effect. Defaults are those of Redis 8.2.3.
     #[derive(Clone, Debug)]
     pub struct Settings {
-        /// Those that commands go by.
+        /// Settings of commands.
         engine: redline_engine::Settings = redline_engine::Settings::default();
         /// Settings of the process.
         service: ServiceSettings = ServiceSettings::default();
@@ -128,10 +129,10 @@ settings! {
     /// Listeners and connections.
     LISTENERS = {
         bind: Vec<String> = ("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on: * is every IPv4 address, ::* every IPv6 address; one behind a - may be missing.");
-        /// A zero is a port that the system chooses.
+        /// Port 0: chosen by the system.
         metrics_port: Option<u16> as Port = ("metrics-port", Start, PORT, "0", "HTTP port of the metrics for Prometheus, under /metrics; 0: none.");
         metrics_bind: Vec<String> = ("metrics-bind", Start, Syntax::Words(addresses), "127.0.0.1 -::1", "Addresses of the metrics port, as in bind; metrics can be read without a password.");
-        /// A zero is a port that the system chooses.
+        /// Port 0: chosen by the system.
         port: Option<u16> as Port = ("port", Live, PORT, "6379", "TCP port; 0: none.");
         protected_mode: bool = ("protected-mode", Live, SWITCH, "yes", "Refuse clients from other hosts while the default user has no password.");
         tcp_backlog: u32 = ("tcp-backlog", Start, SECONDS, "511", "Listen backlog: connections that may wait to be accepted.");
@@ -143,12 +144,12 @@ settings! {
         unixsocketgroup: Option<String> = ("unixsocketgroup", Start, TEXT, "", "Group that the unix socket belongs to; empty: the process's.");
     }
 
-    /// Buffers of clients, and what is not done about connections.
+    /// Buffers of clients, and parameters of connections without effect.
     BUFFERS = {
         query_buffer_bytes_max: u64 = ("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "Maximum size of a client's query buffer; a client above it is closed.");
-        /// Of clients, replicas and subscribers.
+        /// Limits of clients, replicas and subscribers.
         output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client above the first size is closed at once, one that is above the second for so many seconds as well; 0: no limit.").lines(output_limit_lines);
-        /// Negative: so many percent of `maxmemory_bytes`.
+        /// Negative: percent of `maxmemory_bytes`.
         client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, those that use most are closed. A percentage is one of maxmemory; 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
         _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS.");
@@ -190,7 +191,7 @@ settings! {
 
     /// Passwords and users.
     SECURITY = {
-        /// It is the default user's.
+        /// Password of the default user.
         requirepass: Option<Vec<u8>> = ("requirepass", Live, Syntax::Bytes, "", "Password of the default user; empty: none.").secret().then(Settings::apply_requirepass);
         aclfile: Option<String> = ("aclfile", Start, TEXT, "", "File that defines the users, for ACL LOAD and ACL SAVE; empty: none.");
         acl_open_channels: bool as OpenChannels = ("acl-pubsub-default", Live, Syntax::Choice(OpenChannels::NAMES), "resetchannels", "Pub/Sub channels of a new user: all or none.");
@@ -201,7 +202,7 @@ settings! {
         maxmemory_samples: u32 = ("maxmemory-samples", Live, int(1, 64), "5", "Keys sampled to find one to evict.");
     }
 
-    /// The search for expired keys, and the giving back of memory.
+    /// The search for expired keys, and the release of memory.
     EXPIRY = {
         active_expire_effort: u32 = ("active-expire-effort", Live, int(1, 10), "1", "Effort of the search for expired keys; more takes more CPU time.");
         _ = ("lazyfree-lazy-eviction", Inert, SWITCH, "no", "Free evicted values in the background: large ones always are.");
@@ -228,13 +229,13 @@ settings! {
         latency_percentiles: Vec<String> = ("latency-tracking-info-percentiles", Live, Syntax::Words(percentiles), "50 99 99.9", "Percentiles that INFO latencystats shows.").always_written();
     }
 
-    /// Snapshots: when they are made.
+    /// Snapshots: times.
     SNAPSHOTS = {
         _ = ("save", Inert, Syntax::Words(save_points), "", "When to save: seconds and changes, in pairs; empty: never.").adds_up().unbuilt("snapshots", empty);
         _ = ("dbfilename", Inert, TEXT, "dump.rdb", "Name of the snapshot.").protected();
     }
 
-    /// Snapshots: what is in them.
+    /// Snapshots: contents.
     SNAPSHOT_FILES = {
         _ = ("rdbchecksum", InertFixed, SWITCH, "yes", "Write a checksum at the end of the snapshot.");
         _ = ("rdb-version-check", Inert, Syntax::Choice(&["strict", "relaxed"]), "strict", "Refuse snapshots of later versions: RESTORE always refuses such values.");
@@ -327,7 +328,7 @@ settings! {
 }
 
 settings! {
-    /// Settings of the process itself, not of what it serves.
+    /// Settings of the process itself, not of its service to clients.
     #[derive(Clone, Debug)]
     pub struct ServiceSettings {}
 
@@ -343,7 +344,7 @@ settings! {
         log_timestamp: LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: legacy is Redis's in text and ISO 8601 in the other formats; milliseconds are those since 1970.");
         syslog: bool = ("syslog-enabled", Start, SWITCH, "no", "Log to syslog as well.");
         syslog_ident: String = ("syslog-ident", Start, TEXT, "redis", "Name in syslog.");
-        /// 0 is `user`, `n` is `local(n-1)`.
+        /// Facility: 0 is `user`, `n` is `local(n-1)`.
         syslog_facility: u8 = ("syslog-facility", Start, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog.");
         _ = ("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes.");
         _ = ("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash.");
@@ -364,13 +365,13 @@ settings! {
 }
 
 settings! {
-    /// TLS settings. Paths are kept as they were given; an empty one is none.
+    /// TLS settings. Paths are kept as given; an empty one is none.
     #[derive(Clone, Debug)]
     pub struct TlsSettings {}
 
     /// TLS.
     TLS = {
-        /// A zero is a port that the system chooses.
+        /// Port 0: chosen by the system.
         port: Option<u16> as Port = ("tls-port", Live, PORT, "0", "TLS port, beside the plain port or, with --port 0, instead of it; 0: none.");
         _ = ("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus.");
         _ = ("tls-replication", Inert, SWITCH, "no", "TLS towards the primary.");
@@ -400,7 +401,7 @@ settings! {
 pub const UNBUILT_DIRECTIVES: &[(&str, &str)] =
     &[("loadmodule", "modules"), ("sentinel", "Sentinel")];
 
-/// Directives that Redis has retired and still lets pass.
+/// Directives that Redis has retired and still accepts.
 pub const RETIRED_DIRECTIVES: &[&str] = &[
     "list-max-ziplist-entries",
     "list-max-ziplist-value",

@@ -1,13 +1,13 @@
-//! How a client changes its worker; `balance.rs` says when.
+//! How a client changes its worker; `balance.rs` decides when.
 //!
-//! The worker that has the client asks the other for places, which the other keeps free. As soon as the session has nothing
-//! to do it leaves: its client info names its new place, its socket is no longer watched here, and the session goes to the other
-//! worker in a message. From then on others write to the new place, where messages wait until the session has come. What was
-//! sent to the old place before is sent on from there, for a while. The socket is watched anew, which reports what has come in
-//! the meantime: no byte is lost, none overtakes another.
+//! The worker that has the client asks the other for places, which the other keeps free. As soon as the session has
+//! nothing to do it leaves: its client info names its new place, its socket is deregistered here, and the session goes
+//! to the other worker in a message. From then on messages go to the new place, where they wait until the session has
+//! come. Messages to the old place are forwarded from there, for a while. The socket is registered anew, which reports
+//! bytes that have come in the meantime: no byte is lost, none overtakes another.
 //!
-//! Only a session moves that nobody has a name of but by its client info: no subscriber, nobody who tracks or watches keys or is
-//! shown what runs, none that waits for anything, is in a transaction or in the middle of a request or of a reply.
+//! Only a session moves whose token is nowhere but in its client info: no subscriber, no client that tracks or watches
+//! keys or is in MONITOR, none that waits, is in a transaction or in the middle of a request or of a reply.
 //!
 //! Must not know: what any command does.
 
@@ -24,54 +24,54 @@ use crate::{
 };
 use redline_engine::caller::{Token, state};
 
-/// Clients that leave at a time: nobody waits long for the moves of others.
+/// Number of clients that leave at a time: the moves of others delay no client for long.
 const CLIENTS_MAX: usize = 256;
-/// Loads are taken over at least so long: microseconds.
+/// Shortest time over which loads are taken: microseconds.
 const SPAN_US_MIN: u64 = 100_000;
-/// For so long a session may take to have nothing to do; after that it stays: milliseconds.
+/// Time within which a session has to become idle to leave; after that it stays: milliseconds.
 const PATIENCE_MS: u64 = 1_000;
-/// For so long an old place sends messages on: whoever has read its name in a client info writes to it at once. Milliseconds.
+/// Time for which an old place forwards messages: a thread that reads a token in a client info uses it at once. Milliseconds.
 const FORWARDING_MS: u64 = 10_000;
-/// Below this use of its CPU nobody asks how long a worker has waited for it: permille.
+/// Use of its CPU below which a worker's waiting time for it is not read: permille.
 const WAITED_FROM: u32 = 20;
 
 /// State that a worker keeps of the clients that it hands over.
 #[derive(Default)]
 pub(crate) struct HandOver {
-    /// Of the first worker: what it has decided before.
+    /// Earlier decisions, of the first worker.
     balance: Balance,
-    /// When the load was last taken, and the CPU time and the time of waiting for a CPU by then: microseconds.
+    /// Time of the last load, and the CPU time and the time of waiting for a CPU by then: microseconds.
     taken_us: u64,
     used_us: u64,
     waited_us: u64,
-    /// The longest turn since: milliseconds.
+    /// Longest turn since: milliseconds.
     longest_turn_ms: u64,
     /// See [`Load::clients`].
     movable: u32,
-    /// Places have been asked for, or sessions are leaving.
+    /// True if places have been requested, or sessions are leaving.
     begun: bool,
-    /// The sessions that leave, each with the place that is kept for it.
+    /// Sessions that leave, each with the place that is kept for it.
     leaving: Vec<(Token, Token)>,
-    /// Until when: milliseconds of the coarse clock.
+    /// Deadline for leaving: milliseconds of the coarse clock.
     leave_until_ms: u64,
-    /// Old places that send messages on, and until when.
+    /// Old places that forward messages, and the end of that.
     forwarding: VecDeque<(usize, u64)>,
 }
 
 impl HandOver {
-    /// A turn of the loop took so long.
+    /// Notes the time of a turn of the loop.
     pub(super) fn note_turn(&mut self, took_ms: u64) {
         self.longest_turn_ms = self.longest_turn_ms.max(took_ms);
     }
 
-    /// Are there sessions that leave as soon as they can?
+    /// Returns true if there are sessions that leave as soon as they can.
     pub(super) fn is_under_way(&self) -> bool {
         !self.leaving.is_empty()
     }
 }
 
 impl Session {
-    /// May another worker have it, as it is now? See the head of this file.
+    /// Returns true if another worker may have it, in its current state. See the head of this file.
     fn is_movable(&self) -> bool {
         const PINNED: u32 = state::MULTI
             | state::SUBSCRIBED
@@ -98,7 +98,7 @@ impl Session {
     }
 }
 
-/// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
+/// Takes the worker's load at a tick; the first worker decides by the loads of all.
 pub fn note_load(worker: &mut Worker, now_us: u64, used_us: u64) {
     end_forwarding(worker);
     let elapsed_us = now_us.saturating_sub(worker.outlet.handover.taken_us);
@@ -117,7 +117,7 @@ pub fn note_load(worker: &mut Worker, now_us: u64, used_us: u64) {
         stalled: worker.outlet.handover.longest_turn_ms >= STALL_MS,
     };
     if used >= WAITED_FROM {
-        // Where the kernel does not say, all went to the worker.
+        // Where the kernel does not report it, all of it counts as the worker's own.
         let waited = process::waited_thread().unwrap_or_default();
         let waited_us = waited.as_micros() as u64;
         load.waited = permille(waited_us.saturating_sub(worker.outlet.handover.waited_us));
@@ -164,7 +164,7 @@ pub fn note_load(worker: &mut Worker, now_us: u64, used_us: u64) {
     }
 }
 
-/// Clients are not balanced any more: what is known would be out of date when they are again.
+/// Forgets loads when clients are not balanced any more: they would be out of date later.
 fn forget_loads(worker: &mut Worker) {
     if worker.outlet.handover.taken_us != 0 && worker.number == 0 {
         worker.outlet.handover.balance = Balance::default();
@@ -173,14 +173,14 @@ fn forget_loads(worker: &mut Worker) {
     worker.outlet.handover.taken_us = 0;
 }
 
-/// New clients go to any worker.
+/// Lets new clients go to any worker.
 fn end_rests(worker: &Worker) {
     for worker in worker.shared.workers() {
         worker.rests.store(false, Ordering::Relaxed);
     }
 }
 
-/// The worker for a new client: the one with the fewest of those whose clients have not been brought elsewhere.
+/// Returns the worker for a new client: the one with the fewest of those whose clients have not been moved elsewhere.
 pub(super) fn for_new_client<'s>(worker: &Worker<'_, '_, 's>) -> &'s WorkerHandle {
     let is_balanced = is_balanced(worker);
     let rests = |worker: &WorkerHandle| is_balanced && worker.rests.load(Ordering::Relaxed);
@@ -190,12 +190,12 @@ pub(super) fn for_new_client<'s>(worker: &Worker<'_, '_, 's>) -> &'s WorkerHandl
     workers.min_by_key(order).expect("there is a worker")
 }
 
-/// Are there workers to choose from, and is that wanted?
+/// Returns true if there are several workers, and balancing is enabled.
 fn is_balanced(worker: &Worker) -> bool {
     worker.outlet.settings.balance_clients && worker.shared.workers().len() > 1
 }
 
-/// Counts the clients that have asked lately and may be handed over; once a second.
+/// Counts the recently active clients that may be handed over; called once a second.
 pub fn count_movable(worker: &mut Worker) {
     if !is_balanced(worker) {
         return;
@@ -204,7 +204,7 @@ pub fn count_movable(worker: &mut Worker) {
     worker.for_each_session(|_, session| {
         let work = session.work();
         session.work_lately = work - mem::replace(&mut session.worked_before, work);
-        // It may be in the middle of something just now: that passes. What does not pass has a bit.
+        // It may be in the middle of a request now: that passes. States that do not pass have a bit.
         let stays = session.subscriptions.is_some() || session.tracking.is_some();
         let stays = stays || session.is(state::MONITOR);
         movable += u32::from(session.work_lately > 0 && !stays);
@@ -212,7 +212,7 @@ pub fn count_movable(worker: &mut Worker) {
     worker.outlet.handover.movable = movable;
 }
 
-/// Hands clients over that make up the order's share of the work lately. One client at least stays if not all are to go.
+/// Hands over the clients that make up the order's share of the recent work. At least one client stays if not all are to move.
 fn begin_hand_over(worker: &mut Worker, order: Order) {
     let mut clients: Vec<(u64, Token)> = Vec::new();
     let mut total = 0;
@@ -235,7 +235,7 @@ fn begin_hand_over(worker: &mut Worker, order: Order) {
     ask_for_places(worker, order.to, going);
 }
 
-/// Hands a client over; it may be long gone.
+/// Hands a client over, unless it is closed.
 pub(crate) fn begin_to_hand_over(worker: &mut Worker, client: Token, to: usize) {
     match moved_to(worker, client) {
         Some(token) => {
@@ -270,14 +270,14 @@ fn ask_for_places(worker: &mut Worker, to: usize, going: Vec<Token>) {
         .send(Message::Run(Box::new(keep)));
 }
 
-/// A place in which messages wait for a session that is to come.
+/// Reserves a place in which messages wait for a session that is to come.
 fn keep_place(worker: &mut Worker) -> Token {
     let (index, token) = worker.free_place();
     worker.outlet.places[index].used = true;
     token
 }
 
-/// Lets those go who have nothing to do now; nobody is being served.
+/// Hands over the sessions that have nothing to do now; none is being served.
 pub(super) fn hand_over(worker: &mut Worker) {
     let late = clock::monotonic_coarse_ms() >= worker.executor.outlet.handover.leave_until_ms;
     let mut leaving = mem::take(&mut worker.executor.outlet.handover.leaving);
@@ -298,7 +298,7 @@ pub(super) fn hand_over(worker: &mut Worker) {
                 return false;
             }
         } else {
-            // It has gone.
+            // It has closed.
             stays = true;
         }
         if stays {
@@ -315,7 +315,7 @@ pub(super) fn hand_over(worker: &mut Worker) {
 
 fn send_off(worker: &mut Worker, session: Box<Session>, to: Token) {
     let index = session.info.token().index();
-    // A failure is of no consequence: events of places without a session are passed over.
+    // A failure has no effect: events of places without a session are ignored.
     let _ = worker.outlet.poller.deregister(&session.stream);
     session.info.move_to(to);
     worker.outlet.places[index].moved_to = Some(to);
@@ -336,9 +336,9 @@ fn send_off(worker: &mut Worker, session: Box<Session>, to: Token) {
     there.mailbox.send(Message::Run(Box::new(receive)));
 }
 
-/// Takes over a session for which a place is kept.
+/// Takes over a session for which a place is reserved.
 fn receive(worker: &mut Worker, mut session: Box<Session>) {
-    // Whoever has sent it may have known newer settings.
+    // The sender may have newer settings.
     worker.refresh_if_changed();
     let index = session.info.token().index();
     let bytes = session.info.memory_bytes.load(Ordering::Relaxed);
@@ -355,7 +355,7 @@ fn receive(worker: &mut Worker, mut session: Box<Session>) {
         session.out.clear();
     }
     let place = &mut worker.outlet.places[index];
-    // What has been decrypted already raises no event.
+    // Bytes that are decrypted already raise no event.
     place.readable = true;
     place.session = Some(session);
     let mail = mem::take(&mut place.mail);
@@ -365,14 +365,14 @@ fn receive(worker: &mut Worker, mut session: Box<Session>) {
     }
 }
 
-/// Where the session has gone that had this place.
+/// Returns the new token of the session that had this place.
 pub(super) fn moved_to(worker: &Worker, token: Token) -> Option<Token> {
     let place = worker.outlet.places.get(token.index())?;
     let own = Token::new(worker.number, token.index(), place.generation) == token;
     place.moved_to.filter(|_| own)
 }
 
-/// Vacates old places that no message can be on its way to any more.
+/// Frees old places to which no message can be on its way any more.
 fn end_forwarding(worker: &mut Worker) {
     let now_ms = clock::monotonic_coarse_ms();
     while let Some(&(index, until_ms)) = worker.outlet.handover.forwarding.front()

@@ -1,4 +1,4 @@
-//! Messages to a session from other workers, and from other sessions of the same worker, and when it gets them.
+//! Messages to a session from other workers, and from other sessions of the same worker, and when they are delivered.
 //!
 //! Must not know: sockets, and what any command does.
 
@@ -27,15 +27,15 @@ use redline_engine::{
     tracking::{self, Invalidation, News, Redirected},
 };
 
-/// The class of clients, among the limits of output.
+/// Index of the class of clients, among the limits of output.
 const SUBSCRIBERS: usize = 2;
 
-/// Messages that were fetched before their time.
+/// Messages that were fetched early.
 #[derive(Default)]
 pub(super) struct Early {
     messages: Vec<Message>,
-    /// The session that has looked last, and how many of the messages it saw: in a long pipeline each command looks at what
-    /// is new only.
+    /// Session that has read last, and the number of messages that it read: in a long pipeline each command reads only
+    /// new ones.
     heard: Option<(Token, usize)>,
 }
 
@@ -44,13 +44,13 @@ impl Early {
         self.messages.is_empty()
     }
 
-    /// Their time has come.
+    /// Moves all messages to `messages`.
     fn move_to(&mut self, messages: &mut Vec<Message>) {
         self.heard = None;
         messages.append(&mut self.messages);
     }
 
-    /// Takes out what this session has not looked at yet.
+    /// Takes out the messages that this session has not read yet.
     fn news_for(&mut self, own: Token) -> Vec<Message> {
         match self.heard {
             Some((who, heard)) if who == own => self.messages.split_off(heard),
@@ -58,7 +58,7 @@ impl Early {
         }
     }
 
-    /// Puts back what of it is for others as well.
+    /// Puts back those of them that are for others as well.
     fn put_back(&mut self, own: Token, mut news: Vec<Message>) {
         self.messages.append(&mut news);
         self.heard = Some((own, self.messages.len()));
@@ -87,7 +87,7 @@ pub(crate) fn on_message(worker: &mut Worker, message: Message) {
     }
 }
 
-/// Something concerns sessions of this worker.
+/// Handles a message about sessions of this worker.
 pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
     match message {
         Mail::Wake(token) if token.stripe().is_some() => {
@@ -115,7 +115,7 @@ pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
             );
         }
         Mail::WaitEnded(waiter, outcome) => {
-            // A message that has to wait for its session comes again, with its reply.
+            // A message that has to wait for its session is handled again, with its reply.
             let token = Token(waiter.token);
             let mut outcome = Some(outcome);
             let held_back = is_out(worker, token);
@@ -182,14 +182,14 @@ pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
     }
 }
 
-/// The wait of a session has ended: it goes on.
+/// Ends the wait of a session, which goes on.
 fn end_wait(worker: &mut Worker, session: &mut Session, waiter: &Arc<Waiter>, outcome: Outcome) {
     let came = session.deferred.as_deref().and_then(Deferred::first);
     let finished = block::finish_wait(worker.executor, &mut session.caller, waiter, outcome, came);
     if finished == Finished::Stale {
         return;
     }
-    // Replies that stay for the journal's sake stay with the one that comes now.
+    // Replies that wait for the journal stay with the new one.
     session.gate = None;
     worker.look_again(session);
     if finished == Finished::Answered
@@ -199,7 +199,7 @@ fn end_wait(worker: &mut Worker, session: &mut Session, waiter: &Arc<Waiter>, ou
     }
 }
 
-/// Is this session of ours, and being served?
+/// Returns true if this is a session of ours that is being served.
 pub(super) fn is_out(worker: &Worker, token: Token) -> bool {
     worker
         .outlet
@@ -224,7 +224,7 @@ pub(super) fn with_session(
     if !place.used || Token::new(worker.executor.number, token.index(), place.generation) != token {
         return;
     }
-    // What is not sent on (see `on_message`) concerned what the session was waiting for when it was here.
+    // A message that is not forwarded (see `on_message`) is about an earlier wait of the session, here.
     if place.moved_to.is_some() {
         return;
     }
@@ -241,10 +241,10 @@ fn deliver(worker: &mut Worker, delivery: &Delivery) {
     for token in &delivery.to {
         let one = || Mail::Deliver(delivery.to_one(*token));
         with_session(worker, *token, one, |worker, session| {
-            // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
+            // Published before the session unsubscribed, and delivered after: it would be taken for a reply.
             if !session.closing && subscriptions::is_subscribed(session, delivery) {
                 subscriptions::write_message(session, delivery);
-                // One unit may publish more than a client may have waiting.
+                // One unit may publish more than a client may leave unread.
                 if session.out.len_bytes() > worker.output_watched_bytes {
                     serve::enforce_output_limit(worker, session);
                 }
@@ -270,8 +270,8 @@ fn invalidate(worker: &mut Worker, invalidation: &Invalidation) {
     }
 }
 
-/// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
-/// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
+/// Takes messages for a session that is being served, also those by its own command, out of the mailbox, and writes
+/// them behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
 pub(super) fn read_own_mail(worker: &mut Worker, caller: &mut Caller) {
     worker
         .executor
@@ -281,7 +281,7 @@ pub(super) fn read_own_mail(worker: &mut Worker, caller: &mut Caller) {
     let own = caller.info.token();
     let mut news = worker.executor.outlet.early.news_for(own);
     let mail = &mut worker.executor.outlet.places[own.index()].mail;
-    // What was published comes before what was invalidated, as from Redis.
+    // Published messages come before invalidations, as from Redis.
     for invalidations in [false, true] {
         let news = news.iter_mut().filter_map(Message::mail_mut);
         for message in mail.iter_mut().chain(news) {
@@ -295,11 +295,11 @@ pub(super) fn read_own_mail(worker: &mut Worker, caller: &mut Caller) {
     worker.executor.outlet.early.put_back(own, news);
 }
 
-/// Hands to this worker's clients what is on its way to them, and gives the other workers time to do so. Who reads too
-/// slowly is closed at its limit, as ever.
+/// Delivers messages on their way to this worker's clients, and gives the other workers time to do so. A client that
+/// reads too slowly is closed at its limit, as ever.
 #[cold]
 pub(super) fn hand_out(worker: &mut Worker, caller: &mut Caller) {
-    /// One that is busy for longer is not waited for: milliseconds.
+    /// Longest wait for a busy worker: milliseconds.
     const WAIT_MS_MAX: u64 = 100;
     const LOOK_AGAIN: Duration = Duration::from_micros(50);
     let deadline_ms = clock::monotonic_ms() + WAIT_MS_MAX;
@@ -325,7 +325,7 @@ pub(super) fn hand_out(worker: &mut Worker, caller: &mut Caller) {
         }
         thread::sleep(LOOK_AGAIN);
     }
-    // What the script has told its own client waits for it to end.
+    // Messages of the script for its own client wait for its end.
     if worker.shared.executors()[worker.executor.number]
         .transit
         .is_full()
@@ -355,7 +355,7 @@ fn limit_own_mail(worker: &mut Worker, caller: &mut Caller) {
     }
 }
 
-/// A session that did not track keys begins to: what changed before is no news for it.
+/// Drops earlier invalidations for a session that begins to track keys.
 pub(super) fn drop_old_invalidations(worker: &mut Worker, caller: &Caller) {
     worker
         .executor
@@ -376,11 +376,11 @@ pub(super) fn drop_old_invalidations(worker: &mut Worker, caller: &Caller) {
     early.retain(is_undelivered);
 }
 
-/// Lets a session hear of what is meant for it, and takes it off the list of those who have yet to.
+/// Delivers a message to a session, and removes it from the list of those that wait for it.
 fn hear_early(message: &mut Mail, own: Token, caller: &mut Caller) {
     match message {
         Mail::Deliver(delivery) => {
-            // Somebody may be among the subscribers of a pattern and of the channel: each is a message of its own.
+            // A client may be subscribed to a pattern and to the channel: each is a message of its own.
             if let Some(at) = delivery.to.iter().position(|token| *token == own) {
                 delivery.to.remove(at);
                 if subscriptions::is_subscribed(caller, delivery) {
@@ -388,7 +388,7 @@ fn hear_early(message: &mut Mail, own: Token, caller: &mut Caller) {
                 }
             }
         }
-        // What goes to another client, or is gathered, waits until the replies are written.
+        // Messages for another client, or gathered ones, wait until the replies are written.
         Mail::Invalidate(invalidation)
             if matches!(invalidation.news, News::Key(_) | News::All)
                 && caller
@@ -415,7 +415,7 @@ fn is_undelivered(message: &Message) -> bool {
     !matches!(message, Message::Engine(mail) if is_delivered(mail))
 }
 
-/// Has everybody it was for got this message?
+/// Returns true if all receivers have got this message.
 fn is_delivered(message: &Mail) -> bool {
     match message {
         Mail::Deliver(delivery) => delivery.to.is_empty(),

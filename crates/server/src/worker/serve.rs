@@ -1,8 +1,8 @@
 //! How a worker serves the sessions that are ready, and defers requests that cannot run yet.
 //!
-//! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the steps
-//! of `engine/src/executor/run.rs` have something to overlap also where pipelines are short; then all of it is decoded, the group is
-//! executed, and each session written to once.
+//! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the
+//! steps of `engine/src/executor/run.rs` have something to overlap also where pipelines are short; then all of it is
+//! decoded, the group is executed, and the replies of each session are written once.
 //!
 //! Must not know: what any command does, where connections come from.
 
@@ -24,23 +24,23 @@ use redline_engine::{
     session::client::described,
 };
 
-/// Requests that are prefetched and executed together. What one session has sent is not torn apart below this: its
-/// replies would be written twice.
+/// Number of requests that are prefetched and executed together. The requests of one session are not split below this:
+/// its replies would be written twice.
 const GROUP_REQUESTS_MAX: usize = 1024;
 /// Bytes of requests with which a group is large enough: about a hundred small requests, whose keys' cache lines fit
 /// into the CPU's nearer caches.
 const GROUP_BYTES_ENOUGH: usize = 4 * 1024;
-/// Sessions of one group.
+/// Number of sessions of one group.
 const GROUP_SESSIONS_MAX: usize = 64;
-/// Groups between two looks at the poller, the mailbox and the timer: whoever sends without end keeps nobody waiting.
+/// Number of groups between two checks of the poller, the mailbox and the timer: a client that never pauses delays no other.
 const GROUPS_PER_TURN_MAX: usize = 16;
-/// A reply buffer that has grown beyond this is given back when it is empty.
+/// Capacity above which an empty reply buffer is released: bytes.
 const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
-/// Redis keeps replies up to this size in a buffer, and larger ones in a list of such pieces, as CLIENT LIST tells.
+/// Size up to which Redis keeps replies in a buffer; it keeps larger ones in a list of such blocks, as CLIENT LIST shows.
 const REPLY_PIECE_BYTES: usize = 16 * 1024;
-/// Empty reply buffers that are kept for the next sessions.
+/// Number of empty reply buffers that are kept for the next sessions.
 const REPLY_BUFFERS_MAX: usize = 256;
-/// Pieces of one vectored write.
+/// Number of slices of one vectored write.
 const SLICES_MAX: usize = 64;
 
 pub(super) fn serve_ready(worker: &mut Worker) {
@@ -55,8 +55,8 @@ pub(super) fn serve_ready(worker: &mut Worker) {
             let Some(&index) = worker.outlet.ready.front() else {
                 break;
             };
-            // Deferred requests run as their session joins. One may be a script that turns the loop from
-            // inside, and then nobody else may be out of the slab.
+            // Deferred requests run as their session joins. One may be a script that turns the loop from inside, and
+            // then no other session may be out of the slab.
             let place = &worker.outlet.places[index];
             let deferred = place
                 .session
@@ -74,7 +74,7 @@ pub(super) fn serve_ready(worker: &mut Worker) {
             bytes += member.query.len();
             group.push(member);
         }
-        // All are read before the first is decoded: the kernel leaves little of our code in the caches.
+        // All are read before the first is decoded: the kernel evicts most of our code from the caches.
         for (number, member) in group.iter_mut().enumerate() {
             decode(worker, member, number, &mut batch);
         }
@@ -88,7 +88,7 @@ pub(super) fn serve_ready(worker: &mut Worker) {
     }
 }
 
-/// Reads what a ready session has sent.
+/// Reads the requests of a ready session.
 fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
     let index = session.info.token().index();
     if !session.out.has_memory()
@@ -96,7 +96,7 @@ fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
     {
         session.out.lend(memory);
     }
-    // What has changed before these requests came is heard of before their replies.
+    // Changes before these requests are notified before their replies.
     tracking::before_write(&mut session);
     let mut member = Member {
         query: mem::take(&mut session.query),
@@ -107,7 +107,7 @@ fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
     if member.session.deferred.is_some() && !member.session.is_suspended() {
         run_deferred(worker, &mut member.session);
     }
-    // What is there already comes first: else a long pipeline would pile up in the buffer.
+    // Requests in the buffer come first: else a long pipeline would accumulate there.
     if !member.session.is_suspended()
         && !member.session.closing
         && worker.outlet.places[index].readable
@@ -174,7 +174,7 @@ fn read(worker: &mut Worker, member: &mut Member) {
     }
 }
 
-/// Takes the requests that a session has sent into the batch, as far as that has room.
+/// Adds the requests that a session has sent to the batch, as far as that has room.
 fn decode(worker: &mut Worker, member: &mut Member, number: usize, batch: &mut Batch) {
     let session = &mut member.session;
     if session.is_suspended() || session.closing {
@@ -184,7 +184,7 @@ fn decode(worker: &mut Worker, member: &mut Member, number: usize, batch: &mut B
     worker.outlet.request_limits.unauthenticated = unauthenticated;
     session.undecoded = false;
     while member.decoded < member.query.len() {
-        // The limits may be others once an AUTH has run: until then it is one request at a time.
+        // An AUTH may change the limits: until then it is one request at a time.
         if batch.len() >= GROUP_REQUESTS_MAX || (unauthenticated && member.decoded > 0) {
             session.undecoded = true;
             break;
@@ -215,7 +215,7 @@ fn decode(worker: &mut Worker, member: &mut Member, number: usize, batch: &mut B
             Ok(Decoded::Empty { consumed }) => member.decoded += consumed,
             Ok(Decoded::Incomplete { need }) => {
                 let wanted = member.query.len() - member.decoded + need;
-                // Room for what is known to come, within reason: the rest grows with what arrives.
+                // Room for the bytes that are announced, within reason: the rest grows with the bytes that arrive.
                 member.query.reserve(need.min(wanted).min(READ_BYTES_MAX));
                 break;
             }
@@ -236,7 +236,7 @@ fn decode(worker: &mut Worker, member: &mut Member, number: usize, batch: &mut B
     }
 }
 
-/// After its requests: writes the replies, keeps what is left of the query, puts the session back.
+/// Ends the turn of a session: writes the replies, keeps the rest of the query, puts the session back.
 fn leave(worker: &mut Worker, member: Member) {
     let Member {
         mut session,
@@ -260,7 +260,7 @@ fn leave(worker: &mut Worker, member: Member) {
     } else {
         enforce_output_limit(worker, &mut session);
     }
-    // Nobody is there any more to wait: what comes for it stays where it is.
+    // A closed peer does not wait any longer: elements that it waits for stay in their keys.
     session.closing |=
         worker.outlet.places[index].closed && session.suspended.is_some_and(Suspended::is_wanted);
     let more = !session.is_suspended()
@@ -298,15 +298,15 @@ fn leave(worker: &mut Worker, member: Member) {
     }
 }
 
-/// Holds the session's replies back while they may not leave; says whether they stay. Whatever its commands have
-/// seen has a number by now, its own effects included; what it asks next waits for its turn.
+/// Suspends the session while its replies may not be sent; returns true if they stay. Everything that its commands have
+/// seen has a number by now, its own effects included; its next requests wait for their turn.
 fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
     let gate = &worker.shared.keyspace.journal().gate;
     if let Some(number) = session.gate {
         if !gate.is_reached(number) {
             return true;
         }
-        // It has asked for nothing since. Its wake-up may come later than more from its client.
+        // It has sent no request since. Its wake-up may come later than more from its client.
         session.gate = None;
         return false;
     }
@@ -322,7 +322,7 @@ fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
     true
 }
 
-/// Writes what is there, and lets others hear what they may hear once the replies are written.
+/// Writes the replies, and forwards the messages that had to wait for that.
 #[inline]
 pub(super) fn write_replies(worker: &mut Worker, session: &mut Session) {
     write_out(worker, session);
@@ -334,7 +334,7 @@ pub(super) fn write_replies(worker: &mut Worker, session: &mut Session) {
     }
 }
 
-/// Lets others see what the session holds; mostly that is nothing, as before.
+/// Publishes the sizes of the session's buffers; mostly they are empty, as before.
 #[inline]
 pub(super) fn update_info(worker: &Worker, session: &mut Session) {
     let holds_nothing = session.holds_nothing();
@@ -346,7 +346,7 @@ pub(super) fn update_info(worker: &Worker, session: &mut Session) {
 
 fn fill_info(worker: &Worker, session: &Session) {
     let info = &session.info;
-    // What has been received and is no argument yet; a large one becomes an argument when it is whole.
+    // Bytes that are received and no argument yet; a large one becomes an argument when it is whole.
     let (parsed, arrived) = session.decoder.partial_bytes();
     let unparsed = session.query.len().saturating_sub(parsed) + arrived;
     info.query_bytes.store(unparsed as u64, Ordering::Relaxed);
@@ -383,7 +383,7 @@ fn fill_info(worker: &Worker, session: &Session) {
     worker.stats.client_bytes.add(bytes.wrapping_sub(before));
 }
 
-/// Keeps `maxmemory-clients`.
+/// Enforces `maxmemory-clients`.
 pub(crate) fn evict_clients(worker: &Worker) {
     if let Some(limit_bytes) = worker.outlet.settings.client_memory_limit() {
         let evicted = worker.shared.evict_clients(limit_bytes);
@@ -429,7 +429,7 @@ pub(super) fn write_out(worker: &mut Worker, session: &mut Session) {
     enforce_output_limit(worker, session);
 }
 
-/// The same for replies with large values in between, which are sent from where they lie. Says how many bytes.
+/// Does the same for replies with large values in between, which are sent from where they lie. Returns the number of bytes.
 #[inline(never)]
 fn write_pieces(worker: &mut Worker, session: &mut Session) -> io::Result<usize> {
     let mut written = 0;
@@ -451,7 +451,7 @@ fn write_pieces(worker: &mut Worker, session: &mut Session) -> io::Result<usize>
     }
 }
 
-/// Asks for an event when the peer takes more, or no longer.
+/// Enables or disables events of write readiness.
 #[cold]
 fn want_writable(worker: &Worker, session: &mut Session, wanted: bool) {
     session.writable_wanted = wanted;
@@ -461,14 +461,14 @@ fn want_writable(worker: &Worker, session: &mut Session, wanted: bool) {
     } else {
         Interest::Read
     };
-    // It worked for reading; should it fail now, the next read or write will tell.
+    // It worked for reading; should it fail now, the next read or write fails, too.
     let _ = worker
         .outlet
         .poller
         .reregister(&session.stream, token, interest);
 }
 
-/// Closes whoever leaves too much unread, or a good deal for too long.
+/// Closes clients that exceed the hard limit of unread output, or the soft limit for too long.
 #[inline]
 pub fn enforce_output_limit(worker: &mut Worker, session: &mut Session) {
     match session.out.len_bytes() as u64 {
@@ -571,7 +571,7 @@ fn run_deferred(worker: &mut Worker, session: &mut Session) {
     }
 }
 
-/// A script has become busy: whoever was suspended because of it is answered.
+/// Replies to the clients that were suspended because of a script, which has become busy.
 pub(super) fn answer_busy(worker: &mut Worker) {
     worker.for_each_session(|worker, session| {
         if !matches!(

@@ -9,13 +9,13 @@ use redline_testkit::generate::Generator;
 use super::{Outcome, Runner};
 use crate::world::Stage;
 
-/// Calls of each command.
+/// Number of calls of each command.
 const CALLS: usize = 120;
 
-/// Calls that work where none that is made from the grammar does: what they are about has to be there.
+/// Calls that succeed where none that is made from the grammar does: they need existing objects.
 const PREPARED: &[(&str, &[&str])] = &[
     ("client|kill", &["CLIENT KILL ID 999999 SKIPME yes"]),
-    // All that follows would wait.
+    // Later calls would wait after any longer pause.
     ("client|pause", &["CLIENT PAUSE 0 WRITE"]),
     (
         "client|caching",
@@ -93,7 +93,7 @@ const PREPARED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Commands that refuse whatever is asked of them here: there is no cluster, no password, no script to end.
+/// Commands that refuse every call here: there is no cluster, no password, no script to kill.
 const REFUSED: &[&str] = &[
     "asking",
     "readonly",
@@ -123,7 +123,7 @@ fn every_command_runs_without_a_socket() {
         "of the table only {} commands",
         rows.len()
     );
-    // In turns, so that they meet each other's data.
+    // In turns, so that they use each other's data.
     let mut works = vec![false; rows.len()];
     let mut tell = |works: &mut bool, row: &Row, outcome: &Outcome| match outcome {
         Outcome::Suspended => {
@@ -143,7 +143,7 @@ fn every_command_runs_without_a_socket() {
         for (row, works) in rows.iter().zip(&mut works).filter(others) {
             let outcome = runner.call(generator.call_of(row));
             tell(works, row, &outcome);
-            // Neither a transaction, nor a subscription, nor CLIENT REPLY stays for the next.
+            // No transaction, subscription or CLIENT REPLY is left for the next.
             runner.renew();
         }
     }

@@ -23,7 +23,7 @@ fn the_invariants_hold() {
         suspended += report.suspended;
         records += report.records;
     }
-    // Otherwise nothing was shown.
+    // Otherwise the test has shown nothing.
     assert!(lost_races > 100, "races under WATCH: {lost_races}");
     assert!(items > 500, "items through queues: {items}");
     assert!(suspended > 100, "clients that were suspended: {suspended}");

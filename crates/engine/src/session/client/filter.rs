@@ -1,7 +1,7 @@
-//! Which clients CLIENT LIST shows and CLIENT KILL ends: Redis's filters, and those that Valkey has besides (names, flags,
-//! addresses, the database, and each of them negated).
+//! Filters of CLIENT LIST and CLIENT KILL: Redis's, and those that Valkey has besides (names, flags, addresses, the
+//! database, and each of them negated).
 //!
-//! Must not know: sessions, how a client is ended.
+//! Must not know: sessions, how a client is closed.
 
 use std::sync::atomic::Ordering;
 
@@ -18,19 +18,19 @@ use crate::{
 /// Conditions, all of which a client has to meet.
 pub(super) struct Filters {
     conditions: Vec<Condition>,
-    /// The client that asks is left out.
+    /// True if the calling client is left out.
     pub skip_me: bool,
 }
 
 struct Condition {
     field: Field,
-    /// Meant are those that do not meet it.
+    /// True if the condition must not be met.
     negated: bool,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 enum Field {
-    /// In order.
+    /// Ids in the order of the arguments.
     Ids(Vec<u64>),
     Class(Class),
     User(Vec<u8>),
@@ -41,17 +41,17 @@ enum Field {
     Library(Vec<u8>),
     LibraryVersion(Vec<u8>),
     Db(u32),
-    /// Letters of CLIENT LIST's field.
+    /// Letters of CLIENT LIST's flags field.
     Flags(Vec<u8>),
-    /// Capabilities that CLIENT CAPA claimed, by letters as well.
+    /// Capabilities declared by CLIENT CAPA, by letters as well.
     Capabilities(Vec<u8>),
-    /// At least so many seconds since it connected.
+    /// Least number of seconds since it connected.
     Age(i64),
-    /// At least so many seconds since it was last active.
+    /// Least number of seconds since it was last active.
     Idle(i64),
 }
 
-/// The kinds of clients that TYPE tells apart.
+/// Kinds of clients for the filter TYPE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Normal,
@@ -60,13 +60,13 @@ enum Class {
     Pubsub,
 }
 
-/// The letters that there are for flags, whether or not a client of ours can have them.
+/// All letters for flags, whether or not a client of ours can have them.
 const FLAGS: &[u8] = b"ABENMOPRSTUbcdeirtux";
-/// The letters that there are for capabilities.
+/// All letters for capabilities.
 const CAPABILITIES: &[u8] = b"r";
 
 impl Filters {
-    /// CLIENT KILL addr.
+    /// Returns the filter of CLIENT KILL addr.
     pub fn of_address(addr: &[u8]) -> Filters {
         Filters {
             conditions: vec![Condition {
@@ -77,7 +77,7 @@ impl Filters {
         }
     }
 
-    /// CLIENT KILL filter value [filter value …]
+    /// Parses CLIENT KILL filter value [filter value …]
     pub fn of_kill<O: Outlet>(
         args: Args<'_>,
         executor: &Executor<'_, O>,
@@ -89,20 +89,20 @@ impl Filters {
         filters.parse(args.from(2), executor)
     }
 
-    /// CLIENT LIST [filter value …]
+    /// Parses CLIENT LIST [filter value …]
     pub fn of_list<O: Outlet>(
         args: Args<'_>,
         executor: &Executor<'_, O>,
     ) -> Result<Filters, Error> {
         let words = args.from(2);
-        // In Redis there are ids behind that to the end, and nothing else may begin with another word.
+        // In Redis ids follow it to the end, and nothing else may begin with another word.
         let wrong = match words.get(0) {
             Some(first) if first.eq_ignore_ascii_case(b"id") && words.len() > 1 => {
                 Error::line("ERR Invalid client ID")
             }
             _ => Error::Syntax,
         };
-        // Redis looks at no value before it knows that it takes the words.
+        // Redis checks the words before any value.
         let mut at = 0;
         while let Some(word) = words.get(at) {
             if Filter::named(word).is_none() || words.len() == at + 1 {
@@ -198,7 +198,7 @@ impl Filters {
     }
 }
 
-/// A word that begins a filter.
+/// The keyword of a filter.
 struct Filter {
     name: &'static str,
     negated: bool,
@@ -248,7 +248,7 @@ impl Field {
                     .iter()
                     .all(|letter| letters.as_bytes().contains(letter))
             }
-            // There is one.
+            // The only capability.
             Field::Capabilities(_) => {
                 info.flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS != 0
             }

@@ -1,7 +1,7 @@
 //! FCALL and FUNCTION: the libraries of functions, which live in one interpreter that all workers share.
 //!
-//! Whoever holds the script mutex has that interpreter. So a library is loaded, replaced or deleted for all workers at once,
-//! and what a library keeps between calls is the same wherever it is called.
+//! The holder of the script mutex has that interpreter. So a library is loaded, replaced or deleted for all workers at
+//! once, and the state that it keeps between calls is the same for all of them.
 
 use std::{
     borrow::Cow,
@@ -23,7 +23,7 @@ use crate::{
     executor::{Executor, Halt, Outlet, units},
 };
 
-/// How long the text of a library may run.
+/// Time limit for the text of a library.
 const LOAD_MS_MAX: u64 = 500;
 
 pub(crate) fn fcall<O: Outlet>(
@@ -67,7 +67,7 @@ fn find<O: Outlet>(executor: &Executor<'_, O>, name: &[u8]) -> Result<FunctionRe
     found.ok_or(Error::line("ERR Function not found"))
 }
 
-/// The interpreter of the libraries; the caller holds the script mutex and gives it back with [`give_host_back`].
+/// Takes the interpreter of the libraries; the caller holds the script mutex and gives it back with [`give_host_back`].
 pub(super) fn take_host<O: Outlet>(executor: &mut Executor<'_, O>) -> Result<Host, Error> {
     let host = executor
         .engine
@@ -110,12 +110,12 @@ fn change<O: Outlet, R>(
     });
     drop(held);
     let result = result?;
-    // Redis counts a change of the libraries as one of the data.
+    // Redis counts a change of the libraries as a change of the data.
     executor.local.changes += 1;
     Ok(result)
 }
 
-/// The server, as the text of a library sees it: nothing to call, and not much time.
+/// The server's interface for the text of a library: no calls, and a time limit.
 struct LoadEnv<'a, O> {
     outlet: &'a O,
     began_ms: u64,

@@ -1,7 +1,7 @@
 //! Redis's digest of values and of whole databases: equal contents have equal digests on every server, whatever their
 //! encodings and the order in which their tables are walked.
 //!
-//! What has an order is mixed in, one after the other; what has none is combined by exclusive or. Must not know: commands.
+//! Ordered parts are mixed in, one after the other; unordered ones are combined by exclusive or. Must not know: commands.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use redline_keyspace::{Trace, ValueRef, View};
 use redline_types::Digest as _;
 use sha1_smol::Sha1;
 
-/// The number that Redis has for strings in memory.
+/// Number of the string type in Redis's memory.
 const STRING_TYPE: u32 = 0;
 
-/// Twenty bytes, shown as forty digits.
+/// Digest of twenty bytes, shown as forty digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digest([u8; 20]);
 
@@ -44,7 +44,7 @@ impl redline_types::Digest for Digest {
     }
 }
 
-/// DEBUG DIGEST: of all databases.
+/// Returns the digest of all databases (DEBUG DIGEST).
 pub fn of_everything(view: &mut View<'_>) -> Digest {
     let mut digest = Digest::default();
     for db in 0..view.space().databases() {
@@ -65,7 +65,7 @@ pub fn of_everything(view: &mut View<'_>) -> Digest {
     digest
 }
 
-/// DEBUG DIGEST-VALUE: of one key's value and whether it expires; zero without the key.
+/// Returns the digest of one key's value and of whether it expires; zero without the key (DEBUG DIGEST-VALUE).
 pub fn of_value(view: &View<'_>, key: &[u8]) -> Digest {
     let mut digest = Digest::default();
     if let Some(found) = view.find(key, Trace::Quiet) {
