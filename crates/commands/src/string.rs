@@ -359,7 +359,7 @@ pub(crate) fn msetex(
     if meets {
         for at in (2..end).step_by(2) {
             set_and_report(ctx, args, at, at + 1, expiry);
-            // Redis has no such command, so plain SETs follow for other propagated commands.
+            // Servers that apply the journal may lack this command, as Redis does: each key is recorded as a SET.
             propagate_set(ctx, args, at, at + 1, expiry);
         }
     }
