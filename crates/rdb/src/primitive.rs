@@ -163,8 +163,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the number of elements that follow. Each takes at least one byte, so a number above that of the bytes left
-    /// is refused.
+    /// Reads the number of elements that follow. Each takes at least one byte, so one above the bytes left is refused.
     pub fn count(&mut self) -> Result<usize, Corrupt> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         ensure(count <= self.rest.len(), "more elements than bytes")?;

@@ -19,7 +19,7 @@ use crate::{
     primitive::{Reader, Writer, write_len, write_string},
 };
 
-/// Name of the module: `vectorset` in 6 bits a letter, and version 0 in 10 bits.
+/// Name of the type: `vectorset` in 6 bits a letter, and version 0 in 10 bits.
 const NAME: u64 = 0xbde7_2da2_bb1e_b400;
 
 /// Kinds of parts.
