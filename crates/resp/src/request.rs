@@ -308,8 +308,7 @@ impl RequestDecoder {
             .filter(|big| big.missing() > 0)
     }
 
-    /// Returns the large arguments of the requests decoded since [`RequestDecoder::release_blobs`], for
-    /// [`crate::Args::with_big`].
+    /// Returns the large arguments decoded since [`RequestDecoder::release_blobs`], for [`crate::Args::with_big`].
     pub fn blobs(&self) -> &[Blob] {
         &self.blobs
     }
