@@ -81,7 +81,7 @@ fn pages(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Takes a block of so many bytes (at least 1), aligned to a page; also returns true if it reads as zeros. `None`: the
+/// Takes a block of `bytes` bytes (at least 1), aligned to a page; also returns true if it reads as zeros. `None`: the
 /// range has no room for it.
 pub fn take(bytes: usize) -> Option<(NonNull<u8>, bool)> {
     let range = range()?;
@@ -128,7 +128,7 @@ pub(crate) unsafe fn resize(block: NonNull<u8>, before: usize, after: usize) -> 
     true
 }
 
-/// Counts one tick, and returns to the system the runs that have been free for so many ticks.
+/// Counts one tick, and returns to the system the runs that have been free for `ticks` ticks.
 pub(crate) fn give_to_system(ticks: u32) {
     let Some(Some(range)) = RANGE.get() else {
         return;

@@ -170,7 +170,7 @@ impl Runs {
         self.now = (self.now + 1) & (u32::MAX >> 1);
     }
 
-    /// Removes a dirty run that has been free for at least so many ticks. It is returned by [`cleaned`](Runs::cleaned).
+    /// Removes a dirty run that has been free for at least `ticks` ticks. [`cleaned`](Runs::cleaned) adds it again.
     pub(crate) fn expired(&mut self, ticks: u32) -> Option<Run> {
         let mut list = 0;
         while let Some(filled) = self.lists[1].filled_from(list) {
@@ -189,7 +189,7 @@ impl Runs {
         self.free(run, self.now << 1);
     }
 
-    /// Returns a free run of at least so many pages.
+    /// Returns a free run of at least `pages` pages.
     fn find(&self, pages: u32, dirty: bool) -> Option<u32> {
         let lists = &self.lists[usize::from(dirty)];
         let own = list_of(pages);
