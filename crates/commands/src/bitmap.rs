@@ -317,7 +317,7 @@ impl Step {
         Ok(steps)
     }
 
-    /// Returns the bit behind the field, if the step writes.
+    /// Returns the bit after the field, if the step writes.
     fn written_end(&self) -> Option<u64> {
         match self.action {
             Action::Get => None,

@@ -43,7 +43,7 @@ pub enum Error {
     NotInteger,
     /// An argument or a stored value is not a number.
     NotFloat,
-    /// An argument is outside what the command takes.
+    /// An argument is outside the command's range.
     OutOfRange,
     /// The key must exist.
     NoSuchKey,

@@ -50,7 +50,7 @@ pub struct Ctx<'a> {
     pub keys: View<'a>,
     /// Length of the longest string that a command may build (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
-    /// True if a script calls: a reply without an order must then be sorted.
+    /// True if a script calls: results without an order then get one.
     pub in_script: bool,
     /// True if the caller may read keys that are known only during the run.
     pub reads_every_key: bool,

@@ -200,7 +200,7 @@ impl<'a> Sort<'a> {
                 source => source,
             },
         };
-        // A set has no order of its own: where that would show in a file or a replica, it is sorted.
+        // A set has no order of its own: where that would show in a file or a replica, the elements get one.
         let force_order =
             matches!(source, Some(Source::Set(_))) && (self.store.is_some() || ctx.in_script);
         let keep_order = self.keep_order && !force_order;

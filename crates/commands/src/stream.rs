@@ -189,7 +189,7 @@ impl Options {
     }
 }
 
-/// Reads a threshold, and if it is exact: the limit is that of an exact one.
+/// Reads a threshold and its `=` or `~`; the limit of the result is that of an exact one.
 fn trim(words: &mut Words<'_>, by_len: bool) -> Result<Trim, Error> {
     const NEGATIVE: Error = Error::line("ERR The MAXLEN argument must be >= 0.");
     let approximate = match words.len() {

@@ -1,4 +1,4 @@
-//! Vector sets: the commands that Redis brings in its module `vectorset`.
+//! Vector sets: the commands that Redis has in its module `vectorset`.
 //!
 //! As there, each checks its own number of arguments, names itself in upper case (`VADD`) in errors, and reports no
 //! keyspace event of its own; and each that may write touches the key's watchers, even if nothing changes.

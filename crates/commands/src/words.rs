@@ -16,8 +16,8 @@
 //! }
 //! ```
 //!
-//! A condition stands in front of its option (`if !stores && words.flag("WITHSCORES")`), since one that matches is taken.
-//! In a debug build each word that is asked for must stand in the grammar of the command's row.
+//! A condition precedes its option (`if !stores && words.flag("WITHSCORES")`), since one that matches is taken. In a
+//! debug build each requested word must be in the grammar of the command's row.
 
 use std::ops::RangeBounds;
 
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Ensures that a word that is no option is compared with each that the handler knows, wherever options may stand.
+    /// Ensures that a word that is no option is compared with each that the handler knows, wherever options are allowed.
     #[test]
     fn handlers_ask_for_words_of_their_row_only() {
         let mut db = TestDb::new();

@@ -384,7 +384,7 @@ pub(crate) fn zscan(
     })
 }
 
-// ---- what the files below share -----------------------------------------------------------------
+// ---- common parts of the files below ------------------------------------------------------------
 
 /// Writer of an array of members, with their scores if wanted: in RESP3 each pair is an array of its own.
 struct Pairs<'r, 'b> {
