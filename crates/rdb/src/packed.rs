@@ -7,7 +7,7 @@ use crate::{Corrupt, ensure};
 
 /// Returns the elements of a ziplist.
 ///
-/// It is a header (its bytes, the place of its last entry, the number of entries), the entries, and 0xff. An entry is
+/// It is a header (its bytes, the offset of its last entry, the number of entries), the entries, and 0xff. An entry is
 /// the length of the one before, a byte or five, then its own kind and length, then the element.
 pub fn ziplist(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
     const HEAD: usize = 10;

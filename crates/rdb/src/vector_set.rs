@@ -1,5 +1,5 @@
 //! A vector set as bytes. Redis has the type in a module, so it has the form of modules' values: after the type's name,
-//! parts, each after a number that says what it is. Must not know other types.
+//! parts, each after the number of its kind. Must not know other types.
 //!
 //! The parts are the shape, then each element with its vector as it is stored and its links, which name other elements
 //! by the numbers that these have in the set.

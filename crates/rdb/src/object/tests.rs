@@ -557,7 +557,7 @@ fn lies_about_lengths_are_refused_in_every_form() {
             b"\x11\x0e\x0e\0\0\0\x02\0\x01\x01\x83nan\x04\xff",
             "a score that is no number",
         ),
-        // Compressed strings: longer or shorter than they say, and beyond their beginning.
+        // Compressed strings: longer or shorter than declared, and beyond their beginning.
         (b"\x00\xc3\x02\x05\x00a", "shorter than it says"),
         (b"\x00\xc3\x04\x02\x02abc", "longer than it says"),
         (b"\x00\xc3\x02\x03\x20\xff", "from before its beginning"),
