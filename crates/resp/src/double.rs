@@ -217,7 +217,7 @@ impl Decimal {
             (1, 10),
             (0, 1),
         ];
-        // `upper` is a fixed-point number with 32 to 60 bits behind the point.
+        // `upper` is a fixed-point number with 32 to 60 bits after the point.
         let point = -upper.exponent as u32;
         let one = 1u64 << point;
         let mut whole = (upper.significand >> point) as u32;

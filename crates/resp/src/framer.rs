@@ -27,7 +27,7 @@ impl Framer {
         Framer::default()
     }
 
-    /// Returns true if the framer stands between two replies.
+    /// Returns true if the framer is between two replies.
     #[inline]
     pub fn is_between(&self) -> bool {
         self.missing == 0

@@ -114,7 +114,7 @@ fn a_request_of_a_million_arguments_in_small_pieces_takes_linear_time() {
     assert_eq!(decoded.requests[0].1.len(), args);
 }
 
-/// Returns something that may stand in a stream of requests.
+/// Returns something that may be part of a stream of requests.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     let request = vec(vec(any::<u8>(), 0..60), 1..6).prop_map(|args| {
         let mut request = Vec::new();
