@@ -223,7 +223,7 @@ pub fn names_element(id: CommandId) -> bool {
     NAMES_ELEMENT[id as usize]
 }
 
-/// Returns true if a complexity says that the effort does not depend on the data.
+/// Returns true if a complexity means that the effort does not depend on the data.
 const fn is_constant(complexity: &str) -> bool {
     let text = complexity.as_bytes();
     text.len() >= 4 && text[0] == b'O' && text[1] == b'(' && text[2] == b'1' && text[3] == b')'

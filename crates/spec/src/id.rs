@@ -1,4 +1,4 @@
-//! The list of commands: every command's number, and the module and name of its handler.
+//! The list of commands (the roll): every command's number, and the module and name of its handler.
 //!
 //! Each plane has a macro that passes its part of the list to a macro of the caller, as `(Id, module::handler)` pairs:
 //!

@@ -1,4 +1,4 @@
-//! Vector sets: the rows of the group `module`, since Redis brings these commands in a module. Rows only.
+//! Vector sets: the rows of the group `module`, since Redis has these commands in a module. Rows only.
 //!
 //! Such commands check their own number of arguments; the executor needs only the key. They are in no ACL category.
 
