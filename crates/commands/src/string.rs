@@ -403,7 +403,8 @@ pub(crate) fn psetex(
     Ok(())
 }
 
-/// SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
+/// SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
+/// [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
 #[inline]
 pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     if args.len() > 3 {

@@ -384,7 +384,7 @@ pub(crate) fn zscan(
     })
 }
 
-// ---- common parts of the files below ------------------------------------------------------------
+// ---- common parts of the files below -------------------------------------------------------------
 
 /// Writer of an array of members, with their scores if wanted: in RESP3 each pair is an array of its own.
 struct Pairs<'r, 'b> {
