@@ -60,7 +60,7 @@ impl From<Block> for Failure {
 }
 
 impl Ctx<'_> {
-    /// Called by a blocking command that has found an element, before it takes it. Fails if the client that waits for
+    /// Ends the wait before a blocking command takes the element that it has found. Fails if the client that waits for
     /// it is gone; never if no client has waited.
     pub(crate) fn claim(&self) -> Result<(), Stop> {
         match self.waiter {

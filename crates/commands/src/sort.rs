@@ -280,7 +280,7 @@ impl<'a> Sort<'a> {
         }
     }
 
-    /// Sorts, at least the positions of the range.
+    /// Sorts the elements, or at least those at the positions of the range.
     fn order(&self, items: &mut Vec<Item<'_>>, range: &Range<usize>, alpha: bool) {
         let collate = alpha && self.store.is_none();
         let compare = |a: &Item<'_>, b: &Item<'_>| {

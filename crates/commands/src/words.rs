@@ -195,7 +195,7 @@ impl<'a> Words<'a> {
         Error::wrong_subcommand_arity(&container, self.args.get(1).unwrap_or_default())
     }
 
-    /// Inlined up to a match: a word that differs costs a comparison of lengths.
+    /// Takes a word with its values. Inlined up to a match: a word that differs costs a comparison of lengths.
     #[inline(always)]
     fn take<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
         if self.is_next(token) {
