@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// Reply of Redis 8.2.3 to FUNCTION DUMP without libraries.
+    /// Compares with the reply of Redis 8.2.3 to FUNCTION DUMP without libraries.
     #[test]
     fn the_empty_payload_is_that_of_redis() {
         assert_eq!(dump([], true), b"\x0c\x00\x96\xedh\x80\xf5U<\x93");
