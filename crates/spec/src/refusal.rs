@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(quoting("ERR '", b"\xff", "' no\r\n"), b"ERR '\xff' no");
     }
 
-    /// Two bytes each, so that a limit of characters would let twice as many bytes through.
+    /// Uses characters of two bytes, so that a limit of characters would let twice as many bytes through.
     #[test]
     fn arguments_are_cut_by_bytes() {
         let long = "é".repeat(100);
