@@ -1,9 +1,9 @@
-//! Blocks above 16 KiB: runs of pages of one range of addresses that is reserved once. Knows no threads, and nobody's
-//! reason for wanting memory.
+//! Blocks above 16 KiB: runs of pages of one range of addresses that is reserved once. Knows no threads, and no purpose
+//! of the memory.
 //!
-//! A block's size says how many pages it has, so nothing is written beside it. One mutex guards the table of pages: it is
-//! held for some 50 ns, where filling the smallest such block takes a microsecond; for the time in which the system takes
-//! pages back it is not held.
+//! A block's size gives its number of pages, so no header is stored beside it. One mutex guards the table of pages: it
+//! is held for some 50 ns, where filling the smallest such block takes a microsecond; it is not held while the system
+//! takes pages back.
 
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,11 +11,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::os;
 use crate::runs::{Mark, Run, Runs};
 
-/// Bytes of a page. Where the system's are larger, free ones go back only where they fill one of those.
+/// Bytes of a page. Where the system's pages are larger, free ones are returned only where they fill one of those.
 pub const PAGE_BYTES: usize = 4096;
-/// Addresses that are reserved, at most.
+/// Largest size of the reserved range.
 const RANGE_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 1 << 40 };
-/// Pages that go back to the system in one call.
+/// Number of pages that are returned to the system in one call.
 const PIECE_PAGES: u32 = (4 << 20) / PAGE_BYTES as u32;
 
 /// The reserved range.
@@ -25,7 +25,7 @@ struct Range {
     runs: Mutex<Runs>,
 }
 
-// SAFETY: `base` is an address that never changes; what lies behind it is handed out run by run.
+// SAFETY: `base` is an address that never changes; the memory behind it is allocated run by run.
 unsafe impl Send for Range {}
 // SAFETY: as above.
 unsafe impl Sync for Range {}
@@ -33,7 +33,7 @@ unsafe impl Sync for Range {}
 static RANGE: OnceLock<Option<Range>> = OnceLock::new();
 
 impl Range {
-    /// Reserves the range and the table of its pages; half the addresses where there are too few.
+    /// Reserves the range and the table of its pages; halves the size while there are too few addresses.
     fn reserve() -> Option<Range> {
         let (base, bytes) = os::reserve(RANGE_BYTES, PAGE_BYTES)?;
         let pages = bytes / PAGE_BYTES;
@@ -72,7 +72,7 @@ impl Range {
     }
 }
 
-/// The range, which is reserved by the first call. `None`: there are no addresses for it.
+/// Returns the range, which is reserved by the first call. `None`: there are no addresses for it.
 fn range() -> Option<&'static Range> {
     RANGE.get_or_init(Range::reserve).as_ref()
 }
@@ -81,25 +81,25 @@ fn pages(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Takes a block of so many bytes (at least 1), aligned to a page, and says whether it reads as zeros. `None`: the range
-/// has no room for it.
+/// Takes a block of `bytes` bytes (at least 1), aligned to a page; also returns true if it reads as zeros. `None`: the
+/// range has no room for it.
 pub fn take(bytes: usize) -> Option<(NonNull<u8>, bool)> {
     let range = range()?;
     let (run, clean) = range.runs().take(pages(bytes))?;
     Some((range.address(run), clean))
 }
 
-/// The block at an address, if it is in the range.
+/// Returns the block at an address, if it is in the range.
 pub(crate) fn own(address: *mut u8) -> Option<NonNull<u8>> {
     let range = RANGE.get()?.as_ref()?;
     let inside = address.addr().wrapping_sub(range.base.addr().get()) < range.bytes;
     inside.then(|| crate::block(address))
 }
 
-/// Gives a block back.
+/// Frees a block.
 ///
 /// # Safety
-/// It came from [`take`] or [`resize`] with this size, and nobody uses it any more.
+/// It came from [`take`] or [`resize`] with this size, and is not used any more.
 pub(crate) unsafe fn give_back(block: NonNull<u8>, bytes: usize) {
     if let Some(range) = range() {
         let run = range.run(block, bytes);
@@ -107,10 +107,10 @@ pub(crate) unsafe fn give_back(block: NonNull<u8>, bytes: usize) {
     }
 }
 
-/// Changes a block's size where it is, if that can be done. What comes behind is not initialised.
+/// Changes a block's size in place, if that is possible. Additional bytes are not initialised.
 ///
 /// # Safety
-/// The block came from [`take`] or `resize` with the size `before`, and nobody uses what is beyond `after` bytes.
+/// The block came from [`take`] or `resize` with the size `before`, and the bytes beyond `after` are not used.
 pub(crate) unsafe fn resize(block: NonNull<u8>, before: usize, after: usize) -> bool {
     let Some(range) = range() else { return false };
     let (run, wanted) = (range.run(block, before), pages(after));
@@ -128,7 +128,7 @@ pub(crate) unsafe fn resize(block: NonNull<u8>, before: usize, after: usize) -> 
     true
 }
 
-/// Lets a tick pass, and gives back to the system what has been free for so many ticks.
+/// Counts one tick, and returns to the system the runs that have been free for `ticks` ticks.
 pub(crate) fn give_to_system(ticks: u32) {
     let Some(Some(range)) = RANGE.get() else {
         return;
@@ -155,13 +155,13 @@ pub(crate) fn give_to_system(ticks: u32) {
 /// Figures of the large blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes in blocks that are in use, whole pages.
+    /// Bytes in use by blocks, in whole pages.
     pub live_bytes: usize,
-    /// Bytes that are free and have not gone back to the system yet.
+    /// Bytes that are free and have not been returned to the system yet.
     pub free_bytes: usize,
 }
 
-/// The figures now.
+/// Returns the present figures.
 pub fn stats() -> Stats {
     let Some(Some(range)) = RANGE.get() else {
         return Stats::default();

@@ -1,12 +1,12 @@
-//! The allocator of the program, and how memory goes back to the operating system. Knows no keys, clients or threads of
-//! the program.
+//! The allocator of the program, and the return of free memory to the operating system. Knows no keys, clients or
+//! threads of the program.
 //!
 //! Blocks of up to 16 KiB come from mimalloc. Larger ones are runs of whole pages of one reserved range (see
 //! [`large`]): an allocator with size classes keeps the pages of a class for that class, so a cache whose sizes of
-//! values change ends up with up to 2.4 times what it stores; whole pages serve any size. What has been free for about a
-//! second goes back to the system, by a thread of this room that [`start`] makes.
+//! values change ends up with up to 2.4 times the bytes that it stores; whole pages serve any size. Memory that has
+//! been free for about a second is returned to the system, by a thread of this crate that [`start`] creates.
 //!
-//! Entries and tables of the keyspace have arenas of their own (the room `table`), which share [`os`] with this one.
+//! Entries and tables of the keyspace have arenas of their own (crate `table`), which share [`os`] with this one.
 
 pub mod large;
 pub mod os;
@@ -21,9 +21,9 @@ use mimalloc::MiMalloc;
 
 /// Blocks above this size are runs of pages.
 const SMALL_BYTES_MAX: usize = 16 << 10;
-/// Time between two looks at what has been free for long.
+/// Time between two searches for memory to return.
 const TICK: Duration = Duration::from_millis(250);
-/// A run that was freed goes back after so many ticks: what is used again at once costs no page faults.
+/// Number of ticks after which a freed run is returned: memory that is reused at once costs no page faults.
 const FREE_TICKS: u32 = 4;
 
 /// The global allocator.
@@ -35,8 +35,8 @@ fn is_large(layout: Layout) -> bool {
     layout.size() > SMALL_BYTES_MAX && layout.align() <= large::PAGE_BYTES
 }
 
-// SAFETY: mimalloc is a global allocator, and `large` keeps the same promises for its part (see there). Which of the two a
-// block came from follows from its layout and its address, so both give back only what they gave.
+// SAFETY: mimalloc is a global allocator, and `large` keeps the same promises for its part (see there). A block's
+// layout and address tell which of the two it came from, so both free only their own blocks.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Allocator {
             && let Some((block, clean)) = large::take(layout.size())
         {
             if !clean {
-                // SAFETY: the block has at least so many bytes and nobody else has it.
+                // SAFETY: the block has at least so many bytes and is owned by this call.
                 unsafe { block.as_ptr().write_bytes(0, layout.size()) };
             }
             return block.as_ptr();
@@ -92,7 +92,7 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 impl Allocator {
-    /// Changes a block's size where the old or the new one is a run of pages.
+    /// Changes a block's size if the old or the new one is a run of pages.
     ///
     /// # Safety
     /// As `GlobalAlloc::realloc`; `after` is the new layout.
@@ -117,10 +117,10 @@ impl Allocator {
     }
 }
 
-/// Starts the thread that gives memory back. Further calls do nothing.
+/// Starts the thread that returns memory to the system. Further calls do nothing.
 ///
 /// # Errors
-/// Those of making a thread.
+/// Those of starting a thread.
 pub fn start() -> std::io::Result<()> {
     static STARTED: OnceLock<()> = OnceLock::new();
     if STARTED.set(()).is_err() {
@@ -137,20 +137,20 @@ pub fn start() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gives all free memory back to the system now, as far as this thread can: blocks of up to 16 KiB that others freed
-/// wait for the thread that allocated them, which has to call this, too.
+/// Returns all free memory to the system now, as far as this thread can: blocks of up to 16 KiB that other threads
+/// freed wait for the thread that allocated them, which has to call this, too.
 pub fn purge() {
     large::give_to_system(0);
     collect(true);
 }
 
-/// Lets mimalloc find what this thread's blocks leave free, and give back what has been free for a second (`now`: all).
+/// Makes mimalloc collect this thread's free blocks, and return memory that has been free for a second (`now`: all).
 pub fn collect(now: bool) {
-    // SAFETY: may be called at any time; it looks at what belongs to this thread, and at what is shared under its locks.
+    // SAFETY: may be called at any time; it reads data of this thread, and shared data under its locks.
     unsafe { libmimalloc_sys::mi_collect(now) };
 }
 
-/// The address of a block, if there is one.
+/// Returns the address of a block.
 fn block(address: *mut u8) -> NonNull<u8> {
     NonNull::new(address).expect("a block is not null")
 }

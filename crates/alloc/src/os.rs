@@ -1,17 +1,17 @@
-//! The functions of the operating system that allocators use: address ranges, huge pages, and giving memory back. Knows
+//! The functions of the operating system that allocators use: address ranges, huge pages, and return of memory. Knows
 //! nothing else.
 
 use std::ptr::NonNull;
 
 /// Reserves up to `bytes` of addresses, aligned to a power of two of at least a page, that read as zeros and take no
-/// memory until written. Where so much is not to be had it is less: a quarter of the process's limit on addresses, or
-/// half as often as needed. `None`: not even `align` bytes are there. The range lives as long as the process.
+/// memory until written. Reserves less where so much is not available: a quarter of the process's limit on addresses,
+/// or half as often as needed. `None`: not even `align` bytes are available. The range lives as long as the process.
 #[cfg(all(unix, not(miri)))]
 pub fn reserve(bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
     let most = address_limit_bytes().map_or(bytes, |limit| bytes.min(limit / 4));
     let mut bytes = most.max(align).next_multiple_of(align);
     loop {
-        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches no existing memory.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -35,7 +35,7 @@ pub fn reserve(bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
     }
 }
 
-/// Miri's stand-in: a small zeroed allocation that is never freed.
+/// Replaces the above for Miri: a small zeroed allocation that is never freed.
 #[cfg(any(not(unix), miri))]
 pub fn reserve(bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
     let bytes = bytes.min(1 << 20).next_multiple_of(align);
@@ -45,18 +45,18 @@ pub fn reserve(bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
     Some((NonNull::new(pointer)?, bytes))
 }
 
-/// The process's limit on addresses (`ulimit -v`), if there is one.
+/// Returns the process's limit on addresses (`ulimit -v`), if there is one.
 pub fn address_limit_bytes() -> Option<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the call writes the structure that it is given.
+    // SAFETY: the call writes the given structure.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
     (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
-/// Keeps the kernel from making huge pages in a range, where it would do so unasked; may be refused.
+/// Keeps the kernel from making huge pages in a range on its own; may be refused.
 pub(crate) fn refuse_huge(address: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]
     advise(address, bytes, libc::MADV_NOHUGEPAGE);
@@ -72,9 +72,9 @@ pub fn advise_huge(address: NonNull<u8>, bytes: usize) {
     let _ = (address, bytes);
 }
 
-/// Makes a range one huge page now, whatever of it is used; may be refused.
+/// Makes a range one huge page now, even if parts of it are not used; may be refused.
 pub fn collapse(address: NonNull<u8>, bytes: usize) {
-    /// Linux 6.1; the libc crate knows it only for some targets.
+    /// Flag of Linux 6.1; the libc crate has it only for some targets.
     #[cfg(target_os = "linux")]
     const MADV_COLLAPSE: libc::c_int = 25;
     #[cfg(target_os = "linux")]
@@ -83,7 +83,7 @@ pub fn collapse(address: NonNull<u8>, bytes: usize) {
     let _ = (address, bytes);
 }
 
-/// Gives a range's memory back. On Linux it reads as zeros afterwards.
+/// Returns a range's memory to the system. On Linux it reads as zeros afterwards.
 pub fn discard(address: NonNull<u8>, bytes: usize) {
     #[cfg(unix)]
     advise(address, bytes, libc::MADV_DONTNEED);
@@ -93,7 +93,7 @@ pub fn discard(address: NonNull<u8>, bytes: usize) {
 
 #[cfg(all(unix, not(miri)))]
 fn advise(address: NonNull<u8>, bytes: usize, advice: libc::c_int) {
-    // SAFETY: callers pass pages of a range of ours, and `discard` only where nobody has an object.
+    // SAFETY: callers pass pages of a range of ours, and `discard` only pages without objects.
     unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) };
 }
 

@@ -1,46 +1,46 @@
-//! Which runs of pages of one range are free: takes, gives back, joins neighbours, says what has been free for long. Knows
-//! page numbers only, no address, no lock and no operating system.
+//! Free runs of pages of one range: takes and frees runs, joins neighbours, finds those that have been free for long.
+//! Knows page numbers only, no address, no lock and no operating system.
 //!
-//! A free run is *dirty* (its pages hold memory) or *clean* (they were never used or went back to the system, and read as
-//! zeros). Dirty ones are taken first. Runs of each kind are in lists by size: one size a list below 32 pages, 32 lists
-//! for each doubling above, and a bit for each list that is not empty; so all is done in constant time but for a walk
-//! over a few runs of the wanted size's own list. The idea is that of two-level segregated fits (Masmano and others,
-//! TLSF, 2004), with what is known of a run in a table beside the range: clean pages must not be touched.
+//! A free run is *dirty* (its pages hold memory) or *clean* (they were never used or were returned to the system, and
+//! read as zeros). Dirty ones are taken first. Runs of each kind are in lists by size: one size a list below 32 pages,
+//! 32 lists for each doubling above, and a bit for each list that is not empty; so every operation takes constant time
+//! but for a walk over a few runs of the wanted size's own list. The idea is that of two-level segregated fits (Masmano
+//! and others, TLSF, 2004), with the data of a run in a table beside the range: clean pages must not be touched.
 //!
 //! The rest of a split run keeps its age, and of two joined runs the larger one's is kept: otherwise a small value that
-//! comes and goes at the edge of a large free run would keep all of it from going back.
+//! comes and goes at the edge of a large free run would keep all of it from being returned.
 
-/// "No run" in a list.
+/// Stands for "no run" in a list.
 const NONE: u32 = u32::MAX;
-/// Below this many pages each size has a list of its own.
+/// Number of pages below which each size has a list of its own.
 const EXACT_PAGES: u32 = 32;
-/// Lists for each doubling above.
+/// Number of lists for each doubling above.
 const STEPS: u32 = 32;
 const LISTS: usize = list_of(u32::MAX) + 1;
 const WORDS: usize = LISTS.div_ceil(64);
-/// Runs of the wanted size's own list that are looked at.
+/// Number of runs of the wanted size's own list that are looked at.
 const TRIES: usize = 8;
 
-/// The state of a page. Zeroed memory is a page that begins and ends no free run.
+/// State of a page. Zeroed memory is a page that begins and ends no free run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mark {
     /// Length of the free run that begins or ends here, 0 elsewhere.
     pages: u32,
-    /// At a run's first page, as the rest: the neighbours in its list.
+    /// Neighbours in the run's list; set at its first page, as are the fields below.
     next: u32,
     prev: u32,
-    /// Twice the tick at which the run was given back, and 1 if it is dirty.
+    /// Twice the tick at which the run was freed, and 1 if it is dirty.
     age: u32,
 }
 
-/// Pages one after another.
+/// A run of consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) first: u32,
     pub(crate) pages: u32,
 }
 
-/// The list of runs with so many pages (at least 1).
+/// Returns the list of runs with this number of pages (at least 1).
 const fn list_of(pages: u32) -> usize {
     let last = pages - 1;
     if last < EXACT_PAGES {
@@ -50,7 +50,7 @@ const fn list_of(pages: u32) -> usize {
     (EXACT_PAGES + doubling * STEPS + (last >> doubling) - STEPS) as usize
 }
 
-/// Free runs of one kind, by size. The most recently freed of a size are first.
+/// Free runs of one kind, by size. The most recently freed of a size come first.
 struct Lists {
     first: [u32; LISTS],
     last: [u32; LISTS],
@@ -64,7 +64,7 @@ impl Lists {
         filled: [0; WORDS],
     };
 
-    /// The first list from this one on that is not empty.
+    /// Returns the first list from this one on that is not empty.
     fn filled_from(&self, list: usize) -> Option<usize> {
         let mut word = list / 64;
         let mut bits = self.filled.get(word)? & (u64::MAX << (list % 64));
@@ -76,12 +76,12 @@ impl Lists {
     }
 }
 
-/// The free pages of a range.
+/// Free pages of a range.
 pub(crate) struct Runs {
     marks: &'static mut [Mark],
-    /// This page and all after it were never used, or are clean again.
+    /// First page from which on all pages were never used, or are clean again.
     top: u32,
-    /// Clean, dirty.
+    /// Lists of clean and of dirty runs.
     lists: [Lists; 2],
     now: u32,
     dirty_pages: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// A range of as many pages as there are marks, all zero and fewer than `u32::MAX`; none is used.
+    /// Returns a range of as many pages as there are marks, all zero and fewer than `u32::MAX`; none is used.
     pub(crate) fn new(marks: &'static mut [Mark]) -> Runs {
         Runs {
             marks,
@@ -101,17 +101,17 @@ impl Runs {
         }
     }
 
-    /// Pages that are taken.
+    /// Returns the number of pages in use.
     pub(crate) fn live_pages(&self) -> u32 {
         self.live_pages
     }
 
-    /// Free pages that hold memory.
+    /// Returns the number of free pages that hold memory.
     pub(crate) fn dirty_pages(&self) -> u32 {
         self.dirty_pages
     }
 
-    /// Takes so many pages (at least 1) and says whether they are clean.
+    /// Takes this number of pages (at least 1); also returns true if they are clean.
     pub(crate) fn take(&mut self, pages: u32) -> Option<(Run, bool)> {
         for dirty in [true, false] {
             if let Some(first) = self.find(pages, dirty) {
@@ -134,7 +134,7 @@ impl Runs {
         Some((Run { first, pages }, true))
     }
 
-    /// Takes the pages behind a taken run as well, if so many are free there.
+    /// Takes the pages after a taken run as well, if so many are free there; returns true if so.
     pub(crate) fn extend(&mut self, run: Run, pages: u32) -> bool {
         let behind = run.first + run.pages;
         if behind == self.top {
@@ -143,7 +143,7 @@ impl Runs {
             }
             self.top += pages;
         } else {
-            // Behind a taken page a mark can only be a free run's first.
+            // After a taken page a mark can only be a free run's first.
             let Mark {
                 pages: free, age, ..
             } = self.marks[behind as usize];
@@ -159,18 +159,18 @@ impl Runs {
         true
     }
 
-    /// Gives a taken run back, or a part of one at its end, whose pages hold memory.
+    /// Frees a taken run, or a part of one at its end, whose pages hold memory.
     pub(crate) fn give_back(&mut self, run: Run) {
         self.live_pages -= run.pages;
         self.free(run, self.now << 1 | 1);
     }
 
-    /// Lets one tick pass.
+    /// Counts one tick.
     pub(crate) fn tick(&mut self) {
         self.now = (self.now + 1) & (u32::MAX >> 1);
     }
 
-    /// Takes out a dirty run that has been free for at least so many ticks. It comes back by [`cleaned`](Runs::cleaned).
+    /// Removes a dirty run that has been free for at least `ticks` ticks. [`cleaned`](Runs::cleaned) adds it again.
     pub(crate) fn expired(&mut self, ticks: u32) -> Option<Run> {
         let mut list = 0;
         while let Some(filled) = self.lists[1].filled_from(list) {
@@ -184,12 +184,12 @@ impl Runs {
         None
     }
 
-    /// A run that [`expired`](Runs::expired) gave is clean now.
+    /// Frees a run of [`expired`](Runs::expired) that is clean now.
     pub(crate) fn cleaned(&mut self, run: Run) {
         self.free(run, self.now << 1);
     }
 
-    /// A free run of at least so many pages.
+    /// Returns a free run of at least `pages` pages.
     fn find(&self, pages: u32, dirty: bool) -> Option<u32> {
         let lists = &self.lists[usize::from(dirty)];
         let own = list_of(pages);
@@ -207,7 +207,7 @@ impl Runs {
         lists.filled_from(own + 1).map(|list| lists.first[list])
     }
 
-    /// Makes a run free, joined with its neighbours of the same kind.
+    /// Adds a free run, joined with its neighbours of the same kind.
     fn free(&mut self, run: Run, age: u32) {
         let (mut first, mut pages, mut age) = (run.first, run.pages, age);
         let mut largest = pages;
@@ -242,7 +242,7 @@ impl Runs {
         }
     }
 
-    /// Puts a run into its list: in front if it has just become free, else behind.
+    /// Puts a run into its list: in front if it was just freed, else at the end.
     fn link(&mut self, first: u32, pages: u32, age: u32) {
         let lists = &mut self.lists[age as usize & 1];
         let list = list_of(pages);
@@ -272,7 +272,7 @@ impl Runs {
         }
     }
 
-    /// Takes a run out of its list.
+    /// Removes a run from its list.
     fn unlink(&mut self, first: u32) -> Run {
         let Mark {
             pages,
@@ -327,7 +327,7 @@ mod tests {
         assert_ne!(list_of(31), list_of(32));
     }
 
-    /// The kind of each page, as a plain array tells it.
+    /// Kind of each page, in a plain array.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Page {
         Clean,

@@ -1,10 +1,10 @@
-//! Facts that clients of a Redis Cluster must know of it: the slot of a key, the owner of each slot, and the content of a
+//! Facts that clients of a Redis Cluster need: the slot of a key, the owner of each slot, and the content of a
 //! redirect.
 //!
-//! Start in [`slot_of`], then [`Topology`] (what CLUSTER SLOTS and CLUSTER SHARDS say), then [`Redirect`].
-//! What comes from a server is checked: what cannot be is no topology and no redirect, and never a panic.
+//! Start in [`slot_of`], then [`Topology`] (the replies to CLUSTER SLOTS and CLUSTER SHARDS), then [`Redirect`]. Input
+//! from a server is checked: an invalid one is no topology and no redirect, and never a panic.
 //!
-//! Must not know: sockets, who asks, what is done with an answer.
+//! Must not know: sockets, callers, how a reply is used.
 
 #![forbid(unsafe_code)]
 

@@ -2,19 +2,19 @@
 
 use crate::SLOTS;
 
-/// Where a redirect points.
+/// Target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The slot that it is about.
+    /// Slot of the redirect.
     pub slot: u16,
-    /// Host of the node that has the slot. Without a host, it is the host that said so.
+    /// Host of the node that owns the slot. `None`: the host that sent the redirect.
     pub host: Option<String>,
-    /// Its port.
+    /// Port of that node.
     pub port: u16,
 }
 
 impl Redirect {
-    /// Reads what follows `MOVED ` or `ASK `: a slot, and a host and port with a colon between them.
+    /// Reads the text after `MOVED ` or `ASK `: a slot, and a host and port with a colon between them.
     pub fn parse(text: &str) -> Option<Redirect> {
         let (slot, place) = text.trim().split_once(' ')?;
         let slot: u16 = slot.parse().ok()?;

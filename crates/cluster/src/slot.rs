@@ -1,16 +1,16 @@
-//! The slot of a key. Knows nothing of who owns it.
+//! The slot of a key. Knows nothing of its owner.
 
-/// Slots of a cluster.
+/// Number of slots of a cluster.
 pub const SLOTS: usize = 16_384;
 
-/// The slot of a key: of what stands in its first braces, if there is anything. Source: the Redis Cluster specification.
+/// Returns the slot of a key: of the text in its first braces, if there is any. Source: the Redis Cluster specification.
 #[inline]
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tagged(key, b'{', b'}')) % SLOTS as u16
 }
 
-/// The part of a key that decides where it is: what stands between the first `open` and the next `close` after it, or
-/// the whole key if there is nothing.
+/// Returns the part of a key that decides its place: the text between the first `open` and the next `close` after it,
+/// or the whole key if there is none.
 #[inline]
 pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
     if !has(key, open) {
@@ -24,10 +24,10 @@ pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
     part.unwrap_or(key)
 }
 
-/// Keys up to here are looked through in pieces of a fixed size: to get ready for a search takes longer.
+/// Longest key that is searched in pieces of a fixed size: preparing a search takes longer.
 const SHORT_BYTES_MAX: usize = 64;
 
-/// Returns true if a byte stands in a key, of which most have no tag and are short.
+/// Returns true if the key has the byte; most keys have no tag and are short.
 #[inline]
 fn has(key: &[u8], byte: u8) -> bool {
     if key.len() > SHORT_BYTES_MAX {
@@ -43,7 +43,7 @@ fn has(key: &[u8], byte: u8) -> bool {
     }
 }
 
-/// Without a jump: the compiler takes all bytes at once.
+/// Compares without a branch: the compiler takes all bytes at once.
 #[inline]
 fn is_in<const N: usize>(piece: &[u8; N], byte: u8) -> bool {
     piece
@@ -51,13 +51,13 @@ fn is_in<const N: usize>(piece: &[u8; N], byte: u8) -> bool {
         .fold(false, |found, other| found | (*other == byte))
 }
 
-/// CRC-16/XMODEM: polynomial 0x1021, from 0.
+/// Returns the CRC-16/XMODEM: polynomial 0x1021, from 0.
 #[inline]
 pub fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| crc16_next(crc, byte))
 }
 
-/// The [`crc16`] of the bytes that `crc` is of, and one more.
+/// Returns the [`crc16`] of the bytes that `crc` stands for, and one more.
 #[inline]
 pub fn crc16_next(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As CLUSTER KEYSLOT of Redis 8.2.3 says.
+        // Values of CLUSTER KEYSLOT of Redis 8.2.3.
         for (key, slot) in [
             ("", 0),
             ("foo", 12182),

@@ -1,5 +1,5 @@
-//! Owner of each slot, as a node says it: the replies to CLUSTER SLOTS and CLUSTER SHARDS. Knows no addresses but as text,
-//! and not who was asked: a node without a host is on the host of the one that answered.
+//! Owner of each slot, as a node reports it: the replies to CLUSTER SLOTS and CLUSTER SHARDS. Knows addresses only as
+//! text, and not which node was asked: a node without a host is on the host of the one that replied.
 
 use std::ops::RangeInclusive;
 
@@ -7,53 +7,53 @@ use redline_resp::Value;
 
 use crate::SLOTS;
 
-/// Nodes that are taken in: more than any cluster has, and few enough for a hostile answer.
+/// Largest number of nodes that are accepted: more than any cluster has, and few enough for a hostile reply.
 const NODES_MAX: usize = 4_096;
 
-/// A cluster, or what one of its nodes knows of it.
+/// A cluster as one of its nodes knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// In the order of the answer.
+    /// Shards in the order of the reply.
     pub shards: Vec<Shard>,
 }
 
 /// A primary and its replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Slots that it owns; may be none.
+    /// Slots that the shard owns; may be none.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// The primary first; then its replicas.
+    /// Primary, followed by its replicas.
     pub nodes: Vec<Node>,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name in the cluster; empty where servers before 4.0 do not say it.
+    /// Id of the node in the cluster; empty for servers before 4.0, which do not report it.
     pub id: String,
-    /// Where it wants to be reached; `None`: on the host that has answered.
+    /// Host on which the node is reached; `None`: the host that replied.
     pub host: Option<String>,
-    /// The port for plain connections, or of whichever kind the answer's connection was (CLUSTER SLOTS). 0: none.
+    /// Port for plain connections, or for the kind of connection that was asked (CLUSTER SLOTS). 0: none.
     pub port: u16,
-    /// The port for TLS, if the answer tells it apart (CLUSTER SHARDS).
+    /// Port for TLS, if the reply has it separately (CLUSTER SHARDS).
     pub tls_port: Option<u16>,
-    /// Role in the shard, which tells whether it writes.
+    /// Role in the shard: only a primary takes writes.
     pub role: Role,
-    /// True if its data can be used: it has neither failed nor is it loading.
+    /// True if the node's data can be used: it has neither failed nor is it loading.
     pub is_online: bool,
 }
 
 /// Role of a node in its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It owns the shard's slots.
+    /// Owns the shard's slots.
     Primary,
-    /// It copies the primary.
+    /// Copies the primary.
     Replica,
 }
 
 impl Topology {
-    /// Reads the reply to CLUSTER SLOTS. `None` if it is none.
+    /// Reads the reply to CLUSTER SLOTS. Returns `None` if it is invalid.
     pub fn from_slots(reply: &Value) -> Option<Topology> {
         let Value::Array(ranges) = reply else {
             return None;
@@ -88,7 +88,7 @@ impl Topology {
         Some(topology)
     }
 
-    /// Reads the reply to CLUSTER SHARDS, of either protocol. `None` if it is none.
+    /// Reads the reply to CLUSTER SHARDS, of either protocol. Returns `None` if it is invalid.
     pub fn from_shards(reply: &Value) -> Option<Topology> {
         let Value::Array(shards) = reply else {
             return None;
@@ -110,7 +110,7 @@ impl Topology {
             };
             let mut nodes: Vec<Node> = nodes.iter().filter_map(described).collect();
             nodes_left = nodes_left.checked_sub(nodes.len())?;
-            // One that has failed may still be listed as the primary that it was.
+            // A failed primary may still be listed as primary.
             nodes.sort_by_key(|node| match (node.role, node.is_online) {
                 (Role::Primary, true) => 0,
                 (Role::Primary, false) => 1,
@@ -148,7 +148,7 @@ fn range_of(first: &Value, last: &Value) -> Option<RangeInclusive<u16>> {
     (first <= last && usize::from(last) < SLOTS).then_some(first..=last)
 }
 
-/// A host, unless it is unknown: null, empty or a question mark.
+/// Returns the host, unless it is unknown: null, empty or a question mark.
 fn host_of(value: &Value) -> Option<String> {
     let host = text_of(value)?;
     (!host.is_empty() && host != "?").then_some(host)
@@ -165,7 +165,7 @@ fn port_of(value: &Value) -> Option<u16> {
     }
 }
 
-/// A node in CLUSTER SLOTS.
+/// Reads a node of CLUSTER SLOTS.
 fn listed(value: &Value, role: Role) -> Option<Node> {
     let Value::Array(parts) = value else {
         return None;
@@ -180,7 +180,7 @@ fn listed(value: &Value, role: Role) -> Option<Node> {
     })
 }
 
-/// A node in CLUSTER SHARDS.
+/// Reads a node of CLUSTER SHARDS.
 fn described(value: &Value) -> Option<Node> {
     let text = |name| field(value, name).and_then(text_of);
     let port = |name| field(value, name).and_then(port_of);
@@ -202,7 +202,7 @@ fn described(value: &Value) -> Option<Node> {
     })
 }
 
-/// A field of a map, which RESP2 writes as an array.
+/// Returns a field of a map, which RESP2 writes as an array.
 fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let is = |key: &Value| key.as_bytes() == Some(name.as_bytes());
     match value {

@@ -33,7 +33,7 @@ pub(crate) fn bitcount(
     let bytes = string(ctx, &args[1])?.unwrap_or(b"");
     let ones = match range {
         None => bitmap::count(bytes),
-        // Before Redis adds the length, such a range is empty; afterwards both ends may become the first.
+        // Before Redis adds the length, such a range is empty; after that both ends may become index 0.
         Some((start, end, _)) if start < 0 && end < 0 && start > end => 0,
         Some((start, end, unit)) => {
             bitmap::count_in(bytes, unit.bits(start, Some(end), bytes.len()))
@@ -83,7 +83,7 @@ pub(crate) fn bitfield(
         ctx.keys.changed(Classes::STRING, "setbit", key);
         ctx.keys.count_changes(changes - 1);
     } else if grown > 0 {
-        // Every step failed, and still the string is longer: as in Redis no event says so.
+        // Every step failed, but the string is longer now: as in Redis this is no event.
         ctx.keys.touch_watchers(key);
         ctx.keys.count_changes(1);
     }
@@ -96,7 +96,7 @@ pub(crate) fn bitfield_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    // Redis reads what BITFIELD takes, and then refuses what writes.
+    // Redis parses every step of BITFIELD, and then refuses those that write.
     let steps = Step::parse_all(ctx, Words::new(CommandId::Bitfield, &args, 2))?;
     if steps.iter().any(|step| step.written_end().is_some()) {
         return Err(Error::line("ERR BITFIELD_RO only supports the GET subcommand").into());
@@ -233,7 +233,7 @@ pub(crate) fn setbit(
     Ok(())
 }
 
-/// The unit of the numbers of a range.
+/// Unit of the numbers of a range.
 #[derive(Clone, Copy)]
 enum Unit {
     Byte,
@@ -247,7 +247,7 @@ impl Unit {
         Ok(unit.unwrap_or(Unit::Byte))
     }
 
-    /// The bits from one place to another, both inclusive; negative ones count from the end, and none is the end.
+    /// Returns the bits from one index to another, both inclusive; negative ones count from the end, and `None` is the end.
     fn bits(self, start: i64, end: Option<i64>, bytes: usize) -> Range<u64> {
         let (places, width) = match self {
             Unit::Byte => (bytes as i64, 8),
@@ -317,7 +317,7 @@ impl Step {
         Ok(steps)
     }
 
-    /// The bit behind the field, if the step writes.
+    /// Returns the bit after the field, if the step writes.
     fn written_end(&self) -> Option<u64> {
         match self.action {
             Action::Get => None,
@@ -325,7 +325,7 @@ impl Step {
         }
     }
 
-    /// Its answer, and whether the field has changed; `None` if it failed by an overflow.
+    /// Returns the step's reply, and true if the field has changed; `None` if it failed by an overflow.
     fn run(&self, bytes: &mut [u8]) -> Option<(i64, bool)> {
         let old = self.field.read(bytes, self.offset);
         let (new, answers_new) = match self.action {
@@ -369,13 +369,13 @@ fn bit_offset(ctx: &Ctx<'_>, word: &[u8]) -> Result<u64, Error> {
     check_offset(ctx, parse_i64(word).ok_or(BAD_OFFSET)?)
 }
 
-/// The place of a field: a bit offset, or `#3` for the fourth field of its width.
+/// Reads the offset of a field: a bit offset, or `#3` for the fourth field of its width.
 fn field_offset(ctx: &Ctx<'_>, word: &[u8], field: Field) -> Result<u64, Error> {
     let Some(number) = word.strip_prefix(b"#") else {
         return bit_offset(ctx, word);
     };
     let fields = parse_i64(number).ok_or(BAD_OFFSET)?;
-    // Redis checks what is left of the product in 64 bits, and clients see which offsets pass.
+    // Redis checks the product after it wrapped around in 64 bits, and clients see which offsets pass.
     check_offset(ctx, fields.wrapping_mul(i64::from(field.bits())))
 }
 
@@ -387,14 +387,14 @@ fn check_offset(ctx: &Ctx<'_>, offset: i64) -> Result<u64, Error> {
     Ok(offset)
 }
 
-/// How long a string is that is about to be changed.
+/// Returns the length of a string that is about to be changed.
 fn len(ctx: &Ctx<'_>, key: &[u8]) -> Result<usize, Error> {
     let found = ctx.keys.find(key, Trace::Quiet);
     let string = found.map(Found::string).transpose()?;
     Ok(string.map_or(0, |string| string.as_bytes().len()))
 }
 
-/// The bytes of a string; `None` without the key.
+/// Returns the bytes of a string; `None` if the key is missing.
 fn string<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
     Ok(ctx.keys.string(key)?.map(StringRef::as_bytes))
 }
@@ -402,7 +402,7 @@ fn string<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
 /// Pads a string with zeros to a length.
 fn grow(value: &mut Vec<u8>, bytes: usize) {
     if value.is_empty() {
-        // Zeros that the system gives cost nothing.
+        // Zeros from the operating system cost nothing.
         *value = vec![0; bytes];
     } else if value.len() < bytes {
         value.resize(bytes, 0);
@@ -554,7 +554,7 @@ mod tests {
         ]);
         db.proto = Proto::Resp3;
         assert_eq!(db.words("BITFIELD new OVERFLOW FAIL SET u8 0 256"), "*1|_");
-        // A key that is there after a restart, too, is a change, whatever Redis counts.
+        // A key that exists after a restart, too, is a change, even if Redis counts none.
         assert_eq!((db.changes, db.words("EXISTS new")), (1, ":1".to_owned()));
     }
 }

@@ -1,15 +1,15 @@
-//! How a command says that it would wait, and how it takes what it has waited for.
+//! How a command reports that it would block, and how it takes the element that it has waited for.
 //!
-//! A handler knows no session and cannot wait. A blocking one looks at its keys as any other does. If there is nothing
-//! for it, it writes the reply for callers who may not wait (EXEC, scripts), and returns [`Stop::Wait`] with what it
-//! would wait for. Whether that reply stands, or is taken back and the client waits, is the server's decision.
+//! A handler knows no session and cannot block. A blocking one reads its keys as any other does. If it finds nothing,
+//! it writes the reply for callers that may not block (EXEC, scripts), and returns [`Stop::Wait`] with the keys that it
+//! would wait for. The server decides if that reply stands, or is discarded and the client waits.
 //!
-//! A waiting client is served by running its call again when one of its keys has changed. Then the context names its
-//! [`Waiter`](redline_keyspace::Waiter), and the handler calls [`Ctx::claim`] when it has found something and before it
-//! takes it: if the client has gone meanwhile, that fails, and everything stays as it is. To be run again, calls must
-//! mean the same at any later time: one that refers to the present (`XREAD … $`) gives a call of its own to wait with.
+//! A waiting client is served by running its call again when one of its keys has changed. Then the context holds its
+//! [`Waiter`](redline_keyspace::Waiter), and the handler calls [`Ctx::claim`] when it has found an element and before
+//! it takes it: if the client is gone by then, that fails, and nothing changes. To be run again, calls must mean the
+//! same at any later time: one that refers to the present (`XREAD … $`) provides another call to wait with.
 //!
-//! Must not know: any one command, sessions, who serves whom.
+//! Must not know: any one command, sessions, which client is served by which.
 
 use std::{ops::Range, sync::Arc};
 
@@ -22,25 +22,25 @@ use redline_types::{
 
 use crate::{Ctx, Error, Failure, Stop};
 
-/// The wait of a command that blocks.
+/// Wait of a command that blocks.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The type that a key must have to be of use.
+    /// Type that a key must have to serve the command.
     pub kind: Kind,
-    /// Which arguments are the keys that it waits for.
+    /// Arguments that are the keys waited for.
     pub keys: Range<usize>,
-    /// Which arguments are keys that are written when it is served.
+    /// Arguments that are keys written when the client is served.
     pub targets: Range<usize>,
-    /// For how long at most: milliseconds. `None`: for ever.
+    /// Longest wait in milliseconds. `None`: without limit.
     pub timeout_ms: Option<u64>,
-    /// It is run again also when a key goes or gets another type, to answer with an error (XREADGROUP).
+    /// True if it is also run again when a key is deleted or gets another type, to fail with an error (XREADGROUP).
     pub when_gone: bool,
-    /// The call to be run again, where that is not the call itself.
+    /// Call that is run again, if that is not the original call.
     pub call: Option<ArgsBuf>,
 }
 
 impl Block {
-    /// A wait for one of these keys to be of this type.
+    /// Returns a wait for one of these keys to be of this type.
     pub(crate) fn on(kind: Kind, keys: Range<usize>, timeout_ms: Option<u64>) -> Block {
         Block {
             kind,
@@ -60,8 +60,8 @@ impl From<Block> for Failure {
 }
 
 impl Ctx<'_> {
-    /// To be called by a blocking command that has found something, before it takes it. Fails if the client that waits
-    /// for it has gone; never where nobody has waited.
+    /// Ends the wait before a blocking command takes the element that it has found. Fails if the client that waits for
+    /// it is gone; never if no client has waited.
     pub(crate) fn claim(&self) -> Result<(), Stop> {
         match self.waiter {
             Some(waiter) if !waiter.end(End::Served) => Err(Stop::Gone),
@@ -70,13 +70,13 @@ impl Ctx<'_> {
     }
 }
 
-/// A time to wait in seconds, with fractions: as milliseconds, rounded up; 0 is for ever.
+/// Reads a timeout in seconds, with fractions: as milliseconds, rounded up; 0 is without limit.
 pub(crate) fn seconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Error> {
     const NOT_A_FLOAT: Error = Error::line("ERR timeout is not a float or out of range");
     let seconds = match number::parse_f64(argument) {
         Some(seconds) => seconds,
         None => {
-            // Redis reads a wider format: what is out of our range only is too long, or next to nothing.
+            // Redis reads a wider format: a number out of our range only is too long, or almost zero.
             let wide = Extended::parse(argument).ok_or(NOT_A_FLOAT)?;
             let mut digits = Vec::new();
             wide.format(&mut digits);
@@ -89,20 +89,19 @@ pub(crate) fn seconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Err
         }
     };
     let milliseconds = (seconds * 1000.0).ceil();
-    // The largest that is an i64 is below 2^63, which is a double.
+    // The largest number that is an i64 is below 2^63, which is a double.
     if milliseconds >= i64::MAX as f64 {
         return Err(Error::line("ERR timeout is out of range"));
     }
     span(milliseconds as i64, ctx.keys.now_ms())
 }
 
-/// A time to wait in whole milliseconds; 0 is for ever.
+/// Reads a timeout in whole milliseconds; 0 is without limit.
 pub(crate) fn milliseconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Error> {
     wait_ms(argument, ctx.keys.now_ms())
 }
 
-/// The argument that says how many milliseconds to wait at most; `None`: for ever. `now_ms`: Unix time; the end must be
-/// a time, too.
+/// Reads the timeout in milliseconds; `None`: without limit. `now_ms`: Unix time; the end must be a valid time, too.
 ///
 /// # Errors
 /// If it is no integer, negative, or too large.

@@ -1,4 +1,4 @@
-//! DUMP and RESTORE: keys that travel as bytes. Must not know the form of those bytes.
+//! DUMP and RESTORE: keys as serialised bytes. Must not know the form of those bytes.
 
 use redline_keyspace::{Classes, Found, Owned, StringRef, Trace, ValueRef, journal::Word};
 use redline_rdb::{Object, ObjectRef, RestoreError};
@@ -55,7 +55,7 @@ pub(crate) fn restore(
     let expire_at_ms = match ttl_ms {
         0 => None,
         at_ms if options.absolute => Some(at_ms),
-        // A span beyond all time wraps round, as in Redis: the key has expired before it came.
+        // A span beyond all time wraps around, as in Redis: the key has expired already.
         span_ms => Some(now_ms.wrapping_add(span_ms)),
     };
     if expire_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
@@ -94,7 +94,7 @@ pub(crate) fn restore(
     Ok(())
 }
 
-/// A key's value, to be written.
+/// Returns a key's value as the encoder takes it.
 pub fn object_of(value: ValueRef<'_>) -> ObjectRef<'_> {
     match value {
         ValueRef::String(StringRef::Inline { bytes, .. }) => ObjectRef::String(bytes),
@@ -106,7 +106,7 @@ pub fn object_of(value: ValueRef<'_>) -> ObjectRef<'_> {
 #[derive(Default)]
 struct Options {
     replace: bool,
-    /// The time to live is a time, not a span.
+    /// True if the time to live is a time, not a span.
     absolute: bool,
     idle_s: Option<u64>,
     frequency: Option<u8>,

@@ -5,7 +5,7 @@ use redline_types::{Element, IntBuf};
 
 use crate::Error;
 
-/// Elements that are drawn at a stretch.
+/// Number of elements that are drawn at once.
 const PORTION: usize = 1024;
 
 /// Writes an element as a bulk string.
@@ -17,22 +17,22 @@ pub(crate) fn bulk(reply: &mut Reply<'_>, element: Element<'_>) {
     }
 }
 
-/// Where a reply becomes too large.
+/// Limit beyond which a reply is too large.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     bytes: u64,
 }
 
 impl Bound {
-    /// Has the reply room for another element? That one may be too much.
+    /// Returns true if the reply has room for another element, which itself may exceed the limit.
     #[inline]
     pub(crate) fn leaves_room(self, reply: &mut Reply<'_>) -> bool {
         reply.buffer().len_bytes() as u64 <= self.bytes
     }
 }
 
-/// Draws as many elements as wanted, of few that are there: in portions, since a client may want more than any reply
-/// can hold. It ends in an error once the reply has more than `bytes_max` bytes; each portion looks before each element.
+/// Draws `wanted` elements of a small collection: in portions, since a client may ask for more than any reply can hold.
+/// It ends in an error once the reply has more than `bytes_max` bytes; each portion checks before each element.
 pub(crate) fn draw(
     reply: &mut Reply<'_>,
     wanted: usize,

@@ -1,5 +1,5 @@
-//! How a handler ends that did not run: error replies of the data plane, with the one place that words them, and stops. Clients match on these texts, so
-//! they are Redis 8.2.3's. Must not know: which command fails how.
+//! Outcomes of a handler that did not complete: stops, and error replies of the data plane with their texts. Clients
+//! match on these texts, so they are those of Redis 8.2.3. Must not know: which command fails how.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,27 +8,27 @@ use redline_spec::{self as spec, CommandId, refusal};
 
 use crate::Block;
 
-/// Why a handler did not run to its end.
+/// Reason why a handler did not complete.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// The caller gets an error reply.
+    /// The client gets an error reply.
     Reply(Error),
-    /// The executor has something to do first, or nothing more at all.
+    /// The executor has to act first, or must drop the command.
     Stop(Stop),
 }
 
-/// Why the executor is asked instead of answered: never rendered as a reply.
+/// Reason why control returns to the executor: never rendered as a reply.
 #[derive(Clone, Debug)]
 pub enum Stop {
-    /// A stripe is in use: the command is to be run again when it is free.
+    /// A stripe is in use: the command is run again when it is free.
     Busy(Busy),
-    /// The unit lacks stripes of keys that are known only now: the command is to be run again with them.
+    /// The unit lacks stripes of keys that are known only now: the command is run again with them.
     Widen(Missing),
-    /// A key has expired that is in the way: it is to be taken out, and the command run again.
+    /// An expired key is in the way: the key is removed, and the command run again.
     Expired(Box<[u8]>),
-    /// There is nothing for the command, and it would wait. The reply for callers who may not wait has been written.
+    /// The command finds nothing and would block. The reply for callers that may not block has been written.
     Wait(Arc<Block>),
-    /// The client that was to be served has gone; nothing has happened.
+    /// The client that was to be served is gone; nothing has happened.
     Gone,
 }
 
@@ -43,40 +43,40 @@ pub enum Error {
     NotInteger,
     /// An argument or a stored value is not a number.
     NotFloat,
-    /// An argument is outside what the command takes.
+    /// An argument is outside the command's range.
     OutOfRange,
     /// The key must exist.
     NoSuchKey,
-    /// A list index beyond the list.
+    /// A list index is beyond the list.
     IndexOutOfRange,
     /// The sum does not fit 64 bits.
     Overflow,
-    /// An expiry that is zero, negative or too far away.
+    /// An expiry is zero, negative or too far away.
     InvalidExpire(CommandId),
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
-    /// A payload with damage inside; says what does not hold, for the log alone.
+    /// A payload is damaged; holds the condition that fails, only for the log.
     Damaged(&'static str),
-    /// Any other: the whole line, its code included.
+    /// Any other error: the whole line, its code included.
     Line(Cow<'static, str>),
-    /// The same, with bytes that the caller has sent: they are given back as they came, whether they are text or not.
+    /// Any other error that repeats bytes of the client: they are returned as sent, text or not.
     Quoting(Box<[u8]>),
 }
 
 impl Error {
-    /// A count below zero, or none at all, where nothing can be taken from the other end.
+    /// Error for a count that is negative or no number, where nothing can be taken from the other end.
     pub const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
-    /// A number of keys that is none, or zero.
+    /// Error for a number of keys that is zero or no number.
     pub(crate) const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
-    /// A LIMIT that is none, or below zero.
+    /// Error for a LIMIT that is negative or no number.
     pub(crate) const NEGATIVE_LIMIT: Error = Error::line("ERR LIMIT can't be negative");
 
-    /// An error that only one command, or one reader of arguments, has.
+    /// Returns an error that only one command, or one reader of arguments, has.
     pub const fn line(text: &'static str) -> Error {
         Error::Line(Cow::Borrowed(text))
     }
 
-    /// An error that repeats an argument: up to its first zero byte, with spaces for what would end the line.
+    /// Returns an error that repeats an argument: up to its first zero byte, with spaces for bytes that would end the line.
     pub fn quoting(
         before: &(impl AsRef<[u8]> + ?Sized),
         argument: &[u8],
@@ -85,17 +85,17 @@ impl Error {
         Error::Quoting(refusal::quoting(before, argument, after).into())
     }
 
-    /// Too few arguments, or too many: where only the handler can tell.
+    /// Returns the error for too few or too many arguments, where only the handler can tell.
     pub fn wrong_arity(command: &str) -> Error {
         Error::Line(refusal::wrong_arity(command).into())
     }
 
-    /// Too few arguments of a subcommand, or too many, in the words of a container that has HELP.
+    /// Returns the error for too few or too many arguments of a subcommand, in the words of a container that has HELP.
     pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Error {
         Error::Quoting(refusal::wrong_subcommand_arity(container, subcommand).into())
     }
 
-    /// The line of the reply, without the leading `-`.
+    /// Returns the line of the reply, without the leading `-`.
     pub fn text(&self) -> Cow<'_, [u8]> {
         let text = match self {
             Error::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",

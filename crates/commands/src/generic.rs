@@ -223,7 +223,7 @@ pub(crate) fn object_idletime(
     Ok(())
 }
 
-/// OBJECT REFCOUNT key: a value belongs to one key.
+/// OBJECT REFCOUNT key: always 1, since a value belongs to one key.
 pub(crate) fn object_refcount(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -392,7 +392,7 @@ pub(crate) fn type_(
     Ok(())
 }
 
-/// UNLINK key [key …]: values that take long to free are always freed behind the command, so this is DEL.
+/// UNLINK key [key …]: values that take long to free are always freed in the background, so this is DEL.
 pub(crate) fn unlink(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -439,7 +439,7 @@ pub(crate) fn flushdb(
     Ok(())
 }
 
-/// MEMORY USAGE key [SAMPLES count]: the account of a value is exact, nothing is sampled.
+/// MEMORY USAGE key [SAMPLES count]: the size of a value is exact, nothing is sampled.
 pub(crate) fn memory_usage(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -494,7 +494,7 @@ fn db_index(ctx: &Ctx<'_>, argument: &[u8]) -> Result<u32, Error> {
 }
 
 fn check_flush_mode(mut words: Words<'_>) -> Result<(), Error> {
-    // What a database held is always freed behind the command.
+    // The contents of a database are always freed in the background.
     let _ = words.flag("ASYNC") || words.flag("SYNC");
     words.end()
 }
@@ -506,15 +506,14 @@ fn reply_number(number: Option<u32>, reply: &mut Reply<'_>) {
     }
 }
 
-/// Gives the value of one key to another; says whether it did. The new name must be free unless it may
-/// be replaced.
+/// Moves the value of one key to another; returns true if it did. The new name must be free unless it may be replaced.
 fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, Error> {
     let (from, to) = (&args[1], &args[2]);
     let type_of = |key| ctx.keys.find(key, Trace::Quiet).map(Found::type_name);
     let new_type = type_of(from).ok_or(Error::NoSuchKey)?;
     let old_type = type_of(to);
     if from == to || old_type.is_some() && !replace {
-        // They are used all the same.
+        // The key counts as used all the same.
         ctx.keys.find(from, Trace::Write);
         if from != to {
             ctx.keys.find(to, Trace::Write);
@@ -533,8 +532,8 @@ fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, 
     Ok(true)
 }
 
-/// Answers with what `show` makes of a key's expiry, a Unix time in milliseconds; with -2 if there is no such key, and with
-/// -1 if it has no expiry.
+/// Replies with the result of `show` for a key's expiry, a Unix time in milliseconds; with -2 if there is no such key,
+/// and with -1 if it has no expiry.
 fn reply_expiry(ctx: &Ctx<'_>, key: &[u8], reply: &mut Reply<'_>, show: impl FnOnce(i64) -> i64) {
     let found = ctx.keys.find(key, Trace::Probe);
     reply.integer(match found.map(Found::expire_at_ms) {
@@ -544,7 +543,7 @@ fn reply_expiry(ctx: &Ctx<'_>, key: &[u8], reply: &mut Reply<'_>, show: impl FnO
     });
 }
 
-/// A span or time that is not negative, to the nearest second.
+/// Rounds a span or time that is not negative to the nearest second.
 fn seconds(ms: i64) -> i64 {
     ((ms as u64 + 500) / 1000) as i64
 }
@@ -568,7 +567,7 @@ fn expire_at(
     match ctx.keys.find(key, Trace::Quiet).map(Found::expire_at_ms) {
         Some(current) if conditions.hold(current, at_ms) => {}
         _ => {
-            // It is used all the same.
+            // The key counts as used all the same.
             ctx.keys.find(key, Trace::Write);
             reply.integer(0);
             return Ok(());
@@ -587,7 +586,7 @@ fn expire_at(
     Ok(())
 }
 
-/// Journals that a key expires at that Unix time in milliseconds.
+/// Records in the journal that a key expires at that Unix time in milliseconds.
 pub(crate) fn propagate_expiry(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64) {
     if ctx.keys.is_journaled() {
         let at_ms = IntText::new(at_ms);
@@ -595,7 +594,7 @@ pub(crate) fn propagate_expiry(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64) {
     }
 }
 
-/// The conditions on the current expiry under which EXPIRE sets another.
+/// Conditions on the current expiry under which EXPIRE sets another.
 #[derive(Default)]
 struct ExpireConditions {
     nx: bool,
@@ -634,7 +633,7 @@ impl ExpireConditions {
         Ok(conditions)
     }
 
-    /// Without an expiry a key counts as one that expires after all others.
+    /// Returns true if the conditions hold. A key without an expiry counts as one that expires after all others.
     fn hold(&self, current: Option<i64>, new: i64) -> bool {
         !(self.nx && current.is_some()
             || self.xx && current.is_none()
@@ -647,7 +646,7 @@ impl ExpireConditions {
 mod tests {
     use crate::testing::TestDb;
 
-    /// With these settings each use counts one. Recorded from Redis 8.2.3.
+    /// Ensures that each use counts one with these settings. Recorded from Redis 8.2.3.
     #[test]
     fn a_command_uses_each_key_once() {
         let mut db = TestDb::new();

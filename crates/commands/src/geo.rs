@@ -199,7 +199,7 @@ fn radius_by_member(
 ) -> Result<(), Error> {
     let zset = ctx.keys.read::<Zset>(key)?;
     let given = match zset {
-        // Without the key Redis looks neither for the member nor at the radius.
+        // If the key is missing, Redis checks neither the member nor the radius.
         None => {
             words.take_args(3);
             None
@@ -219,11 +219,11 @@ enum Order {
     Descending,
 }
 
-/// The words of a search.
+/// Options of a search.
 struct Options<'a> {
     id: CommandId,
     centre: Option<Place>,
-    /// The area that is searched, and the metres of the unit that it was given in.
+    /// Area that is searched, and the metres of its unit.
     shape: Option<(Shape, f64)>,
     order: Option<Order>,
     count: Option<usize>,
@@ -257,7 +257,7 @@ impl<'a> Options<'a> {
             let circled = matches!(options.shape, Some((Shape::Circle { .. }, _)));
             let boxed = matches!(options.shape, Some((Shape::Box { .. }, _)));
             let cornered = matches!(options.shape, Some((Shape::Polygon { .. }, _)));
-            // These three are read where a result is stored, too, and then refused.
+            // These three are parsed where a result is stored, too, and then refused.
             if words.undocumented("WITHDIST") {
                 options.with_distance = true;
             } else if words.undocumented("WITHHASH") {
@@ -279,7 +279,7 @@ impl<'a> Options<'a> {
                 && let Some((by_distance, key)) =
                     words.value_of(&[("STORE", false), ("STOREDIST", true)])
             {
-                // The last one counts, whichever it is. The key specs know the last of each.
+                // The last of the two options counts. The key specs know the last of each.
                 options.store = Some(key);
                 options.store_distance = by_distance;
             } else if id == CommandId::Geosearchstore && words.flag("STOREDIST") {
@@ -321,7 +321,7 @@ impl<'a> Options<'a> {
         matches!(self.id, CommandId::Geosearch | CommandId::Geosearchstore)
     }
 
-    /// Checks the rules that concern several words together.
+    /// Checks the rules that concern several options.
     fn check(&self, has_centre: bool, name: &[u8]) -> Result<(), Error> {
         let stores = self.store.is_some() || self.id == CommandId::Geosearchstore;
         if stores && (self.with_distance || self.with_hash || self.with_place) {
@@ -353,7 +353,7 @@ struct Found<'a> {
     member: Element<'a>,
     score: f64,
     place: Place,
-    /// In metres.
+    /// Distance in metres.
     distance: f64,
 }
 
@@ -405,7 +405,7 @@ fn run(
                 true => "geosearchstore",
                 false => "georadiusstore",
             };
-            // Each member counts as a change, and so does that of the key.
+            // Each member counts as a change, and so does the key.
             let further = result.len().saturating_sub(1);
             store(ctx, destination, result, event, reply);
             ctx.keys.count_changes(further as u64);
@@ -414,7 +414,7 @@ fn run(
     }
 }
 
-/// Returns the members inside the area, in order, and no more than are asked for.
+/// Returns the members inside the area, in order, and at most the requested number.
 fn search<'a>(zset: &'a Zset, search: &Search, options: &Options<'_>) -> Vec<Found<'a>> {
     let count = options.count.unwrap_or(usize::MAX);
     let enough = if options.any { count } else { usize::MAX };
@@ -440,7 +440,7 @@ fn search<'a>(zset: &'a Zset, search: &Search, options: &Options<'_>) -> Vec<Fou
             }
         }
     }
-    // Of a bounded number the nearest are meant, unless any will do.
+    // A bounded number means the nearest ones, unless ANY is given.
     let order = options
         .order
         .or((options.count.is_some() && !options.any).then_some(Order::Ascending));
@@ -486,7 +486,7 @@ fn reply_found(found: &[Found<'_>], unit: f64, options: &Options<'_>, reply: &mu
     }
 }
 
-/// Four digits behind the point, halves to even.
+/// Writes a distance with four digits after the point, halves rounded to even.
 fn reply_distance(distance: f64, reply: &mut Reply<'_>) {
     let tenths_of_thousandths = (distance * 10_000.0).round_ties_even() as i64;
     let (whole, rest) = (
@@ -518,7 +518,7 @@ fn place_of(zset: &Zset, member: &[u8]) -> Result<Place, Error> {
         .ok_or(Error::line("ERR could not decode requested zset member"))
 }
 
-/// Reads a circle; the metres of its unit are with it.
+/// Reads a circle, and the metres of its unit.
 fn circle(words: &mut Words<'_>) -> Result<(Shape, f64), Error> {
     let radius = size(words, "ERR need numeric radius")?;
     if radius < 0.0 {
@@ -529,7 +529,7 @@ fn circle(words: &mut Words<'_>) -> Result<(Shape, f64), Error> {
     Ok((Shape::Circle { radius }, metres))
 }
 
-/// Reads as many places as the number of corners says.
+/// Reads as many places as the number of corners.
 fn polygon(words: &mut Words<'_>, count: &[u8]) -> Result<Vec<Place>, Error> {
     const INT: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
     const BAD_COUNT: Error = Error::line("ERR invalid number of vertices");
@@ -541,7 +541,7 @@ fn polygon(words: &mut Words<'_>, count: &[u8]) -> Result<Vec<Place>, Error> {
     (0..count).map(|_| place(words)).collect()
 }
 
-/// Reads a box; the metres of its unit are with it.
+/// Reads a box, and the metres of its unit.
 fn rectangle(words: &mut Words<'_>) -> Result<(Shape, f64), Error> {
     let width = size(words, "ERR need numeric width")?;
     let height = size(words, "ERR need numeric height")?;

@@ -133,7 +133,7 @@ pub(crate) fn hincrbyfloat(
     })?;
     let text = text?;
     ctx.keys.changed(Classes::HASH, "hincrbyfloat", &args[1]);
-    // HSET would take the field's expiry away.
+    // HSET would remove the field's expiry.
     ctx.keys.propagate(&[
         b"HSETEX", &args[1], b"KEEPTTL", b"FIELDS", b"1", &args[2], &text,
     ]);
@@ -173,7 +173,7 @@ fn one_side(
     Ok(())
 }
 
-/// HLEN key: fields that have expired and are still there count, as in Redis.
+/// HLEN key: expired fields that are not deleted yet count, as in Redis.
 pub(crate) fn hlen(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -365,7 +365,7 @@ pub(crate) fn hstrlen(
     Ok(())
 }
 
-/// The hash without the fields that have expired. Counts as an access.
+/// Returns the hash without the fields that have expired. Counts as an access.
 fn live<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<Live<'a>>, Error> {
     let now_ms = ctx.keys.now_ms();
     let hash = ctx.keys.read::<Hash>(key)?;

@@ -1,8 +1,8 @@
 //! Commands of the group `hash` that are about the expiry of fields.
 //!
-//! A field that has expired is there until something takes it out: its command (those that Redis lets do so call
-//! [`redline_keyspace::View::expire_fields`] first), or active expiry. Meanwhile no command shows it; HLEN counts it,
-//! HDEL and HSET still find it, and HEXPIRE brings it back, all as in Redis.
+//! An expired field exists until it is removed: by its command (those that Redis lets do so call
+//! [`redline_keyspace::View::expire_fields`] first), or by active expiry. Meanwhile no command shows it; HLEN counts
+//! it, HDEL and HSET still find it, and HEXPIRE restores it, all as in Redis.
 
 use redline_keyspace::{Classes, Found, Trace, WrongType, journal::Word};
 use redline_resp::{Args, Reply};
@@ -16,18 +16,18 @@ use crate::{
     words::{Words, integer, integer_in},
 };
 
-/// A field may expire before this Unix time in milliseconds.
+/// End of the range of Unix times in milliseconds at which a field may expire.
 const EXPIRE_AT_MS_END: i64 = 1 << 46;
 
-/// The field is not there.
+/// Reply for a field that does not exist.
 const NO_FIELD: i64 = -2;
-/// The field does not expire.
+/// Reply for a field without an expiry.
 const NO_EXPIRY: i64 = -1;
-/// A condition did not hold.
+/// Reply for a condition that did not hold.
 const NOT_MET: i64 = 0;
-/// Done.
+/// Reply for a change that was made.
 const DONE: i64 = 1;
-/// The time was in the past: the field is gone.
+/// Reply for a time in the past: the field was deleted.
 const DELETED: i64 = 2;
 
 /// HEXPIRE key seconds [NX | XX | GT | LT] FIELDS numfields field [field …]
@@ -121,7 +121,7 @@ pub(crate) fn hgetex(
     let mut at_ms = None;
     if !persist && let Some((unit, time)) = words.value_of(&TimeUnit::options(now_ms)) {
         at_ms = Some(unit.read(time, words.id())?);
-        // The table's arity fits a call without an option; behind a time there must be room for FIELDS and a count.
+        // The table's arity fits a call without an option; after a time there must be room for FIELDS and a count.
         if words.len() < 2 {
             return Err(words.wrong_arity().into());
         }
@@ -286,7 +286,7 @@ pub(crate) fn hsetex(
     }
     let pairs = call.pairs;
     let names = || pairs.iter().step_by(2);
-    // Fields that do not exist because their time has come.
+    // Fields that count as missing because they have expired.
     let mut due: Vec<&[u8]> = Vec::new();
     if let Some(wanted) = call.fields_exist {
         let found = ctx.keys.find(key, Trace::Quiet);
@@ -295,7 +295,7 @@ pub(crate) fn hsetex(
             |field: &[u8]| hash.is_some_and(|hash| hash.live(now_ms).get(field).is_some());
         let refused_at = names().position(|field| is_there(field) != wanted);
         if let Some(at) = refused_at {
-            // No field behind that is looked at.
+            // No field after that one is looked at.
             ctx.keys.expire_fields(key, names().take(at + 1));
             reply.integer(0);
             return Ok(());
@@ -309,7 +309,7 @@ pub(crate) fn hsetex(
     let past = call.at_ms.is_some_and(|at| at <= now_ms);
     let each = || names().zip(pairs.iter().skip(1).step_by(2));
     let set = |hash: &mut Hash, limits: &Limits| {
-        // Here, so that the key stays if nothing else is in it.
+        // In the same write, so that the key stays if nothing else is in it.
         for field in &due {
             hash.remove(field);
         }
@@ -318,7 +318,7 @@ pub(crate) fn hsetex(
             hash.prepare_expiry();
         }
         let unlimited = past.then(|| {
-            // One after the other passes through: a listpack has to take what is there and one more.
+            // Each passes through in turn: a listpack must hold its present fields and one more.
             for (field, value) in each() {
                 hash.set(field, value, limits);
                 hash.remove(field);
@@ -335,7 +335,7 @@ pub(crate) fn hsetex(
             } else {
                 hash.set(field, value, limits);
             }
-            // One whose time has come goes below, once the key and its new value have been told of.
+            // A field that has expired is deleted below, after the events of the key and its new value.
             if call.at_ms.is_some() && !past {
                 hash.set_expire_at_ms(field, call.at_ms);
             }
@@ -389,7 +389,7 @@ pub(crate) fn httl(
     })?)
 }
 
-/// How a time is written in an argument.
+/// Notation of a time in an argument.
 #[derive(Clone, Copy)]
 struct TimeUnit {
     unit_ms: i64,
@@ -397,7 +397,7 @@ struct TimeUnit {
 }
 
 impl TimeUnit {
-    /// A span from now on.
+    /// Returns the notation of a span from now on.
     fn span(unit_ms: i64, now_ms: i64) -> TimeUnit {
         TimeUnit {
             unit_ms,
@@ -405,7 +405,7 @@ impl TimeUnit {
         }
     }
 
-    /// A Unix time.
+    /// Returns the notation of a Unix time.
     fn time(unit_ms: i64) -> TimeUnit {
         TimeUnit::span(unit_ms, 0)
     }
@@ -419,7 +419,7 @@ impl TimeUnit {
         ]
     }
 
-    /// Returns the Unix time in milliseconds that an argument of this unit means; `id` is for the error.
+    /// Returns the Unix time in milliseconds that an argument in this unit means; `id` is for the error.
     fn read(self, argument: &[u8], id: CommandId) -> Result<i64, Error> {
         let number = integer(argument)?;
         if number < 0 {
@@ -433,7 +433,7 @@ impl TimeUnit {
     }
 }
 
-/// The condition on a field's present expiry under which HEXPIRE sets another.
+/// Condition on a field's present expiry under which HEXPIRE sets another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     None,
@@ -451,7 +451,7 @@ impl Condition {
         ("LT", Condition::Earlier),
     ];
 
-    /// Without an expiry a field counts as one that expires after all others.
+    /// Returns true if the condition holds. A field without an expiry counts as one that expires after all others.
     fn holds(self, old: Option<i64>, new: i64) -> bool {
         match self {
             Condition::None => true,
@@ -463,11 +463,11 @@ impl Condition {
     }
 }
 
-/// The parsed arguments of HSETEX.
+/// Parsed arguments of HSETEX.
 struct SetCall<'a> {
-    /// The key has to exist, or not: `XX` and `NX`, as in Valkey.
+    /// Required existence of the key: `XX` and `NX`, as in Valkey.
     key_exists: Option<bool>,
-    /// All fields have to exist, or none of them.
+    /// Required existence of all fields: all or none.
     fields_exist: Option<bool>,
     keep_expiry: bool,
     at_ms: Option<i64>,
@@ -518,10 +518,10 @@ impl<'a> SetCall<'a> {
         Err(words.wrong_arity())
     }
 
-    /// Reads the fields and values behind `FIELDS`: a count of them, and all that is left.
+    /// Reads the fields and values after `FIELDS`: their number, and all remaining arguments.
     fn pairs(mut words: Words<'a>) -> Result<Args<'a>, Error> {
         const BAD_COUNT: Error = Error::line("ERR invalid number of fields");
-        // Behind the count stands at least one pair, or the count is not looked at.
+        // After the count there is at least one pair, or the count is not checked.
         if words.len() < 3 {
             return Err(words.wrong_arity());
         }
@@ -534,13 +534,13 @@ impl<'a> SetCall<'a> {
     }
 }
 
-/// Refuses a key of another type, which comes before what is wrong with the arguments, as in Redis.
+/// Refuses a key of another type; as in Redis this check precedes errors in the arguments.
 fn check_type(ctx: &Ctx<'_>, key: &[u8]) -> Result<(), WrongType> {
     let found = ctx.keys.find(key, Trace::Quiet);
     found.map(Found::len::<Hash>).transpose().map(drop)
 }
 
-/// Reads `FIELDS numfields field [field …]`, which has to be all that is left.
+/// Reads `FIELDS numfields field [field …]`, which must be all remaining arguments.
 fn fields(words: Words<'_>) -> Result<Args<'_>, Error> {
     let bad_count = Error::line("ERR Number of fields must be a positive integer");
     counted_fields(words, bad_count)
@@ -562,12 +562,12 @@ fn counted_fields(mut words: Words<'_>, bad_count: Error) -> Result<Args<'_>, Er
     Ok(fields)
 }
 
-/// A span or time in seconds, rounded up.
+/// Returns a span or time in seconds, rounded up.
 fn seconds(ms: i64) -> i64 {
     ms.saturating_add(999) / 1000
 }
 
-/// Answers with what `show` makes of each field's expiry, a Unix time in milliseconds.
+/// Replies with the result of `show` for each field's expiry, a Unix time in milliseconds.
 fn reply_expiry(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -590,7 +590,7 @@ fn reply_expiry(
     Ok(())
 }
 
-/// Sets the expiry of fields to the time that is the first of the words.
+/// Sets the expiry of fields to the time in the first of the arguments.
 fn expire_at(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -646,7 +646,7 @@ fn expire_at(
     Ok(())
 }
 
-/// Journals that fields were deleted.
+/// Records in the journal that fields were deleted.
 fn propagate_deletion<'f>(
     ctx: &mut Ctx<'_>,
     key: &'f [u8],
@@ -659,7 +659,7 @@ fn propagate_deletion<'f>(
     }
 }
 
-/// Journals that fields expire at a Unix time in milliseconds, or do not any more.
+/// Records in the journal that fields expire at a Unix time in milliseconds, or no longer expire.
 fn propagate_expiry<'f>(
     ctx: &mut Ctx<'_>,
     key: &[u8],

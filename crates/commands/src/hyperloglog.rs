@@ -1,4 +1,4 @@
-//! Commands of the group `hyperloglog`: strings that estimate how many different elements they have seen.
+//! Commands of the group `hyperloglog`: strings that estimate how many different elements were added.
 
 use redline_keyspace::{Classes, Found, StringRef, Trace};
 use redline_resp::{Args, Reply};
@@ -74,7 +74,7 @@ pub(crate) fn pfcount(
             let count = hll::count(value)?;
             ctx.keys
                 .edit_bytes(key, |value| hll::remember_count(value, count))?;
-            // The string is another now, though no event says so.
+            // The string has changed, though without an event.
             ctx.keys.touch_watchers(key);
             ctx.keys.count_changes(1);
             count
@@ -98,7 +98,7 @@ pub(crate) fn pfdebug(
         if !words.undocumented("ON") && !words.undocumented("OFF") {
             return Err(Error::line("ERR Argument must be ON or OFF").into());
         }
-        // What the processor has decides, and nothing switches it: as Redis says where it has no such code.
+        // The CPU's features decide, and there is no switch: the reply of Redis where it has no such code.
         reply.simple("disabled");
         return Ok(());
     }
@@ -158,7 +158,7 @@ pub(crate) fn pfmerge(
     Ok(())
 }
 
-/// The bytes of a key that is read; `None` without it.
+/// Returns the bytes of a key that is read; `None` if it is missing.
 fn read<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
     ctx.keys
         .string(key)?
@@ -167,7 +167,7 @@ fn read<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
         .transpose()
 }
 
-/// The bytes of a key that is going to be changed; `None` without it.
+/// Returns the bytes of a key that is going to be changed; `None` if it is missing.
 fn existing<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
     let found = ctx.keys.find(key, Trace::Quiet);
     let string = found.map(Found::string).transpose()?;
@@ -184,7 +184,7 @@ fn checked(bytes: &[u8]) -> Result<&[u8], Error> {
     }
 }
 
-/// Changes a checked value, or first makes an empty one; the edit also gets the limit of the sparse encoding.
+/// Changes a checked value, after creating an empty one if needed; the edit also gets the limit of the sparse encoding.
 fn edit(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -201,14 +201,14 @@ fn edit(
     })
 }
 
-/// Makes a value dense; says whether it was not. Counts as a change, though no event says so.
+/// Makes a value dense; returns true if it was sparse. Counts as a change, though without an event.
 fn make_dense(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
     let mut converted = false;
     edit(ctx, key, false, |value, _| {
         converted = hll::to_dense(value)?;
         Ok(())
     })?;
-    // Other bytes, but the same set.
+    // The bytes differ, the set is the same.
     ctx.keys.unreported(key);
     ctx.keys.count_changes(u64::from(converted));
     Ok(converted)
@@ -294,7 +294,7 @@ mod tests {
             ),
             ("PFDEBUG SIMD x", "-ERR Argument must be ON or OFF"),
         ]);
-        // CVE-2019-10192 and CVE-2019-10193: strings of the right header, cut short.
+        // CVE-2019-10192 and CVE-2019-10193: strings with a valid header, cut short.
         db.words("PFDEBUG TODENSE h");
         db.words("SETRANGE h 12304 x");
         assert_eq!(db.words("PFADD h b"), WRONG);

@@ -1,10 +1,10 @@
 //! The data plane: one module per command group, one plain function per command.
 //!
-//! A handler gets the unit's [`Ctx`] (its view of the keyspace, limits), the arguments and a reply
-//! writer, and nothing else: no clock, no thread, no socket, no session. The caller holds the stripes of
-//! the command's keys. Start with `string`; every module follows its form.
+//! A handler gets the unit's [`Ctx`] (its view of the keyspace, limits), the arguments and a reply writer, and nothing
+//! else: no clock, no thread, no socket, no session. The caller holds the stripes of the command's keys. Start with
+//! `string`; every module follows its form.
 //!
-//! Must not know: threads, sockets, files, sessions, how a unit came by its stripes.
+//! Must not know: threads, sockets, files, sessions, how a unit acquires its stripes.
 #![forbid(unsafe_code)]
 // `[count]` in the form of a command is no link.
 #![allow(rustdoc::broken_intra_doc_links)]
@@ -46,20 +46,20 @@ pub use words::{FromWord, Words};
 
 /// The context of a handler.
 pub struct Ctx<'a> {
-    /// The keys: reads, writes, reports of changes.
+    /// View of the keys: reads, writes, reports of changes.
     pub keys: View<'a>,
-    /// Longest string a command may build (`proto-max-bulk-len`).
+    /// Length of the longest string that a command may build (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
-    /// A script calls: what comes without an order must get one.
+    /// True if a script calls: results without an order then get one.
     pub in_script: bool,
-    /// The caller may read keys that only the run will know.
+    /// True if the caller may read keys that are known only during the run.
     pub reads_every_key: bool,
-    /// The client that is served by this run, if it has waited: see [`Block`].
+    /// Waiter of the client that is served by this run, if it was blocked: see [`Block`].
     pub waiter: Option<&'a Waiter>,
 }
 
-/// Runs one command. On an error reply the caller takes back whatever the handler had written to the reply
-/// and renders the error instead; on a stop it does what [`Stop`] says.
+/// Function that runs one command. On an error reply the caller discards the reply written so far and renders the error
+/// instead; on a stop it does what [`Stop`] says.
 pub type Handler = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
 
 macro_rules! handlers {
@@ -73,8 +73,8 @@ macro_rules! handlers {
 static HANDLERS: [Option<Handler>; CommandId::COUNT] =
     redline_spec::for_each_data_command!(handlers);
 
-/// Notes for the journal what a command did that has just run, as its row says: as it was called, or as its handler has
-/// told. To be called after the handler, where the journal has a reader.
+/// Records in the journal the effect of the command that has just run, as its row says: the call itself, or the
+/// commands that its handler reported. Called after the handler, if the journal has a reader.
 #[cold]
 pub fn propagate(keys: &mut View<'_>, id: CommandId, args: Args<'_>) {
     let as_called = match spec::gate(id).propagate {
@@ -87,7 +87,7 @@ pub fn propagate(keys: &mut View<'_>, id: CommandId, args: Args<'_>) {
     }
 }
 
-/// An argument as a word of a journalled command.
+/// Returns an argument as a word of a journalled command.
 pub(crate) fn word(args: Args<'_>, index: usize) -> Word<'_> {
     match args.blob(index) {
         Some(blob) => Word::Blob(blob),
@@ -95,7 +95,7 @@ pub(crate) fn word(args: Args<'_>, index: usize) -> Word<'_> {
     }
 }
 
-/// The handler of a command of the data plane; `None` for commands of other planes.
+/// Returns the handler of a command of the data plane; `None` for commands of other planes.
 #[inline]
 pub fn handler(id: CommandId) -> Option<Handler> {
     HANDLERS[id as usize]

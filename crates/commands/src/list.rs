@@ -92,7 +92,7 @@ pub(crate) fn rpoplpush(
     move_element(ctx, &args[1], &args[2], End::Back, End::Front, reply)
 }
 
-/// The elements of a list that is about to be changed; `None` without the key.
+/// Returns the length of a list that is about to be changed; `None` if the key is missing.
 fn len_to_write(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, WrongType> {
     let found = ctx.keys.find(key, Trace::Write);
     found.map(Found::len::<List>).transpose()
@@ -110,7 +110,7 @@ fn move_element(
         reply.null();
         return Ok(());
     }
-    // A destination of another type must be found before anything is taken.
+    // The type of the destination is checked before an element is taken.
     len_to_write(ctx, destination)?;
     ctx.claim()?;
     let mut moved = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) fn blmpop(
     Err(Block::on(Kind::List, many.keys, timeout_ms).into())
 }
 
-/// Pops from the first list that there is; says whether there was one.
+/// Pops from the first list that exists; returns true if there was one.
 fn pop_first(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -320,7 +320,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> R
     }
 }
 
-/// Pops up to `count` elements of a list that exists, as an array.
+/// Pops up to `count` elements of an existing list, as an array.
 fn pop_many(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -532,7 +532,7 @@ pub(crate) fn ltrim(
         before - list.len()
     })?;
     if let Some(trimmed) = trimmed {
-        // Also of a trim that leaves all elements there are events.
+        // A trim that keeps all elements is an event too.
         ctx.keys.announced(Classes::LIST, "ltrim", &args[1]);
         ctx.keys.count_changes(trimmed as u64);
     }
@@ -542,7 +542,7 @@ pub(crate) fn ltrim(
 
 const ENDS: &[(&str, End)] = &[("LEFT", End::Front), ("RIGHT", End::Back)];
 
-/// Reads the end that an element is taken from, and the one that it is added to.
+/// Reads the end from which an element is taken, and the end to which it is added.
 fn ends(mut words: Words<'_>) -> Result<(End, End), Error> {
     let from = words.one_of(ENDS).ok_or(Error::Syntax)?;
     let to = words.one_of(ENDS).ok_or(Error::Syntax)?;
@@ -560,7 +560,7 @@ fn end_word(end: End) -> &'static [u8] {
     }
 }
 
-/// Journals that so many elements were taken from an end of a list.
+/// Records in the journal that this number of elements was taken from an end of a list.
 fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], from: End, count: usize) {
     let name: &[u8] = match from {
         End::Front => b"LPOP",
@@ -574,7 +574,7 @@ fn pop_event(end: End) -> &'static str {
     if end == End::Front { "lpop" } else { "rpop" }
 }
 
-/// The indices that `start` and `stop` (inclusive; negative ones count from the back) mean in `len` elements.
+/// Returns the range of indices from `start` to `stop` (inclusive; negative ones count from the back) in `len` elements.
 fn clamp(start: i64, stop: i64, len: usize) -> Range<usize> {
     let len = len as i64;
     let from_front = |index: i64| {

@@ -1,5 +1,4 @@
-//! The arguments that LMPOP and ZMPOP, and the blocking commands of their kind, have in common: `numkeys key [key …]
-//! SIDE [COUNT count]`.
+//! Common arguments of LMPOP and ZMPOP, and of their blocking forms: `numkeys key [key …] SIDE [COUNT count]`.
 
 use std::ops::Range;
 
@@ -10,17 +9,17 @@ use crate::{
     words::{Words, integer_in},
 };
 
-/// The parsed arguments of a pop, for commands whose sides are called differently.
+/// Parsed arguments of a pop, for commands with different names for the sides.
 pub(crate) struct MultiPop<S> {
-    /// Which arguments are the keys; the first of them that has something is popped from.
+    /// Arguments that are the keys; the first of them with elements is popped from.
     pub keys: Range<usize>,
     pub side: S,
-    /// At most so many elements; at least one.
+    /// Largest number of elements; at least one.
     pub count: usize,
 }
 
 impl<S: Copy> MultiPop<S> {
-    /// Reads from the number of keys on. `sides`: what the words behind the keys mean.
+    /// Reads from the number of keys on. `sides`: meanings of the words after the keys.
     pub fn parse(mut words: Words<'_>, sides: &[(&str, S)]) -> Result<MultiPop<S>, Error> {
         const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
         let keys = integer_in(words.read()?, 1.., Error::NO_KEYS)?;
@@ -39,7 +38,7 @@ impl<S: Copy> MultiPop<S> {
         })
     }
 
-    /// The keys, of the same arguments.
+    /// Returns the keys, of the same arguments.
     pub fn keys_of<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
         args.from(self.keys.start).first(self.keys.len()).iter()
     }

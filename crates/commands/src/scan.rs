@@ -1,5 +1,5 @@
-//! The parts that SCAN, HSCAN, SSCAN and ZSCAN share: the cursor, the options, the frame of the reply.
-//! Must not know what is scanned.
+//! Common parts of SCAN, HSCAN, SSCAN and ZSCAN: the cursor, the options, the frame of the reply. Must not know the
+//! collection that is scanned.
 
 use redline_resp::Reply;
 use redline_spec::CommandId;
@@ -10,13 +10,13 @@ use redline_types::{
 
 use crate::{Error, Failure, words::Words};
 
-/// How many elements a call looks at unless told otherwise.
+/// Number of elements that a call looks at by default.
 const COUNT_DEFAULT: u64 = 10;
 
-/// The options behind the cursor.
+/// Options after the cursor.
 #[derive(Debug)]
 pub(crate) struct ScanOptions<'a> {
-    /// `COUNT`: how many elements to look at.
+    /// `COUNT`: number of elements to look at.
     pub(crate) count: u64,
     /// `TYPE`, as the client wrote it.
     pub(crate) type_name: Option<&'a [u8]>,
@@ -26,7 +26,7 @@ pub(crate) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the arguments behind the cursor.
+    /// Reads the arguments after the cursor.
     pub(crate) fn parse(mut words: Words<'a>) -> Result<ScanOptions<'a>, Error> {
         let mut options = ScanOptions {
             count: COUNT_DEFAULT,
@@ -59,15 +59,15 @@ impl<'a> ScanOptions<'a> {
         Ok(options)
     }
 
-    /// Is this an element that the client wants to see?
+    /// Returns true if the element matches the client's pattern.
     pub(crate) fn matches(&self, element: &[u8]) -> bool {
         self.pattern
             .is_none_or(|pattern| glob::matches(pattern, element, Case::Sensitive))
     }
 }
 
-/// The cursor argument. Any 64-bit number will do; like the C library's reader this takes blanks and a
-/// sign in front, and stops at a zero byte.
+/// Reads the cursor argument. Any 64-bit number is valid; like the C library's reader this skips leading blanks,
+/// accepts a sign, and stops at a zero byte.
 pub(crate) fn cursor(argument: &[u8]) -> Result<u64, Error> {
     parse_cursor(argument).ok_or(Error::line("ERR invalid cursor"))
 }
@@ -100,8 +100,7 @@ fn parse_cursor(argument: &[u8]) -> Option<u64> {
     })
 }
 
-/// Runs a scan: `scan` writes the elements, and gives the next cursor and their number; the frame is put
-/// around them.
+/// Runs a scan: `scan` writes the elements, and returns the next cursor and their number; the frame is put around them.
 pub(crate) fn framed(
     reply: &mut Reply<'_>,
     scan: impl FnOnce(&mut Reply<'_>) -> Result<(u64, usize), Failure>,

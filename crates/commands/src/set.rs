@@ -95,14 +95,14 @@ pub(crate) fn smove(
     let has = match from.map(Found::collection::<Set>).transpose() {
         Ok(Some(from)) => from.contains(member),
         other => {
-            // Both keys are looked at before anything is said of one.
+            // Both keys are looked up before either is changed or answered.
             ctx.keys.find(destination, Trace::Write);
             other?;
             reply.integer(0);
             return Ok(());
         }
     };
-    // A destination of another type must be found before anything is taken.
+    // The type of the destination is checked before a member is taken.
     let to = ctx.keys.find(destination, Trace::Write);
     to.map(Found::len::<Set>).transpose()?;
     if source == destination || !has {
@@ -115,7 +115,7 @@ pub(crate) fn smove(
     let added = ctx
         .keys
         .write_or_new::<Set, _>(destination, |set, limits| {
-            // Who has it stays as it is, whatever the limits have become.
+            // A set that has the member stays as it is, even if the limits have changed.
             !set.contains(member) && set.add(member, limits)
         })?;
     if added {
@@ -389,19 +389,19 @@ pub(crate) fn sunionstore(
     })?)
 }
 
-/// The sets under these keys; `None` for a key that does not exist.
+/// Returns the sets under these keys; `None` for a key that does not exist.
 fn operands<'v>(ctx: &'v Ctx<'_>, keys: Args<'_>) -> Result<Vec<Option<&'v Set>>, Error> {
     keys.iter()
         .map(|key| Ok(ctx.keys.read::<Set>(key)?))
         .collect()
 }
 
-/// The sets, if none of the keys was missing: otherwise their intersection is empty.
+/// Returns the sets if no key was missing: otherwise their intersection is empty.
 fn all_present<'v>(sets: &[Option<&'v Set>]) -> Option<Vec<&'v Set>> {
     sets.iter().copied().collect()
 }
 
-/// A set reply whose size is known when its members have been written.
+/// Writes a set reply whose size is known when its members have been written.
 fn counted(reply: &mut Reply<'_>, produce: impl FnOnce(&mut dyn FnMut(Element<'_>))) {
     let mark = reply.mark();
     let mut members = 0;

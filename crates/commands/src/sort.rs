@@ -1,6 +1,6 @@
-//! SORT and SORT_RO. Their keys are known only once the elements are: see [`View::require`].
+//! SORT and SORT_RO. Their keys are known only after the elements are read: see [`View::require`].
 //!
-//! Must not know: how the unit comes by the stripes that it lacks.
+//! Must not know: how the unit acquires the stripes that it lacks.
 
 use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
@@ -57,14 +57,14 @@ pub(crate) fn sort_ro(
     answer(ctx, &sort, reply)
 }
 
-/// A sorted set that is sorted leaves its packed form, as in Redis, where OBJECT ENCODING shows it.
+/// Moves a sorted set out of its packed form when it is sorted, as in Redis, where OBJECT ENCODING shows it.
 fn leave_packed(ctx: &mut Ctx<'_>, key: &[u8]) {
     let found = ctx.keys.find(key, Trace::Quiet);
     if found.and_then(|found| found.kind()) == Some(Kind::Zset) {
         let changed = ctx
             .keys
             .write::<Zset, _>(key, |zset, _| zset.leave_packed());
-        // One that is too large stays as it is: it is read all the same.
+        // A set that is too large stays as it is: it is read all the same.
         debug_assert!(matches!(changed, Ok(Some(_))));
     }
 }
@@ -89,10 +89,10 @@ fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), F
     Ok(())
 }
 
-/// The list that STORE makes, and its length; what GET does not find is an empty string in it.
+/// Returns the list that STORE makes, and its length; an element that GET does not find is an empty string in it.
 fn stored(keys: &View<'_>, sort: &Sort<'_>, picked: &[Item<'_>]) -> (usize, Value) {
     let limits = &keys.local.limits;
-    // Which elements have a node of their own is decided as they come.
+    // Which elements get a node of their own is decided as they are added.
     let mut list = List::of_nodes(limits);
     let mut push = |found: Option<Found<'_>>| {
         let mut buf = IntBuf::new();
@@ -110,12 +110,12 @@ fn stored(keys: &View<'_>, sort: &Sort<'_>, picked: &[Item<'_>]) -> (usize, Valu
     (picked.len() * sort.get.len().max(1), list.into())
 }
 
-/// The options of a call.
+/// Options of a call.
 struct Sort<'a> {
     key: &'a [u8],
-    /// Another key gives each element its weight.
+    /// Pattern of the keys that give each element its weight.
     by: Option<Pattern<'a>>,
-    /// A BY that is the same for all elements: they stay in their order.
+    /// True if BY is the same for all elements: they stay in their order.
     keep_order: bool,
     descending: bool,
     alpha: bool,
@@ -125,7 +125,7 @@ struct Sort<'a> {
     store: Option<&'a [u8]>,
 }
 
-/// An element on its way.
+/// An element being sorted.
 struct Item<'a> {
     element: Element<'a>,
     weight: Weight<'a>,
@@ -135,7 +135,7 @@ enum Weight<'a> {
     /// The element itself.
     Own,
     Number(f64),
-    /// Of a key that is not there: before all others.
+    /// No weight, since the key is missing: sorts before all others.
     Missing,
     Text(Cow<'a, [u8]>),
 }
@@ -168,7 +168,7 @@ impl<'a> Sort<'a> {
                 sort.store = Some(destination);
             } else if let Some(pattern) = words.value("BY") {
                 let pattern = Pattern::of(pattern);
-                // Once one BY was constant, a later one does not bring sorting back.
+                // After a constant BY, a later one does not bring sorting back.
                 let is_key = matches!(pattern, Pattern::Key { .. });
                 if is_key && !reads_every_key {
                     return Err(BY_DENIED);
@@ -187,7 +187,7 @@ impl<'a> Sort<'a> {
         Ok(sort)
     }
 
-    /// The elements that the call answers, in order. Counts no access before all keys are known to be held.
+    /// Returns the elements of the reply, in order. Counts no access before all keys are known to be held.
     fn run<'v>(&self, ctx: &'v Ctx<'_>) -> Result<Vec<Item<'v>>, Failure> {
         let keys = &ctx.keys;
         let source = match keys.find(self.key, Trace::Quiet).map(|found| found.value()) {
@@ -200,7 +200,7 @@ impl<'a> Sort<'a> {
                 source => source,
             },
         };
-        // A set has no order of its own: where that would be seen in a file or a replica, it gets one.
+        // A set has no order of its own: where that would show in a file or a replica, the elements get one.
         let force_order =
             matches!(source, Some(Source::Set(_))) && (self.store.is_some() || ctx.in_script);
         let keep_order = self.keep_order && !force_order;
@@ -242,7 +242,7 @@ impl<'a> Sort<'a> {
         Ok(items)
     }
 
-    /// The places that LIMIT leaves.
+    /// Returns the positions that LIMIT leaves.
     fn range(&self, len: usize) -> Range<usize> {
         let clamp = |n: i64| usize::try_from(n.max(0)).unwrap_or(usize::MAX).min(len);
         let start = clamp(self.offset);
@@ -253,7 +253,7 @@ impl<'a> Sort<'a> {
         start..end
     }
 
-    /// A range of the elements in the order that they have; DESC turns lists and sorted sets round.
+    /// Returns a range of the elements in their present order; DESC reverses lists and sorted sets.
     fn in_order<'v>(&self, source: Source<'v>, range: Range<usize>) -> Vec<Item<'v>> {
         let len = range.len();
         match source {
@@ -280,7 +280,7 @@ impl<'a> Sort<'a> {
         }
     }
 
-    /// Sorts, at least the places of the range.
+    /// Sorts the elements, or at least those at the positions of the range.
     fn order(&self, items: &mut Vec<Item<'_>>, range: &Range<usize>, alpha: bool) {
         let collate = alpha && self.store.is_none();
         let compare = |a: &Item<'_>, b: &Item<'_>| {
@@ -371,7 +371,7 @@ fn weigh_by<'v>(
             }
         };
     }
-    // All keys have been looked up, as Redis does before it complains.
+    // All keys have been looked up, as Redis does before it fails.
     if failed { Err(NOT_A_NUMBER) } else { Ok(()) }
 }
 
@@ -383,7 +383,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// `collate`: as texts of people, of which a zero byte is the end; otherwise as bytes.
+    /// Compares two elements. `collate`: as texts by the locale, of which a zero byte is the end; otherwise as bytes.
     fn compare(&self, other: &Item<'_>, alpha: bool, collate: bool) -> Ordering {
         match (&self.weight, &other.weight) {
             (Weight::Number(a), Weight::Number(b)) => a
@@ -416,19 +416,19 @@ fn compare_bytes(a: &[u8], b: &[u8], collate: bool) -> Ordering {
     }
 }
 
-/// The bytes before the first zero byte.
+/// Returns the bytes before the first zero byte.
 fn c_text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The lookup that BY or GET does for an element.
+/// Lookup that BY or GET does for an element.
 #[derive(Clone, Copy)]
 enum Pattern<'a> {
-    /// `#`: the element.
+    /// `#`: the element itself.
     Element,
-    /// Without a place for the element: nothing.
+    /// No position for the element: finds nothing.
     Constant,
-    /// A key with the element in it; with a field, the value of that field of the hash there.
+    /// A key that contains the element; with a field, the value of that field of the hash in it.
     Key {
         before: &'a [u8],
         after: &'a [u8],
@@ -444,7 +444,7 @@ enum Found<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    /// Redis looks at a pattern as a C string, up to its first zero byte, but takes its parts whole.
+    /// Reads a pattern. Redis takes it as a C string, up to its first zero byte, but its parts whole.
     fn of(text: &'a [u8]) -> Pattern<'a> {
         let visible = c_text(text);
         if visible == b"#" {
@@ -468,7 +468,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// The key that is looked up for an element.
+    /// Returns the key that is looked up for an element.
     fn key(&self, element: Element<'_>) -> Option<Vec<u8>> {
         let Pattern::Key { before, after, .. } = self else {
             return None;
@@ -485,7 +485,7 @@ impl<'a> Pattern<'a> {
         let Some(field) = field else {
             return keys.string(&key).ok().flatten().map(Found::String);
         };
-        // A copy: of as many hashes as there are elements, none is to stay open.
+        // Copied: there may be as many hashes as elements, and none of them may stay open.
         let text = keys.find(&key, Trace::Read)?.with(|value| match value {
             ValueRef::Object(Value::Hash(hash)) => hash.get(field).map(Element::to_vec),
             _ => None,

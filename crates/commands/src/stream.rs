@@ -65,7 +65,7 @@ pub(crate) fn xadd(
     };
     let Some((id, trimmed)) = added else {
         if !existed {
-            // A stream that was made for an entry that it did not take.
+            // Removes a stream that was created for an entry that it refused.
             ctx.keys.remove(&args[1]);
         }
         return Err(add_error(failed.unwrap_or(AddError::TooSmall)).into());
@@ -75,7 +75,7 @@ pub(crate) fn xadd(
         ctx.keys.notify(Classes::STREAM, "xtrim", &args[1]);
     }
     if ctx.keys.is_journaled() {
-        // An id that the clock gave, and a trim that was not exact, as they came out.
+        // Journals the actual values of an id from the clock and of an approximate trim.
         let found = ctx.keys.find(&args[1], Trace::Quiet);
         let len = found.map(Found::len::<Stream>).transpose()?.unwrap_or(0);
         let (id, len) = (id.to_string(), IntText::new(len as i64));
@@ -83,7 +83,7 @@ pub(crate) fn xadd(
         let trim: Vec<&[u8]> = match (trimmed, options.references) {
             (0, _) => Vec::new(),
             (_, References::Keep) => exact.to_vec(),
-            // What goes depends on more than the number.
+            // The entries that are removed depend on more than the number.
             _ => args.from(2).first(options.end - 2).iter().collect(),
         };
         let words = [&b"XADD"[..], &args[1]].into_iter();
@@ -108,13 +108,13 @@ fn add_error(error: AddError) -> Error {
     })
 }
 
-/// The options that XADD and XTRIM share, up to the id.
+/// Common options of XADD and XTRIM, up to the id.
 struct Options {
     no_make: bool,
     trim: Option<Trim>,
     references: References,
     id: Option<NewId>,
-    /// Where the options end: the position of the id.
+    /// Position of the id, where the options end.
     end: usize,
 }
 
@@ -189,7 +189,7 @@ impl Options {
     }
 }
 
-/// Reads a threshold, and how exactly it is meant: the limit is that of an exact one.
+/// Reads a threshold and its `=` or `~`; the limit of the result is that of an exact one.
 fn trim(words: &mut Words<'_>, by_len: bool) -> Result<Trim, Error> {
     const NEGATIVE: Error = Error::line("ERR The MAXLEN argument must be >= 0.");
     let approximate = match words.len() {
@@ -208,14 +208,14 @@ fn trim(words: &mut Words<'_>, by_len: bool) -> Result<Trim, Error> {
     })
 }
 
-/// The words about references to entries that are removed.
+/// Words for references to entries that are removed.
 const REFERENCES: &[(&str, References)] = &[
     ("KEEPREF", References::Keep),
     ("DELREF", References::Delete),
     ("ACKED", References::Respect),
 ];
 
-/// The ids that XDELEX and XACKDEL name, and what is to become of references to them.
+/// Ids that XDELEX and XACKDEL name, and the handling of references to them.
 pub(crate) struct Victims<'a> {
     pub(crate) references: References,
     ids: Args<'a>,
@@ -254,14 +254,14 @@ impl<'a> Victims<'a> {
         ids(self.ids)
     }
 
-    /// The reply for a key or group that is not there.
+    /// Writes the reply for a key or group that does not exist.
     pub(crate) fn reply_missing(&self, reply: &mut Reply<'_>) {
         reply.array(self.len());
         (0..self.len()).for_each(|_| reply.integer(MISSING));
     }
 }
 
-/// The replies of XDELEX and XACKDEL for one id.
+/// Replies of XDELEX and XACKDEL for one id.
 const MISSING: i64 = -1;
 const DONE: i64 = 1;
 const NEEDED: i64 = 2;
@@ -319,7 +319,7 @@ pub(crate) fn xdelex(
     Ok(())
 }
 
-/// Reports that so many entries were deleted.
+/// Reports that this number of entries was deleted.
 fn report_deleted(ctx: &mut Ctx<'_>, key: &[u8], deleted: u64) {
     if deleted > 0 {
         ctx.keys.changed(Classes::STREAM, "xdel", key);
@@ -510,7 +510,7 @@ pub(crate) fn xsetid(
         )
         .into());
     }
-    // No entry has the id 0-0, so that one asks for no change.
+    // No entry has the id 0-0, so 0-0 means no change.
     let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);
     ctx.keys.write::<Stream, _>(&args[1], |stream, _| {
         stream.set_counters(last_id, entries_added, max_deleted_id);

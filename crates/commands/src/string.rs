@@ -84,7 +84,7 @@ pub(crate) fn delex(
                 )
                 .into());
             }
-            // A key that is not there meets the conditions that a SET would create it under.
+            // A missing key meets the conditions under which a SET would create it.
             only_if.meets(ctx, key)? && ctx.keys.find(key, Trace::Quiet).is_some()
         }
         _ => return Err(words.wrong_arity().into()),
@@ -170,7 +170,7 @@ pub(crate) fn getex(
         ctx.keys.changed(Classes::GENERIC, "del", key);
         ctx.keys.propagate(&[b"DEL", key]);
     } else if at_ms.is_some() || expires(ctx, key) {
-        // It has been used already.
+        // The key has been used already.
         let frozen = std::mem::replace(&mut ctx.keys.local.clock.frozen, true);
         ctx.keys.set_expiry(key, at_ms);
         ctx.keys.local.clock.frozen = frozen;
@@ -183,7 +183,7 @@ pub(crate) fn getex(
     Ok(())
 }
 
-/// Returns true if there is such a key and it has an expiry.
+/// Returns true if the key exists and has an expiry.
 fn expires(ctx: &Ctx<'_>, key: &[u8]) -> bool {
     let found = ctx.keys.find(key, Trace::Quiet);
     found.and_then(Found::expire_at_ms).is_some()
@@ -314,7 +314,7 @@ pub(crate) fn mget(
 ) -> Result<(), Failure> {
     reply.array(args.len() - 1);
     for key in args.from(1).iter() {
-        // A value of another type counts as none here.
+        // A value of another type counts as missing here.
         reply_string(ctx.keys.string(key).unwrap_or(None), reply);
     }
     Ok(())
@@ -359,7 +359,7 @@ pub(crate) fn msetex(
     if meets {
         for at in (2..end).step_by(2) {
             set_and_report(ctx, args, at, at + 1, expiry);
-            // Redis has no such command: others may have to follow.
+            // Servers that apply the journal may lack this command, as Redis does: each key is recorded as a SET.
             propagate_set(ctx, args, at, at + 1, expiry);
         }
     }
@@ -403,7 +403,8 @@ pub(crate) fn psetex(
     Ok(())
 }
 
-/// SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
+/// SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
+/// [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
 #[inline]
 pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     if args.len() > 3 {
@@ -464,7 +465,7 @@ pub(crate) fn setrange(
         ctx.keys
             .edit_string(key, end.saturating_sub(before), |string| {
                 if string.is_empty() {
-                    // Zeros that the system gives cost nothing.
+                    // Zeros from the operating system cost nothing.
                     *string = vec![0; end];
                 } else if string.len() < end {
                     string.resize(end, 0);
@@ -525,7 +526,7 @@ fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-/// Journals that one argument, a key, was set to another.
+/// Records in the journal that one argument, a key, was set to another.
 fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Expiry) {
     if !ctx.keys.is_journaled() {
         return;
@@ -565,14 +566,14 @@ fn set_and_report(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, e
     }
 }
 
-/// Bytes of a string that is going to be changed; `None` without the key.
+/// Returns the length of a string that is going to be changed; `None` if the key is missing.
 fn string_len(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, Error> {
     let found = ctx.keys.find(key, Trace::Quiet);
     let string = found.map(Found::string).transpose()?;
     Ok(string.map(|string| string.as_bytes().len()))
 }
 
-/// The sum of two lengths, if a string may be so long.
+/// Returns the sum of two lengths, if a string may be so long.
 fn check_len(ctx: &Ctx<'_>, bytes: usize, more: usize) -> Result<usize, Error> {
     let sum = bytes.checked_add(more).ok_or(Error::StringTooLong)?;
     if sum as u64 > ctx.bulk_bytes_max {
@@ -582,8 +583,8 @@ fn check_len(ctx: &Ctx<'_>, bytes: usize, more: usize) -> Result<usize, Error> {
     }
 }
 
-/// The part of a string of `len` bytes from one index to another, both inclusive; negative ones count
-/// from the end.
+/// Returns the part of a string of `len` bytes from one index to another, both inclusive; negative ones count from the
+/// end.
 fn byte_range(start: i64, end: i64, len: usize) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
@@ -653,7 +654,7 @@ fn reply_string(value: Option<StringRef<'_>>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The sum of a stored integer and another takes its place.
+/// Replaces a stored integer by its sum with another.
 fn add(ctx: &mut Ctx<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<(), Error> {
     let sum = ctx.keys.map_string(key, |old| {
         let old = old.map_or(Some(0), parse_i64).ok_or(Error::NotInteger)?;
@@ -665,23 +666,23 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// A condition on the key.
+/// Condition on the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnlyIf<'a> {
     Missing,
     Exists,
-    /// Of this value.
+    /// The key has this value.
     Equal(&'a [u8]),
-    /// Of another value, or missing.
+    /// The key has another value, or is missing.
     NotEqual(&'a [u8]),
-    /// Of a value with this digest.
+    /// The key has a value with this digest.
     DigestEqual(&'a [u8]),
-    /// Of a value with another digest, or missing.
+    /// The key has a value with another digest, or is missing.
     DigestNotEqual(&'a [u8]),
 }
 
 impl<'a> OnlyIf<'a> {
-    /// Takes a condition with an operand; `None` if the next word names none.
+    /// Takes a condition with an operand; `None` if the next word is no condition.
     fn parse(words: &mut Words<'a>) -> Result<Option<OnlyIf<'a>>, Error> {
         let only_if = words.value_of::<fn(&'a [u8]) -> OnlyIf<'a>>(&[
             ("IFEQ", OnlyIf::Equal),
@@ -721,15 +722,15 @@ impl<'a> OnlyIf<'a> {
     }
 }
 
-/// Digits of a digest.
+/// Number of digits of a digest.
 const DIGEST_DIGITS: usize = 16;
 
-/// The 64-bit XXH3 of a value, as hexadecimal digits.
+/// Returns the 64-bit XXH3 of a value, as hexadecimal digits.
 fn digest_text(value: &[u8]) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(value))
 }
 
-/// Deletes a key that has met a condition, and answers how many that were.
+/// Deletes a key that has met a condition, and replies with the number of deleted keys.
 fn delete_if(meets: bool, ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) {
     if meets {
         ctx.keys.remove(key);
@@ -739,7 +740,7 @@ fn delete_if(meets: bool, ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) 
     reply.integer(i64::from(meets));
 }
 
-/// How an expiry is written.
+/// Notation of an expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TimeUnit {
     Seconds,
@@ -749,7 +750,7 @@ enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// The Unix time in milliseconds that an argument of this unit means; `id` is for the error.
+    /// Returns the Unix time in milliseconds that an argument in this unit means; `id` is for the error.
     fn at_ms(self, argument: &[u8], now_ms: i64, id: CommandId) -> Result<i64, Error> {
         let number = integer(argument)?;
         let scale = match self {
@@ -774,7 +775,7 @@ enum ExpiryOption<'a> {
     Time(TimeUnit, &'a [u8]),
 }
 
-/// The options of SET, GETEX and MSETEX.
+/// Options of SET, GETEX and MSETEX.
 #[derive(Default)]
 struct Options<'a> {
     only_if: Option<OnlyIf<'a>>,

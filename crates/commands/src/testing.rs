@@ -1,5 +1,5 @@
-//! A keyspace without a server, for tests of handlers: commands go in as words, replies come out as the
-//! bytes that a client would see. Must not know any one command.
+//! A keyspace without a server, for tests of handlers: commands go in as words, replies are the bytes that a client
+//! would get. Must not know any one command.
 //!
 //! ```ignore
 //! let mut db = TestDb::new();
@@ -24,22 +24,22 @@ impl Wake for NobodyWaits {
     fn wake(&self, _token: WakeToken) {}
 }
 
-/// One client, alone with a keyspace of 16 databases. Its clock stands still until a test moves it.
+/// One client, alone with a keyspace of 16 databases. Its clock advances only when a test sets it.
 pub(crate) struct TestDb {
     pub(crate) space: Keyspace,
     pub(crate) local: Local,
-    /// The selected database.
+    /// Selected database.
     pub(crate) db: u32,
     pub(crate) now_ms: i64,
     pub(crate) proto: Proto,
     pub(crate) bulk_bytes_max: u64,
-    /// Changes that the last command reported.
+    /// Number of changes that the last command reported.
     pub(crate) changes: u64,
     out: ReplyBuffer,
 }
 
 impl TestDb {
-    /// Empty databases; all keyspace events are recorded; RESP2.
+    /// Creates empty databases; all keyspace events are recorded; RESP2.
     pub(crate) fn new() -> TestDb {
         let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
         local.notify = Classes::ALL;
@@ -57,7 +57,7 @@ impl TestDb {
         }
     }
 
-    /// Runs a command as a unit that holds everything; gives its reply's bytes.
+    /// Runs a command as a unit that holds all stripes; returns its reply's bytes.
     pub(crate) fn run_bytes(&mut self, args: Args<'_>) -> Vec<u8> {
         let id = resolve(&args[0], args.get(1)).expect("a command of the table");
         let arity = gate(id).arity;
@@ -82,7 +82,7 @@ impl TestDb {
         let mut reply = Reply::new(&mut self.out, self.proto);
         let mark = reply.mark();
         match handler(&mut ctx, args, &mut reply) {
-            // Nobody waits here: the reply for such callers is there.
+            // No client blocks here: the reply for such callers has been written.
             Ok(()) | Err(Failure::Stop(Stop::Wait(_))) => {}
             Err(failure) => {
                 reply.truncate(mark);
@@ -96,8 +96,8 @@ impl TestDb {
         bytes
     }
 
-    /// Runs a command; gives its reply with `|` for the line ends and without the last one:
-    /// `$1|v`, `*2|:1|:2`, `-ERR syntax error`.
+    /// Runs a command; returns its reply with `|` for the line ends and without the last one: `$1|v`, `*2|:1|:2`, `-ERR
+    /// syntax error`.
     pub(crate) fn run<A: AsRef<[u8]>>(&mut self, words: &[A]) -> String {
         let args: ArgsBuf = words.iter().map(AsRef::as_ref).collect();
         let bytes = self.run_bytes(args.as_args());
@@ -107,7 +107,7 @@ impl TestDb {
             .to_owned()
     }
 
-    /// [`TestDb::run`] for a command line without spaces in its words.
+    /// Runs a command line without spaces in its words.
     pub(crate) fn words(&mut self, line: &str) -> String {
         self.run(&line.split_ascii_whitespace().collect::<Vec<_>>())
     }
@@ -120,7 +120,7 @@ impl TestDb {
         }
     }
 
-    /// The keyspace events since the last call, as `name key` (`name key @db` outside database 0).
+    /// Returns the keyspace events since the last call, as `name key` (`name key @db` outside database 0).
     pub(crate) fn events(&mut self) -> Vec<String> {
         let events = self.local.events.drain(..);
         events
@@ -134,7 +134,7 @@ impl TestDb {
             .collect()
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn pass_ms(&mut self, ms: i64) {
         self.now_ms += ms;
         self.local.clock.now_s = (self.now_ms / 1000) as u32;

@@ -1,7 +1,7 @@
-//! Vector sets: the commands that Redis brings in its module `vectorset`.
+//! Vector sets: the commands that Redis has in its module `vectorset`.
 //!
-//! As there, each counts its arguments by itself, says `VADD` and the like in upper case, and reports no keyspace event of
-//! its own; and whoever is about to write touches the key's watchers, even if nothing changes then.
+//! As there, each checks its own number of arguments, names itself in upper case (`VADD`) in errors, and reports no
+//! keyspace event of its own; and each that may write touches the key's watchers, even if nothing changes.
 
 use redline_keyspace::{Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
@@ -22,17 +22,17 @@ use crate::{
     words::{Words, integer_in},
 };
 
-/// Elements that are kept while the neighbours of a new one are looked for, unless VADD says how many.
+/// Number of candidates in the search for the neighbours of a new element, unless VADD gives one.
 const EF_TO_ADD: usize = 200;
-/// The most that VADD may ask for.
+/// Largest such number that VADD takes.
 const EF_TO_ADD_MAX: i64 = 1_000_000;
-/// Elements that are kept while VSIM searches. More than there are may be asked for, and are not kept.
+/// Number of candidates in a search of VSIM. A larger number than there are elements is valid, and has no effect.
 const EF_TO_SEARCH: usize = 100;
-/// Elements that VSIM gives.
+/// Default number of elements that VSIM returns.
 const COUNT_DEFAULT: usize = 10;
-/// With a filter, so many elements are looked at for each that is wanted.
+/// Number of elements that a search with a filter looks at for each one wanted.
 const FILTER_EFFORT_PER_ELEMENT: usize = 100;
-/// No two directions are farther apart.
+/// Largest distance of two directions.
 const EPSILON_DEFAULT: f32 = 2.0;
 
 const INVALID_EF: Error = Error::line("ERR invalid EF");
@@ -92,10 +92,10 @@ pub(crate) fn vadd(
     Ok(())
 }
 
-/// A vector among the arguments.
+/// Vector among the arguments.
 struct GivenVector {
     vector: Vec<f32>,
-    /// Dimensions to which it is to be projected.
+    /// Number of dimensions to which it is projected.
     reduce: Option<usize>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> AddOptions<'a> {
         };
         while !words.is_empty() {
             if words.flag("CAS") {
-                // An element is added at once in any case: there is no thread for it.
+                // An element is always added at once: no other thread does it.
             } else if let Some(quantization) = words.one_of(&[
                 ("NOQUANT", Quantization::None),
                 ("Q8", Quantization::Int8),
@@ -171,7 +171,7 @@ impl<'a> AddOptions<'a> {
         Ok(options)
     }
 
-    /// The vector as a set that is there stores it.
+    /// Returns the vector as an existing set stores it.
     fn fit(&self, given: &GivenVector, set: &VectorSet) -> Result<Vec<f32>, Error> {
         let shape = set.shape();
         if shape.quantization != self.quantization {
@@ -269,7 +269,7 @@ pub(crate) fn vsim(
     Ok(())
 }
 
-/// Takes the vector that is searched for.
+/// Takes the vector to search for.
 fn query(set: &VectorSet, words: &mut Words<'_>) -> Result<Vec<f32>, Error> {
     if let Some(name) = words.value("ELE") {
         let element = set.get(name);
@@ -320,7 +320,7 @@ impl SearchOptions {
             } else if words.flag("TRUTH") {
                 options.exact = true;
             } else if words.flag("NOTHREAD") {
-                // A search runs on the worker that read it in any case.
+                // A search always runs on the worker that read the request.
             } else if let Some(count) = words.value("COUNT") {
                 options.count = positive(count, Error::line("ERR invalid COUNT"))?;
             } else if let Some(epsilon) = words.value("EPSILON") {
@@ -379,12 +379,12 @@ fn write_hits(
     }
 }
 
-/// 1 for the same direction, 0 for the opposite.
+/// Returns 1 for the same direction, 0 for the opposite.
 fn similarity(distance: f32) -> f64 {
     1.0 - f64::from(distance) / 2.0
 }
 
-/// Reads a number above zero.
+/// Reads a positive number.
 fn positive(word: &[u8], error: Error) -> Result<usize, Error> {
     integer_in(word, 1.., error).map(|number| number as usize)
 }
@@ -401,7 +401,7 @@ pub(crate) fn vrem(
     let removed = ctx
         .keys
         .write::<VectorSet, _>(key, |set, _| set.remove(&args[2]))?;
-    // That nothing is left is no event here.
+    // The removal of an emptied key is no event here.
     ctx.keys.swap_emptied(false);
     if removed == Some(true) {
         ctx.keys.count_changes(1);
@@ -546,7 +546,7 @@ pub(crate) fn vlinks(
         for other in links {
             reply.bulk(other.name());
             if with_scores {
-                // Of single precision, as Redis has it here.
+                // In single precision, as in Redis.
                 reply.double((similarity(element.distance(other)) as f32).into());
             }
         }
@@ -604,7 +604,7 @@ pub(crate) fn vrandmember(
         return Ok(());
     }
     if count == Some(i64::MIN) {
-        // Redis counts down from there until it ends.
+        // Redis counts down from this number until its process ends.
         return Err(Error::OutOfRange.into());
     }
     let bytes_max = ctx.bulk_bytes_max;
@@ -649,7 +649,7 @@ fn count_words(args: Args<'_>, wanted: usize, command: &str) -> Result<(), Error
     }
 }
 
-/// The element that a call names behind its key.
+/// Returns the element that a call names after its key.
 fn element<'a>(ctx: &'a Ctx<'_>, args: Args<'_>) -> Result<Option<Element<'a>>, Error> {
     let set = ctx.keys.read::<VectorSet>(&args[1])?;
     Ok(set.and_then(|set| set.get(&args[2])))
@@ -661,7 +661,7 @@ mod tests {
     use crate::testing::TestDb;
     use redline_resp::ArgsBuf;
 
-    /// Replies, as Redis 8.2.3 gives them.
+    /// Replies of Redis 8.2.3.
     const SCRIPT: &[(&str, &str)] = &[
         ("VADD v VALUES 2 1 2 a", ":1"),
         ("VADD v VALUES 2 1 2 a", ":0"),

@@ -1,8 +1,8 @@
 //! The cursor over the arguments of a call: values in their order, options in any, with Redis's errors. Must not know:
 //! any one command.
 //!
-//! An option matches if its word is next, in any case, and if what belongs to it is there. Otherwise nothing is taken, so
-//! a parser goes from option to option, and ends in the error for what it does not know:
+//! An option matches if its word is next, in any case, and if its values are there. Otherwise nothing is taken, so a
+//! parser goes from option to option, and ends in the error for an unknown word:
 //!
 //! ```text
 //! while !words.is_empty() {
@@ -16,8 +16,8 @@
 //! }
 //! ```
 //!
-//! A condition stands in front of its option (`if !stores && words.flag("WITHSCORES")`), since one that matches is taken.
-//! In a debug build each word that is asked for must stand in the grammar of the command's row.
+//! A condition precedes its option (`if !stores && words.flag("WITHSCORES")`), since one that matches is taken. In a
+//! debug build each requested word must be in the grammar of the command's row.
 
 use std::ops::RangeBounds;
 
@@ -30,9 +30,9 @@ use crate::Error;
 /// The arguments of a call from a position on.
 #[derive(Clone, Copy)]
 pub struct Words<'a> {
-    /// The argument at `at`.
+    /// Argument at `at`.
     next: Option<&'a [u8]>,
-    /// The whole call.
+    /// All arguments of the call.
     args: &'a Args<'a>,
     at: usize,
     id: CommandId,
@@ -62,7 +62,7 @@ impl<'a> Words<'a> {
         self.at
     }
 
-    /// Returns how many arguments are left.
+    /// Returns the number of arguments that are left.
     #[inline]
     pub fn len(&self) -> usize {
         self.args.len().saturating_sub(self.at)
@@ -102,13 +102,13 @@ impl<'a> Words<'a> {
     /// Takes the next argument.
     ///
     /// # Errors
-    /// If there is none, or if it is no such value.
+    /// If there is none, or if it is not a value of this type.
     #[inline]
     pub fn read<T: FromWord<'a>>(&mut self) -> Result<T, Error> {
         T::from_word(self.next().ok_or(Error::Syntax)?)
     }
 
-    /// Takes so many arguments, if there are as many.
+    /// Takes this number of arguments, if there are as many.
     #[inline]
     pub fn take_args(&mut self, count: usize) -> Option<Args<'a>> {
         (count <= self.len()).then(|| {
@@ -118,7 +118,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Takes an option that is a word alone.
+    /// Takes an option without a value.
     #[inline]
     pub fn flag(&mut self, token: &str) -> bool {
         self.values::<0>(token).is_some()
@@ -131,29 +131,29 @@ impl<'a> Words<'a> {
         self.take::<0>(token).is_some()
     }
 
-    /// Takes an option that is a word with a value behind it, and reads the value.
+    /// Takes an option with one value, and reads the value.
     ///
     /// # Errors
-    /// If the value is none of its type.
+    /// If the value is not of its type.
     #[inline]
     pub fn pair<T: FromWord<'a>>(&mut self, token: &str) -> Result<Option<T>, Error> {
         self.value(token).map(T::from_word).transpose()
     }
 
-    /// Takes an option that is a word with a value behind it.
+    /// Takes an option with one value.
     #[inline(always)]
     pub fn value(&mut self, token: &str) -> Option<&'a [u8]> {
         self.values(token).map(|[value]| value)
     }
 
-    /// Takes an option that is a word with some values behind it.
+    /// Takes an option with several values.
     #[inline(always)]
     pub fn values<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
         debug_assert!(self.documents(token), "{:?} has no {token}", self.id);
         self.take(token)
     }
 
-    /// Takes an option that is a word with so many values behind it.
+    /// Takes an option with this number of values.
     pub fn list(&mut self, token: &str, count: usize) -> Option<Args<'a>> {
         (count < self.len() && self.flag(token)).then(|| self.take_args(count))?
     }
@@ -167,7 +167,7 @@ impl<'a> Words<'a> {
             .map(|(_, meaning)| *meaning)
     }
 
-    /// Takes one of several options that are a word with a value behind it, and returns the word's meaning and the value.
+    /// Takes one of several options with one value, and returns the word's meaning and the value.
     #[inline]
     pub fn value_of<T: Copy>(&mut self, meanings: &[(&str, T)]) -> Option<(T, &'a [u8])> {
         meanings
@@ -180,12 +180,12 @@ impl<'a> Words<'a> {
         row(self.id).name
     }
 
-    /// Returns the name of the command as the client has written it.
+    /// Returns the name of the command as the client wrote it.
     pub fn written_name(&self) -> &'a [u8] {
         self.args.get(0).unwrap_or_default()
     }
 
-    /// Returns the error for too few arguments, or too many.
+    /// Returns the error for too few or too many arguments.
     #[cold]
     pub fn wrong_arity(&self) -> Error {
         let Some(container) = row(self.id).container else {
@@ -195,7 +195,7 @@ impl<'a> Words<'a> {
         Error::wrong_subcommand_arity(&container, self.args.get(1).unwrap_or_default())
     }
 
-    /// Inlined, but for what follows a match: a word that is another costs a comparison of lengths.
+    /// Takes a word with its values. Inlined up to a match: a word that differs costs a comparison of lengths.
     #[inline(always)]
     fn take<const N: usize>(&mut self, token: &str) -> Option<[&'a [u8]; N]> {
         if self.is_next(token) {
@@ -250,7 +250,7 @@ pub trait FromWord<'a>: Sized {
     /// Reads an argument.
     ///
     /// # Errors
-    /// If it is no such value.
+    /// If it is not a value of this type.
     fn from_word(word: &'a [u8]) -> Result<Self, Error>;
 }
 
@@ -295,7 +295,7 @@ pub(crate) fn int(word: &[u8]) -> Result<i32, Error> {
     })
 }
 
-/// Reads a 64-bit integer for which there is one error, whether it is none or out of range.
+/// Reads a 64-bit integer for which there is one error: no integer, or out of range.
 #[inline]
 pub(crate) fn integer_in(
     word: &[u8],
@@ -313,13 +313,13 @@ pub(crate) fn float(word: &[u8]) -> Result<f64, Error> {
     number::parse_f64(word).ok_or(Error::NotFloat)
 }
 
-/// Reads a count of elements to take.
+/// Reads a number of elements to take.
 #[inline]
 pub(crate) fn positive(word: &[u8]) -> Result<usize, Error> {
     integer_in(word, 0.., Error::NOT_POSITIVE).map(|count| count as usize)
 }
 
-/// Reads a count whose sign says how, or from where: its opposite is a 64-bit integer as well.
+/// Reads a count whose sign selects the mode or the end: its opposite is a 64-bit integer as well.
 pub(crate) fn signed_count(word: &[u8]) -> Result<i64, Error> {
     let count = integer(word)?;
     if count == i64::MIN {
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// A word that is no option is compared with each that the handler knows, wherever options may stand.
+    /// Ensures that a word that is no option is compared with each that the handler knows, wherever options are allowed.
     #[test]
     fn handlers_ask_for_words_of_their_row_only() {
         let mut db = TestDb::new();

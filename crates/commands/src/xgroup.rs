@@ -1,7 +1,7 @@
-//! Consumer groups: XGROUP, XACK, XACKDEL; and what the files below share.
+//! Consumer groups: XGROUP, XACK, XACKDEL; and common parts of the files below.
 //!
-//! What groups do counts as a change of the key for snapshots and replicas, but does not disturb those who
-//! watch the key: only entries that come or go do.
+//! A change of a group counts as a change of the key for snapshots and replicas, but does not disturb clients that
+//! watch the key: only added or removed entries do.
 
 use redline_keyspace::{Classes, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
@@ -137,7 +137,7 @@ pub(crate) fn xgroup_setid(
     Ok(())
 }
 
-/// The options of XGROUP CREATE and SETID about a group's position.
+/// Options of XGROUP CREATE and SETID about a group's position.
 struct PositionOptions {
     make_stream: bool,
     entries_read: Option<u64>,
@@ -166,7 +166,7 @@ impl PositionOptions {
         Ok(parsed)
     }
 
-    /// The last id and the entries read. No more can have been read than were added.
+    /// Returns the last id and the number of entries read, which cannot be more than were added.
     fn position(&self, id: Option<StreamId>, log: &Log) -> (StreamId, Option<u64>) {
         let read = self.entries_read;
         (
@@ -221,7 +221,7 @@ pub(crate) fn xackdel(
                         deleted += 1;
                         Deletion::Done
                     }
-                    // What was acknowledged is done with, even if its entry had gone before.
+                    // An acknowledged id is done, even if its entry was deleted earlier.
                     Deletion::Missing => Deletion::Done,
                     Deletion::Needed => Deletion::Needed,
                 }
@@ -253,13 +253,13 @@ fn no_group(key: &[u8], group: &[u8]) -> Error {
     Error::quoting(&start.text(), group, "'")
 }
 
-/// Returns true if there is such a key and group. Counts as a look at the key.
+/// Returns true if the key and the group exist. Counts as an access of the key.
 fn has_group(ctx: &Ctx<'_>, key: &[u8], group: &[u8]) -> Result<bool, Error> {
     let stream = ctx.keys.read::<Stream>(key)?;
     Ok(stream.is_some_and(|stream| stream.group(group).is_some()))
 }
 
-/// The key and the group of a subcommand of XGROUP must be there.
+/// Fails unless the key and the group of a subcommand of XGROUP exist.
 fn require_group(ctx: &Ctx<'_>, args: Args<'_>) -> Result<(), Error> {
     let found = ctx.keys.find(&args[2], Trace::Quiet);
     let stream = found.map(Found::collection::<Stream>).transpose()?;
@@ -274,7 +274,7 @@ fn require_group(ctx: &Ctx<'_>, args: Args<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Changes a group that is there.
+/// Changes an existing group.
 fn edit_group<R>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -287,25 +287,25 @@ fn edit_group<R>(
     result.flatten().ok_or_else(|| no_group(key, name))
 }
 
-/// Reports that a group has a new consumer, which no command asked for by name.
+/// Reports that a group has a new consumer, which was created implicitly.
 fn report_consumer(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], consumer: &[u8]) {
     report(ctx, "xgroup-createconsumer", key);
     ctx.keys
         .propagate(&[&b"XGROUP"[..], b"CREATECONSUMER", key, group, consumer]);
 }
 
-/// Entries that have come to be pending with a consumer, and where their group stands: for the journal, since what made
-/// them so depends on the time, and on more than its own words.
+/// Entries that have become pending with a consumer, and the position of their group: for the journal, since the
+/// outcome depends on the time, and on more than the call's words.
 struct Moved {
     count: usize,
-    /// Those that are pending, each with the time of its delivery and how often it was delivered.
+    /// Pending entries, each with the time of its delivery and its number of deliveries.
     pending: Vec<(StreamId, i64, u64)>,
     last_id: StreamId,
     entries_read: Option<u64>,
 }
 
 impl Moved {
-    /// Nothing if no entry has moved. `pending`: the entries are wanted, one by one.
+    /// Returns `None` if there are no entries. `pending`: the entries are wanted, one by one.
     fn of(group: &Group, ids: &[StreamId], pending: bool) -> Option<Moved> {
         let wanted = if pending { ids } else { &[] };
         let state = |id: &StreamId| {
@@ -320,7 +320,7 @@ impl Moved {
         })
     }
 
-    /// Journals that the consumer has them.
+    /// Records in the journal that the consumer has the entries.
     fn propagate(&self, ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], consumer: &[u8]) {
         if !ctx.keys.is_journaled() {
             return;
@@ -349,13 +349,13 @@ impl Moved {
         }
     }
 
-    /// Journals how far the group has read.
+    /// Records in the journal how far the group has read.
     fn propagate_position(&self, ctx: &mut Ctx<'_>, key: &[u8], group: &[u8]) {
         propagate_position(ctx, key, group, self.last_id, self.entries_read);
     }
 }
 
-/// Journals where a group stands.
+/// Records in the journal the last id of a group.
 fn propagate_last_id(ctx: &mut Ctx<'_>, key: &[u8], name: &[u8]) -> Result<(), Error> {
     let found = ctx.keys.find(key, Trace::Quiet);
     let stream = found.map(Found::collection::<Stream>).transpose()?;
@@ -390,7 +390,7 @@ fn propagate_position(
     ctx.keys.propagate(&call);
 }
 
-/// Journals that entries which are not there any more are not pending either.
+/// Records in the journal that deleted entries are no longer pending.
 fn propagate_gone(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], ids: &[StreamId]) {
     if ids.is_empty() || !ctx.keys.is_journaled() {
         return;
@@ -413,7 +413,7 @@ mod tests {
     use redline_keyspace::Classes;
     use redline_resp::Proto;
 
-    /// A stream `s` of the entries 1-0 to 5-0, and a group `g` that has read nothing.
+    /// Returns a database with a stream `s` of the entries 1-0 to 5-0, and a group `g` that has read nothing.
     fn filled() -> TestDb {
         let mut db = TestDb::new();
         for id in 1..=5 {
@@ -640,7 +640,7 @@ mod tests {
         ]);
     }
 
-    /// The reply of XREADGROUP for these entries of `s`.
+    /// Returns the reply of XREADGROUP for these entries of `s`.
     fn db_entries(ids: std::ops::RangeInclusive<u32>) -> String {
         let head = format!("*1|*2|$1|s|*{}", ids.clone().count());
         ids.fold(head, |text, id| {

@@ -1,4 +1,4 @@
-//! XINFO: what a stream, its groups and its consumers are made of.
+//! XINFO: the state of a stream, its groups and its consumers.
 
 use redline_resp::{Args, Reply};
 use redline_spec::CommandId;
@@ -13,7 +13,7 @@ use crate::{
     words::{Words, integer},
 };
 
-/// Entries of each list that XINFO STREAM FULL shows unless it is told otherwise.
+/// Default number of entries of each list that XINFO STREAM FULL shows.
 const FULL_COUNT_DEFAULT: usize = 10;
 
 /// XINFO CONSUMERS key group
@@ -129,7 +129,7 @@ fn write_counters(reply: &mut Reply<'_>, stream: &Stream) {
     write_id(reply, log.first_id());
 }
 
-/// A group with up to `count` elements of each of its lists.
+/// Writes a group with up to `count` elements of each of its lists.
 fn write_group(reply: &mut Reply<'_>, stream: &Stream, name: &[u8], group: &Group, count: usize) {
     reply.map(7);
     reply.bulk(b"name");
@@ -172,7 +172,7 @@ fn write_consumer(reply: &mut Reply<'_>, group: &Group, consumer: &Consumer, cou
     }
 }
 
-/// How far a group has read.
+/// Writes how far a group has read.
 fn write_position(reply: &mut Reply<'_>, stream: &Stream, group: &Group) {
     reply.bulk(b"last-delivered-id");
     write_id(reply, group.last_id());
@@ -192,7 +192,7 @@ fn write_number(reply: &mut Reply<'_>, name: &str, number: usize) {
     reply.integer(number as i64);
 }
 
-/// The stream, which must be there.
+/// Returns the stream; fails unless it exists.
 fn stream<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<&'a Stream, Error> {
     ctx.keys.read::<Stream>(key)?.ok_or(Error::NoSuchKey)
 }

@@ -1,4 +1,4 @@
-//! XREAD: entries behind given ids, of several streams, waiting for some if asked to.
+//! XREAD: entries after given ids, of several streams; may block for some.
 
 use redline_resp::{Args, ArgsBuf, Proto, Reply};
 use redline_spec::CommandId;
@@ -11,12 +11,12 @@ use crate::{
     words::Words,
 };
 
-/// The options of a call, and where its keys and ids are.
+/// Options of a call, and the positions of its keys and ids.
 struct Options {
     count: usize,
-    /// It may wait, for so long.
+    /// `BLOCK` with its timeout in milliseconds.
     block: Option<Option<u64>>,
-    /// The position of the first key; as many ids follow the keys.
+    /// Position of the first key; as many ids follow the keys.
     first: usize,
     streams: usize,
 }
@@ -29,7 +29,7 @@ impl Options {
             first: 0,
             streams: 0,
         };
-        // Redis reads the words of XREADGROUP, to name those that are not for XREAD.
+        // Redis reads the words of XREADGROUP, to name those that are not valid for XREAD.
         let mut words = Words::new(CommandId::Xreadgroup, &args, 1);
         while !words.is_empty() {
             if let Some(timeout) = words.value("BLOCK") {
@@ -93,7 +93,7 @@ pub(crate) fn xread(
     let head = reply.mark();
     let mut found = 0;
     for (key, after) in keys.iter().zip(&after) {
-        // A second look, which counts as one, as in Redis.
+        // A second lookup, which counts as an access, as in Redis.
         let Some(stream) = ctx.keys.read::<Stream>(key)? else {
             continue;
         };
@@ -137,7 +137,7 @@ pub(crate) fn xread(
     Err(block.into())
 }
 
-/// The call with ids in place of each `$`: what was last then, not what is last when the call is run again.
+/// Returns the call with ids in place of each `$`: the last ids of now, not of the time when the call is run again.
 fn with_ids(args: Args<'_>, ids_at: usize, ids: &[StreamId]) -> ArgsBuf {
     let mut call: ArgsBuf = args.first(ids_at).iter().collect();
     for (text, id) in args.from(ids_at).iter().zip(ids) {

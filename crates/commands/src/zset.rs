@@ -1,4 +1,4 @@
-//! Commands of the group `zset`: those on single members, random members and scans; and what the files below share.
+//! Commands of the group `zset`: single members, random members and scans; and common parts of the files below.
 
 use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply, format_double};
@@ -89,7 +89,7 @@ pub(crate) fn zincrby(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    // An option of ZADD is read as one here, too, and leaves no whole pair.
+    // An option of ZADD is read as one here, too, and leaves an incomplete pair.
     let mut words = Words::new(CommandId::Zadd, &args, 2);
     let options = ["NX", "XX", "GT", "LT", "CH", "INCR"];
     if options.iter().any(|option| words.flag(option)) {
@@ -109,11 +109,11 @@ pub(crate) fn zincrby(
 pub(crate) struct Tally {
     pub(crate) new: u64,
     pub(crate) changed: u64,
-    /// The score of the last member that was not refused.
+    /// Score of the last member that was not refused.
     score: Option<f64>,
 }
 
-/// Adds pairs of score and member, all or none of which are numbers.
+/// Adds pairs of score and member. If a score is no number, none is added.
 fn add(ctx: &mut Ctx<'_>, key: &[u8], pairs: Args<'_>, flags: AddFlags) -> Result<Tally, Error> {
     for index in (0..pairs.len()).step_by(2) {
         float(&pairs[index])?;
@@ -125,7 +125,7 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], pairs: Args<'_>, flags: AddFlags) -> Resul
     add_all(ctx, key, pairs.len() / 2, pair, flags)
 }
 
-/// Adds so many pairs of score and member, with their event.
+/// Adds this number of pairs of score and member, with their event.
 pub(crate) fn add_all<'a>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -384,9 +384,9 @@ pub(crate) fn zscan(
     })
 }
 
-// ---- what the files below share -----------------------------------------------------------------
+// ---- common parts of the files below -------------------------------------------------------------
 
-/// An array of members, with their scores if wanted: in RESP3 each pair is an array of its own.
+/// Writer of an array of members, with their scores if wanted: in RESP3 each pair is an array of its own.
 struct Pairs<'r, 'b> {
     reply: &'r mut Reply<'b>,
     with_scores: bool,
@@ -408,7 +408,7 @@ impl<'r, 'b> Pairs<'r, 'b> {
         }
     }
 
-    /// Further members of a reply that has begun.
+    /// Continues a reply that has begun.
     fn go_on(reply: &'r mut Reply<'b>, with_scores: bool) -> Pairs<'r, 'b> {
         let nested = with_scores && reply.proto() == Proto::Resp3;
         Pairs {
@@ -430,7 +430,7 @@ impl<'r, 'b> Pairs<'r, 'b> {
     }
 }
 
-/// Makes the destination this set and replies with its size; an empty one removes the key.
+/// Stores this set at the destination and replies with its size; an empty one removes the key.
 pub(crate) fn store(
     ctx: &mut Ctx<'_>,
     destination: &[u8],

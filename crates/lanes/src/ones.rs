@@ -1,10 +1,10 @@
 //! Counting bits.
 
-/// How many bits are set.
+/// Returns the number of bits that are set.
 pub fn ones(bytes: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
-        // SAFETY: the CPU has both, as has just been seen.
+        // SAFETY: the CPU has both, as was just checked.
         return unsafe { ones_wide(bytes) };
     }
     ones_plain(bytes)
@@ -18,7 +18,7 @@ fn ones_plain(bytes: &[u8]) -> u64 {
     whole + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
 }
 
-/// The same loop, for which the compiler may use what the CPU has.
+/// Runs the same loop, compiled for the CPU's features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
 fn ones_wide(bytes: &[u8]) -> u64 {

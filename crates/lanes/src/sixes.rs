@@ -1,13 +1,13 @@
-//! Numbers of six bits, packed low bits first, and the same numbers in a byte each.
+//! Numbers of six bits, packed low bits first, and the same numbers in one byte each.
 //!
-//! Four numbers are three bytes. A vector takes eight times four: a shuffle spreads each three bytes over four, and
-//! shifts bring every number into its byte. Back, two multiplications with additions bring four numbers together in 24
+//! Four numbers are three bytes. A vector holds eight times four: a shuffle spreads each three bytes over four, and
+//! shifts bring every number into its byte. In reverse, two multiplications with additions join four numbers in 24
 //! bits, and a shuffle closes the gaps.
 
-/// Numbers that are handled at a time: slices of numbers are whole blocks.
+/// Numbers in a block: slices of numbers are whole blocks.
 pub const SIXES_PER_BLOCK: usize = 32;
 const BLOCK_BYTES: usize = SIXES_PER_BLOCK * 6 / 8;
-/// Bytes that the vectors of a block touch beyond it.
+/// Bytes that the vectors of a block touch beyond its end.
 #[cfg(target_arch = "x86_64")]
 const BEYOND_BYTES: usize = 4;
 
@@ -15,12 +15,12 @@ const BEYOND_BYTES: usize = 4;
 ///
 /// # Panics
 ///
-/// If these are not equally many numbers, or no whole blocks.
+/// If the slices do not hold equally many numbers, or no whole blocks.
 pub fn raise_by_sixes(numbers: &mut [u8], packed: &[u8]) {
     check(numbers, packed);
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2, as has just been seen.
+        // SAFETY: the CPU has AVX2, as was just checked.
         return unsafe { wide::raise(numbers, packed) };
     }
     raise_plain(numbers, packed);
@@ -30,12 +30,12 @@ pub fn raise_by_sixes(numbers: &mut [u8], packed: &[u8]) {
 ///
 /// # Panics
 ///
-/// If these are not equally many numbers, or no whole blocks.
+/// If the slices do not hold equally many numbers, or no whole blocks.
 pub fn pack_sixes(numbers: &[u8], packed: &mut [u8]) {
     check(numbers, packed);
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2, as has just been seen.
+        // SAFETY: the CPU has AVX2, as was just checked.
         return unsafe { wide::pack(numbers, packed) };
     }
     pack_plain(numbers, packed);
@@ -73,7 +73,7 @@ mod wide {
 
     use super::{BEYOND_BYTES, BLOCK_BYTES, SIXES_PER_BLOCK, pack_plain, raise_plain};
 
-    /// How many blocks are so far from the end that a vector may touch what is beyond.
+    /// Returns the number of blocks that are far enough from the end that a vector may touch bytes beyond them.
     fn blocks(packed: &[u8]) -> usize {
         packed.len().saturating_sub(BEYOND_BYTES) / BLOCK_BYTES
     }
@@ -135,8 +135,8 @@ mod wide {
             let pairs = _mm256_maddubs_epi16(numbers, by_64);
             let words = _mm256_madd_epi16(pairs, by_4096);
             let threes = _mm256_shuffle_epi8(words, close);
-            // SAFETY: 16 bytes at 0 and then at 12 are inside a slice of 28. Each store leaves four zeros behind what it
-            // packed, which the next one, or the plain loop at the end, overwrites.
+            // SAFETY: 16 bytes at 0 and then at 12 are inside a slice of 28. Each store leaves four zeros behind its
+            // packed bytes, which the next one, or the plain loop at the end, overwrites.
             unsafe {
                 _mm_storeu_si128(place.as_mut_ptr().cast(), _mm256_castsi256_si128(threes));
                 let rest = place[BLOCK_BYTES / 2..].as_mut_ptr();

@@ -1,12 +1,12 @@
-//! The checksum of payloads and files: CRC-64 with the Jones polynomial, reflected, from zero. Must not know what it is
-//! the checksum of.
+//! The checksum of payloads and files: CRC-64 with the Jones polynomial, reflected, from zero. Must not know the data
+//! that it covers.
 
-/// The polynomial, its bits in reverse.
+/// Polynomial, its bits in reverse.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
-/// Bytes that are taken at a time.
+/// Number of bytes that are taken at a time.
 const SLICE: usize = 8;
 
-/// `TABLES[n][byte]`: what a byte does to the checksum when `n` more bytes follow it.
+/// Table of `TABLES[n][byte]`: the effect of a byte on the checksum when `n` more bytes follow it.
 static TABLES: [[u64; 256]; SLICE] = {
     let mut tables = [[0; 256]; SLICE];
     let mut byte = 0;
@@ -37,7 +37,7 @@ static TABLES: [[u64; 256]; SLICE] = {
     tables
 };
 
-/// The checksum of what had the checksum `crc` (nothing has 0), with these bytes behind it.
+/// Returns the checksum of data with the checksum `crc` (empty data has 0), followed by these bytes.
 pub fn update(mut crc: u64, bytes: &[u8]) -> u64 {
     let (slices, rest) = bytes.as_chunks::<SLICE>();
     for slice in slices {

@@ -1,5 +1,5 @@
-//! The payload that FUNCTION DUMP returns and FUNCTION RESTORE takes: the texts of libraries. Must not know what
-//! is in them.
+//! The payload that FUNCTION DUMP returns and FUNCTION RESTORE takes: the texts of libraries. Must not know their
+//! contents.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,21 @@ use crate::{
     primitive::{Reader, Writer, write_string},
 };
 
-/// The byte before a library, in a payload and in a file.
+/// Byte before a library, in a payload and in a file.
 pub const OPCODE: u8 = 245;
 
-/// Why a payload is refused.
+/// Reason why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is too short, of a newer version, or its checksum is another.
+    /// It is too short, of a newer version, or its checksum does not match.
     VersionOrChecksum,
-    /// Something in it is no library.
+    /// A part of it is no library.
     Type,
     /// A library in it is damaged.
     Damaged,
 }
 
-/// The payload of libraries. `compresses`: see [`Writer::new`].
+/// Returns the payload of libraries. `compresses`: see [`Writer::new`].
 pub fn dump<'a>(codes: impl IntoIterator<Item = &'a [u8]>, compresses: bool) -> Vec<u8> {
     let mut out = Writer::new(compresses);
     for code in codes {
@@ -35,7 +35,7 @@ pub fn dump<'a>(codes: impl IntoIterator<Item = &'a [u8]>, compresses: bool) -> 
     out.into_bytes()
 }
 
-/// The libraries of a payload.
+/// Returns the libraries of a payload.
 pub fn restore(payload: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Refused> {
     let (signed, checksum) = payload
         .split_last_chunk::<8>()
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// As Redis 8.2.3 answers FUNCTION DUMP without libraries.
+    /// Compares with the reply of Redis 8.2.3 to FUNCTION DUMP without libraries.
     #[test]
     fn the_empty_payload_is_that_of_redis() {
         assert_eq!(dump([], true), b"\x0c\x00\x96\xedh\x80\xf5U<\x93");

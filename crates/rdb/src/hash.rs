@@ -14,12 +14,12 @@ const LOOSE: u8 = 4;
 const ZIPMAP: u8 = 9;
 const ZIPLIST: u8 = 13;
 const LISTPACK: u8 = 16;
-/// With an expiry for each field, counted from the soonest.
+/// Form with an expiry for each field, relative to the soonest.
 const TIMED: u8 = 24;
-/// Triples of field, value and expiry.
+/// Form with triples of field, value and expiry.
 const LISTPACK_TIMED: u8 = 25;
 
-/// Fields expire before this time, as Redis has it: 46 bits of milliseconds.
+/// End of the range of expiries of fields, as in Redis: 46 bits of milliseconds.
 const EXPIRY_MS_MAX: i64 = (1 << 46) - 1;
 /// Stands for the soonest expiry where no field expires.
 const NO_EXPIRY_MS: i64 = 0;
@@ -43,7 +43,7 @@ impl Codec for Hash {
             ("listpackex", soonest) => {
                 out.extend_from_slice(&soonest.unwrap_or(NO_EXPIRY_MS).to_le_bytes());
                 let mut triples: Vec<_> = self.iter_timed().collect();
-                // The soonest first, those that stay last.
+                // The soonest first, those without an expiry last.
                 triples.sort_by_key(|(_, _, at)| at.unwrap_or(i64::MAX));
                 let elements = triples
                     .into_iter()
@@ -81,13 +81,13 @@ impl Codec for Hash {
     }
 }
 
-/// When the first field of a hash expires.
+/// Returns the time at which the first field of a hash expires.
 fn soonest(hash: &Hash) -> Option<i64> {
     hash.iter_timed().filter_map(|(_, _, at)| at).min()
 }
 
-/// Returns limits under which a hash that was packed where it was written stays so, however long its texts are, if there
-/// are not too many.
+/// Returns limits under which a hash that was packed by its writer stays packed, whatever the length of its texts,
+/// unless it has too many fields.
 fn by_count(limits: &Limits) -> Limits {
     Limits {
         hash_max_listpack_value: usize::MAX,
@@ -119,7 +119,7 @@ fn of_elements<'a>(
     Ok(hash)
 }
 
-/// A hash whose fields may expire.
+/// Reads a hash whose fields may expire.
 fn read_timed(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Hash, Corrupt> {
     const WRONG: Corrupt = Corrupt("the expiry of a field");
     let soonest_ms = i64::from_le_bytes(reader.array()?);
@@ -129,7 +129,7 @@ fn read_timed(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<
     };
     let mut hash = Hash::for_loose(count, limits);
     if rdb_type == LISTPACK_TIMED {
-        // Also where no field expires any more.
+        // Also if no field expires any more.
         hash.prepare_expiry();
     }
     let mut add = |field: &[u8], value: &[u8], at_ms: i64| {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::{Object, ObjectRef, dump, restore};
 
-    /// Of 8.2.3, after `HSET h a 1 b 2`, `HPEXPIREAT h 9999999999999 FIELDS 1 a` and `HDEL h a`.
+    /// Payload of Redis 8.2.3, after `HSET h a 1 b 2`, `HPEXPIREAT h 9999999999999 FIELDS 1 a` and `HDEL h a`.
     const LOST_ITS_EXPIRING_FIELD: &[u8] =
         b"\x19\0\0\0\0\0\0\0\0\x0e\x0e\0\0\0\x03\0\x81b\x02\x02\x01\0\x01\xff\x0c\0\x15\xc1a\x07\xd7Rt\x19";
 

@@ -1,10 +1,10 @@
-//! Redis's serialised form of a value: what DUMP answers, and what files and replicas hold.
+//! Redis's serialised form of a value: the reply of DUMP, and the contents of files and replication.
 //!
-//! Start with [`object`] (one value, of whichever type; each type has a file of its own), then [`payload`] (what DUMP puts
-//! around it). [`primitive`] has the lengths and strings that everything is made of, [`packed`] the packed forms that older servers wrote.
+//! Start with [`object`] (one value, of any type; each type has a file of its own), then [`payload`] (the frame that DUMP puts
+//! around it). [`primitive`] has the lengths and strings of all forms, [`packed`] the packed forms that older servers wrote.
 //!
-//! What is read may come from anybody. It is checked whole: a value that is damaged anywhere is refused, and nothing is
-//! ever allocated because a header says so, only because bytes have arrived. What is written is what Redis 8.2.3 writes.
+//! Input is not trusted. It is checked whole: a value that is damaged anywhere is refused, and memory is never
+//! allocated because a header claims a length, only for bytes that have arrived. Output is that of Redis 8.2.3.
 //!
 //! Must not know: keys, their expiry, sockets, files.
 #![forbid(unsafe_code)]
@@ -27,17 +27,17 @@ mod zset;
 pub use object::{Object, ObjectRef};
 pub use payload::{RestoreError, dump, restore};
 
-/// The version of the format that is written, and the highest that is read: that of Redis 8.2.
+/// The version of the format written, and the highest that is read: that of Redis 8.2.
 pub const VERSION: u16 = 12;
 
-/// The error for input that is damaged, or of a kind that does not exist.
+/// Error for input that is damaged, or of an unknown kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt(
-    /// The condition that does not hold, for a log.
+    /// Condition that does not hold, for a log.
     pub &'static str,
 );
 
-/// `Ok`, if it holds.
+/// Returns `Ok` if the condition holds.
 pub(crate) fn ensure(holds: bool, what: &'static str) -> Result<(), Corrupt> {
     if holds { Ok(()) } else { Err(Corrupt(what)) }
 }

@@ -13,13 +13,13 @@ use crate::{
     primitive::{Reader, Writer, write_len, write_string},
 };
 
-/// Element by element.
+/// Form that lists element by element.
 const LOOSE: u8 = 1;
 const ZIPLIST: u8 = 10;
 const OF_ZIPLISTS: u8 = 14;
 const OF_NODES: u8 = 18;
 
-/// The kinds of nodes.
+/// Kinds of nodes.
 mod node {
     pub const ELEMENT: u64 = 1;
     pub const LISTPACK: u64 = 2;

@@ -1,4 +1,4 @@
-//! Elements of a collection, each as a string or all in one listpack. Must not know which collection they are of.
+//! Elements of a collection, each as a string or all in one listpack. Must not know the collection.
 
 use redline_types::{Element, IntBuf, Pack};
 

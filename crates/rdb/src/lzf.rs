@@ -1,11 +1,11 @@
-//! LZF, the compression of strings in payloads and files. Must not know what the strings are.
+//! LZF, the compression of strings in payloads and files. Must not know the meaning of the strings.
 //!
 //! A run of literals is a byte below 32 (their number less one) and the literals. A repetition is a byte with the length
 //! less two in its upper three bits (7: the next byte is added) and the upper five bits of the distance less one, and
 //! then the lower eight.
 //!
-//! Of the many forms that stand for a text ours is Redis's, to the byte: who compares two servers' payloads finds them equal.
-//! So the hash, the places that are remembered, the lengths near the end and the room that is asked for are as there.
+//! Of the many forms of a text this is Redis's, to the byte, so that two servers' payloads can be compared. So the
+//! hash, the places that are remembered, the lengths near the end and the reserved room are as in Redis.
 
 use std::cell::RefCell;
 
@@ -13,18 +13,18 @@ const LITERALS_MAX: usize = 32;
 const DISTANCE_MAX: usize = 1 << 13;
 const REPEAT_MIN: usize = 3;
 const REPEAT_MAX: usize = 264;
-/// Bytes at the end that a repetition leaves alone, unless it is short of them by the bytes that are compared unasked.
+/// Number of bytes at the end that a repetition does not cover, unless the bytes compared without a check reach into them.
 const TAIL: usize = 2;
-/// Bytes behind the first three that are compared without a look at the end, where there are more than so many.
+/// Number of bytes after the first three that are compared without a check for the end, where there are more than so many.
 const UNASKED: usize = 16;
 /// Room that must be left for a repetition, and for the literals at the end.
 const REPEAT_ROOM: usize = 4;
 const END_ROOM: usize = 3;
 const PLACES_BITS: u32 = 16;
 
-/// Where three bytes of a hash were last seen, over all texts that a thread compresses, one behind the other: what is not
-/// behind the beginning of the present one is of an earlier one. So nothing is cleared for a short text, but once in 4 GiB
-/// of them, where the numbers end.
+/// Places where three bytes of a hash were last seen, over all texts that a thread compresses, one after the other: a
+/// place before the beginning of the present text belongs to an earlier one. So nothing is cleared for a short text,
+/// but once in 4 GiB of texts, where the numbers end.
 struct Places {
     by_hash: Box<[u32; 1 << PLACES_BITS]>,
     end: u32,
@@ -37,7 +37,7 @@ thread_local! {
     });
 }
 
-/// The compressed form, if it takes at most `bytes_max`.
+/// Returns the compressed form, if it takes at most `bytes_max`.
 pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let len = u32::try_from(text.len()).ok()?;
     PLACES.with_borrow_mut(|places| {
@@ -80,7 +80,7 @@ fn compress_from(
             next = byte.map(|byte| here << 8 & 0xff_ff00 | u32::from(*byte));
             continue;
         }
-        // What is written, and the control byte of the run that is open.
+        // Bytes written, and the control byte of the open run.
         let written = out.len() + literals + literals / LITERALS_MAX + 1;
         let unused = usize::from(literals.is_multiple_of(LITERALS_MAX));
         if written - unused + REPEAT_ROOM >= bytes_max {
@@ -110,8 +110,8 @@ fn compress_from(
     Some(out)
 }
 
-/// The number of literals behind `written` bytes that is the first to fill `bytes_max` bytes, with a control byte for each
-/// run of them and one for the run that is open; 0 if there is room for none.
+/// Returns the number of literals after `written` bytes that is the first to fill `bytes_max` bytes, with a control
+/// byte for each run of them and one for the open run; 0 if there is room for none.
 fn literals_fitting(bytes_max: usize, written: usize) -> usize {
     let room = bytes_max.saturating_sub(written + 1);
     // The first number n with n + n / LITERALS_MAX >= room.
@@ -120,7 +120,7 @@ fn literals_fitting(bytes_max: usize, written: usize) -> usize {
     runs * LITERALS_MAX + rest.min(LITERALS_MAX)
 }
 
-/// The three bytes at a place; none where fewer are left.
+/// Returns the three bytes at a place; `None` if fewer are left.
 #[inline(always)]
 fn three(text: &[u8], at: usize) -> Option<u32> {
     let three = text.get(at..)?.first_chunk::<REPEAT_MIN>()?;
@@ -133,7 +133,7 @@ fn hash(three: u32) -> usize {
     mixed as usize & ((1 << PLACES_BITS) - 1)
 }
 
-/// How many bytes from `at` are those from `before`; the first three are known to be.
+/// Returns the number of bytes from `at` that equal those from `before`; the first three are known to be equal.
 fn repeated(text: &[u8], before: usize, at: usize) -> usize {
     let limit = REPEAT_MAX.min(text.len() - at - TAIL);
     let limit = if limit > UNASKED {
@@ -174,8 +174,8 @@ fn push_repeat(out: &mut Vec<u8>, distance: usize, len: usize) {
     out.push(distance as u8);
 }
 
-/// The text of a compressed form, which must have `len` bytes; none if it is damaged. Memory is taken as the text comes
-/// out, not by what `len` claims.
+/// Returns the text of a compressed form, which must have `len` bytes; `None` if it is damaged. Memory is allocated as
+/// the text is produced, not by the claim of `len`.
 pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     while let Some((&control, rest)) = from.split_first() {
@@ -204,7 +204,7 @@ pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
         if run > len - out.len() {
             return None;
         }
-        // It may repeat what it is just writing: each copy is as long as what is there by then.
+        // It may repeat its own output: each copy is as long as the text written so far.
         while run > 0 {
             let copied = run.min(out.len() - start);
             out.extend_from_within(start..start + copied);

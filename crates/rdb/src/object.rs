@@ -1,8 +1,8 @@
-//! A value as bytes: the byte that names its form, and the form itself. Must not know what stands around it, nor single
+//! A value as bytes: the byte that names its form, and the form itself. Must not know the frame around it, nor single
 //! types but strings: each has a file of its own, which implements [`Codec`].
 //!
-//! Of each type the one form is written that Redis 8.2.3 writes for that encoding; all forms are read that it reads, but
-//! for values of modules that are not there.
+//! Each type is written in the form that Redis 8.2.3 uses for that encoding; all forms are read that it reads, but for
+//! values of modules that do not exist here.
 
 use redline_types::{DataType, Limits, Value};
 
@@ -11,7 +11,7 @@ use crate::{
     primitive::{Reader, Writer, write_len, write_string},
 };
 
-/// A value to be written.
+/// Value to be written.
 #[derive(Clone, Copy)]
 pub enum ObjectRef<'a> {
     /// A string.
@@ -20,7 +20,7 @@ pub enum ObjectRef<'a> {
     Value(&'a Value),
 }
 
-/// A value that was read.
+/// Value that was read.
 #[derive(Clone)]
 pub enum Object {
     /// A string.
@@ -29,32 +29,32 @@ pub enum Object {
     Value(Value),
 }
 
-/// The forms of a type.
+/// Serialised forms of a type.
 pub(crate) trait Codec: DataType {
-    /// The bytes that name the forms that are read; no other type has one of them, but for [`MODULE`].
+    /// Bytes that name the forms that are read; no other type has one of them, but for [`MODULE`].
     const RDB_TYPES: &'static [u8];
 
-    /// Of a type that Redis has from a module: its name and version, which stand behind [`MODULE`].
+    /// Name and version of a type that Redis has from a module, which follow [`MODULE`].
     const MODULE_TYPE: Option<u64> = None;
 
-    /// Which of them the value is written in.
+    /// Returns the byte of the form in which the value is written.
     fn rdb_type(&self) -> u8;
 
-    /// Appends the value, in the form that [`Codec::rdb_type`] names, without what names it.
+    /// Appends the value, in the form that [`Codec::rdb_type`] names, without its name.
     fn encode(&self, out: &mut Writer);
 
     /// Reads a value of one of the forms. It may be empty.
     fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Self, Corrupt>;
 }
 
-/// The byte that names the form of strings.
+/// Byte that names the form of strings.
 const STRING: u8 = 0;
-/// The byte in front of every value of a module.
+/// Byte before every value of a module.
 pub(crate) const MODULE: u8 = 7;
 
 macro_rules! codecs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The names of the forms of each type, and of those of modules the type's own name.
+        /// Names of the forms of each type, and for those of modules the type's own name.
         #[cfg(test)]
         const FORMS: &[(&[u8], Option<u64>)] = &[
             (&[STRING], None),
@@ -99,7 +99,7 @@ macro_rules! codecs {
 
 redline_types::data_types!(codecs);
 
-/// The byte in front of a value.
+/// Returns the byte before a value.
 pub fn type_of(object: ObjectRef<'_>) -> u8 {
     match object {
         ObjectRef::String(_) => STRING,

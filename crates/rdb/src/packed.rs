@@ -1,14 +1,14 @@
-//! The packed forms that are read but no longer written, ziplist and zipmap, and the intset. Each is taken apart into its
-//! elements. Must not know which collection they were.
+//! The packed forms that are read but no longer written, ziplist and zipmap, and the intset. Each is split into its
+//! elements. Must not know the collection.
 
 use redline_types::Element;
 
 use crate::{Corrupt, ensure};
 
-/// The elements of a ziplist.
+/// Returns the elements of a ziplist.
 ///
-/// It is a head (its bytes, the place of its last entry, the number of entries), the entries, and 0xff. An entry is the
-/// length of the one before, a byte or five, then its own kind and length, then the element.
+/// It is a header (its bytes, the offset of its last entry, the number of entries), the entries, and 0xff. An entry is
+/// the length of the one before, a byte or five, then its own kind and length, then the element.
 pub fn ziplist(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
     const HEAD: usize = 10;
     const WRONG: Corrupt = Corrupt("a ziplist");
@@ -45,7 +45,7 @@ pub fn ziplist(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
     Ok(elements)
 }
 
-/// The element that an entry holds behind its first length, and the bytes of both.
+/// Returns the element that an entry holds after its first length, and the number of bytes of both.
 fn ziplist_element(entry: &[u8]) -> Option<(Element<'_>, usize)> {
     let kind = *entry.first()?;
     let (head, len) = match kind >> 6 {
@@ -81,7 +81,7 @@ fn ziplist_integer(kind: u8, body: &[u8]) -> Option<(Element<'static>, usize)> {
     Some((Element::Int(value), 1 + len))
 }
 
-/// The keys and values, by turns, of a zipmap: how servers before 2.6 wrote small hashes.
+/// Returns the keys and values, by turns, of a zipmap: the form of small hashes in servers before 2.6.
 pub fn zipmap(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
     const WRONG: Corrupt = Corrupt("a zipmap");
     fn len(rest: &[u8]) -> Option<(usize, &[u8])> {
@@ -114,7 +114,7 @@ pub fn zipmap(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
     Ok(elements)
 }
 
-/// The integers of an intset: how many bytes each takes, how many there are, and they, in ascending order.
+/// Returns the integers of an intset: the bytes of each, their number, and the integers, in ascending order.
 pub fn intset(bytes: &[u8]) -> Result<Vec<i64>, Corrupt> {
     const WRONG: Corrupt = Corrupt("an intset");
     let (&width, rest) = bytes.split_first_chunk::<4>().ok_or(WRONG)?;
@@ -136,7 +136,7 @@ pub fn intset(bytes: &[u8]) -> Result<Vec<i64>, Corrupt> {
     Ok(integers)
 }
 
-/// Appends the intset of integers in ascending order.
+/// Appends the intset of integers that are in ascending order.
 pub fn write_intset(out: &mut Vec<u8>, integers: &[i64]) {
     let fits = |bits: u32| {
         let unused = 64 - bits;
@@ -160,7 +160,7 @@ mod tests {
         elements.into_iter().map(text).collect()
     }
 
-    /// A ziplist of entries without their first lengths.
+    /// Returns a ziplist of entries without their first lengths.
     fn ziplist_of(entries: &[&[u8]]) -> Vec<u8> {
         let (mut body, mut last, mut before) = (Vec::new(), 10, 0);
         for entry in entries {

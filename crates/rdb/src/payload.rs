@@ -9,10 +9,10 @@ use crate::{
     primitive::{Reader, Writer},
 };
 
-/// Why a payload is refused.
+/// Reason why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// It is too short, of a newer version, or its checksum is another.
+    /// It is too short, of a newer version, or its checksum does not match.
     VersionOrChecksum,
     /// The object inside is damaged, or of an unknown type.
     Object(Corrupt),
@@ -24,7 +24,7 @@ impl From<Corrupt> for RestoreError {
     }
 }
 
-/// The payload of an object. `compresses`: see [`Writer::new`].
+/// Returns the payload of an object. `compresses`: see [`Writer::new`].
 pub fn dump(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
     let mut out = Writer::new(compresses);
     out.push(type_of(object));
@@ -35,7 +35,7 @@ pub fn dump(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The object of a payload, in the encoding that the limits ask for.
+/// Returns the object of a payload, in the encoding that the limits require.
 pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, RestoreError> {
     const WRONG: RestoreError = RestoreError::VersionOrChecksum;
     let (signed, checksum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;

@@ -1,6 +1,6 @@
-//! Lengths, strings and numbers of the serialised form. Must not know what they stand for.
+//! Lengths, strings and numbers of the serialised form. Must not know their meaning.
 //!
-//! A length is one to nine bytes; the upper two bits of the first say how many. If both are set, a string follows that is
+//! A length is one to nine bytes; the upper two bits of the first say how many. If both are set, it is a string that is
 //! an integer or compressed.
 
 use std::{
@@ -12,9 +12,9 @@ use redline_types::{IntBuf, number};
 
 use crate::{Corrupt, ensure, lzf};
 
-/// Texts of integers are at most so long to be stored as integers.
+/// Length of the longest text of an integer that is stored as an integer.
 const INTEGER_TEXT_MAX: usize = 11;
-/// Longer strings are compressed, if that makes them shorter by at least [`COMPRESSION_GAIN_MIN`].
+/// Length up to which strings are not compressed; longer ones are, if that saves at least [`COMPRESSION_GAIN_MIN`].
 const COMPRESSION_BYTES_MIN: usize = 20;
 const COMPRESSION_GAIN_MIN: usize = 4;
 
@@ -24,7 +24,7 @@ const INT16: u8 = 1;
 const INT32: u8 = 2;
 const COMPRESSED: u8 = 3;
 
-/// Where a value is written to: bytes, and how strings are to get there.
+/// Output of a value: its bytes, and if strings are compressed.
 #[derive(Clone, Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty one. `compresses`: long strings are made shorter, where that helps (`rdbcompression`).
+    /// Creates an empty writer. `compresses`: long strings are compressed, where that helps (`rdbcompression`).
     pub fn new(compresses: bool) -> Writer {
         Writer {
             bytes: Vec::new(),
@@ -114,7 +114,7 @@ fn write_integer(out: &mut Vec<u8>, value: i64) -> bool {
     true
 }
 
-/// A reader of the bytes that are left.
+/// Reader of the bytes that are left.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -126,36 +126,36 @@ enum Length {
 }
 
 impl<'a> Reader<'a> {
-    /// Of these bytes.
+    /// Creates a reader of these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// Is everything read?
+    /// Returns true if everything is read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// So many bytes.
+    /// Reads this number of bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corrupt> {
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Corrupt("cut off"))?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    /// So many bytes, as an array.
+    /// Reads this number of bytes, as an array.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Corrupt("cut off"))?;
         self.rest = rest;
         Ok(*bytes)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn byte(&mut self) -> Result<u8, Corrupt> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// A number as a length is written.
+    /// Reads a number in the form of a length.
     pub fn number(&mut self) -> Result<u64, Corrupt> {
         match self.length()? {
             Length::Plain(len) => Ok(len),
@@ -163,14 +163,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many elements follow. Each takes at least one byte, so more than there are bytes are not there.
+    /// Reads the number of elements that follow. Each takes at least one byte, so one above the bytes left is refused.
     pub fn count(&mut self) -> Result<usize, Corrupt> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         ensure(count <= self.rest.len(), "more elements than bytes")?;
         Ok(count)
     }
 
-    /// A string.
+    /// Reads a string.
     pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Corrupt> {
         let value = match self.length()? {
             Length::Plain(len) => {
@@ -192,12 +192,12 @@ impl<'a> Reader<'a> {
         Ok(Cow::Owned(IntBuf::new().format(value).to_vec()))
     }
 
-    /// A double in eight bytes.
+    /// Reads a double in eight bytes.
     pub fn double(&mut self) -> Result<f64, Corrupt> {
         Ok(f64::from_le_bytes(self.array()?))
     }
 
-    /// A double as text behind its length, with three lengths for what is no number of digits.
+    /// Reads a double as text after its length; three lengths stand for values without digits.
     pub fn double_as_text(&mut self) -> Result<f64, Corrupt> {
         match self.byte()? {
             253 => Ok(f64::NAN),

@@ -1,9 +1,9 @@
 //! Streams: their entries in listpacks of up to some hundred, their counters, their consumer groups. Must not know other
 //! types.
 //!
-//! A listpack begins with a master entry: how many entries live and are deleted, and the names of the first one's fields.
-//! Each entry is its flags, its id less the master's, and its fields; values only, where the names are the master's; and
-//! behind it the number of elements, for those who walk backwards.
+//! A listpack begins with a master entry: the numbers of live and of deleted entries, and the names of the first one's
+//! fields. Each entry is its flags, its id less the master's, and its fields; values only, where the names are the
+//! master's; and then the number of elements, for reading backwards.
 
 use std::collections::BTreeMap;
 
@@ -24,20 +24,20 @@ const FIRST: u8 = 15;
 const SECOND: u8 = 19;
 const THIRD: u8 = 21;
 
-/// Stands for a number of entries read that is not known.
+/// Stands for an unknown number of entries read.
 const UNKNOWN: u64 = u64::MAX;
 
 const DELETED: i64 = 1;
 const SAME_NAMES: i64 = 2;
 
-/// Which of the three forms.
+/// The three forms of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
-    /// Without counters.
+    /// Form without counters.
     First,
-    /// With the first id, the highest deleted id and the number of entries ever added.
+    /// Form with the first id, the highest deleted id and the number of entries ever added.
     Second,
-    /// With the time when a consumer was last active.
+    /// Form with the time when a consumer was last active.
     Third,
 }
 
@@ -200,7 +200,7 @@ fn read_group(reader: &mut Reader<'_>, form: Form, stream: &mut Stream) -> Resul
     ensure(deliveries.is_empty(), "a delivery to nobody")
 }
 
-/// Reads a consumer; what it has pending must be among the group's deliveries, each of which is one consumer's.
+/// Reads a consumer; its pending entries must be among the group's deliveries, each of which belongs to one consumer.
 fn read_consumer(
     reader: &mut Reader<'_>,
     form: Form,
@@ -243,15 +243,15 @@ fn read_id(reader: &mut Reader<'_>) -> Result<StreamId, Corrupt> {
     Ok(StreamId::new(reader.number()?, reader.number()?))
 }
 
-/// Adds a node as it is, deleted entries included: they count when the next entry asks whether it has room there. Each
-/// entry must have a higher id than all before it.
+/// Adds a node as it is, deleted entries included: they count when the next entry checks for room there. Each entry
+/// must have a higher id than all before it.
 fn read_node(stream: &mut Stream, first: StreamId, pack: &Pack) -> Result<(), Corrupt> {
     let mut elements = pack.iter();
     let (living, deleted) = (int(&mut elements)?, int(&mut elements)?);
     let name_count = usize::try_from(int(&mut elements)?).map_err(|_| WRONG)?;
     let names: Vec<Element<'_>> = elements.by_ref().take(name_count).collect();
     ensure(names.len() == name_count && name_count > 0, WRONG.0)?;
-    // None may live: a trim leaves such a node until the next one.
+    // A node may hold no live entry: a trim leaves such a node until the next one.
     ensure(
         living >= 0 && deleted >= 0 && (living, deleted) != (0, 0),
         WRONG.0,
@@ -278,7 +278,7 @@ fn read_node(stream: &mut Stream, first: StreamId, pack: &Pack) -> Result<(), Co
         };
         ensure(count > 0, WRONG.0)?;
         fields.clear();
-        // Names that the node holds already are not gone over for each entry: they may be long, and the entries many.
+        // Names that the node holds already are not read again for each entry: they may be long, and the entries many.
         for _ in 0..if same { count } else { 2 * count } {
             fields.push(elements.next().ok_or(WRONG)?.to_vec());
         }

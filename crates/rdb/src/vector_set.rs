@@ -1,5 +1,5 @@
-//! A vector set as bytes. Redis brings the type in a module, so it stands in the form of modules' values: behind the
-//! type's name, parts, each behind a number that says what it is. Must not know other types.
+//! A vector set as bytes. Redis has the type in a module, so it has the form of modules' values: after the type's name,
+//! parts, each after the number of its kind. Must not know other types.
 //!
 //! The parts are the shape, then each element with its vector as it is stored and its links, which name other elements
 //! by the numbers that these have in the set.
@@ -19,10 +19,10 @@ use crate::{
     primitive::{Reader, Writer, write_len, write_string},
 };
 
-/// `vectorset` in 6 bits a letter, and version 0 in 10 bits.
+/// Name of the type: `vectorset` in 6 bits a letter, and version 0 in 10 bits.
 const NAME: u64 = 0xbde7_2da2_bb1e_b400;
 
-/// The kinds of parts.
+/// Kinds of parts.
 mod part {
     pub const END: u64 = 0;
     pub const NUMBER: u64 = 2;
@@ -34,7 +34,7 @@ const QUANTIZATIONS: [Quantization; 3] =
 
 const HAS_MATRIX: u64 = 1;
 const HAS_ATTRIBUTES: u64 = 2;
-/// The form of an element, in the upper byte of the word that tells its layers.
+/// Form of an element, in the upper byte of the word with its layers.
 const FORM: u64 = 1;
 const FORM_SHIFT: u32 = 24;
 const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
@@ -134,8 +134,8 @@ impl Codec for VectorSet {
     }
 }
 
-/// Returns the numbers that describe an element's graph node: its number, its layers, and for each layer its links and
-/// which of them is the farthest, at which distance; and the two floats that belong to its vector.
+/// Returns the numbers that describe an element's graph node: its number, its layers, and for each layer its links,
+/// with the farthest of them and its distance; and the two floats that belong to its vector.
 fn words_of(element: Element<'_>) -> Vec<u64> {
     let mut words = vec![element.id(), element.level() as u64 | FORM << FORM_SHIFT];
     for layer in 0..=element.level() {
@@ -253,8 +253,8 @@ mod tests {
     use super::*;
     use crate::{Object, ObjectRef, dump, restore};
 
-    /// As DUMP of Redis 8.2.3 gave it, after `VADD k VALUES 2 1 2 a`, the same with `2 2 a`, `VADD k VALUES 2 1 2 b SETATTR {}`
-    /// and `VREM k a`.
+    /// Reply of Redis 8.2.3 to DUMP, after `VADD k VALUES 2 1 2 a`, the same with `2 2 a`, `VADD k VALUES 2 1 2 b
+    /// SETATTR {}` and `VREM k a`.
     const VECTOR_SET_OF_REDIS: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x02\x02\x01\x02P\x01\x02\x02\x05\x01b\x05\x02{}\x05\x02?\x7f\x02\t\x02\x03\x02\x80\x01\x00\x00\x01\x02\x00\x02 \x02\x00\x02\x00\x02\x10\x02\x00\x02\x81?d\xf9.@\x0f\x1b\xbd\x00\x0c\x00R\xc9\xf8\xde\xef\xa4\xa6J";
 
     #[test]

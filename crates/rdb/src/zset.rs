@@ -13,9 +13,9 @@ use crate::{
     primitive::{Reader, Writer, write_len},
 };
 
-/// Scores as text.
+/// Form with scores as text.
 const LOOSE_TEXT: u8 = 3;
-/// Scores as doubles.
+/// Form with scores as doubles.
 const LOOSE: u8 = 5;
 const ZIPLIST: u8 = 12;
 const LISTPACK: u8 = 17;
@@ -35,7 +35,7 @@ impl Codec for Zset {
             return write_pack(out, pack);
         }
         write_len(out, self.len() as u64);
-        // Greatest first: a reader then always inserts at the front.
+        // Largest first: a reader then always inserts at the front.
         for (member, score) in self.iter().rev() {
             write_element(out, member);
             out.extend_from_slice(&score.to_le_bytes());
@@ -54,8 +54,8 @@ impl Codec for Zset {
     }
 }
 
-/// Returns limits under which a set that was packed where it was written stays so, however long its members are, if there
-/// are not too many.
+/// Returns limits under which a set that was packed by its writer stays packed, whatever the length of its members,
+/// unless it has too many.
 fn by_count(limits: &Limits) -> Limits {
     Limits {
         zset_max_listpack_value: usize::MAX,

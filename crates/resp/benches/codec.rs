@@ -14,7 +14,7 @@ const ROUNDS: usize = 60;
 const ROUND_OPERATIONS: usize = 200_000;
 const BATCH: usize = 50;
 
-/// Runs `batch`, which does `operations` of them, and prints nanoseconds per operation.
+/// Runs `batch`, which does so many `operations`, and prints nanoseconds per operation.
 fn measure(name: &str, operations: usize, mut batch: impl FnMut()) {
     if std::env::args()
         .skip(1)
@@ -63,7 +63,7 @@ fn multibulk(args: &[&[u8]]) -> Vec<u8> {
     request
 }
 
-/// SipHash-1-3, as the keyspace hashes.
+/// Returns the SipHash-1-3, which the keyspace uses.
 fn hash_of(key: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write(key);

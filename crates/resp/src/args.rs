@@ -1,5 +1,5 @@
-//! The arguments of one request: borrowed from the query buffer ([`Args`]) or owned ([`ArgsBuf`]).
-//! Knows nothing about how they came off the wire.
+//! The arguments of one request: borrowed from the query buffer ([`Args`]) or owned ([`ArgsBuf`]). Knows nothing of the
+//! wire.
 
 use std::fmt;
 use std::ops::Index;
@@ -10,21 +10,21 @@ use crate::request::BIG_BULK_BYTES_MIN;
 /// A large value: received into its own allocation, reference-counted, and sent without a copy.
 pub type Blob = Arc<Vec<u8>>;
 
-/// Where one argument lies: inside the buffer that was decoded, or in the list of blobs beside it.
+/// Location of one argument: inside the buffer that was decoded, or in the list of blobs beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Offset from the first byte of the request's buffer, or [`Span::IN_BLOB`].
     pub start: u32,
-    /// Bytes, or the blob's index.
+    /// Number of bytes, or the blob's index.
     pub len: u32,
 }
 
 impl Span {
-    /// The `start` of an argument that is not in the buffer: `len` is then an index into the blobs.
-    /// No argument can start there, since buffers end before it.
+    /// Value of `start` for an argument that is not in the buffer: `len` is then an index into the blobs. No argument
+    /// can start there, since buffers end before it.
     pub const IN_BLOB: u32 = u32::MAX;
 
-    /// The argument that is blob number `index`.
+    /// Returns the span of blob number `index`.
     #[inline]
     pub const fn blob(index: u32) -> Span {
         Span {
@@ -34,7 +34,7 @@ impl Span {
     }
 }
 
-/// argv of one request: slices of one buffer, nothing copied. `args[0]` is the command's name.
+/// The argv of one request: slices of one buffer, without a copy. `args[0]` is the command's name.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     buf: &'a [u8],
@@ -43,7 +43,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Arguments that all lie in `buf`. Every span must be one that decoding that buffer produced.
+    /// Creates arguments that are all in `buf`. Every span must come from decoding that buffer.
     #[inline]
     pub fn new(buf: &'a [u8], spans: &'a [Span]) -> Args<'a> {
         Args {
@@ -53,31 +53,31 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Arguments of which some are blobs: see [`crate::RequestDecoder::blobs`].
+    /// Creates arguments of which some are blobs: see [`crate::RequestDecoder::blobs`].
     #[inline]
     pub fn with_big(buf: &'a [u8], spans: &'a [Span], big: &'a [Blob]) -> Args<'a> {
         Args { buf, spans, big }
     }
 
-    /// How many arguments there are, the command's name included.
+    /// Returns the number of arguments, the command's name included.
     #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Returns true if there is no argument at all.
+    /// Returns true if there is no argument.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Argument `i`.
+    /// Returns argument `i`.
     #[inline]
     pub fn get(&self, i: usize) -> Option<&'a [u8]> {
         self.spans.get(i).map(|&span| self.resolve(span))
     }
 
-    /// All arguments in order.
+    /// Returns all arguments in order.
     #[inline]
     pub fn iter(
         &self,
@@ -86,7 +86,7 @@ impl<'a> Args<'a> {
         args.spans.iter().map(move |&span| args.resolve(span))
     }
 
-    /// The arguments from `i` on; none if there are not that many.
+    /// Returns the arguments from `i` on; none if there are fewer.
     #[inline]
     pub fn from(&self, i: usize) -> Args<'a> {
         Args {
@@ -95,7 +95,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The first `n` arguments; all if there are not that many.
+    /// Returns the first `n` arguments; all if there are fewer.
     #[inline]
     pub fn first(&self, n: usize) -> Args<'a> {
         Args {
@@ -104,14 +104,14 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` if it was received into its own allocation, which a handler may then keep instead of copying.
+    /// Returns argument `i` if it was received into its own allocation, which a handler may then keep instead of a copy.
     #[inline]
     pub fn blob(&self, i: usize) -> Option<&'a Blob> {
         let span = self.spans.get(i)?;
         (span.start == Span::IN_BLOB).then(|| &self.big[span.len as usize])
     }
 
-    /// Where argument `i` ends in the buffer, without its line end. It must not be a blob.
+    /// Returns the end of argument `i` in the buffer, without its line end. It must not be a blob.
     #[inline]
     pub fn end_of(&self, i: usize) -> usize {
         let Span { start, len } = self.spans[i];
@@ -146,8 +146,8 @@ impl fmt::Debug for Args<'_> {
     }
 }
 
-/// Owned arguments: what a MULTI queue and a script's call keep. Large ones are blobs, so that
-/// a queued SET of a large value is copied no further.
+/// Owned arguments of a MULTI queue and of a script's call. Large ones are blobs, so that a queued SET of a large value
+/// makes no further copy.
 #[derive(Clone, Default)]
 pub struct ArgsBuf {
     bytes: Vec<u8>,
@@ -156,12 +156,12 @@ pub struct ArgsBuf {
 }
 
 impl ArgsBuf {
-    /// No arguments.
+    /// Creates an empty list.
     pub fn new() -> ArgsBuf {
         ArgsBuf::default()
     }
 
-    /// Forgets the arguments, keeps the allocation.
+    /// Removes the arguments and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
@@ -188,17 +188,17 @@ impl ArgsBuf {
         self.spans.push(Span::blob(index));
     }
 
-    /// How many arguments there are.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Returns true if there is no argument at all.
+    /// Returns true if there is no argument.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Bytes that the arguments hold, for the accounting of memory per client.
+    /// Returns the bytes that the arguments hold, for the accounting of memory per client.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.spans.capacity() * size_of::<Span>()
@@ -209,7 +209,7 @@ impl ArgsBuf {
                 .sum::<usize>()
     }
 
-    /// The arguments, borrowed.
+    /// Returns the arguments, borrowed.
     #[inline]
     pub fn as_args(&self) -> Args<'_> {
         Args {

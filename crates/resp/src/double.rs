@@ -1,15 +1,15 @@
-//! The text of a double on the wire: the one place that decides it. Knows neither RESP2 nor RESP3.
+//! The text of a double on the wire: this module alone decides it. Knows neither RESP2 nor RESP3.
 //!
 //! Clients compare scores as text, so the digits must be those that Redis prints, and these are not always the
-//! shortest: 1.25e22 reads `12499999999999999000000`. They come from Grisu2 (Florian Loitsch, "Printing
-//! Floating-Point Numbers Quickly and Accurately with Integers", PLDI 2010), which always reads back as the same
-//! number, but for one number in a hundred prints another digit or one more than it must. A shortest-digits printer
-//! was tried first and differed from Redis in exactly these. The choice of the power of ten among two that would
-//! serve is Redis's as well, since it decides which those are.
+//! shortest: 1.25e22 reads `12499999999999999000000`. They come from Grisu2 (Florian Loitsch, "Printing Floating-Point
+//! Numbers Quickly and Accurately with Integers", PLDI 2010), which always reads back as the same number, but for one
+//! number in a hundred prints another digit or one more than it must. A shortest-digits printer was tried first and
+//! differed from Redis in exactly these. The choice of the power of ten among two that would serve is Redis's as well,
+//! since it decides which those are.
 //!
 //! Integers up to half of what an `i64` holds are printed as integers.
 
-/// Room for the longest text: a sign, seventeen digits, and seven zeros or a prefix of `0.000000`.
+/// Length of the longest text: a sign, seventeen digits, and seven zeros or a prefix of `0.000000`.
 const TEXT_BYTES_MAX: usize = 32;
 const DIGITS_MAX: usize = 20;
 
@@ -30,7 +30,7 @@ pub fn format_digits(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// The text of a double, on the stack.
+/// Text of a double, on the stack.
 pub(crate) struct DoubleText {
     bytes: [u8; TEXT_BYTES_MAX],
     len: usize,
@@ -64,7 +64,7 @@ impl DoubleText {
         text
     }
 
-    /// Of a number that is finite and not zero.
+    /// Appends the digits of a number that is finite and not zero.
     fn digits(&mut self, value: f64) {
         if value < 0.0 {
             self.push(b"-");
@@ -82,7 +82,7 @@ impl DoubleText {
         self.len += bytes.len();
     }
 
-    /// `digits` times ten to the `exponent`: plainly while that takes few zeros, else with an exponent.
+    /// Appends `digits` times ten to the `exponent`: in full if that takes few zeros, else with an exponent.
     fn decimal(&mut self, digits: &[u8], exponent: i32) {
         const ZEROS: &[u8] = b"0000000";
         let count = digits.len() as i32;
@@ -134,7 +134,7 @@ impl Binary {
         }
     }
 
-    /// The upper half of the product, rounded.
+    /// Returns the upper half of the product, rounded.
     fn times(self, other: Binary) -> Binary {
         let product = u128::from(self.significand) * u128::from(other.significand) + (1 << 63);
         Binary {
@@ -152,7 +152,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Digits that read back as `value`, which is positive and finite.
+    /// Returns digits that read back as `value`, which is positive and finite.
     fn of(value: f64) -> Decimal {
         const FRACTION_BITS: u32 = f64::MANTISSA_DIGITS - 1;
         const HIDDEN_BIT: u64 = 1 << FRACTION_BITS;
@@ -169,7 +169,7 @@ impl Decimal {
             },
         };
 
-        // Half way to the neighbours above and below: everything between reads back as `value`.
+        // Midpoints to the neighbours above and below: every number between them reads back as `value`.
         let upper = Binary {
             significand: (exact.significand << 1) + 1,
             exponent: exact.exponent - 1,
@@ -202,7 +202,7 @@ impl Decimal {
         decimal
     }
 
-    /// Writes digits of `upper` until what is left out is less than `width`, that is, until the digits lie inside the
+    /// Writes digits of `upper` until the remainder is less than `width`, that is, until the digits lie inside the
     /// interval; then moves the last one towards the exact value, which lies `target` below `upper`.
     fn generate(&mut self, upper: Binary, mut target: u64, mut width: u64) {
         const UNITS: [(i32, u32); 10] = [
@@ -217,7 +217,7 @@ impl Decimal {
             (1, 10),
             (0, 1),
         ];
-        // `upper` is a fixed-point number with 32 to 60 bits behind the point.
+        // `upper` is a fixed-point number with 32 to 60 bits after the point.
         let point = -upper.exponent as u32;
         let one = 1u64 << point;
         let mut whole = (upper.significand >> point) as u32;
@@ -267,12 +267,12 @@ impl Decimal {
     }
 }
 
-/// A power of ten that brings a number with this binary exponent (and 64 significant bits) to one between 2^-60 and
-/// 2^-32, with its decimal exponent.
+/// Returns a power of ten that brings a number with this binary exponent (and 64 significant bits) to one between 2^-60
+/// and 2^-32, with its decimal exponent.
 fn cached_power(exponent: i32) -> (Binary, i32) {
     const FIRST: i32 = -348;
     const STEP: i32 = 8;
-    // The guess decides which power is taken where two would do.
+    // The estimate decides which power is taken where two would fit.
     let guess = (f64::from(-(exponent + POWERS.len() as i32)) * std::f64::consts::LOG10_2) as i32;
     let mut index = (guess - FIRST) / STEP;
     loop {
@@ -291,7 +291,7 @@ fn cached_power(exponent: i32) -> (Binary, i32) {
     }
 }
 
-/// Every eighth power of ten from 10^-348 to 10^340, rounded to 64 bits: significand and binary exponent.
+/// Table of every eighth power of ten from 10^-348 to 10^340, rounded to 64 bits: significand and binary exponent.
 #[rustfmt::skip]
 const POWERS: [(u64, i16); 87] = [
     (0xfa8fd5a0081c0288, -1220), (0xbaaee17fa23ebf76, -1193), (0x8b16fb203055ac76, -1166),
@@ -337,7 +337,7 @@ mod tests {
             .collect()
     }
 
-    /// Numbers, and the texts that Redis 8.2.3 printed for them (`tests/it/redis.rs` compares with a running one).
+    /// Numbers, and their texts by Redis 8.2.3 (`tests/it/redis.rs` compares with a running one).
     const REDIS: &[(f64, &str)] = &[
         (0.0, "0"),
         (-0.0, "-0"),
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// The 64 highest bits, rounded, of a number in 32-bit limbs, lowest first; and the exponent that they need.
+    /// Returns the 64 highest bits, rounded, of a number in 32-bit limbs, lowest first; and the exponent that they need.
     fn rounded(limbs: &[u32]) -> (u64, i32) {
         let bit = |i: usize| u64::from(limbs[i / 32] >> (i % 32) & 1);
         let top = (0..limbs.len() * 32).rev().find(|&i| bit(i) == 1).unwrap();
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn the_powers_of_ten_are_rounded_right() {
-        // 2^1600 times 10^power, so that what a division by ten drops is never among the bits that count.
+        // 2^1600 times 10^power, so that the remainder of a division by ten is never among the significant bits.
         const SCALE: i32 = 1600;
         let mut number = vec![0u32; 90];
         number[SCALE as usize / 32] = 1;

@@ -1,8 +1,8 @@
-//! Where replies end, without looking into them: for a proxy, which passes them on. Knows no commands and no sockets.
+//! Finds the ends of replies without decoding them: for a proxy, which passes them on. Knows no commands and no sockets.
 //!
-//! The replies stay where they are; the caller learns how long the first one is. One that is not whole is remembered as
-//! far as it goes, so that nothing is looked at twice, however it was cut; the part of it that is there can be passed on
-//! at once ([`Framer::take_part`]).
+//! The replies stay in place; the caller learns the length of the first one. The state of an incomplete one is kept, so
+//! that no byte is read twice, for any pieces; the part of it that has arrived can be passed on at once
+//! ([`Framer::take_part`]).
 
 use crate::number::small_number;
 use crate::reply_decoder::{ReplyError, length, line};
@@ -11,32 +11,32 @@ use crate::skipper::short_line_end;
 /// Finds the ends of the replies of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
-    /// Elements missing until the reply is whole; 0 between replies.
+    /// Number of elements missing until the reply is complete; 0 between replies.
     missing: u64,
-    /// Bytes missing until a bulk is whole, its line end included.
+    /// Number of bytes missing until a bulk is complete, its line end included.
     jump: u64,
-    /// Bytes at the front of the buffer that belong to the reply and have been gone over.
+    /// Number of bytes at the front of the buffer that belong to the reply and have been scanned.
     at: usize,
-    /// Bytes behind those that are known to hold no line end.
+    /// Number of bytes after those that are known to hold no line end.
     scanned: usize,
 }
 
 impl Framer {
-    /// A framer at the start of a reply.
+    /// Creates a framer at the start of a reply.
     pub fn new() -> Framer {
         Framer::default()
     }
 
-    /// Returns true if the framer stands between two replies.
+    /// Returns true if the framer is between two replies.
     #[inline]
     pub fn is_between(&self) -> bool {
         self.missing == 0
     }
 
-    /// The length of the reply that `buf` begins with (or what is left of it behind the parts taken), once all of it is
-    /// there. Push messages are like replies here: their first byte tells. An attribute belongs to what follows it.
+    /// Returns the length of the reply at the start of `buf` (or of its rest after the parts taken), once it is complete. Push
+    /// messages are handled as replies: their first byte distinguishes them. An attribute belongs to the element after it.
     ///
-    /// While the answer is `None`, call again with the same bytes and more.
+    /// While the result is `None`, call again with the same bytes and more.
     #[inline]
     pub fn next(&mut self, buf: &[u8]) -> Result<Option<usize>, ReplyError> {
         if self.missing == 0
@@ -47,21 +47,21 @@ impl Framer {
         self.next_any(buf)
     }
 
-    /// How many bytes at the front of the buffer belong to a reply that is not whole and may be passed on before the rest
-    /// has come. From now on they count as gone: the caller removes them.
+    /// Returns the number of bytes at the front of the buffer that belong to an incomplete reply and may be passed on
+    /// before the rest has come. From now on they count as removed: the caller removes them.
     pub fn take_part(&mut self) -> usize {
         let part = self.at;
         self.at = 0;
         part
     }
 
-    /// How many bytes of a bulk in the reply that is not whole are still to come, if it stands inside of one.
+    /// Returns the number of bytes of a bulk in the incomplete reply that are still to come, if the buffer ends inside one.
     pub fn bulk_missing(&self) -> u64 {
         self.jump
     }
 
-    /// So many bytes of the bulk have gone another way and will not be in the buffer: at most as many as are missing, and every
-    /// byte in the buffer before them was taken. Whether the reply is whole with them: then it stands between two replies.
+    /// Counts bytes of the bulk that bypass the buffer: at most as many as are missing, and after every byte in the
+    /// buffer before them was taken. Returns true if that completes the reply: the framer is then between two replies.
     pub fn skip_bulk(&mut self, bytes: u64) -> bool {
         debug_assert!(self.at == 0 && bytes <= self.jump);
         if bytes < self.jump {
@@ -75,7 +75,7 @@ impl Framer {
         self.missing == 0
     }
 
-    /// Goes over whole elements of the commonest forms.
+    /// Skips complete elements of the commonest forms.
     #[inline]
     fn take_common(&mut self, buf: &[u8]) -> Result<(), ReplyError> {
         let (mut at, mut missing) = (self.at, self.missing);
@@ -133,7 +133,7 @@ impl Framer {
                 b'%' => (length(line.text)? as u64)
                     .checked_mul(2)
                     .ok_or(ReplyError::TooDeep)?,
-                // An attribute is no element: the one it is about is still to come.
+                // An attribute is no element: the element after it is still to come.
                 b'|' => (length(line.text)? as u64)
                     .checked_mul(2)
                     .and_then(|n| n.checked_add(1))
@@ -149,8 +149,8 @@ impl Framer {
     }
 }
 
-/// The end of the element at `at` if it has one of the commonest forms and is whole, and how many elements it holds:
-/// those follow it.
+/// Returns the end of the element at `at` if it has one of the commonest forms and is complete, and the number of
+/// elements that it contains, which follow it.
 #[inline(always)]
 fn common(buf: &[u8], at: usize) -> Option<(usize, u64)> {
     match small_number(buf, at) {

@@ -1,31 +1,31 @@
-//! The heads of the requests that came last: the count of their arguments, and the name with its header. Knows no
-//! commands, and nothing of what follows the name.
+//! The heads of recent requests: the number of arguments, and the name with its header. Knows no commands, and nothing
+//! of the bytes after the name.
 //!
-//! A connection, and a worker that serves many, gets the same few commands over and over, written in the same way. So a
+//! A connection, and a worker that serves many, gets the same few commands repeatedly, written in the same way. So a
 //! request that begins with the bytes of an earlier one needs neither its first two headers decoded nor its name looked
-//! up: a comparison of three words says both. See [`RequestDecoder::decode_with`](crate::RequestDecoder::decode_with).
+//! up: a comparison of three words gives both. See [`RequestDecoder::decode_with`](crate::RequestDecoder::decode_with).
 
 use crate::args::Span;
 
-/// Bytes of the longest head that is remembered, line end included: names of up to 13 bytes.
+/// Length of the longest head that is remembered, line end included: names of up to 13 bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 24;
 const BITS: u32 = 4;
 
-/// How many heads are remembered.
+/// Number of heads that are remembered.
 pub const HEADS: usize = 1 << BITS;
 
-/// The result of looking up the name of the request that was decoded last among those that have numbers.
+/// Result of looking up the name of the request that was decoded last among the numbered names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// It is, letter by letter, that of the last request that was [`Name::New`] with this number.
+    /// It equals, to the letter, that of the last request that was [`Name::New`] with this number.
     Known(u8),
-    /// It has this number (below [`HEADS`]) from now on. Whatever had it before is forgotten.
+    /// It gets this number (below [`HEADS`]), which its previous name loses.
     New(u8),
-    /// It has none.
+    /// It has no number.
     Unnumbered,
 }
 
-/// See the module's text. One for any number of connections.
+/// The table of heads: see the module's documentation. One serves any number of connections.
 #[derive(Debug)]
 pub struct Heads {
     heads: [Head; HEADS],
@@ -35,7 +35,7 @@ pub struct Heads {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     words: [u64; 3],
-    /// Ones where `words` say something.
+    /// Ones where `words` are significant.
     masks: [u64; 3],
     name: Span,
     args: u8,
@@ -57,7 +57,7 @@ impl Default for Heads {
 }
 
 impl Heads {
-    /// None so far.
+    /// Creates an empty table.
     pub fn new() -> Heads {
         Heads::default()
     }
@@ -68,7 +68,7 @@ impl Heads {
         self.name
     }
 
-    /// The number of arguments and the span of the name, if the request begins as one before.
+    /// Returns the number of arguments and the span of the name, if the request begins as an earlier one.
     #[inline]
     pub(crate) fn find(&mut self, buf: &[u8]) -> Option<(usize, Span)> {
         let words = words(buf.first_chunk()?);
@@ -81,7 +81,7 @@ impl Heads {
         (differ == 0).then_some((usize::from(head.args), head.name))
     }
 
-    /// A request with so many arguments, as small ones are written, has this name.
+    /// Adds the name of a request with this number of arguments, which has the form of small ones.
     pub(crate) fn learn(&mut self, buf: &[u8], args: usize, name: Span) {
         let len = (name.start + name.len) as usize + 2;
         self.name = Name::Unnumbered;
@@ -102,7 +102,7 @@ impl Heads {
         }
     }
 
-    /// The request was decoded without a look at its head.
+    /// Notes that the request was decoded without its head.
     pub(crate) fn pass(&mut self) {
         self.name = Name::Unnumbered;
     }
@@ -114,7 +114,7 @@ fn words(bytes: &[u8; HEAD_BYTES_MAX]) -> [u64; 3] {
     std::array::from_fn(|i| u64::from_le_bytes(words[i]))
 }
 
-/// By the count of arguments and by the first three letters, which every name has or is followed by a line end in.
+/// Returns the place by the number of arguments and the first three letters. Shorter names are followed by a line end.
 #[inline]
 fn place_of(words: &[u64; 3]) -> u8 {
     let letters = words[1] as u32 & 0x00ff_ffff;
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
     use crate::{Decoded, ProtocolError, RequestDecoder, RequestLimits};
 
-    /// Requests of all shapes, mixed and cut off: with heads and without, the same is decoded, and a known name is the
-    /// one that had its number.
+    /// Ensures that requests of all shapes, mixed and cut off, decode alike with heads and without, and that a known
+    /// name is the one with its number.
     #[test]
     fn they_change_nothing() {
         let mut rng = fastrand::Rng::with_seed(5);

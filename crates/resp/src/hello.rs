@@ -1,26 +1,26 @@
-//! The map that answers HELLO. Must not know who is greeted, or what was asked.
+//! The map that answers HELLO. Must not know the client or its request.
 
 use crate::reply::{Proto, Reply};
 
-/// The properties that a server or proxy reports in its reply to HELLO.
+/// Properties that a server or proxy reports in its reply to HELLO.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
-    /// Its name, as clients are to take it.
+    /// Name of the server for clients.
     pub server: &'a str,
-    /// The version of that.
+    /// Version of the server.
     pub version: &'a str,
-    /// The protocol version that the connection uses from now on.
+    /// Protocol version that the connection uses from now on.
     pub proto: Proto,
-    /// The client's number.
+    /// Number of the client.
     pub id: u64,
     /// `standalone` or `cluster`.
     pub mode: &'a str,
-    /// Where it runs; empty: not told.
+    /// Availability zone of the server; empty: omitted.
     pub availability_zone: &'a str,
 }
 
 impl Hello<'_> {
-    /// Writes the map as far as to the array of modules, which the caller writes, and behind it [`Hello::write_rest`].
+    /// Writes the map up to the array of modules, which the caller writes, followed by [`Hello::write_rest`].
     pub fn write(&self, reply: &mut Reply<'_>) {
         reply.map(if self.availability_zone.is_empty() {
             7
@@ -42,7 +42,7 @@ impl Hello<'_> {
         reply.bulk(b"modules");
     }
 
-    /// Writes what comes behind the modules.
+    /// Writes the fields after the modules.
     pub fn write_rest(&self, reply: &mut Reply<'_>) {
         if !self.availability_zone.is_empty() {
             reply.bulk(b"availability_zone");

@@ -1,25 +1,25 @@
 //! Inline requests: a line of words with shell-like quoting, as people type them into a raw connection, and as Redis
-//! has them in its files too ([`split_words`]).
-//! Words are unquoted in place, since unquoting never makes them longer. Knows no commands.
+//! has them in its files too ([`split_words`]). Words are unquoted in place, since unquoting never makes them longer.
+//! Knows no commands.
 
 use memchr::memchr;
 
 use crate::args::Span;
 
-/// Returns true if a request that begins with this word is a line of HTTP. A page can have a browser send a form to any
-/// port, whose lines are calls to whoever takes them for requests.
+/// Returns true if a request that begins with this word is a line of HTTP. A web page can make a browser send a form to
+/// any port, whose lines would be taken for requests.
 pub fn is_of_http(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
 }
 
-/// The words of a line that is no request: of a configuration file, of a script's first line. As in Redis the line ends at
-/// its first zero byte. `None`: a quote is not closed, or is followed by something other than a space.
+/// Returns the words of a line that is no request: of a configuration file, of a script's first line. As in Redis the
+/// line ends at its first zero byte. `None`: a quote is not closed, or is followed by something other than a space.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let words = split_words_at(line)?;
     Some(words.into_iter().map(|(_, word)| word).collect())
 }
 
-/// The same, each with where it begins in the line: there its first quote is, if it has one at its beginning.
+/// Returns the same, each with its offset in the line: that of its first quote, if the word begins with one.
 pub fn split_words_at(line: &[u8]) -> Option<Vec<(usize, Vec<u8>)>> {
     let end = memchr(0, line).unwrap_or(line.len());
     let (mut line, mut spans) = (line[..end].to_vec(), Vec::new());
@@ -31,12 +31,12 @@ pub fn split_words_at(line: &[u8]) -> Option<Vec<(usize, Vec<u8>)>> {
     Some(spans.iter().map(word).collect())
 }
 
-/// The line has a quote that is not closed, or that is followed by something other than a space.
+/// Error for a quote that is not closed, or that is followed by something other than a space.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnbalancedQuotes;
 
-/// Splits `line` (without its line feed, and without NUL bytes) into words and appends their spans.
-/// Returns how many words there are.
+/// Splits `line` (without its line feed, and without NUL bytes) into words and appends their spans. Returns the number
+/// of words.
 pub(crate) fn split(line: &mut [u8], spans: &mut Vec<Span>) -> Result<usize, UnbalancedQuotes> {
     let before = spans.len();
     let mut read = 0;
@@ -63,7 +63,7 @@ pub(crate) fn split(line: &mut [u8], spans: &mut Vec<Span>) -> Result<usize, Unb
     }
 }
 
-/// Unquotes the word that starts at `read` down to `write`; returns where reading goes on, `None` on a wrong quote.
+/// Unquotes the word that starts at `read` down to `write`; returns the offset where reading continues, `None` on a wrong quote.
 fn word(line: &mut [u8], mut read: usize, write: &mut usize) -> Option<usize> {
     let mut put = |line: &mut [u8], c: u8| {
         line[*write] = c;
@@ -109,7 +109,7 @@ fn word(line: &mut [u8], mut read: usize, write: &mut usize) -> Option<usize> {
     }
 }
 
-/// The rest of a word inside single quotes, where only `\'` is an escape.
+/// Unquotes the rest of a word inside single quotes, where only `\'` is an escape.
 fn single_quoted(
     line: &mut [u8],
     mut read: usize,
@@ -131,7 +131,7 @@ fn single_quoted(
     }
 }
 
-/// A closing quote ends its word: after it comes a space or the end.
+/// Returns the offset after a closing quote. The quote ends its word: after it comes a space or the end.
 fn closed(line: &[u8], quote: usize) -> Option<usize> {
     line.get(quote + 1)
         .is_none_or(|&c| is_space(c))

@@ -5,8 +5,8 @@
 //! | requests | [`RequestDecoder`] yields [`Args`], slices of the query buffer | [`encode_request`] |
 //! | replies | [`Reply`] writes into a [`ReplyBuffer`] | [`ReplyDecoder`] builds a [`Value`], [`Skipper`] only counts |
 //!
-//! Every decoder is incremental and indifferent to where the input was cut: whatever the pieces,
-//! the result is that of the whole. None of them allocates by what a header claims, only by what arrived.
+//! Every decoder is incremental and independent of where the input was cut: for any pieces, the result is that of the
+//! whole. None of them allocates by a header's claim, only by the bytes that arrived.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! The numbers inside headers: lengths and integers of the protocol. Not the numbers inside values.
 
-/// A signed decimal as the protocol writes it: no plus sign, no leading zeros, no spaces, no `-0`, nothing outside `i64`.
+/// Parses a signed decimal in the protocol's form: no plus sign, no leading zeros, no spaces, no `-0`, nothing outside `i64`.
 pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -11,7 +11,7 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() <= 19 => {}
         _ => return None,
     }
-    // 19 digits fit a u64, so that only the sign can still be out of range.
+    // 19 digits fit a u64, so only the sign can still put the number out of range.
     let mut magnitude: u64 = 0;
     for &c in digits {
         if !c.is_ascii_digit() {
@@ -26,8 +26,8 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The line at `at` if it is a byte, a number of one to four digits and `\r\n`: the byte, the number, and where the next
-/// line starts. `None` for all other lines, and for one that is not followed by enough bytes to take eight at once.
+/// Parses the line at `at` if it is a byte, a number of one to four digits and `\r\n`: returns the byte, the number, and the
+/// start of the next line. `None` for all other lines, and for one that is not followed by enough bytes to read eight at once.
 #[inline(always)]
 pub(crate) fn small_number(buf: &[u8], at: usize) -> Option<(u8, usize, usize)> {
     let digit = |c: u8| usize::from(c - b'0');

@@ -1,8 +1,8 @@
-//! Errors in a request, in the words that clients know. Knows nothing of how it was found.
+//! Errors in a request, with Redis's texts. Knows nothing of their detection.
 
 use std::fmt;
 
-/// The peer broke the protocol: it gets this as an error reply, and the connection is closed.
+/// A violation of the protocol by the peer: it gets this as an error reply, and the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A line without an end.
@@ -28,7 +28,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The line of the error reply, for [`crate::Reply::error_bytes`].
+    /// Returns the line of the error reply, for [`crate::Reply::error_bytes`].
     pub fn error_line(&self) -> Vec<u8> {
         let mut line = b"ERR Protocol error: ".to_vec();
         line.extend_from_slice(match self {
@@ -44,7 +44,7 @@ impl ProtocolError {
             ProtocolError::TooBigRequest => b"too big request",
         });
         if let ProtocolError::ExpectedDollar(got) = self {
-            // An error is one line.
+            // An error must stay one line.
             let shown = if matches!(got, b'\r' | b'\n') {
                 b' '
             } else {

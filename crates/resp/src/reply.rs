@@ -8,20 +8,20 @@ use crate::args::Blob;
 use crate::double::DoubleText;
 use crate::reply_buffer::{Mark, ReplyBuffer, push_bulk, push_header};
 
-/// Values from this size on are attached by reference; smaller ones are copied.
+/// Size from which on values are attached by reference; smaller ones are copied.
 const BLOB_BYTES_MIN: usize = 16 * 1024;
 
-/// The version of the protocol that a session has chosen.
+/// Version of the protocol that a session has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proto {
-    /// The version every connection starts with.
+    /// Version of every new connection.
     #[default]
     Resp2,
     /// Chosen by `HELLO 3`.
     Resp3,
 }
 
-/// The typed writer that handlers get. Each type is written as the session's protocol version has it.
+/// Typed writer of replies for handlers. Each type is written in the session's protocol version.
 #[derive(Debug)]
 pub struct Reply<'a> {
     out: &'a mut ReplyBuffer,
@@ -29,64 +29,64 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// A writer to the end of `out`.
+    /// Creates a writer to the end of `out`.
     #[inline]
     pub fn new(out: &'a mut ReplyBuffer, proto: Proto) -> Reply<'a> {
         Reply { out, proto }
     }
 
-    /// The version of the protocol that is written.
+    /// Returns the version of the protocol that is written.
     #[inline]
     pub fn proto(&self) -> Proto {
         self.proto
     }
 
-    /// The buffer that is written to.
+    /// Returns the buffer that is written to.
     #[inline]
     pub fn buffer(&mut self) -> &mut ReplyBuffer {
         self.out
     }
 
-    /// `+OK`.
+    /// Writes `+OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.out.push_bytes(b"+OK\r\n");
     }
 
-    /// A status. Line ends inside become spaces.
+    /// Writes a status. Line ends inside become spaces.
     #[inline]
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: the whole line with its code, as `ERR no such key`. Line ends inside become spaces.
+    /// Writes an error: the whole line with its code, as `ERR no such key`. Line ends inside become spaces.
     pub fn error(&mut self, line: &str) {
         self.line(b'-', line.as_bytes());
     }
 
-    /// [`Reply::error`] for a line that quotes what a client sent, which may be any bytes.
+    /// Writes an error as [`Reply::error`] does, for a line that quotes a client's bytes, which may be any.
     pub fn error_bytes(&mut self, line: &[u8]) {
         self.line(b'-', line);
     }
 
-    /// An integer.
+    /// Writes an integer.
     #[inline]
     pub fn integer(&mut self, n: i64) {
         self.header(b':', n);
     }
 
-    /// A string.
+    /// Writes a string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         push_bulk(self.out.tail(), bytes);
     }
 
-    /// A string that is held by reference until it is sent, if it is large.
+    /// Writes a string that is held by reference until it is sent, if it is large.
     pub fn blob(&mut self, blob: &Blob) {
         self.blob_part(blob, 0..blob.len());
     }
 
-    /// A part of such a string.
+    /// Writes a part of such a string.
     pub fn blob_part(&mut self, blob: &Blob, part: Range<usize>) {
         if part.len() < BLOB_BYTES_MIN {
             return self.bulk(&blob[part]);
@@ -96,7 +96,7 @@ impl<'a> Reply<'a> {
         self.out.push_bytes(b"\r\n");
     }
 
-    /// No value.
+    /// Writes the null value.
     #[inline]
     pub fn null(&mut self) {
         self.out.push_bytes(match self.proto {
@@ -105,7 +105,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// No array: what RESP2 tells apart from no value.
+    /// Writes the null array, which RESP2 distinguishes from the null value.
     #[inline]
     pub fn null_array(&mut self) {
         self.out.push_bytes(match self.proto {
@@ -114,38 +114,38 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// The head of an array; `n` replies follow.
+    /// Writes the header of an array; `n` replies follow.
     #[inline]
     pub fn array(&mut self, n: usize) {
         self.header(b'*', n as i64);
     }
 
-    /// The head of a map; `pairs` times two replies follow.
+    /// Writes the header of a map; `pairs` times two replies follow.
     #[inline]
     pub fn map(&mut self, pairs: usize) {
         let (kind, n) = map_head(self.proto, b'%', pairs);
         self.header(kind, n);
     }
 
-    /// The head of a set; `n` replies follow.
+    /// Writes the header of a set; `n` replies follow.
     #[inline]
     pub fn set(&mut self, n: usize) {
         self.header(aggregate_kind(self.proto, b'~'), n as i64);
     }
 
-    /// The head of a message that is no answer; `n` replies follow.
+    /// Writes the header of a push message; `n` replies follow.
     #[inline]
     pub fn push(&mut self, n: usize) {
         self.header(aggregate_kind(self.proto, b'>'), n as i64);
     }
 
-    /// The head of data about the reply that comes after it. RESP2 has no such thing: write it in RESP3 only.
+    /// Writes the header of attributes of the next reply. RESP2 has none: called in RESP3 only.
     pub fn attribute(&mut self, pairs: usize) {
         debug_assert_eq!(self.proto, Proto::Resp3, "RESP2 has no attributes");
         self.header(b'|', pairs as i64);
     }
 
-    /// A double.
+    /// Writes a double.
     pub fn double(&mut self, value: f64) {
         match self.proto {
             Proto::Resp2 => self.bulk_double(value),
@@ -158,17 +158,17 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A double as a string, in both versions.
+    /// Writes a double as a string, in both versions.
     pub fn bulk_double(&mut self, value: f64) {
         self.bulk(DoubleText::new(value).as_bytes());
     }
 
-    /// An integer as a string, in both versions.
+    /// Writes an integer as a string, in both versions.
     pub fn bulk_integer(&mut self, n: i64) {
         self.bulk(itoa::Buffer::new().format(n).as_bytes());
     }
 
-    /// A truth value.
+    /// Writes a boolean.
     #[inline]
     pub fn bool(&mut self, value: bool) {
         self.out.push_bytes(match (self.proto, value) {
@@ -179,7 +179,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// An integer of any size, in decimal.
+    /// Writes an integer of any size, in decimal.
     pub fn big_number(&mut self, digits: &str) {
         match self.proto {
             Proto::Resp2 => self.bulk(digits.as_bytes()),
@@ -187,7 +187,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A text with its format (three letters: `txt`, `mkd`).
+    /// Writes a text with its format (three letters: `txt`, `mkd`).
     pub fn verbatim(&mut self, format: &str, text: &[u8]) {
         debug_assert_eq!(
             format.len(),
@@ -207,35 +207,35 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Bytes that are a reply already.
+    /// Writes bytes that are a reply already.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.push_bytes(bytes);
     }
 
-    /// This place, for a header that is known only after its elements.
+    /// Returns the present position, for a header that is known only after its elements.
     #[inline]
     pub fn mark(&self) -> Mark {
         self.out.mark()
     }
 
-    /// The head of an array of what was written since `mark`.
+    /// Inserts the header of an array of the replies written since `mark`.
     pub fn insert_array_header(&mut self, mark: Mark, n: usize) {
         self.insert_header(mark, b'*', n as i64);
     }
 
-    /// The head of a map of what was written since `mark`.
+    /// Inserts the header of a map of the replies written since `mark`.
     pub fn insert_map_header(&mut self, mark: Mark, pairs: usize) {
         let (kind, n) = map_head(self.proto, b'%', pairs);
         self.insert_header(mark, kind, n);
     }
 
-    /// The head of a set of what was written since `mark`.
+    /// Inserts the header of a set of the replies written since `mark`.
     pub fn insert_set_header(&mut self, mark: Mark, n: usize) {
         self.insert_header(mark, aggregate_kind(self.proto, b'~'), n as i64);
     }
 
-    /// Undoes everything written since `mark`.
+    /// Removes everything written since `mark`.
     pub fn truncate(&mut self, mark: Mark) {
         self.out.truncate(mark);
     }
@@ -293,7 +293,7 @@ mod tests {
         String::from_utf8_lossy(&out.chunks().collect::<Vec<_>>().concat()).into_owned()
     }
 
-    /// Returns the text that is written in both versions of the protocol.
+    /// Returns the text written in each version of the protocol.
     fn both(write: fn(&mut Reply<'_>)) -> [String; 2] {
         [Proto::Resp2, Proto::Resp3].map(|proto| written(proto, write))
     }

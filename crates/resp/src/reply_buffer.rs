@@ -1,4 +1,4 @@
-//! The output of a session: bytes in order, large values in between by reference. Knows no RESP version and no socket.
+//! The output of a session: bytes in order, with large values by reference between them. Knows no RESP version and no socket.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,35 +6,35 @@ use std::ops::Range;
 
 use crate::args::Blob;
 
-/// A large value among the bytes.
+/// Large value among the bytes.
 #[derive(Clone, Debug)]
 struct Attached {
-    /// It goes out before the byte at this offset of `bytes`.
+    /// Offset in `bytes` before which the value is sent.
     at: usize,
     blob: Blob,
-    /// The part of it that is still to be sent.
+    /// Part of the value that is still to be sent.
     part: Range<usize>,
 }
 
-/// A place in a [`ReplyBuffer`], to which one can go back while nothing has been sent.
+/// Position in a [`ReplyBuffer`], which can be returned to while nothing has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     bytes: usize,
     blobs: usize,
 }
 
-/// Replies on their way out: contiguous bytes, and blobs that are sent without a copy.
+/// Replies to be sent: contiguous bytes, and blobs that are sent without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyBuffer {
     bytes: Vec<u8>,
-    /// Bytes already sent.
+    /// Number of bytes that were sent.
     sent: usize,
     blobs: VecDeque<Attached>,
     blob_bytes: usize,
 }
 
 impl ReplyBuffer {
-    /// An empty buffer; it allocates when something is written.
+    /// Creates an empty buffer; it allocates when something is written.
     pub fn new() -> ReplyBuffer {
         ReplyBuffer::default()
     }
@@ -45,13 +45,13 @@ impl ReplyBuffer {
         self.len_bytes() == 0
     }
 
-    /// Bytes that wait to be sent, those in blobs included.
+    /// Returns the number of bytes that wait to be sent, those in blobs included.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.bytes.len() - self.sent + self.blob_bytes
     }
 
-    /// Bytes of memory that this buffer holds; blobs count, although others may hold them as well.
+    /// Returns the bytes of memory that this buffer holds; blobs count, although they may be shared.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.blobs.capacity() * size_of::<Attached>()
@@ -62,7 +62,7 @@ impl ReplyBuffer {
                 .sum::<usize>()
     }
 
-    /// The bytes to send up to the first blob: everything, if [`ReplyBuffer::has_blobs`] is false.
+    /// Returns the bytes to send up to the first blob: everything, if [`ReplyBuffer::has_blobs`] is false.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let end = self
@@ -78,18 +78,18 @@ impl ReplyBuffer {
         !self.blobs.is_empty()
     }
 
-    /// How many large values wait to be sent.
+    /// Returns the number of large values that wait to be sent.
     #[inline]
     pub fn blob_count(&self) -> usize {
         self.blobs.len()
     }
 
-    /// Bytes that wait to be sent, without those in blobs.
+    /// Returns the number of bytes that wait to be sent, without those in blobs.
     pub fn plain_bytes(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Everything to send, in order, without empty pieces.
+    /// Returns everything to send, in order, without empty pieces.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let starts =
             std::iter::once(self.sent).chain(self.blobs.iter().map(|attached| attached.at));
@@ -106,7 +106,7 @@ impl ReplyBuffer {
             .filter(|chunk| !chunk.is_empty())
     }
 
-    /// Fills `slices` with what to send first, for a vectored write; returns how many it used.
+    /// Fills `slices` with the first bytes to send, for a vectored write; returns the number of slices used.
     pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut used = 0;
         for (slice, chunk) in slices.iter_mut().zip(self.chunks()) {
@@ -116,7 +116,7 @@ impl ReplyBuffer {
         used
     }
 
-    /// Forgets the first `written` bytes: they have been sent.
+    /// Removes the first `written` bytes, which have been sent.
     #[inline]
     pub fn advance(&mut self, written: usize) {
         debug_assert!(written <= self.len_bytes(), "more was sent than was there");
@@ -130,7 +130,7 @@ impl ReplyBuffer {
     fn advance_within(&mut self, written: usize) {
         self.count_sent(written);
         if self.sent > self.bytes.len() / 2 {
-            // A client that never catches up must not hold what it has read; a byte is moved at most once for every
+            // For a client that never catches up the sent bytes must not stay; a byte is moved at most once for every
             // byte that was sent.
             self.drop_sent();
         }
@@ -164,21 +164,21 @@ impl ReplyBuffer {
         }
     }
 
-    /// Returns true if the buffer holds memory, be it empty or not.
+    /// Returns true if the buffer holds memory, empty or not.
     #[inline]
     pub fn has_memory(&self) -> bool {
         self.bytes.capacity() + self.blobs.capacity() > 0
     }
 
-    /// Gives a buffer without memory some, so that the next reply need not allocate: a few of these serve all sessions
-    /// of a worker in turn.
+    /// Gives memory to a buffer without any, so that the next reply need not allocate: a few allocations serve all
+    /// sessions of a worker in turn.
     #[inline]
     pub fn lend(&mut self, memory: Vec<u8>) {
         debug_assert!(!self.has_memory() && memory.is_empty());
         self.bytes = memory;
     }
 
-    /// Takes all memory out of an empty buffer, and returns what can be lent again.
+    /// Takes all memory out of an empty buffer, and returns it to be lent again.
     #[inline]
     pub fn give_back(&mut self) -> Vec<u8> {
         debug_assert!(self.is_empty());
@@ -189,7 +189,7 @@ impl ReplyBuffer {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Gives back memory beyond `bytes_max` (and beyond what is waiting).
+    /// Frees memory beyond `bytes_max` (and beyond the waiting bytes).
     pub fn shrink(&mut self, bytes_max: usize) {
         if self.bytes.capacity() > bytes_max {
             self.drop_sent();
@@ -206,7 +206,7 @@ impl ReplyBuffer {
         self.sent = 0;
     }
 
-    /// Moves everything that waits in `other` behind what waits here.
+    /// Moves everything that waits in `other` to the end of this buffer.
     pub fn append(&mut self, other: &mut ReplyBuffer) {
         if other.is_empty() {
             return other.clear();
@@ -244,7 +244,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// The place behind what was written last.
+    /// Returns the position after the last byte written.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -259,7 +259,7 @@ impl ReplyBuffer {
         &self.bytes[mark.bytes..blob.map_or(self.bytes.len(), |blob| blob.at)]
     }
 
-    /// Undoes everything written since `mark`.
+    /// Removes everything written since `mark`.
     pub fn truncate(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
         let undone: usize = self
@@ -270,7 +270,7 @@ impl ReplyBuffer {
         self.blob_bytes -= undone;
     }
 
-    /// Writes `bytes` at `mark`, in front of what was written since.
+    /// Inserts `bytes` at `mark`, before everything written since.
     pub fn insert(&mut self, mark: Mark, bytes: &[u8]) {
         let end = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -282,14 +282,14 @@ impl ReplyBuffer {
             .for_each(|attached| attached.at += bytes.len());
     }
 
-    /// Where encoders append.
+    /// Returns the bytes to which encoders append.
     #[inline]
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 }
 
-/// Headers of the numbers below 100, and zeros up to eight bytes; the kind is to be filled in.
+/// Headers of the numbers below 100, and zeros up to eight bytes; the kind byte is filled in later.
 static SHORT_HEADERS: [[u8; 8]; 100] = {
     let mut headers = [[0; 8]; 100];
     let mut n = 0;
@@ -304,7 +304,7 @@ static SHORT_HEADERS: [[u8; 8]; 100] = {
     headers
 };
 
-/// Appends `<kind><n>\r\n`. The numbers of up to two digits that nearly all headers have cost one store of a fixed size.
+/// Appends `<kind><n>\r\n`. Numbers of up to two digits, as in nearly all headers, cost one store of a fixed size.
 #[inline]
 pub fn push_header(out: &mut Vec<u8>, kind: u8, n: i64) {
     match SHORT_HEADERS.get(n as usize) {
@@ -342,7 +342,7 @@ mod tests {
         buffer.chunks().flatten().copied().collect()
     }
 
-    /// Everything done to the buffer is done to a plain vector of bytes as well.
+    /// Compares the buffer with a plain vector of bytes under the same operations.
     #[test]
     fn it_behaves_like_one_row_of_bytes() {
         let mut rng = fastrand::Rng::with_seed(3);

@@ -1,5 +1,5 @@
-//! Decoding of replies into a tree of values: for tests, tools and whatever must look into a reply.
-//! What only counts replies uses [`crate::Skipper`]. Knows no commands and no sockets.
+//! Decoding of replies into a tree of values: for tests, tools and all code that reads the contents of a reply. To
+//! count replies there is [`crate::Skipper`]. Knows no commands and no sockets.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use memchr::memchr;
 use crate::limits::{REPLY_DEPTH_MAX, REPLY_LINE_BYTES_MAX};
 use crate::number::parse_integer;
 
-/// Room for elements taken on the word of a header alone.
+/// Largest number of elements for which room is reserved by a header's claim.
 const ELEMENTS_RESERVED_MAX: usize = 64;
 
-/// A reply of any type of RESP2 and RESP3. What looks different on the wire is different here.
+/// A reply of any type of RESP2 and RESP3. Types that differ on the wire differ here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// `+`
@@ -32,7 +32,7 @@ pub enum Value {
     Null,
     /// `#`
     Boolean(bool),
-    /// `,` as it was written: see [`Value::as_f64`]
+    /// `,` in its original text: see [`Value::as_f64`]
     Double(String),
     /// `(`
     BigNumber(String),
@@ -51,7 +51,7 @@ pub enum Value {
     Set(Vec<Value>),
     /// `>`
     Push(Vec<Value>),
-    /// `|` and the value that it is about
+    /// `|` and the value that follows
     Attributed {
         /// The attributes of the value.
         attributes: Vec<(Value, Value)>,
@@ -61,7 +61,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The number of a double.
+    /// Returns the number of a double.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::Double(text) => text.parse().ok(),
@@ -69,7 +69,7 @@ impl Value {
         }
     }
 
-    /// The bytes of a string of any kind, an error's included.
+    /// Returns the bytes of a string of any kind, an error's included.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Simple(text)
@@ -88,16 +88,16 @@ impl Value {
     }
 }
 
-/// The reason why the bytes that arrived are no reply.
+/// Reason why the bytes that arrived are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
     /// No type starts with this byte.
     UnknownType(u8),
-    /// A length or an integer that is none.
+    /// A length or an integer that is no valid number.
     InvalidNumber,
-    /// A line without an end, or without a carriage return before it, or a bulk that is longer than its header says.
+    /// A line without an end, or without a carriage return before it, or a bulk that does not end where its header says.
     InvalidEnd,
-    /// A truth value, null, double, big number or verbatim string that is none.
+    /// A boolean, null, double, big number or verbatim string that is not valid.
     InvalidValue,
     /// Aggregates nested deeper than the limit, or more elements than can be counted.
     TooDeep,
@@ -122,13 +122,13 @@ impl std::error::Error for ReplyError {}
 /// Result of one call of [`ReplyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedReply {
-    /// Bytes to drop from the front of the buffer, also when no reply is whole yet.
+    /// Number of bytes to remove from the front of the buffer, also when no reply is complete yet.
     pub consumed: usize,
-    /// The next reply, when it is whole.
+    /// Next reply, when it is complete.
     pub value: Option<Value>,
 }
 
-/// An aggregate whose elements are arriving.
+/// Aggregate whose elements are arriving.
 #[derive(Debug)]
 struct Frame {
     kind: u8,
@@ -140,7 +140,7 @@ struct Frame {
 #[derive(Debug)]
 pub struct ReplyDecoder {
     frames: Vec<Frame>,
-    /// Bytes at the front of the buffer that are known to hold no line end.
+    /// Number of bytes at the front of the buffer that are known to hold no line end.
     scanned: usize,
     depth_max: usize,
 }
@@ -152,12 +152,12 @@ impl Default for ReplyDecoder {
 }
 
 impl ReplyDecoder {
-    /// A decoder at the start of a reply.
+    /// Creates a decoder at the start of a reply.
     pub fn new() -> ReplyDecoder {
         ReplyDecoder::default()
     }
 
-    /// A decoder that takes aggregates nested up to `depth_max` deep.
+    /// Creates a decoder that accepts aggregates nested up to `depth_max` deep.
     pub fn with_depth_max(depth_max: usize) -> ReplyDecoder {
         ReplyDecoder {
             frames: Vec::new(),
@@ -166,7 +166,7 @@ impl ReplyDecoder {
         }
     }
 
-    /// Decodes up to the end of one reply. Whatever comes out, the caller drops the consumed bytes and keeps the rest.
+    /// Decodes up to the end of one reply. In every case the caller removes the consumed bytes and keeps the rest.
     pub fn decode(&mut self, buf: &[u8]) -> Result<DecodedReply, ReplyError> {
         let mut at = 0;
         while let Some(line) = line(buf, at, &mut self.scanned)? {
@@ -213,7 +213,7 @@ impl ReplyDecoder {
         Ok(None)
     }
 
-    /// Puts a whole value where it belongs; returns the reply if that is whole now.
+    /// Adds a complete value to its aggregate; returns the reply if that is complete now.
     fn complete(&mut self, mut value: Value) -> Option<Value> {
         while let Some(frame) = self.frames.last_mut() {
             frame.elements.push(value);
@@ -254,7 +254,7 @@ enum Element {
     Aggregate(usize),
 }
 
-/// Decodes the element whose line was read; `None` if its bulk is not all there. Returns it with where it ends.
+/// Decodes the element whose line was read; `None` if its bulk is incomplete. Returns it with its end.
 fn element(buf: &[u8], line: &Line<'_>) -> Result<Option<(Element, usize)>, ReplyError> {
     let &Line {
         kind,
@@ -319,17 +319,17 @@ fn big_number(text: &[u8]) -> Result<String, ReplyError> {
     Ok(text.iter().map(|&c| c as char).collect())
 }
 
-/// The first line of an element.
+/// First line of an element.
 pub(crate) struct Line<'b> {
-    /// The byte that names the type.
+    /// Byte that names the type.
     pub kind: u8,
-    /// The text behind that byte, without the line end.
+    /// Text after that byte, without the line end.
     pub text: &'b [u8],
-    /// Where the next line starts.
+    /// Start of the next line.
     pub end: usize,
 }
 
-/// The line at `at`; `None` if it is not whole. `scanned` bytes of it are known to hold no line end.
+/// Returns the line at `at`; `None` if it is incomplete. `scanned` bytes of it are known to hold no line end.
 pub(crate) fn line<'b>(
     buf: &'b [u8],
     at: usize,
@@ -370,7 +370,7 @@ fn line_within<'b>(
     }
 }
 
-/// A length of a bulk or an aggregate.
+/// Parses a length of a bulk or an aggregate.
 pub(crate) fn length(text: &[u8]) -> Result<usize, ReplyError> {
     parse_integer(text)
         .and_then(|n| usize::try_from(n).ok())

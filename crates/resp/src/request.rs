@@ -1,15 +1,15 @@
-//! Requests: decoding, multibulk and inline, out of a query buffer; and encoding. Knows no commands, no sockets, and no
-//! session beyond whether it is authenticated.
+//! Requests: decoding, multibulk and inline, from a query buffer; and encoding. Knows no commands, no sockets, and of
+//! the session only if it is authenticated.
 //!
 //! # The contract with the caller
 //!
-//! The caller owns the query buffer and calls [`RequestDecoder::decode`] with what it holds from the first byte of a
-//! request on. While the answer is [`Decoded::Incomplete`] it keeps those bytes and calls again, from the same first
+//! The caller owns the query buffer and calls [`RequestDecoder::decode`] with its contents from the first byte of a
+//! request on. While the result is [`Decoded::Incomplete`] it keeps those bytes and calls again, from the same first
 //! byte, when more have arrived: the decoder remembers how far a long request was decoded. Spans are relative to that
-//! first byte and are handed over only when the request is whole.
+//! first byte and are returned only when the request is complete.
 //!
-//! A bulk of [`RequestLimits::big_bulk_bytes_min`] or more that is not all there yet goes into an allocation of its
-//! own, which becomes the value: see [`Decoded::Big`].
+//! A bulk of [`RequestLimits::big_bulk_bytes_min`] or more that has not arrived completely goes into an allocation of
+//! its own, which becomes the value: see [`Decoded::Big`].
 
 use memchr::memchr2;
 
@@ -23,32 +23,32 @@ use crate::number::{parse_integer, small_number};
 use crate::protocol_error::ProtocolError;
 use crate::reply_buffer::{push_bulk, push_header};
 
-/// Bulks of at least this many bytes are received straight into their own allocation.
+/// Size from which on bulks are received directly into their own allocation.
 pub const BIG_BULK_BYTES_MIN: usize = 32 * 1024;
-/// Most bytes that are allocated for such a bulk before any byte of it has arrived; from there on it doubles with what
-/// arrives.
+/// Most bytes that are allocated for such a bulk before any byte of it has arrived; after that the allocation doubles
+/// with the bytes that arrive.
 const BIG_BULK_FIRST_BYTES_MAX: usize = 1024 * 1024;
-/// A request that stops after fewer arguments than this is decoded from its start when it goes on: cheaper than state.
+/// Number of arguments below which a request that stops is decoded from its start when it continues: cheaper than state.
 const RESUME_ARGS_MIN: usize = 16;
-/// Bytes of one request in the buffer, beside its large bulks: what a [`Span`] can tell apart from a blob.
+/// Most bytes of one request in the buffer, beside its large bulks: offsets that a [`Span`] distinguishes from a blob.
 const REQUEST_BYTES_MAX: usize = Span::IN_BLOB as usize - 1;
-/// Room for spans taken on the word of a header alone.
+/// Largest number of spans for which room is reserved by a header's claim.
 const ARGS_RESERVED_MAX: usize = 1024;
 
-/// The limits on the requests of a session.
+/// Limits on the requests of a session.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
-    /// Bytes that an inline request, or the line of a header, may have while its end is missing: one that has arrived
-    /// whole may be longer by less than one read of the server's, however much the caller reads.
+    /// Most bytes of an inline request, or of a header's line, while its end is missing: one that has arrived complete
+    /// may be longer by less than one read of the server, for any read size of the caller.
     pub inline_bytes_max: usize,
-    /// Bytes in one argument (`proto-max-bulk-len`).
+    /// Most bytes in one argument (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
-    /// Arguments in one request.
+    /// Most arguments in one request.
     pub multibulk_max: i64,
-    /// Bulks from this size on may become [`Decoded::Big`]; `usize::MAX` keeps all in the buffer.
+    /// Size from which on bulks may become [`Decoded::Big`]; `usize::MAX` keeps all in the buffer.
     pub big_bulk_bytes_min: usize,
-    /// True if authentication is required and still missing: then 10 arguments of 16 KiB are all there is. As long as it is,
-    /// decode a request only when the one before it was executed: that may have been AUTH.
+    /// True if authentication is required and still missing: then a request has at most 10 arguments of 16 KiB. While
+    /// it is true, decode a request only after the one before it was executed: that may have been AUTH.
     pub unauthenticated: bool,
 }
 
@@ -64,45 +64,45 @@ impl Default for RequestLimits {
     }
 }
 
-/// How a request was written.
+/// Form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// A line of words.
+    /// Line of words.
     Inline,
-    /// `*<n>` and n bulks.
+    /// Header `*<n>` and n bulks.
     Multibulk,
 }
 
 /// Result of [`RequestDecoder::decode`] for the start of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// A whole request of `consumed` bytes; the spans of its `args` arguments were appended, relative to its first byte.
+    /// A complete request of `consumed` bytes; the spans of its `args` arguments were appended, relative to its first byte.
     Request {
-        /// Bytes of the buffer that the request took.
+        /// Number of bytes of the buffer that the request took.
         consumed: usize,
-        /// Spans that were appended.
+        /// Number of spans that were appended.
         args: usize,
-        /// How it was written.
+        /// Form of the request.
         kind: RequestKind,
     },
-    /// `consumed` bytes that ask for nothing (an empty line, `*0`): no reply is due.
+    /// An empty request of `consumed` bytes (an empty line, `*0`): it gets no reply.
     Empty {
-        /// Bytes to drop.
+        /// Number of bytes to remove.
         consumed: usize,
     },
-    /// The request is not whole: keep all bytes, append more and call again.
+    /// The request is incomplete: keep all bytes, append more and call again.
     Incomplete {
-        /// At least so many bytes are missing in the buffer; those of a bulk that is received beside it do not count.
+        /// Least number of bytes missing in the buffer; those of a bulk that is received beside it do not count.
         need: usize,
     },
     /// The decoder has copied the `taken` bytes (more than none) from `keep` on into the allocation of a large bulk:
-    /// remove exactly those from the buffer, and call again. Once the buffer has no more of the bulk, the answer is
+    /// remove exactly those from the buffer, and call again. Once the buffer has no more of the bulk, the result is
     /// [`Decoded::Incomplete`]: then either read into [`RequestDecoder::big_bulk`], which saves a copy, or append to
-    /// the buffer as ever. What follows the bulk on the wire, its line end first, belongs into the buffer, at `keep`.
+    /// the buffer as before. The bytes after the bulk, its line end first, belong in the buffer, at `keep`.
     Big {
-        /// Bytes at the start of the buffer that stay.
+        /// Number of bytes at the start of the buffer that stay.
         keep: usize,
-        /// Bytes after those that go.
+        /// Number of bytes after those that are removed.
         taken: usize,
     },
 }
@@ -122,7 +122,7 @@ impl BigBulk {
         }
     }
 
-    /// Bytes still to come, the line end behind the bulk not among them.
+    /// Returns the number of bytes still to come, without the line end after the bulk.
     pub fn missing(&self) -> usize {
         debug_assert!(
             self.bytes.len() <= self.len,
@@ -131,8 +131,8 @@ impl BigBulk {
         self.len.saturating_sub(self.bytes.len())
     }
 
-    /// Where to append: it has spare capacity while bytes are missing, never more than those, so that filling the spare
-    /// capacity is always right. Appending more than [`BigBulk::missing`] bytes is a bug of the caller.
+    /// Returns the vector to append to: it has spare capacity while bytes are missing, never more than those, so that
+    /// it is always safe to fill it. Appending more than [`BigBulk::missing`] bytes is a bug of the caller.
     pub fn reserved(&mut self) -> &mut Vec<u8> {
         if self.bytes.len() == self.bytes.capacity() && self.missing() > 0 {
             let step = self.bytes.len().max(BIG_BULK_FIRST_BYTES_MAX);
@@ -153,28 +153,28 @@ impl BigBulk {
     }
 }
 
-/// Where decoding of the arguments stands.
+/// Progress of the decoding of arguments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// The next unread byte, relative to the request's first.
+    /// Offset of the next unread byte, relative to the request's first.
     at: usize,
-    /// Arguments still to come.
+    /// Number of arguments still to come.
     missing: usize,
 }
 
-/// A request that came in pieces, as far as it was decoded.
+/// Decoded part of a request that came in pieces.
 #[derive(Debug, Default)]
 struct Partial {
     progress: Progress,
     spans: Vec<Span>,
     blobs: Vec<Blob>,
-    /// The bulk that is being received beside the buffer, at `progress.at`.
+    /// Bulk that is being received beside the buffer, at `progress.at`.
     big: Option<BigBulk>,
 }
 
 impl Partial {
-    /// Gives the large bulk what is there of it; takes it over when that is all, its line end included.
-    /// Returns what to tell the caller unless decoding can go on.
+    /// Moves the available bytes into the large bulk; completes it when all have arrived, its line end included.
+    /// Returns the result for the caller unless decoding can continue.
     fn fill_big(&mut self, buf: &[u8]) -> Option<Decoded> {
         let big = self.big.as_mut()?;
         let keep = self.progress.at;
@@ -197,13 +197,13 @@ impl Partial {
     }
 }
 
-/// The reason why the decoding of arguments stopped.
+/// Reason why the decoding of arguments stopped.
 enum Stop {
-    /// The request is whole.
+    /// The request is complete.
     Done,
-    /// So many bytes are missing at least.
+    /// At least so many bytes are missing.
     Need(usize),
-    /// A large bulk of this length starts at `progress.at` and is not all there.
+    /// A large bulk of this length starts at `progress.at` and is incomplete.
     Big(usize),
 }
 
@@ -215,14 +215,14 @@ pub struct RequestDecoder {
 }
 
 impl RequestDecoder {
-    /// A decoder at the start of a request.
+    /// Creates a decoder at the start of a request.
     pub fn new() -> RequestDecoder {
         RequestDecoder::default()
     }
 
     /// Decodes the request that starts at `buf[0]`. The bytes of an inline request are changed where it has quotes.
     ///
-    /// After an error, the connection is of no more use.
+    /// After an error, the connection cannot be used any more.
     #[inline]
     pub fn decode(
         &mut self,
@@ -242,8 +242,8 @@ impl RequestDecoder {
         self.decode_any(buf, limits, spans)
     }
 
-    /// The same with the help of what the last requests began with; [`Heads::name`] tells afterwards what is known
-    /// about the name, if a whole request was decoded.
+    /// Does the same with the heads of earlier requests; afterwards [`Heads::name`] returns the result of the name's
+    /// lookup, if a complete request was decoded.
     #[inline]
     pub fn decode_with(
         &mut self,
@@ -299,7 +299,7 @@ impl RequestDecoder {
         }
     }
 
-    /// The large bulk that is being received, until it is whole: where the next bytes of the connection belong.
+    /// Returns the large bulk that is being received, until it is complete: the next bytes of the connection belong there.
     pub fn big_bulk(&mut self) -> Option<&mut BigBulk> {
         self.partial
             .as_mut()?
@@ -308,12 +308,12 @@ impl RequestDecoder {
             .filter(|big| big.missing() > 0)
     }
 
-    /// The large arguments of the requests decoded since [`RequestDecoder::release_blobs`], for [`crate::Args::with_big`].
+    /// Returns the large arguments decoded since [`RequestDecoder::release_blobs`], for [`crate::Args::with_big`].
     pub fn blobs(&self) -> &[Blob] {
         &self.blobs
     }
 
-    /// Lets go of them: call it when the decoded requests were executed.
+    /// Releases them: called when the decoded requests were executed.
     pub fn release_blobs(&mut self) {
         self.blobs.clear();
     }
@@ -324,7 +324,7 @@ impl RequestDecoder {
         self.partial.is_none() && self.blobs.is_empty()
     }
 
-    /// Of a request that is not whole yet: bytes of the query buffer that are arguments already, and bytes that have arrived
+    /// Returns, for an incomplete request, the bytes of arguments in the query buffer, and the bytes that have arrived
     /// of a large argument in an allocation of its own.
     pub fn partial_bytes(&self) -> (usize, usize) {
         let partial = self.partial.as_ref();
@@ -332,7 +332,7 @@ impl RequestDecoder {
         partial.map_or((0, 0), |partial| (partial.progress.at, arrived(partial)))
     }
 
-    /// Bytes held for a request that is not whole yet, beside the query buffer.
+    /// Returns the bytes held for an incomplete request, beside the query buffer.
     pub fn heap_bytes(&self) -> usize {
         let partial = self.partial.as_ref().map_or(0, |partial| {
             size_of::<Partial>()
@@ -432,7 +432,7 @@ impl RequestDecoder {
         })
     }
 
-    /// Hands over a request that came in pieces.
+    /// Appends the results of a request that came in pieces.
     fn finish(&mut self, spans: &mut Vec<Span>) {
         let Some(mut partial) = self.partial.take() else {
             return;
@@ -452,7 +452,7 @@ impl RequestDecoder {
     }
 }
 
-/// Decodes a whole request of up to nine small arguments: nearly all requests there are.
+/// Decodes a complete request of up to nine small arguments: the form of nearly all requests.
 #[inline]
 fn decode_small(
     buf: &[u8],
@@ -471,8 +471,8 @@ fn decode_small(
     Some((consumed, args))
 }
 
-/// Takes the rest of such a request of `args` arguments: the bytes of the whole. `None`: it is not whole, or not that
-/// simple; the spans are again as many as `before` its first.
+/// Decodes the rest of such a request of `args` arguments; returns the size of the whole. `None`: it is incomplete, or
+/// not that simple; the number of spans is then `before` again.
 #[inline]
 fn finish_small(
     buf: &[u8],
@@ -490,11 +490,11 @@ fn finish_small(
     Some(progress.at)
 }
 
-/// Decodes arguments while they are small, whole, and have a header as every client writes it.
+/// Decodes arguments while they are small, complete, and have a header in the usual form.
 ///
-/// Arguments within what even an unauthenticated session may send need no further check, and the number is picked out
-/// by patterns: one digit costs two loads and an addition before the place of the next header is known, and these
-/// places follow from each other, so that their latency is the cost of a request.
+/// Arguments within the limits of an unauthenticated session need no further check, and the number is read by patterns:
+/// one digit costs two loads and an addition before the offset of the next header is known, and these offsets depend on
+/// each other, so that their latency is the cost of a request.
 #[inline(always)]
 fn take_small_args(
     buf: &[u8],
@@ -525,7 +525,7 @@ fn take_small_args(
     *progress = Progress { at, missing };
 }
 
-/// Decodes arguments from `progress.at` on until the request is whole or the buffer ends.
+/// Decodes arguments from `progress.at` on until the request is complete or the buffer ends.
 fn decode_args(
     buf: &[u8],
     limits: &RequestLimits,
@@ -555,17 +555,17 @@ fn decode_args(
     }
 }
 
-/// An argument in the buffer.
+/// Argument in the buffer.
 enum Arg {
     /// At least so many bytes of it are missing.
     Need(usize),
-    /// It is large and not all there.
+    /// The argument is large and incomplete.
     Big { body: usize, len: usize },
-    /// It and its line end are there.
+    /// The argument and its line end have arrived.
     Whole { body: usize, len: usize },
 }
 
-/// Decodes the argument at `start`, whatever its header looks like. As in Redis, nobody looks at its line end.
+/// Decodes the argument at `start`, with any form of header. As in Redis, its line end is not checked.
 #[cold]
 fn decode_arg(buf: &[u8], limits: &RequestLimits, start: usize) -> Result<Arg, ProtocolError> {
     let (len, body) = match bulk_header(buf, start, limits)? {
@@ -585,11 +585,11 @@ fn decode_arg(buf: &[u8], limits: &RequestLimits, start: usize) -> Result<Arg, P
     }
 }
 
-/// The header of an argument.
+/// Header of an argument.
 enum BulkHeader {
-    /// It is not whole.
+    /// The header is incomplete.
     Need(usize),
-    /// The argument's length, and where the argument starts.
+    /// Length of the argument, and the offset of its first byte.
     Line { len: u64, end: usize },
 }
 
@@ -618,8 +618,8 @@ fn bulk_header(
     })
 }
 
-/// Reads the header of the argument that `buf` begins with, for who takes a request piece by piece: the argument's length and
-/// where it starts, `None` while the line is not whole.
+/// Reads the header of the argument at the start of `buf`, for a caller that takes a request piece by piece: returns
+/// the argument's length and its offset, `None` while the line is incomplete.
 pub fn decode_bulk_header(
     buf: &[u8],
     limits: &RequestLimits,
@@ -630,11 +630,11 @@ pub fn decode_bulk_header(
     })
 }
 
-/// A header's line, `*<n>` or `$<n>`.
+/// Line of a header, `*<n>` or `$<n>`.
 enum Header {
-    /// It is not whole.
+    /// The header is incomplete.
     Need(usize),
-    /// Its number, if that is one, and where the next line starts.
+    /// Its number, if that is valid, and the start of the next line.
     Line { number: Option<i64>, end: usize },
 }
 
@@ -683,17 +683,17 @@ fn decode_inline(
     }
 }
 
-/// Where a line ends.
+/// End of a line.
 enum LineEnd {
     At(usize),
-    /// Not in what is here, which may still become a line.
+    /// Not found in the bytes so far, which may still become a line.
     Missing,
-    /// Beyond what a line may have.
+    /// Beyond the limit of a line.
     TooFar,
 }
 
-/// The first `needle`, unless a NUL comes first. Redis looks at a line whenever it has read something, and refuses it once
-/// it is too long without an end: so one that ends in that very read is taken. Who reads more at a time must not take more.
+/// Finds the first `needle`, unless a NUL comes first. Redis checks a line after each read, and refuses it once it is too
+/// long without an end: so a line that ends in that very read is accepted. A caller with larger reads must not accept more.
 fn find_line_end(buf: &[u8], needle: u8, limits: &RequestLimits) -> LineEnd {
     let line_bytes_max = limits.inline_bytes_max;
     let whole_bytes_max = line_bytes_max.saturating_add(READ_BYTES_MAX);
@@ -705,7 +705,7 @@ fn find_line_end(buf: &[u8], needle: u8, limits: &RequestLimits) -> LineEnd {
     }
 }
 
-/// Appends a request as a multibulk: what clients send, and what replicas and append-only files get.
+/// Appends a request as a multibulk: the form for servers, replicas and append-only files.
 pub fn encode_request<I>(args: I, out: &mut Vec<u8>)
 where
     I: IntoIterator<IntoIter: ExactSizeIterator, Item: AsRef<[u8]>>,

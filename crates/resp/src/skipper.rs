@@ -1,56 +1,56 @@
-//! Counting of replies without looking into them: for the load generator. Knows no commands and no sockets.
+//! Counts replies without decoding them: for the load generator. Knows no commands and no sockets.
 
 use crate::number::small_number;
 use crate::reply_decoder::{ReplyError, length, line};
 
-/// Lines that are looked through byte by byte, which is quicker for so few.
+/// Length up to which lines are searched byte by byte, which is faster for so few.
 const SHORT_LINE_BYTES_MAX: usize = 24;
-/// How much of the first error is kept.
+/// Number of bytes of the first error that are kept.
 const ERROR_BYTES_MAX: usize = 1024;
 
 /// Result of one call of [`Skipper::skip`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Bytes to drop from the front of the buffer; what is left is the start of a line.
+    /// Number of bytes to remove from the front of the buffer; the rest is the start of a line.
     pub consumed: usize,
-    /// Replies that became whole. Push messages are none.
+    /// Number of replies that became complete, push messages excluded.
     pub replies: u64,
-    /// How many of these were errors.
+    /// Number of errors among them.
     pub errors: u64,
 }
 
-/// The kind of a reply, as far as a load generator cares.
+/// Kind of a reply, as far as a load generator distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Something that is no array, set or map.
+    /// A reply that is no array, set or map.
     Value,
     /// An array, set or map without elements.
     Empty,
     /// An array, set or map that is not empty.
     Array {
-        /// Its own elements; of a map, keys and values.
+        /// Number of its own elements; of a map, keys and values.
         elements: u32,
-        /// Nulls in it, at whatever depth: of a read of many keys, the misses.
+        /// Number of nulls in it, at any depth: for a read of many keys, the misses.
         nulls: u32,
     },
-    /// Null, in any of its forms: of a read, a miss.
+    /// Null, in any of its forms: for a read, a miss.
     Null,
     /// An error.
     Error,
 }
 
-/// How an element began, and where it ended: most are like the one before them.
+/// Beginning and length of an element: most are like the one before them.
 struct Pattern {
-    /// Its first bytes, little-endian, and which of them are more than the text of a bulk.
+    /// First bytes, little-endian, with a mask of those that are more than the text of a bulk.
     head: u64,
     mask: u64,
-    /// All of it.
+    /// Length of the whole element.
     bytes: usize,
     kind: Outcome,
 }
 
 impl Pattern {
-    /// Of no element.
+    /// Pattern of no element.
     const NONE: Pattern = Pattern {
         head: 1,
         mask: 0,
@@ -58,8 +58,8 @@ impl Pattern {
         kind: Outcome::Value,
     };
 
-    /// Of an element of `bytes` bytes at the start of `buf`, whose first `head` bytes decide where it ends; of none if they
-    /// are more than can be kept, or the buffer ends with them.
+    /// Returns the pattern of an element of `bytes` bytes at the start of `buf`, whose first `head` bytes decide its
+    /// length; that of no element if they are too many, or the buffer ends with them.
     #[inline(always)]
     fn of(buf: &[u8], head: usize, bytes: usize, kind: Outcome) -> Pattern {
         let Some(&first) = buf.first_chunk::<8>().filter(|first| head <= first.len()) else {
@@ -74,7 +74,7 @@ impl Pattern {
         }
     }
 
-    /// Where the element that starts at `at` ends, if it is whole and starts as this one did.
+    /// Returns the end of the element at `at`, if it is complete and begins as this one did.
     #[inline(always)]
     fn end(&self, buf: &[u8], at: usize) -> Option<usize> {
         let rest = &buf[at..];
@@ -85,49 +85,49 @@ impl Pattern {
 
 /// Counts the replies of one connection, and remembers the text of the first error.
 ///
-/// It keeps no tree: how many elements are missing until the reply is whole is one number, however they are nested.
+/// It builds no tree: the number of elements missing until the reply is complete is one number, at any nesting.
 #[derive(Clone, Debug, Default)]
 pub struct Skipper {
-    /// Elements missing until the reply is whole; 0 between replies.
+    /// Number of elements missing until the reply is complete; 0 between replies.
     missing: u64,
-    /// Of the array that is the reply: its elements, and the nulls seen in it.
+    /// Number of elements of the array that is the reply, followed by that of the nulls in it.
     elements: u64,
     nulls: u64,
-    /// Bytes missing until the bulk is whole, its line end included.
+    /// Number of bytes missing until the bulk is complete, its line end included.
     jump: usize,
-    /// True if the reply that is not whole is a push message.
+    /// True if the reply that is incomplete is a push message.
     in_push: bool,
-    /// True if the reply that is not whole is an error.
+    /// True if the reply that is incomplete is an error.
     in_error: bool,
-    /// Bytes at the front of the buffer that are known to hold no line end.
+    /// Number of bytes at the front of the buffer that are known to hold no line end.
     scanned: usize,
     first_error: Option<Vec<u8>>,
-    /// True if the bulk that is jumped over is the text of the first error.
+    /// True if the bulk that is skipped is the text of the first error.
     keep_text: bool,
 }
 
 impl Skipper {
-    /// A skipper at the start of a reply.
+    /// Creates a skipper at the start of a reply.
     pub fn new() -> Skipper {
         Skipper::default()
     }
 
-    /// The text of the first reply that was an error, without its `-`.
+    /// Returns the text of the first reply that was an error, without its `-`.
     pub fn first_error(&self) -> Option<&[u8]> {
         self.first_error.as_deref()
     }
 
-    /// The same, and forgets it, so that the next error is the first again. To be asked between replies.
+    /// Takes that text, so that the next error is the first again. Called between replies.
     pub fn take_first_error(&mut self) -> Option<Vec<u8>> {
         self.first_error.take()
     }
 
-    /// Goes over everything in `buf` that can be gone over. The caller drops the consumed bytes and keeps the rest.
+    /// Skips everything in `buf` that is complete. The caller removes the consumed bytes and keeps the rest.
     pub fn skip(&mut self, buf: &[u8]) -> Result<Skipped, ReplyError> {
         self.skip_each(buf, |_| {})
     }
 
-    /// As [`Skipper::skip`]; tells each reply that became whole, in their order.
+    /// Works as [`Skipper::skip`]; calls `on_reply` for each reply that became complete, in order.
     #[inline]
     pub fn skip_each(
         &mut self,
@@ -152,7 +152,7 @@ impl Skipper {
         }
     }
 
-    /// Goes over whole elements of the commonest forms: statuses, integers, null, and bulks and arrays with a number of
+    /// Skips complete elements of the commonest forms: statuses, integers, null, and bulks and arrays with a number of
     /// up to four digits. Stops at anything else, where nothing has been consumed yet.
     #[inline]
     fn skip_common(
@@ -164,7 +164,7 @@ impl Skipper {
         let (mut at, mut missing, mut replies) = (skipped.consumed, self.missing, 0);
         let mut last = Pattern::NONE;
         loop {
-            // A run of elements like the last one. That which makes a reply whole is not among them, unless all are replies.
+            // A run of elements like the last one. The one that completes a reply is not included, unless all are replies.
             let most = missing.wrapping_sub(1);
             let mut run = 0;
             while run < most
@@ -215,7 +215,7 @@ impl Skipper {
         skipped.replies += replies;
     }
 
-    /// Jumps over what is there of a bulk and its line end.
+    /// Skips the part of a bulk and its line end that has arrived.
     fn skip_bulk(&mut self, buf: &[u8], skipped: &mut Skipped, on_reply: &mut impl FnMut(Outcome)) {
         let rest = &buf[skipped.consumed..];
         let step = self.jump.min(rest.len());
@@ -262,7 +262,7 @@ impl Skipper {
             b'%' => (length(text)? as u64)
                 .checked_mul(2)
                 .ok_or(ReplyError::TooDeep)?,
-            // An attribute is no element: the one it is about is still to come.
+            // An attribute is no element: the element after it is still to come.
             b'|' => (length(text)? as u64)
                 .checked_mul(2)
                 .and_then(|n| n.checked_add(1))
@@ -280,7 +280,7 @@ impl Skipper {
         if top {
             self.elements = n;
         }
-        // Only a null that is the whole reply is one; behind an attribute (not `top`) it is taken for an element.
+        // Only a null that is the whole reply counts as one; after an attribute (not `top`) it is taken for an element.
         let is_null = kind == b'_' || (matches!(kind, b'$' | b'*') && text == b"-1");
         self.nulls += u64::from(is_null && !top);
         let outcome = match kind {
@@ -316,7 +316,7 @@ impl Skipper {
         }
     }
 
-    /// The kind of a reply that is whole.
+    /// Returns the outcome of a complete reply.
     #[inline]
     fn with_elements(&mut self, outcome: Outcome) -> Outcome {
         let elements = std::mem::take(&mut self.elements);
@@ -337,8 +337,8 @@ impl Skipper {
     }
 }
 
-/// The element at `at` if it is whole and of a common form: the end of what says how long it is, its own end, the elements
-/// that it has within it and follow, and what it is.
+/// Returns the element at `at` if it is complete and of a common form: the end of its header, its own end, the number
+/// of elements that it contains, which follow, and its kind.
 #[inline(always)]
 fn common_element(buf: &[u8], at: usize) -> Option<(usize, usize, u64, Outcome)> {
     use Outcome::{Empty, Null, Value};
@@ -356,7 +356,7 @@ fn common_element(buf: &[u8], at: usize) -> Option<(usize, usize, u64, Outcome)>
     })
 }
 
-/// Where the status or the integer at `at` ends, if that is near.
+/// Returns the end of the status or the integer at `at`, if that is near.
 #[inline]
 pub(crate) fn short_line_end(buf: &[u8], at: usize) -> Option<usize> {
     let [b'+' | b':', line @ ..] = &buf[at..] else {

@@ -2,13 +2,13 @@
 
 use crate::value::{Refusal, Value};
 
-/// How a field of type `T` keeps a value. Plain types implement it for themselves; where a type has no obvious one, or is
-/// another crate's, a row names a type that does.
+/// Conversion between a value and a field of type `T`. Plain types implement it for themselves; where a type has no
+/// obvious one, or belongs to another crate, a row names a type that does.
 pub trait Codec<T> {
-    /// The field for a value, without one before it.
+    /// Returns the field for a value, without a previous one.
     fn of(value: &Value) -> Result<T, Refusal>;
 
-    /// The value of a field.
+    /// Returns the value of a field.
     fn value(field: &T) -> Value;
 
     /// Sets a field.
@@ -54,7 +54,7 @@ impl Codec<String> for String {
     }
 }
 
-/// An empty text is none.
+/// An empty text is `None`.
 impl Codec<Option<String>> for Option<String> {
     fn of(value: &Value) -> Result<Option<String>, Refusal> {
         utf8(value.bytes()).map(|text| (!text.is_empty()).then_some(text))
@@ -65,7 +65,7 @@ impl Codec<Option<String>> for Option<String> {
     }
 }
 
-/// An empty text is none.
+/// An empty text is `None`.
 impl Codec<Option<Vec<u8>>> for Option<Vec<u8>> {
     fn of(value: &Value) -> Result<Option<Vec<u8>>, Refusal> {
         Ok((!value.bytes().is_empty()).then(|| value.bytes().to_vec()))
@@ -86,7 +86,7 @@ impl Codec<Vec<String>> for Vec<String> {
     }
 }
 
-/// A TCP port, where 0 means none.
+/// A TCP port, where 0 means no port.
 pub struct Port;
 
 impl Codec<Option<u16>> for Port {
@@ -100,20 +100,20 @@ impl Codec<Option<u16>> for Port {
     }
 }
 
-/// Refusal of a text that is none.
+/// Returns the error for a text that is not in the choice.
 pub const NOT_UTF8: &str = "argument must be UTF-8";
 
 fn utf8(bytes: &[u8]) -> Result<String, Refusal> {
     String::from_utf8(bytes.to_vec()).map_err(|_| NOT_UTF8.into())
 }
 
-/// Makes a type the codec of a choice of words: `Codec: Type { "word" => Variant, … }`, with `Codec::NAMES` for the syntax.
-/// Of several words for one variant the first is shown.
+/// Makes a type the codec of a choice of words: `Codec: Type { "word" => Variant, … }`, with `Codec::NAMES` for the
+/// syntax. Of several words for one variant the first is shown.
 #[macro_export]
 macro_rules! choices {
     ($($codec:ident: $type:ident { $($name:literal => $variant:ident),* $(,)? })*) => {$(
         impl $codec {
-            /// The words, in the order of the syntax.
+            /// Words in the order of the syntax.
             pub const NAMES: &[&str] = &[$($name),*];
         }
 

@@ -1,5 +1,5 @@
-//! Parameters as rows: [`settings!`] makes of a list of rows a plain structure, its defaults, and what reads and writes each
-//! of its fields by name.
+//! Parameters as rows: [`settings!`] makes of a list of rows a plain structure, its defaults, and the functions that
+//! read and write each of its fields by name.
 //!
 //! | file | holds |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `value` | the syntax of values: how they are written, checked and shown |
 //! | `codec` | conversions between a checked value and the type of a field |
 //!
-//! Must not know: any parameter, where values come from.
+//! Must not know: any parameter, the source of values.
 
 #![forbid(unsafe_code)]
 
@@ -20,8 +20,8 @@ pub use row::{Class, Field, Row, Setting};
 
 /// Declares a structure of settings by its rows.
 ///
-/// In braces behind the name stand fields that no parameter sets, each with its first value. Then come groups of rows, each
-/// a constant `&[Setting<Structure>]`. A row is one of
+/// In braces after the name are fields that no parameter sets, each with its first value. Then come groups of rows,
+/// each a constant `&[Setting<Structure>]`. A row is one of
 ///
 /// ```text
 /// field: Type = ("name", Class, syntax, "default", "Description.");   a field of the structure
@@ -30,8 +30,8 @@ pub use row::{Class, Field, Row, Setting};
 /// _ = (…);                                                            no field: it has no effect
 /// ```
 ///
-/// with options behind it: `.alias("old-name")`, `.within(1, 500)`, `.then(function)` and the others of [`Setting`].
-/// Descriptions are also the documentation of the fields; what only a reader of the field must know stands above the row.
+/// with options after it: `.alias("old-name")`, `.within(1, 500)`, `.then(function)` and the others of [`Setting`].
+/// Descriptions are also the documentation of the fields; a note for readers of the field only stands above the row.
 #[macro_export]
 macro_rules! settings {
     (
@@ -92,7 +92,7 @@ macro_rules! settings {
     };
 }
 
-/// Names the codec of a field: its own type, unless the row says otherwise.
+/// Names the codec of a field: its own type, unless the row names another.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! codec_of {

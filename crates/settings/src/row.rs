@@ -2,7 +2,7 @@
 
 use crate::value::{Refusal, Syntax, Value, Words, default_of, numbers};
 
-/// When a change of a parameter takes effect.
+/// Time at which a change of a parameter takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// At once, by CONFIG SET.
@@ -15,17 +15,17 @@ pub enum Class {
     InertFixed,
 }
 
-/// Words of a line of a configuration file, behind the name.
+/// Words of a line of a configuration file, after the name.
 pub type Line = Vec<Vec<u8>>;
 
-/// The facts about a parameter.
+/// Facts about a parameter.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// Another name for the same: an older one, or a newer one of Valkey's.
+    /// Another name of it: an older one, or a newer one of Valkey's.
     pub alias: Option<&'static str>,
-    /// When it takes effect.
+    /// Time at which a change takes effect.
     pub class: Class,
     /// Values that the parameter takes.
     pub syntax: Syntax,
@@ -33,25 +33,25 @@ pub struct Row {
     pub default: &'static str,
     /// Description of the parameter's effect.
     pub doc: &'static str,
-    /// CONFIG SET needs `enable-protected-configs`.
+    /// True if CONFIG SET needs `enable-protected-configs`.
     pub protected: bool,
-    /// Its value is a secret: logs do not show it.
+    /// True if the value is a secret: logs do not show it.
     pub secret: bool,
-    /// Several lines of a file add up.
+    /// True if several lines of a file add up.
     pub adds_up: bool,
-    /// CONFIG REWRITE adds its line also if the value is the default.
+    /// True if CONFIG REWRITE adds its line even if the value is the default.
     pub always_written: bool,
-    /// A line of a file needs a value, although CONFIG SET takes an empty one.
+    /// True if a line of a file needs a value, although CONFIG SET takes an empty one.
     pub needs_words: bool,
     /// Lines of a rewritten file; `None`: one line.
     pub lines: Option<fn(&Value) -> Vec<Line>>,
-    /// Numbers outside of this range mean its nearest end.
+    /// Range of numbers; others mean its nearest end.
     within: Option<(i64, i64)>,
-    /// The part that it would configure, if that part does not exist yet.
+    /// Subsystem that it would configure, if that does not exist yet.
     unbuilt: Option<Unbuilt>,
 }
 
-/// A part that does not exist yet, and the values that do not need it.
+/// A subsystem that does not exist yet, and the values that do not need it.
 #[derive(Clone, Copy)]
 struct Unbuilt {
     part: &'static str,
@@ -59,7 +59,7 @@ struct Unbuilt {
 }
 
 impl Row {
-    /// Its name, and the other one.
+    /// Returns the name, and the other one.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         [self.name].into_iter().chain(self.alias)
     }
@@ -69,7 +69,7 @@ impl Row {
         matches!(self.class, Class::Live | Class::Start)
     }
 
-    /// May CONFIG SET change it?
+    /// Returns true if CONFIG SET may change it.
     pub fn is_immutable(&self) -> bool {
         matches!(self.class, Class::Start | Class::InertFixed)
     }
@@ -91,17 +91,17 @@ impl Row {
         }
     }
 
-    /// The default, as a value.
+    /// Returns the default, as a value.
     pub fn default_value(&self) -> Value {
         default_of(self.syntax, self.default)
     }
 
-    /// The part that it would configure, if that does not exist yet.
+    /// Returns the subsystem that it would configure, if that does not exist yet.
     pub fn unbuilt_part(&self) -> Option<&'static str> {
         self.unbuilt.map(|unbuilt| unbuilt.part)
     }
 
-    /// Returns the part that a value needs and that does not exist yet.
+    /// Returns the subsystem that a value needs and that does not exist yet.
     pub fn missing_part(&self, text: &[u8]) -> Option<&'static str> {
         let unbuilt = self.unbuilt.filter(|unbuilt| !(unbuilt.harmless)(text));
         unbuilt.map(|unbuilt| unbuilt.part)
@@ -110,9 +110,9 @@ impl Row {
 
 /// A row, and the field of `S` that it sets, if the parameter has an effect.
 pub struct Setting<S: 'static> {
-    /// The facts.
+    /// Facts about the parameter.
     pub row: Row,
-    /// The field.
+    /// Access to the field.
     pub field: Option<Field<S>>,
 }
 
@@ -132,12 +132,12 @@ impl<S> Clone for Field<S> {
 impl<S> Copy for Field<S> {}
 
 impl<S> Field<S> {
-    /// The value of the field.
+    /// Returns the value of the field.
     pub fn value(&self, settings: &S) -> Value {
         (self.read)(settings)
     }
 
-    /// Writes the field, and what follows from it.
+    /// Writes the field, and applies the change.
     pub fn set(&self, settings: &mut S, value: &Value) -> Result<(), Refusal> {
         (self.write)(settings, value)?;
         if let Some(then) = self.then {
@@ -148,7 +148,7 @@ impl<S> Field<S> {
 }
 
 impl<S> Setting<S> {
-    /// A row without options; [`settings!`](crate::settings) calls this.
+    /// Creates a row without options; called by [`settings!`](crate::settings).
     pub const fn new(
         name: &'static str,
         class: Class,
@@ -177,7 +177,7 @@ impl<S> Setting<S> {
         }
     }
 
-    /// Gives it a field; [`settings!`](crate::settings) calls this.
+    /// Sets the row's field; called by [`settings!`](crate::settings).
     pub const fn kept_in(
         mut self,
         read: fn(&S) -> Value,
@@ -191,61 +191,61 @@ impl<S> Setting<S> {
         self
     }
 
-    /// Another name for the same.
+    /// Sets another name.
     pub const fn alias(mut self, name: &'static str) -> Setting<S> {
         self.row.alias = Some(name);
         self
     }
 
-    /// CONFIG SET needs `enable-protected-configs`.
+    /// Requires `enable-protected-configs` for CONFIG SET.
     pub const fn protected(mut self) -> Setting<S> {
         self.row.protected = true;
         self
     }
 
-    /// The value is a secret.
+    /// Marks the value as a secret.
     pub const fn secret(mut self) -> Setting<S> {
         self.row.secret = true;
         self
     }
 
-    /// Several lines of a file add up.
+    /// Lets several lines of a file add up.
     pub const fn adds_up(mut self) -> Setting<S> {
         self.row.adds_up = true;
         self
     }
 
-    /// CONFIG REWRITE adds its line also if the value is the default.
+    /// Lets CONFIG REWRITE add the line even if the value is the default.
     pub const fn always_written(mut self) -> Setting<S> {
         self.row.always_written = true;
         self
     }
 
-    /// A line of a file needs a value, although CONFIG SET takes an empty one.
+    /// Requires a value in a file's line, although CONFIG SET takes an empty one.
     pub const fn needs_words(mut self) -> Setting<S> {
         self.row.needs_words = true;
         self
     }
 
-    /// CONFIG REWRITE writes several lines, which a function makes of the value.
+    /// Lets CONFIG REWRITE write several lines, which a function makes of the value.
     pub const fn lines(mut self, of: fn(&Value) -> Vec<Line>) -> Setting<S> {
         self.row.lines = Some(of);
         self
     }
 
-    /// Smaller and larger numbers mean the ends of this range.
+    /// Sets a range: smaller and larger numbers mean its ends.
     pub const fn within(mut self, least: i64, most: i64) -> Setting<S> {
         self.row.within = Some((least, most));
         self
     }
 
-    /// The part that it would configure does not exist yet; `harmless` tells the values that do not need it.
+    /// Names a subsystem that does not exist yet; `harmless` returns true for values that do not need it.
     pub const fn unbuilt(mut self, part: &'static str, harmless: fn(&[u8]) -> bool) -> Setting<S> {
         self.row.unbuilt = Some(Unbuilt { part, harmless });
         self
     }
 
-    /// Calls a function whenever the field was set.
+    /// Sets a function that is called whenever the field was set.
     pub const fn then(mut self, function: fn(&mut S)) -> Setting<S> {
         let Some(field) = self.field else {
             panic!("a row without a field has no effect")

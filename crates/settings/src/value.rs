@@ -1,33 +1,33 @@
-//! Syntax of parameters: what values they may hold, how people write them, and how they are shown. Must not know any parameter.
+//! Syntax of parameters: the values that they take, how values are written, and how they are shown. Must not know any parameter.
 
 use redline_types::number;
 
-/// Words as they come from a configuration file, the command line or CONFIG SET.
+/// Words from a configuration file, the command line or CONFIG SET.
 pub type Words<'a> = [&'a [u8]];
 
-/// Why a value was refused: the end of Redis's error line.
+/// Reason why a value was refused: the end of Redis's error line.
 pub type Refusal = String;
 
-/// A value, checked.
+/// A checked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// `yes` or `no`.
+    /// Holds `yes` or `no`.
     Switch(bool),
-    /// A number; a choice's index; a percentage as its negative.
+    /// Holds a number; a choice's index; a percentage as its negative.
     Integer(i64),
-    /// Anything.
+    /// Holds any text.
     Text(Vec<u8>),
-    /// Several words.
+    /// Holds several words.
     Words(Vec<Vec<u8>>),
 }
 
 impl Value {
-    /// The switch.
+    /// Returns the switch.
     pub fn is_on(&self) -> bool {
         matches!(self, Value::Switch(true))
     }
 
-    /// The number; 0 for what is none.
+    /// Returns the number; 0 for a value that is not a number.
     pub fn integer(&self) -> i64 {
         match self {
             Value::Integer(n) => *n,
@@ -35,7 +35,7 @@ impl Value {
         }
     }
 
-    /// The bytes; none for what is no text.
+    /// Returns the bytes; none for a value that is not a text.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Value::Text(text) => text,
@@ -43,7 +43,7 @@ impl Value {
         }
     }
 
-    /// The words; none for what has none.
+    /// Returns the words; none for a value without words.
     pub fn words(&self) -> &[Vec<u8>] {
         match self {
             Value::Words(words) => words,
@@ -52,7 +52,7 @@ impl Value {
     }
 }
 
-/// How numbers are written.
+/// Notation of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// In decimal.
@@ -72,41 +72,41 @@ pub enum Syntax {
     Switch,
     /// A number from `min` to `max`.
     Integer {
-        /// The least.
+        /// Smallest value.
         min: i64,
-        /// The most; `i64::MAX` also stands for Redis's unsigned limits.
+        /// Largest value; `i64::MAX` also stands for Redis's unsigned limits.
         max: i64,
-        /// How it is written.
+        /// Notation.
         unit: Unit,
-        /// A negative number is refused in other words.
+        /// True if a negative number has an error text of its own.
         unsigned: bool,
     },
-    /// One of these words, in any case.
+    /// One of the words, in any case.
     Choice(&'static [&'static str]),
-    /// Any of these words; each stands for a bit, the first for none.
+    /// Any of the words; each stands for a bit, the first for none.
     Bits(&'static [&'static str]),
-    /// Anything; as in Redis, which keeps it as a C string, up to the first zero.
+    /// Any text; as in Redis, which keeps it as a C string, up to the first zero.
     Text,
-    /// Anything, zeros included.
+    /// Any text, zeros included.
     Bytes,
-    /// Text that a function checks, which returns what is kept of it.
+    /// Text that a function checks, which returns the part that is kept.
     Checked(fn(&[u8]) -> Result<&[u8], Refusal>),
     /// Several words, which a function checks.
     Words(fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
 }
 
-/// `yes` or `no`.
+/// Syntax of `yes` or `no`.
 pub const SWITCH: Syntax = Syntax::Switch;
-/// Any text.
+/// Syntax of any text.
 pub const TEXT: Syntax = Syntax::Text;
-/// The greatest number where Redis keeps an `int`.
+/// Largest number where Redis keeps an `int`.
 pub const INT_MAX: i64 = i32::MAX as i64;
-/// A TCP port.
+/// Syntax of a TCP port.
 pub const PORT: Syntax = int(0, 65535);
-/// A number of seconds, or another that Redis keeps as an `int`.
+/// Syntax of a number of seconds, or of another number that Redis keeps as an `int`.
 pub const SECONDS: Syntax = int(0, INT_MAX);
 
-/// A number.
+/// Returns the syntax of a number.
 pub const fn int(min: i64, max: i64) -> Syntax {
     Syntax::Integer {
         min,
@@ -116,7 +116,7 @@ pub const fn int(min: i64, max: i64) -> Syntax {
     }
 }
 
-/// A number; one that is negative is refused in other words.
+/// Returns the syntax of a number; a negative one has an error text of its own.
 pub const fn unsigned(min: i64, max: i64) -> Syntax {
     Syntax::Integer {
         min,
@@ -126,7 +126,8 @@ pub const fn unsigned(min: i64, max: i64) -> Syntax {
     }
 }
 
-/// Bytes. Redis keeps some sizes as signed numbers and others not, which shows in what it says of values beyond 2^63.
+/// Returns the syntax of bytes. Redis keeps some sizes as signed numbers and others not, which its error texts for
+/// values beyond 2^63 show.
 pub const fn memory(min: i64) -> Syntax {
     Syntax::Integer {
         min,
@@ -136,7 +137,7 @@ pub const fn memory(min: i64) -> Syntax {
     }
 }
 
-/// Bytes; see [`memory`].
+/// Returns the syntax of bytes; see [`memory`].
 pub const fn size(min: i64) -> Syntax {
     Syntax::Integer {
         min,
@@ -149,7 +150,7 @@ pub const fn size(min: i64) -> Syntax {
 const WRONG_COUNT: &str = "wrong number of arguments";
 
 impl Syntax {
-    /// Does CONFIG SET's one argument hold several words?
+    /// Returns true if CONFIG SET's one argument holds several words.
     pub fn is_wordy(self) -> bool {
         matches!(self, Syntax::Words(_) | Syntax::Bits(_))
     }
@@ -184,7 +185,7 @@ impl Syntax {
         }
     }
 
-    /// How the value is shown, and written to a file.
+    /// Returns the value as it is shown, and written to a file.
     pub fn text(self, value: &Value) -> Vec<u8> {
         match (self, value) {
             (_, Value::Switch(on)) => if *on { "yes" } else { "no" }.into(),
@@ -241,7 +242,7 @@ impl Syntax {
 ///
 /// # Panics
 ///
-/// If it is no value of the syntax, which every default structure would show.
+/// If it is no value of the syntax, which every structure of defaults would show.
 pub fn default_of(syntax: Syntax, default: &str) -> Value {
     let words: Vec<&[u8]> = match syntax.is_wordy() {
         true => default
@@ -256,7 +257,7 @@ pub fn default_of(syntax: Syntax, default: &str) -> Value {
         .expect("the default of a row is of its syntax")
 }
 
-/// Returns the numbers of a range in words. A bound of a machine's integers is none.
+/// Returns the numbers of a range in words. A bound of a machine's integers is omitted.
 pub fn numbers(min: i64, max: i64) -> String {
     match (min <= i32::MIN.into(), max >= INT_MAX) {
         (false, false) => format!("{min} to {max}"),
@@ -339,7 +340,7 @@ fn parse_integer(
                 return Err("percentage argument must be less or equal to 100".into());
             }
             Some(percent) if percent >= 0 => return Ok(-percent),
-            // What is beyond 2^63 counts as negative, and so as a percentage, with Redis too.
+            // A number beyond 2^63 counts as negative, and so as a percentage, as in Redis.
             _ => match parse_memory(word).map(|bytes| bytes as i64) {
                 Some(percent) if (-100..0).contains(&percent) => return Ok(percent),
                 Some(..0) => return Err("percentage argument must be less or equal to 100".into()),
@@ -369,8 +370,8 @@ fn parse_octal(word: &[u8]) -> Option<i64> {
     i64::from_str_radix(digits, 8).ok()
 }
 
-/// `1gb`, `100mb`, `64kb`, `512`: decimal units without the `b`, binary ones with it. Digits may be missing, and what does
-/// not fit 64 bits wraps around, as in Redis; bounds are checked by whoever asks.
+/// Reads `1gb`, `100mb`, `64kb`, `512`: decimal units without the `b`, binary ones with it. Digits may be missing, and
+/// a number that does not fit 64 bits wraps around, as in Redis; bounds are checked by the caller.
 pub fn parse_memory(word: &[u8]) -> Option<u64> {
     const DIGITS_MAX: usize = 127;
     const UNITS: [(&str, u64); 8] = [
@@ -400,7 +401,7 @@ pub fn parse_memory(word: &[u8]) -> Option<u64> {
     Some(number.wrapping_mul(unit))
 }
 
-/// Bytes in the largest unit of which they are a multiple.
+/// Returns the bytes in the largest unit of which they are a multiple.
 pub fn memory_text(bytes: u64) -> String {
     const UNITS: [(&str, u32); 3] = [("gb", 30), ("mb", 20), ("kb", 10)];
     let whole = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
@@ -410,7 +411,7 @@ pub fn memory_text(bytes: u64) -> String {
     }
 }
 
-/// The bytes before the first zero.
+/// Returns the bytes before the first zero.
 pub fn c_string(word: &[u8]) -> &[u8] {
     word.split(|byte| *byte == 0).next().unwrap_or_default()
 }

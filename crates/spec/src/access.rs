@@ -1,6 +1,6 @@
-//! How a command uses a key: what it does to the key as a whole, and to the data inside.
+//! Use of a key by a command: its effect on the key as a whole, and on the data inside.
 
-/// A set of key access flags, as key specs carry them.
+/// A set of key access flags, for key specs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Access(u16);
 
@@ -26,20 +26,20 @@ access! {
     RM = 3, "RM";
     /// Returns, copies or otherwise uses the data.
     ACCESS = 4, "access";
-    /// Changes data that is there.
+    /// Changes existing data.
     UPDATE = 5, "update";
     /// Adds data only.
     INSERT = 6, "insert";
     /// Deletes data.
     DELETE = 7, "delete";
-    /// It is no key, though it stands where one would: a channel that is routed like one.
+    /// No key, though in the position of one: a channel that is routed like a key.
     NOT_KEY = 9, "not_key";
     /// The arguments decide which of the flags apply.
     VARIABLE_FLAGS = 8, "variable_flags";
 }
 
 impl Access {
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Access) -> Access {
         Access(self.0 | other.0)
@@ -57,7 +57,7 @@ impl Access {
         self.0 & (Access::RW.0 | Access::OW.0 | Access::RM.0) != 0
     }
 
-    /// The names that COMMAND INFO prints, in its order.
+    /// Returns the names that COMMAND INFO prints, in its order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Access::WIRE
             .iter()

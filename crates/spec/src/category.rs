@@ -1,4 +1,4 @@
-//! ACL categories, and the one rule that derives categories from flags. Knows no users and no rules.
+//! ACL categories, and the rule that derives categories from flags. Knows no users and no ACL rules.
 
 use crate::Flags;
 
@@ -11,14 +11,14 @@ macro_rules! categories {
         impl Categories {
             $( $(#[doc = $doc])+ pub const $name: Categories = Categories(1 << $bit); )*
 
-            /// Every category with its name, in the order in which ACL CAT and COMMAND INFO print them.
+            /// Every category with its name, in the order of ACL CAT and COMMAND INFO.
             pub const ALL: &'static [(Categories, &'static str)] = &[$((Categories::$name, $wire),)*];
         }
     };
 }
 
 categories! {
-    /// Works on keys whatever their type.
+    /// Works on keys of any type.
     KEYSPACE = 0, "keyspace";
     /// Reads data.
     READ = 1, "read";
@@ -48,11 +48,11 @@ categories! {
     ADMIN = 13, "admin";
     /// Constant or logarithmic time.
     FAST = 14, "fast";
-    /// Everything that is not fast.
+    /// Not in constant or logarithmic time.
     SLOW = 15, "slow";
-    /// May make the client wait.
+    /// May block the client.
     BLOCKING = 16, "blocking";
-    /// Can hurt the server or its other clients.
+    /// May harm the server or other clients.
     DANGEROUS = 17, "dangerous";
     /// The client's own connection.
     CONNECTION = 18, "connection";
@@ -63,10 +63,10 @@ categories! {
 }
 
 impl Categories {
-    /// No category.
+    /// Set without categories.
     pub const NONE: Categories = Categories(0);
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Categories) -> Categories {
         Categories(self.0 | other.0)
@@ -78,7 +78,7 @@ impl Categories {
         self.0 & other.0 == other.0
     }
 
-    /// The names without the `@`, in the order of COMMAND INFO.
+    /// Returns the names without the `@`, in the order of COMMAND INFO.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Categories::ALL
             .iter()
@@ -86,7 +86,7 @@ impl Categories {
             .map(|(_, name)| *name)
     }
 
-    /// The category of that name (without the `@`, any case).
+    /// Returns the category of that name (without the `@`, any case).
     pub fn by_name(name: &[u8]) -> Option<Categories> {
         Categories::ALL
             .iter()
@@ -94,7 +94,7 @@ impl Categories {
             .map(|(category, _)| *category)
     }
 
-    /// Returns the categories that a row's flags imply, added to those that the row names.
+    /// Returns the categories that a row's flags imply, together with those of the row.
     pub(crate) const fn derived(self, flags: Flags) -> Categories {
         if flags.has(Flags::MODULE) {
             return self;

@@ -1,4 +1,5 @@
-//! Command flags: what a command does and when it may run. Knows their names on the wire, not who checks them.
+//! Command flags: a command's effect and the conditions under which it may run. Knows their names on the wire, not the
+//! code that checks them.
 
 /// A set of command flags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -9,7 +10,7 @@ macro_rules! flags {
         impl Flags {
             $( $(#[doc = $doc])+ pub const $name: Flags = Flags(1 << $bit); )*
 
-            /// Every flag with its name as COMMAND INFO prints it, in that order; `None` where the flag is not printed.
+            /// Every flag with its name in COMMAND INFO, in that order; `None` if the flag is not printed.
             const WIRE: &'static [(Flags, Option<&'static str>)] = &[$((Flags::$name, $wire),)*];
         }
     };
@@ -22,8 +23,8 @@ flags! {
     READONLY = 1, Some("readonly");
     /// May need memory: refused when `maxmemory` is reached and nothing can be evicted.
     DENYOOM = 2, Some("denyoom");
-    /// Redis brings it in a module: it checks by itself how many arguments it has, is in no ACL category, and is listed
-    /// in upper case.
+    /// Belongs to a module in Redis: checks its own number of arguments, is in no ACL category, and is listed in upper
+    /// case.
     MODULE = 21, Some("module");
     /// Administers the server.
     ADMIN = 3, Some("admin");
@@ -31,7 +32,7 @@ flags! {
     PUBSUB = 4, Some("pubsub");
     /// Refused inside scripts.
     NOSCRIPT = 5, Some("noscript");
-    /// May make the client wait.
+    /// May block the client.
     BLOCKING = 6, Some("blocking");
     /// Runs while a data set is being loaded.
     LOADING = 7, Some("loading");
@@ -41,13 +42,13 @@ flags! {
     SKIP_MONITOR = 9, Some("skip_monitor");
     /// Not written to the slow log.
     SKIP_SLOWLOG = 10, Some("skip_slowlog");
-    /// Takes constant or logarithmic time: also decides between @fast and @slow.
+    /// Takes constant or logarithmic time: decides between @fast and @slow.
     FAST = 11, Some("fast");
     /// Runs before the client has authenticated.
     NO_AUTH = 12, Some("no_auth");
-    /// Not a write, but what it does may have to reach replicas.
+    /// Not a write, but its effect may have to reach replicas.
     MAY_REPLICATE = 13, None;
-    /// Its key arguments may be absent altogether.
+    /// Its key arguments may all be absent.
     NO_MANDATORY_KEYS = 14, Some("no_mandatory_keys");
     /// Refused unless a directive allows it.
     PROTECTED = 15, None;
@@ -55,21 +56,21 @@ flags! {
     NO_ASYNC_LOADING = 22, Some("no_async_loading");
     /// Refused inside MULTI.
     NO_MULTI = 16, Some("no_multi");
-    /// A first, a last and a step cannot describe where the keys are. Derived from the key specs.
+    /// A first, a last and a step cannot describe the positions of its keys. Derived from the key specs.
     MOVABLEKEYS = 17, Some("movablekeys");
-    /// Runs while a script is past its time.
+    /// Runs while a script exceeds its time limit.
     ALLOW_BUSY = 18, Some("allow_busy");
-    /// Part of the machinery: not meant for users.
+    /// Internal: not meant for users.
     SYSCMD = 19, None;
     /// Runs in a cluster on a slot that is being imported, as if after ASKING.
     ASKING = 20, Some("asking");
 }
 
 impl Flags {
-    /// No flag.
+    /// Set without flags.
     pub const NONE: Flags = Flags(0);
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -87,7 +88,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// The names that COMMAND INFO prints, in its order.
+    /// Returns the names that COMMAND INFO prints, in its order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Flags::WIRE
             .iter()

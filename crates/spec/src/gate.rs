@@ -1,60 +1,60 @@
-//! Properties of a command that the request path needs before its handler runs, in sixteen bytes. Derived from the rows.
+//! Properties of a command that the request path checks before its handler runs, in sixteen bytes. Derived from the rows.
 
 use crate::{
     CommandId, Find, Flags, Group, KeySpec, Plane, Propagate, Routing, Row, Scope, table,
     table::same,
 };
 
-/// The hot part of a row.
+/// Part of a row for the request path.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
-    /// Flags for what it does and when it may run.
+    /// Flags for its effect and the conditions under which it may run.
     pub flags: Flags,
-    /// How many words a call has, all names included; negative: at least that many.
+    /// Number of words in a call, all names included; negative: at least that many.
     pub arity: i16,
-    /// How its keys are found.
+    /// Layout of its keys.
     pub keys: KeyShape,
-    /// The first key's position; 0: no key, or not always there.
+    /// Position of the first key; 0: no key, or not in every call.
     pub first_key: u8,
-    /// The last key's position; negative: from the end of the call, -1 being the last argument.
+    /// Position of the last key; negative: from the end of the call, -1 being the last argument.
     pub last_key: i8,
-    /// From one key to the next.
+    /// Distance of one key to the next.
     pub key_step: u8,
     /// Plane that hosts its handler.
     pub plane: Plane,
     /// Scope of what its unit locks.
     pub scope: Scope,
-    /// How its effect reaches the journal.
+    /// Form in which its effect reaches the journal.
     pub propagate: Propagate,
-    /// How a proxy or a cluster routes it.
+    /// Routing by a proxy or a cluster.
     pub routing: Routing,
-    /// True if a second word names a subcommand: so with every container, and with COMMAND.
+    /// True if a second word names a subcommand: for every container, and for COMMAND.
     pub has_subcommands: bool,
-    /// See [`Gate::is_brief`]; 0: it never is.
+    /// Largest number of words of a brief call, see [`Gate::is_brief`]; 0: no call is brief.
     brief_argc_max: u8,
 }
 
-/// A call of more words does not count as brief, whatever its row says: its effort grows with them.
+/// Number of words above which a call is not brief, whatever its row says: its effort grows with them.
 const BRIEF_ARGC_MAX: u8 = 32;
 
 const _: () = assert!(size_of::<Gate>() <= 16, "four gates fit in a cache line");
 
-/// How the keys of a call are found.
+/// Layout of the keys of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum KeyShape {
-    /// There are none.
+    /// No keys.
     None,
-    /// Exactly one, at `first_key`.
+    /// Exactly one key, at `first_key`.
     One,
-    /// From `first_key` to `last_key` in steps of `key_step`.
+    /// Keys from `first_key` to `last_key` in steps of `key_step`.
     Range,
-    /// As the row's key specs say: see [`keys`](crate::keys()).
+    /// Keys by the row's key specs: see [`keys`](crate::keys()).
     Specs,
 }
 
 impl Gate {
-    /// Returns true if a call of that many words, name included, has enough and not too many of them.
+    /// Returns true if a call of that many words, name included, has neither too few nor too many.
     #[inline]
     pub const fn arity_allows(&self, argc: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -65,16 +65,16 @@ impl Gate {
         }
     }
 
-    /// Returns true if a call of that many words is refused only when it runs, if at all: of a module's commands Redis does
-    /// not know how many words they want, so it queues them in a transaction, and finds that a user may make the call.
+    /// Returns true if a call of that many words is refused only when it runs, if at all: Redis does not know the number of
+    /// words of a module's commands, so it queues them in a transaction, and reports that a user may make the call.
     #[inline]
     pub const fn lets_pass(&self, argc: usize) -> bool {
         self.arity_allows(argc) || self.flags.has(Flags::MODULE)
     }
 
-    /// Returns true if a call of that many words takes about as long as looking a key up: its row is `fast`, or constant in
-    /// effort, as SET, and it neither names many things nor says how many it wants (as `LPOP key count`). Such calls are
-    /// timed in runs, not one by one.
+    /// Returns true if a call of that many words takes about as long as the lookup of a key: its row is `fast`, or
+    /// constant in effort, as SET, and it neither names many things nor gives their number (as `LPOP key count`). Such
+    /// calls are timed in runs, not one by one.
     #[inline]
     pub const fn is_brief(&self, argc: usize) -> bool {
         argc <= self.brief_argc_max as usize
@@ -125,22 +125,22 @@ const fn brief_argc_max(row: &Row) -> u8 {
     BRIEF_ARGC_MAX
 }
 
-/// Properties of a command that the shortest way to a handler needs: the few commands that go it are most of all calls.
+/// Properties of a command for the shortest path to a handler: few commands take it, but most calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
     argc_min: u8,
     argc_max: u8,
-    /// The position of its key.
+    /// Position of its key.
     pub key: u8,
-    /// [`Flags::WRITE`] is among its flags.
+    /// True if [`Flags::WRITE`] is among its flags.
     pub writes: bool,
-    /// [`Flags::DENYOOM`] is among its flags.
+    /// True if [`Flags::DENYOOM`] is among its flags.
     pub needs_memory: bool,
 }
 
 impl Plain {
-    /// Returns true if a call of that many words, name included, is *plain*: there are enough and not too many of them, it
-    /// uses one key, at a fixed place, needs nothing but that key's stripe, and is [brief](Gate::is_brief).
+    /// Returns true if a call of that many words, name included, is *plain*: there are neither too few nor too many, it
+    /// uses one key, at a fixed position, needs nothing but that key's stripe, and is [brief](Gate::is_brief).
     #[inline]
     pub const fn allows(&self, argc: usize) -> bool {
         argc >= self.argc_min as usize && argc <= self.argc_max as usize
@@ -178,7 +178,7 @@ static PLAIN: [Plain; CommandId::COUNT] = {
     plain
 };
 
-/// Which calls of a command are plain.
+/// Returns the properties that decide which calls of a command are plain.
 #[inline]
 pub fn plain(id: CommandId) -> Plain {
     PLAIN[id as usize]
@@ -196,8 +196,8 @@ static DATA_KEYS: [u8; CommandId::COUNT] = {
     keys
 };
 
-/// The position of the first key of a command of the data plane; 0: there is none, or it is not one, or it is not always
-/// there. What to prefetch, at the cost of one load.
+/// Returns the position of the first key of a command of the data plane; 0: there is none, or it is not in every call,
+/// or the command is of another plane. For prefetching, at the cost of one load.
 #[inline]
 pub fn data_key(id: CommandId) -> usize {
     usize::from(DATA_KEYS[id as usize])
@@ -216,20 +216,20 @@ static NAMES_ELEMENT: [bool; CommandId::COUNT] = {
     names
 };
 
-/// Returns true if the word behind the key is, for most such commands, an element that the collection is searched for (the
-/// field of HSET, the member of SADD). What to prefetch: a wrong yes costs a useless look.
+/// Returns true if the word after the key is, for most such commands, an element that the collection is searched for
+/// (the field of HSET, the member of SADD). For prefetching: a wrong result costs a useless access.
 #[inline]
 pub fn names_element(id: CommandId) -> bool {
     NAMES_ELEMENT[id as usize]
 }
 
-/// Returns true if a complexity says that the effort does not depend on the data.
+/// Returns true if a complexity means that the effort does not depend on the data.
 const fn is_constant(complexity: &str) -> bool {
     let text = complexity.as_bytes();
     text.len() >= 4 && text[0] == b'O' && text[1] == b'(' && text[2] == b'1' && text[3] == b')'
 }
 
-/// Key specs, seen through the older description: a first key, a last key and a step.
+/// Key specs in the form of the older description: a first key, a last key and a step.
 pub(crate) struct LegacyRange {
     first: u8,
     last: i8,
@@ -239,7 +239,7 @@ pub(crate) struct LegacyRange {
 }
 
 impl LegacyRange {
-    /// Ranges that continue each other become one; whatever else there is stays outside.
+    /// Returns the range of the specs. Ranges that continue each other become one; all others are left out.
     pub(crate) const fn of(specs: &[KeySpec]) -> LegacyRange {
         let mut seen = LegacyRange {
             first: 0,
@@ -301,7 +301,7 @@ static GATES: [Gate; CommandId::COUNT] = {
     gates
 };
 
-/// The hot part of a command's row.
+/// Returns the part of a command's row for the request path.
 #[inline]
 pub fn gate(id: CommandId) -> Gate {
     GATES[id as usize]

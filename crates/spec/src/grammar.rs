@@ -1,4 +1,4 @@
-//! The argument grammar of a command, as COMMAND DOCS describes it. Pure description: it parses nothing.
+//! The argument grammar of a command, as COMMAND DOCS describes it. A description only: it parses nothing.
 
 /// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +9,16 @@ pub enum ArgKind {
     Integer,
     /// A floating-point number.
     Double,
-    /// A key; the number says which of the row's key specs finds it.
+    /// A key.
     Key {
-        /// The index into [`Row::keys`](crate::Row::keys).
+        /// Index of its key spec in [`Row::keys`](crate::Row::keys).
         spec: u8,
     },
     /// A glob pattern.
     Pattern,
     /// A time since the epoch, in seconds or milliseconds.
     UnixTime,
-    /// A word that stands for itself.
+    /// A word without a value.
     PureToken,
     /// Exactly one of the nested arguments.
     OneOf,
@@ -27,7 +27,7 @@ pub enum ArgKind {
 }
 
 impl ArgKind {
-    /// The name that COMMAND DOCS prints.
+    /// Returns the name that COMMAND DOCS prints.
     pub const fn name(self) -> &'static str {
         match self {
             ArgKind::String => "string",
@@ -43,30 +43,30 @@ impl ArgKind {
     }
 }
 
-/// One argument of a command's grammar.
+/// Argument in a command's grammar.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg {
     /// Name of the argument.
     pub name: &'static str,
     /// Kind of the argument.
     pub kind: ArgKind,
-    /// The word that stands before the value, or that is the argument.
+    /// Word before the value, or that is the argument.
     pub token: Option<&'static str>,
-    /// How people are shown the value, where that is not the name.
+    /// Text shown for the value, if it is not the name.
     display: Option<&'static str>,
-    /// The version that brought it, where that is not the command's own.
+    /// Version that introduced it, if it is not the command's own.
     pub since: Option<&'static str>,
-    /// The version that advised against it.
+    /// Version that deprecated it.
     pub deprecated_since: Option<&'static str>,
-    /// May be left out.
+    /// True if it may be omitted.
     pub optional: bool,
-    /// May be repeated.
+    /// True if it may be repeated.
     pub multiple: bool,
-    /// The token is repeated with it.
+    /// True if the token is repeated with it.
     pub multiple_token: bool,
-    /// The key spec that it belongs to without being a key itself (SORT … BY).
+    /// Key spec that it belongs to without being a key itself (SORT … BY).
     pub key_spec: Option<u8>,
-    /// The arguments inside a [`ArgKind::OneOf`] or a [`ArgKind::Block`].
+    /// Arguments inside a [`ArgKind::OneOf`] or a [`ArgKind::Block`].
     pub args: &'static [Arg],
 }
 
@@ -87,7 +87,7 @@ impl Arg {
         }
     }
 
-    /// How people are shown the value; COMMAND DOCS prints it for everything but `oneof` and `block`.
+    /// Returns the text shown for the value; COMMAND DOCS prints it for every kind but `oneof` and `block`.
     pub const fn display_text(&self) -> Option<&'static str> {
         match (self.display, self.kind) {
             (Some(text), _) => Some(text),
@@ -96,7 +96,7 @@ impl Arg {
         }
     }
 
-    /// The key spec that finds this argument.
+    /// Returns the key spec that finds this argument.
     pub const fn key_spec_index(&self) -> Option<u8> {
         match self.kind {
             ArgKind::Key { spec } => Some(spec),
@@ -104,12 +104,12 @@ impl Arg {
         }
     }
 
-    /// Returns true if it is written with this word, or an argument inside is.
+    /// Returns true if the argument, or one inside, has this word.
     pub fn has_token(&self, token: &str) -> bool {
         self.token == Some(token) || self.args.iter().any(|arg| arg.has_token(token))
     }
 
-    /// Appends how the argument is written in a call: optional parts in brackets, choices behind bars.
+    /// Appends the syntax of the argument: optional parts in brackets, choices separated by bars.
     pub(crate) fn write_syntax(&self, out: &mut String) {
         let choice = self.kind == ArgKind::OneOf;
         if self.optional {
@@ -123,7 +123,7 @@ impl Arg {
             }
             (None, _) => {}
         }
-        // An optional choice without a token already stands in brackets.
+        // An optional choice without a token is in brackets already.
         let angled = choice && (self.token.is_some() || self.multiple || !self.optional);
         self.write_value(angled, out);
         if self.multiple {
@@ -175,14 +175,14 @@ impl Arg {
         self
     }
 
-    /// May be repeated, each time with its token.
+    /// Lets the argument be repeated, each time with its token.
     pub(crate) const fn multiple_token(mut self) -> Arg {
         self.multiple = true;
         self.multiple_token = true;
         self
     }
 
-    /// Makes the argument one from which keys of a spec are made.
+    /// Marks the argument as one from which keys of a spec are made.
     pub(crate) const fn of_spec(mut self, spec: u8) -> Arg {
         self.key_spec = Some(spec);
         self
@@ -209,16 +209,16 @@ impl Arg {
     }
 }
 
-/// The words in which rows are written.
+/// Functions with which rows are written.
 pub(crate) mod words {
     use super::{Arg, ArgKind};
 
-    /// A key, found by the row's first key spec.
+    /// Returns a key that the row's first key spec finds.
     pub(crate) const fn key(name: &'static str) -> Arg {
         key_of_spec(name, 0)
     }
 
-    /// A key, found by another of the row's key specs.
+    /// Returns a key that another of the row's key specs finds.
     pub(crate) const fn key_of_spec(name: &'static str, spec: u8) -> Arg {
         Arg::new(name, ArgKind::Key { spec })
     }
@@ -243,7 +243,7 @@ pub(crate) mod words {
         Arg::new(name, ArgKind::UnixTime)
     }
 
-    /// A word that stands for itself.
+    /// Returns a word without a value.
     pub(crate) const fn word(name: &'static str, token: &'static str) -> Arg {
         Arg::new(name, ArgKind::PureToken).token(token)
     }

@@ -1,6 +1,6 @@
-//! The roll: every command's number, and the module and name of the handler that runs it.
+//! The list of commands (the roll): every command's number, and the module and name of its handler.
 //!
-//! Each plane has a macro that hands its part of the roll to a macro of the caller, as `(Id, module::handler)` pairs:
+//! Each plane has a macro that passes its part of the list to a macro of the caller, as `(Id, module::handler)` pairs:
 //!
 //! ```
 //! use redline_spec::CommandId;
@@ -15,13 +15,13 @@
 //! assert!(data.contains(&(CommandId::Getrange, "string::getrange")));
 //! ```
 //!
-//! A crate that binds handlers this way does not compile while one of them is missing. A handler is called as its
-//! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
-//! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
-//! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and so have consumer groups (`xgroup`)
-//! and XINFO, and what is about the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
-//! (`dump`); vector sets are bound in `vector_set`; all other HELP subcommands share the handler
-//! `command::help`, whose text comes from the rows; and all commands of clusters share `cluster::disabled`.
+//! A crate that binds handlers this way does not compile while one of them is missing. A handler has the name of its
+//! command in snake case (`type_` and `move_`, where the word is reserved in Rust), its module that of the command's
+//! group, with these exceptions: commands of the group `server` that work on keys are bound in `generic`, and
+//! PFSELFTEST, which works on none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and
+//! so have consumer groups (`xgroup`), XINFO, the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
+//! (`dump`); vector sets are bound in `vector_set`; all other HELP subcommands share the handler `command::help`, whose
+//! text comes from the rows; and all commands of clusters share `cluster::disabled`.
 
 use crate::Plane;
 
@@ -33,9 +33,9 @@ macro_rules! roll {
         admin { $($admin:ident => $admin_module:ident :: $admin_handler:ident,)* }
         containers { $($container:ident,)* }
     ) => {
-        /// The number of a command or subcommand: dense, from 0 to [`CommandId::COUNT`].
+        /// Number of a command or subcommand: dense, from 0 to [`CommandId::COUNT`].
         ///
-        /// A variant is named as its command: `CONFIG GET` is `ConfigGet`, `ZRANGEBYSCORE` is `Zrangebyscore`.
+        /// A variant has the name of its command: `CONFIG GET` is `ConfigGet`, `ZRANGEBYSCORE` is `Zrangebyscore`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         #[allow(missing_docs)] // a variant is its command: its row documents it
@@ -47,7 +47,7 @@ macro_rules! roll {
                 $(CommandId::$data,)* $(CommandId::$session,)* $(CommandId::$admin,)* $(CommandId::$container,)*
             ];
 
-            /// How many there are.
+            /// Number of commands.
             pub const COUNT: usize = [
                 $(stringify!($data),)* $(stringify!($session),)* $(stringify!($admin),)* $(stringify!($container),)*
             ].len();
@@ -62,7 +62,7 @@ macro_rules! roll {
             }
         }
 
-        /// Hands `(Id, module::handler),` for every command of the data plane to the macro named.
+        /// Passes `(Id, module::handler),` for every command of the data plane to the macro named.
         #[macro_export]
         macro_rules! for_each_data_command {
             ($dollar($dollar callback:tt)+) => {
@@ -70,7 +70,7 @@ macro_rules! roll {
             };
         }
 
-        /// Hands `(Id, module::handler),` for every command of the session plane to the macro named.
+        /// Passes `(Id, module::handler),` for every command of the session plane to the macro named.
         #[macro_export]
         macro_rules! for_each_session_command {
             ($dollar($dollar callback:tt)+) => {
@@ -78,7 +78,7 @@ macro_rules! roll {
             };
         }
 
-        /// Hands `(Id, module::handler),` for every command of the admin plane to the macro named.
+        /// Passes `(Id, module::handler),` for every command of the admin plane to the macro named.
         #[macro_export]
         macro_rules! for_each_admin_command {
             ($dollar($dollar callback:tt)+) => {

@@ -1,103 +1,103 @@
-//! Where the keys of a call are: key specs, and their use on a given argument vector.
+//! Positions of the keys of a call: key specs, and their use on a given argument vector.
 //!
 //! Positions count from the start of the argument vector, in which the command's name is 0 (a subcommand's is 1).
-//! Arguments are reached through a closure, so that any form of argument vector will do.
+//! Arguments are read through a closure, so any form of argument vector can be used.
 
 use crate::{Access, CommandId, Flags, gate, resolve, row};
 
-/// Where some of a command's keys are, and how it uses them.
+/// Positions of some of a command's keys, and their use.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
-    /// The position from which [`Find`] counts.
+    /// Position from which [`Find`] counts.
     pub begin: u8,
-    /// How the keys follow.
+    /// Layout of the keys.
     pub find: Find,
-    /// How they are used; with [`Access::VARIABLE_FLAGS`] the widest use.
+    /// Use of the keys; with [`Access::VARIABLE_FLAGS`] the widest use.
     pub access: Access,
-    /// A remark for people.
+    /// Note for readers of the documentation.
     pub note: Option<&'static str>,
-    /// How the arguments narrow the use down.
+    /// Narrower use that depends on the arguments.
     pub variable: Option<VariableAccess>,
 }
 
-/// How the keys of a spec follow its beginning.
+/// Layout of the keys of a spec from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
     /// Every `step`-th argument from the beginning on.
     Range {
-        /// The last key: 0 is the beginning itself, -1 the last argument of the call.
+        /// Last key: 0 is the beginning itself, -1 the last argument of the call.
         last: i8,
-        /// From one key to the next.
+        /// Distance of one key to the next.
         step: u8,
     },
-    /// The argument at the beginning says how many keys follow it.
+    /// The argument at the beginning is the number of keys after it.
     KeyNum,
-    /// The argument at the beginning says how many pairs follow it, each of a key and another word.
+    /// The argument at the beginning is the number of pairs after it, each of a key and another word.
     PairNum,
-    /// No argument is such a key: only the run knows them (SORT … BY). COMMAND INFO says `unknown`.
+    /// No argument is such a key: they are known only during the run (SORT … BY). COMMAND INFO prints `unknown`.
     Unknown,
-    /// The argument behind the last `token` from the beginning on. COMMAND INFO says `unknown`.
+    /// The argument after the last `token` from the beginning on. COMMAND INFO prints `unknown`.
     Behind {
-        /// The word, in upper case.
+        /// Word, in upper case.
         token: &'static str,
-        /// The other options, in upper case, and how many arguments each takes: those are not looked at.
+        /// Other options, in upper case, each with its number of arguments: those are skipped.
         options: &'static [(&'static str, u8)],
     },
-    /// The one argument behind a word (`STORE`), none without the word. Clients are told to look for the first from the
-    /// beginning on; here it is the last that is not an option's argument, which is the one that the handler obeys.
+    /// The one argument after a word (`STORE`), none without the word. COMMAND INFO tells clients to search for the first
+    /// from the beginning on; here it is the last that is not an option's argument, which is the one that the handler uses.
     OneBehind {
-        /// The word, in upper case.
+        /// Word, in upper case.
         keyword: &'static str,
-        /// The other options, in upper case, and how many arguments each takes: those are not looked at.
+        /// Other options, in upper case, each with its number of arguments: those are skipped.
         options: &'static [(&'static str, u8)],
     },
-    /// The first half of the arguments behind a word (`STREAMS`). Clients are told to look for it from the beginning
-    /// on; here it is found by reading the options from the first argument on, as the handler does.
+    /// The first half of the arguments after a word (`STREAMS`). COMMAND INFO tells clients to search for it from the
+    /// beginning on; here it is found by reading the options from the first argument on, as the handler does.
     FirstHalf {
-        /// The word, in upper case.
+        /// Word, in upper case.
         keyword: &'static str,
-        /// Options in front of it, in upper case, and how many arguments each takes: those are not looked at.
+        /// Options before it, in upper case, each with its number of arguments: those are skipped.
         options: &'static [(&'static str, u8)],
     },
 }
 
-/// A use of the keys that depends on the words among the arguments.
+/// Use of the keys that depends on the words among the arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct VariableAccess {
-    /// Condition that is looked for.
+    /// Condition.
     pub when: When,
-    /// The use when it is there.
+    /// Use if the condition holds.
     pub present: Access,
-    /// The use when it is not.
+    /// Use if it does not hold.
     pub absent: Access,
 }
 
 /// Condition that decides about a [`VariableAccess`].
 #[derive(Clone, Copy, Debug)]
 pub enum When {
-    /// One of several words stands somewhere from a position on.
+    /// One of several words is among the arguments from a position on.
     AnyWord {
-        /// The words, in upper case.
+        /// Words, in upper case.
         tokens: &'static [&'static str],
-        /// The first position where it is looked for.
+        /// First position that is searched.
         from: u8,
     },
-    /// From a position on there is anything but a sequence of these operations.
+    /// The arguments from a position on are not a sequence of these operations alone.
     Beyond {
-        /// Each operation's name in upper case, and how many words follow it.
+        /// Name of each operation in upper case, and the number of words after it.
         operations: &'static [(&'static str, u8)],
-        /// Where the first would be.
+        /// Position of the first operation.
         from: u8,
     },
 }
 
 impl KeySpec {
-    /// One key at a position.
+    /// Returns the spec of one key at a position.
     pub(crate) const fn at(position: u8, access: Access) -> KeySpec {
         KeySpec::range(position, 0, 1, access)
     }
 
-    /// Keys from a position on, `last` as in [`Find::Range`].
+    /// Returns the spec of keys from a position on, `last` as in [`Find::Range`].
     pub(crate) const fn range(begin: u8, last: i8, step: u8, access: Access) -> KeySpec {
         KeySpec {
             begin,
@@ -108,7 +108,7 @@ impl KeySpec {
         }
     }
 
-    /// As many keys as the argument at a position says, right behind it.
+    /// Returns the spec of keys whose number is the argument at a position, directly after it.
     pub(crate) const fn counted_at(position: u8, access: Access) -> KeySpec {
         KeySpec {
             begin: position,
@@ -119,7 +119,7 @@ impl KeySpec {
         }
     }
 
-    /// Keys that no argument names.
+    /// Returns the spec of keys that no argument names.
     pub(crate) const fn unknown(access: Access) -> KeySpec {
         KeySpec {
             begin: 0,
@@ -130,7 +130,7 @@ impl KeySpec {
         }
     }
 
-    /// One key behind a word, searched for from a position on: see [`Find::Behind`].
+    /// Returns the spec of one key after a word, searched for from a position on: see [`Find::Behind`].
     pub(crate) const fn behind(
         begin: u8,
         token: &'static str,
@@ -146,7 +146,7 @@ impl KeySpec {
         }
     }
 
-    /// One key behind a word, which is looked for from a position on and need not be there: see [`Find::OneBehind`].
+    /// Returns the spec of one key after a word, which is searched for from a position on and optional: see [`Find::OneBehind`].
     pub(crate) const fn one_behind(
         begin: u8,
         keyword: &'static str,
@@ -162,7 +162,7 @@ impl KeySpec {
         }
     }
 
-    /// As many keys as there are other arguments behind a word: see [`Find::FirstHalf`].
+    /// Returns the spec of as many keys as there are other arguments after a word: see [`Find::FirstHalf`].
     pub(crate) const fn first_half(
         begin: u8,
         keyword: &'static str,
@@ -178,7 +178,7 @@ impl KeySpec {
         }
     }
 
-    /// As many keys as the argument at a position says, each followed by another word.
+    /// Returns the spec of pairs of a key and another word, whose number is the argument at a position.
     pub(crate) const fn pairs_counted_at(position: u8, access: Access) -> KeySpec {
         KeySpec {
             find: Find::PairNum,
@@ -197,7 +197,7 @@ impl KeySpec {
         self
     }
 
-    /// May a right call have no key of this spec?
+    /// Returns true if a valid call may have no key of this spec.
     const fn may_find_none(&self) -> bool {
         matches!(
             self.find,
@@ -205,12 +205,12 @@ impl KeySpec {
         )
     }
 
-    /// Does it find keys? Channels of shards have specs only so that clients route them.
+    /// Returns true if it finds keys. Channels of shards have specs only so that clients route them.
     fn is_of_keys(&self) -> bool {
         !self.access.has(Access::NOT_KEY)
     }
 
-    /// The keys of this spec in a call; `None` if the call cannot be right.
+    /// Returns the keys of this spec in a call; `None` if the call cannot be valid.
     fn locate<'a>(&self, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Option<KeyRange> {
         let begin = usize::from(self.begin);
         let (first, step, count) = match self.find {
@@ -287,7 +287,7 @@ impl VariableAccess {
     }
 }
 
-/// The position behind the last `token`, if an argument is there.
+/// Returns the position after the last `token`, if an argument is there.
 fn behind<'a>(
     begin: usize,
     token: &str,
@@ -310,7 +310,7 @@ fn behind<'a>(
     found
 }
 
-/// The position behind the first `keyword` that is not an option's argument.
+/// Returns the position after the first `keyword` that is not an option's argument.
 fn behind_keyword<'a>(
     begin: usize,
     keyword: &str,
@@ -330,8 +330,8 @@ fn behind_keyword<'a>(
     None
 }
 
-/// The number of keys that an argument announces, read as strictly as the handlers read it. What has more than ten
-/// digits is more than an argument vector can hold.
+/// Parses a number of keys, as strictly as the handlers do. A number of more than ten digits is more than an argument
+/// vector can hold.
 fn key_count(text: &[u8]) -> Option<usize> {
     if text.is_empty() || text.len() > 10 || (text[0] == b'0' && text.len() > 1) {
         return None;
@@ -342,32 +342,32 @@ fn key_count(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The most key specs that a row has.
+/// Largest number of key specs in a row.
 pub(crate) const SPECS_MAX: usize = 3;
 
-/// The keys of one spec in a given call: positions `first`, `first + step`, …
+/// Keys of one spec in a given call: positions `first`, `first + step`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The first key's position.
+    /// Position of the first key.
     pub first: u32,
-    /// How many keys.
+    /// Number of keys.
     pub count: u32,
-    /// From one key to the next.
+    /// Distance of one key to the next.
     pub step: u32,
-    /// How the call uses them.
+    /// Use of the keys by the call.
     pub access: Access,
 }
 
-/// One key of a call.
+/// Key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRef {
-    /// Its position in the argument vector.
+    /// Position in the argument vector.
     pub position: usize,
-    /// How the call uses it.
+    /// Use of the key by the call.
     pub access: Access,
 }
 
-/// The keys of a call, in the order of the row's key specs.
+/// Keys of a call, in the order of the row's key specs.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
     ranges: [KeyRange; SPECS_MAX],
@@ -377,7 +377,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// No keys.
+    /// List without keys.
     pub const NONE: Keys = Keys {
         ranges: [KeyRange {
             first: 0,
@@ -395,7 +395,7 @@ impl Keys {
         self.len += 1;
     }
 
-    /// The keys as ranges, one for each key spec.
+    /// Returns the keys as ranges, one for each key spec.
     pub fn ranges(&self) -> &[KeyRange] {
         &self.ranges[..usize::from(self.len)]
     }
@@ -434,13 +434,13 @@ impl Iterator for Keys {
 
 impl ExactSizeIterator for Keys {}
 
-/// The call cannot be right, so it has no keys that one could name: its handler will answer with an error.
+/// Error for a call that cannot be valid, so that it has no definite keys: its handler will reply with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidKeys;
 
-/// The keys of a call of `argc` words, the command's name included.
+/// Returns the keys of a call of `argc` words, the command's name included.
 ///
-/// A call that cannot be right because its keys are cut short, or their number is no number, gives [`InvalidKeys`].
+/// A call that cannot be valid because its keys are cut short, or their number is invalid, gives [`InvalidKeys`].
 pub fn keys<'a>(
     id: CommandId,
     argc: usize,
@@ -456,10 +456,10 @@ pub fn keys<'a>(
     Ok(found)
 }
 
-/// The keys that a call of `argc` words can reach, right or wrong: where one key spec finds none, the others still count.
+/// Returns the keys that a call of `argc` words can access, valid or not: where one key spec finds none, the others still count.
 ///
-/// `PFMERGE a` is right though no source follows the destination, and a handler may look at its first key before it
-/// sees that the rest is wrong. This is what a unit has to lock.
+/// `PFMERGE a` is valid though no source follows the destination, and a handler may access its first key before it
+/// finds the rest invalid. A unit locks these keys.
 pub fn reachable_keys<'a>(id: CommandId, argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Keys {
     let mut found = Keys::NONE;
     for range in row(id)
@@ -473,21 +473,21 @@ pub fn reachable_keys<'a>(id: CommandId, argc: usize, arg: impl Fn(usize) -> &'a
     found
 }
 
-/// Why COMMAND GETKEYS has no answer.
+/// Reason why COMMAND GETKEYS fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetKeysError {
     /// There is no such command.
     UnknownCommand,
-    /// The command never has keys.
+    /// The command has no keys.
     NoKeys,
     /// The call has too few or too many words.
     WrongArity,
-    /// The keys cannot be told.
+    /// The keys cannot be determined.
     InvalidArguments,
 }
 
 impl GetKeysError {
-    /// The error line that clients see.
+    /// Returns the error line for clients.
     pub const fn message(self) -> &'static str {
         match self {
             GetKeysError::UnknownCommand => "ERR Invalid command specified",
@@ -498,7 +498,7 @@ impl GetKeysError {
     }
 }
 
-/// Returns the keys that COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS answer for a call of `argc` words, name included.
+/// Returns the keys of the reply to COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS for a call of `argc` words, name included.
 pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys, GetKeysError> {
     let second = (argc > 1).then(|| arg(1));
     let id = match argc {

@@ -1,16 +1,16 @@
-//! The command table: one row says everything about a command. Rows only.
+//! The command table: one row holds every fact about a command. Rows only.
 //!
-//! Start in [`table`] for the rows (one file per command group), in [`id`] for the roll of commands and the
-//! module that hosts each handler, and in [`Row`] for what a row says. Everything that a server, a proxy or a
-//! load generator wants to know about a command is derived from its row: the lookup by name, the arity check,
-//! what it locks, where its keys are, how it is routed and propagated, its ACL categories, and its documentation.
+//! Start in [`table`] for the rows (one file per command group), in [`id`] for the list of commands and the module of
+//! each handler, and in [`Row`] for the contents of a row. Every property of a command in the server, the proxy or the
+//! load generator is derived from its row: the lookup by name, the arity check, the locks, the positions of its keys,
+//! routing and propagation, its ACL categories, and its documentation.
 //!
-//! What a call is told that comes to no handler is worded in [`refusal`], for server and proxy.
+//! [`refusal`] has the error texts for calls that reach no handler, for server and proxy.
 //!
-//! This room must not know handlers, storage, sockets, or how a reply is rendered.
+//! This crate must not know handlers, storage, sockets, or how a reply is rendered.
 //!
-//! The request path uses three functions, each a few nanoseconds: [`lookup()`] turns a name into a [`CommandId`],
-//! [`gate()`] says in sixteen bytes what is checked before the handler runs, and [`keys()`] finds the keys.
+//! The request path uses three functions, each a few nanoseconds: [`lookup()`] turns a name into a [`CommandId`], [`gate()`]
+//! returns in sixteen bytes the properties that are checked before the handler runs, and [`keys()`] finds the keys.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! From a name on the wire to a [`CommandId`], whatever its case: one probe of a perfect hash that the compiler builds.
+//! Lookup of a name on the wire, in any case, as a [`CommandId`]: one probe of a perfect hash that the compiler builds.
 //!
 //! A name of up to 24 bytes is read as three little-endian words. The words are hashed without bit 5 of each byte, which
-//! tells upper case from lower case, and together with the container, since subcommands live in the same table as
-//! commands. The hash's top bits pick one of 256 displacements, and the next ones, displaced, pick the only slot where
-//! the name can be. The slot holds the name in lower case and says which of its bytes are letters: in these, and in no
+//! distinguishes upper case from lower case, and together with the container, since subcommands are in the same table as
+//! commands. The hash's top bits select one of 256 displacements, and the next ones, displaced, select the only slot that
+//! can have the name. The slot holds the name in lower case and marks the bytes that are letters: in these, and in no
 //! others, bit 5 of the name is set before the comparison. So a lookup is a multiplication, two loads and a comparison.
 //!
 //! The scheme is "hash and displace" (Belazzougui, Botelho and Dietzfelbinger, 2009) with xor for the displacement. The
@@ -11,36 +11,36 @@
 
 use crate::{CommandId, Row, gate, table};
 
-/// The longest name that a command or a subcommand may have.
+/// Length of the longest name that a command or a subcommand may have.
 pub const NAME_BYTES_MAX: usize = 24;
 
 const BUCKETS: usize = 256;
 const SLOTS: usize = 512;
 
-/// The command of that name; a container's name gives the container.
+/// Returns the command of that name; for a container's name the container.
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<CommandId> {
     find(TOP_LEVEL, name)
 }
 
-/// The subcommand of that name.
+/// Returns the subcommand of that name.
 #[inline]
 pub fn lookup_subcommand(container: CommandId, name: &[u8]) -> Option<CommandId> {
     find(container as u16, name)
 }
 
-/// Why a call names no command.
+/// Reason why a call names no command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
-    /// There is no command of the first word.
+    /// The first word is no command.
     Command,
-    /// There is, but it has no subcommand of the second word.
+    /// The first word is a command, but the second is none of its subcommands.
     Subcommand(CommandId),
 }
 
-/// The command or subcommand that a call names with its first word and, if there is one, its second.
+/// Returns the command or subcommand that a call names with its first word and, if there is one, its second.
 ///
-/// A container that is called with one word is itself the answer: its arity refuses the call.
+/// For a container called with one word it returns the container: its arity refuses the call.
 #[inline]
 pub fn resolve(first: &[u8], second: Option<&[u8]>) -> Result<CommandId, Unresolved> {
     let id = lookup(first).ok_or(Unresolved::Command)?;
@@ -52,7 +52,7 @@ pub fn resolve(first: &[u8], second: Option<&[u8]>) -> Result<CommandId, Unresol
     }
 }
 
-/// The container number of names that are not subcommands.
+/// Container number of names that are not subcommands.
 const TOP_LEVEL: u16 = u16::MAX;
 
 #[inline]
@@ -66,7 +66,7 @@ fn find(container: u16, name: &[u8]) -> Option<CommandId> {
     }
 }
 
-/// Properties that tell names apart that have the same words: their container, and their length (a name may end in zeros).
+/// Properties that distinguish names with the same words: their container, and their length (a name may end in zeros).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct NameScope(u32);
 
@@ -76,7 +76,7 @@ impl NameScope {
     }
 }
 
-/// The first `N` words of a name, zeros above its end. Zero words do not change the hash.
+/// Returns the first `N` words of a name, zeros above its end. Zero words do not change the hash.
 #[inline]
 const fn words<const N: usize>(mut name: &[u8]) -> [u64; N] {
     let mut words = [0; N];
@@ -106,10 +106,10 @@ const fn hash<const N: usize>(words: &[u64; N], scope: NameScope, seed: u64) -> 
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The bit by which upper-case letters differ from lower-case letters, in each byte.
+/// Bit by which upper-case letters differ from lower-case letters, in each byte.
 const BIT_5: u64 = ONES * 0x20;
 
-/// [`BIT_5`] of those bytes that are lower-case letters.
+/// Returns [`BIT_5`] of those bytes that are lower-case letters.
 const fn letters(word: u64) -> u64 {
     let bytes = word.to_le_bytes();
     let mut letters = [0; 8];
@@ -125,14 +125,14 @@ const fn letters(word: u64) -> u64 {
     u64::from_le_bytes(letters)
 }
 
-/// The word with lower-case letters for upper-case ones.
+/// Returns the word with lower-case letters for upper-case ones.
 const fn lower_case(word: u64) -> u64 {
     let mut bytes = word.to_le_bytes();
     bytes.make_ascii_lowercase();
     u64::from_le_bytes(bytes)
 }
 
-/// Up to eight bytes as a little-endian word, zeros above. Overlapping reads spare a loop.
+/// Returns up to eight bytes as a little-endian word, zeros above. Overlapping reads avoid a loop.
 #[inline]
 const fn word(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk::<8>() {
@@ -151,7 +151,7 @@ const fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// One name of the table, in a cache line of its own.
+/// Name of the table, in a cache line of its own.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Slot {
@@ -194,7 +194,7 @@ impl Slot {
         }
     }
 
-    /// Returns true if the slot is that name's. The words that are not given are zero, since the length is the same.
+    /// Returns true if the slot has that name. Words that are not given are zero, since the length is the same.
     #[inline]
     fn holds<const N: usize>(&self, words: [u64; N], scope: NameScope) -> bool {
         self.scope == scope && (0..N).all(|at| words[at] | self.letters[at] == self.words[at])
@@ -230,7 +230,7 @@ impl Map {
         }
         let mut attempt: u64 = 0;
         while attempt < 64 {
-            // All bits of it change: names that agree in the low ones would otherwise keep their distance, seed after seed.
+            // The seed changes in all bits: names that agree in the low ones would keep their distance.
             let seed = attempt.wrapping_mul(0xd6e8_feb8_6659_fd93);
             let mut hashes = [0; CommandId::COUNT];
             let mut i = 0;
@@ -268,7 +268,7 @@ const fn slot_of(hash: u64, displacement: u16) -> usize {
         & (SLOTS - 1)
 }
 
-/// Finds a displacement for every bucket, the fullest first; `None` if a bucket has none that suits all its hashes.
+/// Finds a displacement for every bucket, the fullest first; `None` if no displacement fits all hashes of a bucket.
 const fn displace(hashes: &[u64; CommandId::COUNT]) -> Option<[u16; BUCKETS]> {
     let mut buckets = [Bucket {
         hashes: [0; BUCKET_HASHES_MAX],

@@ -1,6 +1,6 @@
-//! Which known name an unknown one resembles. Must not know what the names are of.
+//! Suggestion of a known name for an unknown one. Must not know the kind of the names.
 
-/// Of some names, the one that differs least from `wrong`, if it differs little.
+/// Returns the one of some names that differs least from `wrong`, if it differs little.
 pub fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let fold = |name: &str| name.to_ascii_lowercase().replace('_', "-");
     let wrong = fold(wrong);
@@ -9,7 +9,7 @@ pub fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<
     (far(nearest) <= 1 + wrong.len() / 3).then_some(nearest)
 }
 
-/// Levenshtein's distance.
+/// Returns Levenshtein's distance.
 fn distance(one: &[u8], other: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Error replies for calls that come to no handler: lines of errors, without the leading `-`. Clients match on these texts,
-//! so they are Redis 8.2.3's. Bytes that a client has sent are given back as they came, whether they are text or not. Must
-//! not know who called, or how a line is sent.
+//! Error replies for calls that reach no handler: lines of errors, without the leading `-`. Clients match on these
+//! texts, so they are those of Redis 8.2.3. Bytes of a client are returned as sent, text or not. Must not know the
+//! caller, or the way a line is sent.
 
-/// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
+/// Number of bytes of an argument, and of all arguments, that the unknown-command error repeats.
 const PREVIEW_BYTES_MAX: usize = 128;
 
-/// A line that repeats an argument: up to its first zero byte, with spaces for what would end the line.
+/// Returns a line that repeats an argument: up to its first zero byte, with spaces for bytes that would end the line.
 pub fn quoting(
     before: &(impl AsRef<[u8]> + ?Sized),
     argument: &[u8],
@@ -23,7 +23,7 @@ pub fn quoting(
     line
 }
 
-/// There is no command of the name that is the first of these words.
+/// Returns the error for a call whose first word is no command.
 pub fn unknown_command<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut words = words.into_iter();
     let name = words.next().unwrap_or_default();
@@ -42,13 +42,13 @@ pub fn unknown_command<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8>
     quoting("ERR unknown command '", preview(name), &rest)
 }
 
-/// The container, whose name is in upper case, has no such subcommand.
+/// Returns the error for an unknown subcommand of a container, whose name is in upper case.
 pub fn unknown_subcommand(container: &str, subcommand: &[u8]) -> Vec<u8> {
     let after = format!("'. Try {container} HELP.");
     quoting("ERR unknown subcommand '", preview(subcommand), &after)
 }
 
-/// Too few arguments of a subcommand, or too many, in the words of a container that has HELP.
+/// Returns the error for too few or too many arguments of a subcommand, in the words of a container that has HELP.
 pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Vec<u8> {
     let before = "ERR unknown subcommand or wrong number of arguments for '";
     quoting(
@@ -58,25 +58,25 @@ pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Vec<u8> {
     )
 }
 
-/// Too few arguments, or too many, of the command of this full name.
+/// Returns the error for too few or too many arguments of the command of this full name.
 pub fn wrong_arity(full_name: &str) -> String {
     format!("ERR wrong number of arguments for '{full_name}' command")
 }
 
-/// Subscribed clients that speak RESP2 may not call the command of this full name.
+/// Returns the error for a subscribed client in RESP2 that may not call the command of this full name.
 pub fn subscribed(full_name: &str) -> String {
     format!(
         "ERR Can't execute '{full_name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
     )
 }
 
-/// EXEC gives the transaction up, since this is what it is told itself.
+/// Returns the error for a transaction that is aborted because of an error line for EXEC itself.
 pub fn exec_aborted(line: &[u8]) -> Vec<u8> {
     let reason = line.strip_prefix(b"ERR ").unwrap_or(line);
     quoting("EXECABORT Transaction discarded because of: ", reason, "")
 }
 
-/// An argument as part of an error: up to its first zero byte, and cut.
+/// Returns an argument as part of an error: up to its first zero byte, and cut.
 fn preview(argument: &[u8]) -> &[u8] {
     let text = shown(argument);
     &text[..text.len().min(PREVIEW_BYTES_MAX)]
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(quoting("ERR '", b"\xff", "' no\r\n"), b"ERR '\xff' no");
     }
 
-    /// Two bytes each, so that a limit of characters would let twice as much through.
+    /// Uses characters of two bytes, so that a limit of characters would let twice as many bytes through.
     #[test]
     fn arguments_are_cut_by_bytes() {
         let long = "é".repeat(100);

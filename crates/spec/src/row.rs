@@ -1,61 +1,61 @@
-//! Contents of a row. Knows nothing of how a command is looked up, run or rendered.
+//! Contents of a row. Knows nothing of the lookup, the execution or the output of a command.
 
 use crate::{Arg, Categories, CommandId, Flags, KeySpec};
 
-/// Everything about one command, or about one subcommand of a container.
+/// All facts about one command, or about one subcommand of a container.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its number.
+    /// Number of the command.
     pub id: CommandId,
-    /// The name with which it is called, in lower case unless Redis brings it in a module: `get`; for a subcommand the
-    /// second word: `rewrite`.
+    /// Name in a call, in lower case unless Redis has it in a module: `get`; for a subcommand the second word:
+    /// `rewrite`.
     pub name: &'static str,
-    /// The name under which it is listed: `get`, `config|rewrite`, `VADD`.
+    /// Name in lists: `get`, `config|rewrite`, `VADD`.
     pub full_name: &'static str,
-    /// The command whose subcommand it is.
+    /// Container, for a subcommand.
     pub container: Option<CommandId>,
-    /// The family it is documented in.
+    /// Group in the documentation.
     pub group: Group,
-    /// The Redis version that brought it.
+    /// Redis version that introduced it.
     pub since: &'static str,
-    /// Summary of what it does, in one line.
+    /// Summary of its effect, in one line.
     pub summary: &'static str,
-    /// How its time grows; empty where nothing sensible can be said.
+    /// Time complexity; empty if none can be given.
     pub complexity: &'static str,
     /// Version and change, oldest first.
     pub history: &'static [(&'static str, &'static str)],
-    /// Set where a newer command is advised instead.
+    /// Set if a newer command is recommended instead.
     pub deprecated: Option<Deprecation>,
-    /// How many words a call has, its name (for a subcommand: both names) included; negative: at least that many.
+    /// Number of words in a call, its name (for a subcommand: both names) included; negative: at least that many.
     pub arity: i16,
-    /// Flags for what it does and when it may run.
+    /// Flags for its effect and the conditions under which it may run.
     pub flags: Flags,
-    /// Its ACL categories, those that the flags imply included.
+    /// ACL categories, those that the flags imply included.
     pub acl: Categories,
-    /// Hints for clients and proxies, as COMMAND INFO prints them.
+    /// Hints for clients and proxies, in the form of COMMAND INFO.
     pub tips: &'static [&'static str],
-    /// Where its keys are.
+    /// Positions of its keys.
     pub keys: &'static [KeySpec],
-    /// Which of its arguments are channels that it publishes to or subscribes to. (To leave a channel is nobody's
-    /// business, so those that unsubscribe state none.)
+    /// Arguments that are channels it publishes to or subscribes to. (Leaving a channel needs no permission, so
+    /// commands that unsubscribe have none.)
     pub channels: Option<ChannelSpec>,
-    /// The grammar of its arguments.
+    /// Grammar of its arguments.
     pub args: &'static [Arg],
     /// Plane that hosts its handler.
     pub plane: Plane,
     /// Scope of what its unit locks.
     pub scope: Scope,
-    /// How its effect reaches the journal.
+    /// Form in which its effect reaches the journal.
     pub propagate: Propagate,
-    /// How a proxy or a cluster routes it.
+    /// Routing by a proxy or a cluster.
     pub routing: Routing,
 }
 
-/// The Redis release that decides what a command answers, and that the rows are compared with.
+/// The Redis release whose replies are authoritative, and with which the rows are compared.
 pub const REFERENCE: &str = "8.2.3";
 
-/// Returns true if a version is above [`REFERENCE`]: what came with it is not there to be compared with. (What only Valkey
-/// has is named by Valkey's version, which is always above.)
+/// Returns true if a version is above [`REFERENCE`]: its additions are not in the reference. (Additions of Valkey alone
+/// have Valkey's version, which is always above.)
 pub fn is_after_reference(since: &str) -> bool {
     let numbers = |version: &str| -> Vec<u32> {
         version
@@ -67,14 +67,14 @@ pub fn is_after_reference(since: &str) -> bool {
 }
 
 impl Row {
-    /// The flags that COMMAND DOCS prints.
+    /// Returns the flags that COMMAND DOCS prints.
     pub fn doc_flags(&self) -> impl Iterator<Item = &'static str> {
         let deprecated = self.deprecated.map(|_| "deprecated");
         let syscmd = self.flags.has(Flags::SYSCMD).then_some("syscmd");
         deprecated.into_iter().chain(syscmd)
     }
 
-    /// How a call is written: `GETEX key [EX seconds | PX milliseconds | …]`.
+    /// Returns the syntax of a call: `GETEX key [EX seconds | PX milliseconds | …]`.
     pub fn syntax(&self) -> String {
         let mut text = self.full_name.replace('|', " ").to_ascii_uppercase();
         for arg in self.args {
@@ -85,19 +85,19 @@ impl Row {
     }
 }
 
-/// Where the channels of a call are.
+/// Positions of the channels of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelSpec {
-    /// The first one's position.
+    /// Position of the first one.
     pub first: u8,
-    /// All arguments from there on, not that one alone.
+    /// True for all arguments from there on, not that one alone.
     pub to_the_end: bool,
-    /// They are patterns of channels.
+    /// True if they are patterns of channels.
     pub patterns: bool,
 }
 
 impl ChannelSpec {
-    /// The positions in a call of `argc` words.
+    /// Returns the positions in a call of `argc` words.
     pub fn positions(self, argc: usize) -> std::ops::Range<usize> {
         let first = usize::from(self.first).min(argc);
         let end = if self.to_the_end { argc } else { first + 1 };
@@ -115,7 +115,7 @@ pub enum Plane {
     Session,
     /// Works on the process: hosted by `server`.
     Admin,
-    /// Only a first word: it has subcommands and no handler of its own.
+    /// Only a first word: has subcommands and no handler of its own.
     Container,
 }
 
@@ -123,22 +123,22 @@ pub enum Plane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Scope {
-    /// Nothing.
+    /// Locks nothing.
     None,
-    /// Nothing when it stands alone, since counters answer it; everything inside EXEC or a script.
+    /// Locks nothing when it runs alone, since counters hold the reply; all stripes inside EXEC or a script.
     Counters,
-    /// The keys among its arguments.
+    /// Locks the keys among its arguments.
     Keys,
-    /// The keys among its arguments, and keys that only the run (or the session) knows.
+    /// Locks the keys among its arguments, and keys that are known only during the run or from the session.
     KeysPlus,
-    /// One stripe at a time; everything inside EXEC or a script.
+    /// Locks one stripe at a time; all stripes inside EXEC or a script.
     OneStripe,
-    /// Everything.
+    /// Locks all stripes.
     All,
 }
 
 impl Scope {
-    /// Returns the scope that the command locks when it runs inside EXEC or a script, where stripes are taken once and for
+    /// Returns the scope that the command locks when it runs inside EXEC or a script, where stripes are taken once for
     /// the whole unit.
     #[must_use]
     pub const fn inside_unit(self) -> Scope {
@@ -149,49 +149,49 @@ impl Scope {
     }
 }
 
-/// How a command's effect is written to the journal, and so reaches replicas and files.
+/// Form in which a command's effect is written to the journal, and so reaches replicas and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Propagate {
-    /// It has no effect on the data.
+    /// No effect on the data.
     None,
-    /// As it was called.
+    /// The call itself.
     Verbatim,
-    /// As what came of it (`SET … PXAT`, `SREM` for SPOP): running the call again could give another result, or a
-    /// simpler command says the same.
+    /// The outcome (`SET … PXAT`, `SREM` for SPOP): running the call again could give another result, or a simpler
+    /// command has the same effect.
     Effect,
 }
 
-/// Where a command goes when the data is spread over several nodes.
+/// Routing of a command when the data is spread over several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Routing {
     /// To the node of its one key.
     SingleKey,
-    /// Several keys; may be cut by key (or by key and value), and the replies merged.
+    /// Several keys; may be split by key (or by key and value), and the replies merged.
     MultiSplit,
-    /// Several keys, which must live on one node.
+    /// Several keys, which must be on one node.
     MultiAtomic,
-    /// To every node, and the replies merged.
+    /// To every node; the replies are merged.
     AllNodes,
-    /// From node to node, as the cursor among its arguments says.
+    /// From node to node, by the cursor among its arguments.
     Cursor,
-    /// To any node: all give an equally good answer.
+    /// To any node: all replies are equally good.
     AnyNode,
-    /// Concerns the client's connection: whoever holds that connection answers.
+    /// Concerns the client's connection: the server that holds that connection replies.
     Connection,
 }
 
-/// Advice against a command.
+/// Deprecation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deprecation {
-    /// The version that gave the advice.
+    /// Version that deprecated it.
     pub since: &'static str,
-    /// Replacement to use instead.
+    /// Command to use instead.
     pub replaced_by: &'static str,
 }
 
-/// The family a command is documented in.
+/// Group of a command in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // a variant is its group
@@ -212,12 +212,12 @@ pub enum Group {
     Cluster,
     Scripting,
     Server,
-    /// Vector sets: what Redis brings in a module.
+    /// Vector sets, which Redis has in a module.
     Module,
 }
 
 impl Group {
-    /// The name that COMMAND DOCS prints.
+    /// Returns the name that COMMAND DOCS prints.
     pub const fn name(self) -> &'static str {
         match self {
             Group::String => "string",

@@ -1,8 +1,8 @@
-//! The rows, one file per command group, and how they become one table.
+//! The rows, one file per command group, and their assembly into one table.
 //!
-//! A row states what cannot be derived. What can be is added here, while compiling, by one rule each: the container of
-//! a subcommand, the implied ACL categories, the flag `movablekeys`, and the usual scope, propagation and routing.
-//! The table has exactly one row for every [`CommandId`], or it does not compile.
+//! A row has the facts that cannot be derived. The others are added here at compile time, by one rule each: the
+//! container of a subcommand, the implied ACL categories, the flag `movablekeys`, and the usual scope, propagation and
+//! routing. The table has exactly one row for every [`CommandId`], or it does not compile.
 
 use crate::gate::LegacyRange;
 use crate::keys::SPECS_MAX;
@@ -29,24 +29,24 @@ mod string;
 mod transactions;
 mod vector_set;
 
-/// The row of a command.
+/// Returns the row of a command.
 #[inline]
 pub fn row(id: CommandId) -> &'static Row {
     &ROWS[id as usize]
 }
 
-/// Every row, in the order of [`CommandId`].
+/// Returns every row, in the order of [`CommandId`].
 pub fn all() -> &'static [Row] {
     &ROWS
 }
 
-/// The subcommands of a container.
+/// Returns the subcommands of a container.
 pub fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
     ROWS.iter()
         .filter(move |row| row.container == Some(container))
 }
 
-/// The lines that a container's HELP answers: how each subcommand is called, and indented below, what it does.
+/// Returns the lines of a container's HELP: the syntax of each subcommand, and indented below, its summary.
 pub fn help_lines(container: CommandId) -> Vec<String> {
     let name = row(container).name.to_ascii_uppercase();
     let mut lines = vec![format!(
@@ -83,7 +83,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     vector_set::ROWS,
 ]);
 
-/// Writes the rows of one group. The fields have one order, and those that a row need not state may be left out.
+/// Writes the rows of one group. The fields have one order, and optional ones may be omitted.
 macro_rules! rows {
     ($group:ident: $(
         $id:ident = $name:literal {
@@ -133,7 +133,7 @@ macro_rules! rows {
 }
 use rows;
 
-/// `Some` of what a row states, `None` where it leaves it to the rule.
+/// Wraps a field of a row in `Some`; `None` if it is omitted.
 macro_rules! stated {
     () => {
         None
@@ -144,7 +144,7 @@ macro_rules! stated {
 }
 use stated;
 
-/// A row as it is written: what is left out is still to be derived.
+/// A row as written: omitted fields are not derived yet.
 #[derive(Clone, Copy)]
 struct Source {
     row: Row,
@@ -235,8 +235,8 @@ const fn derived(source: &Source) -> Row {
     row
 }
 
-/// Where commands of that kind go: by their keys, or by the policy that clients are told in a tip. What works on the
-/// session goes nowhere, whatever the tip: who holds the connection answers for all nodes.
+/// Returns the usual routing of such a command: by its keys, or by the policy in a tip for clients. A command on the
+/// session is not routed, whatever the tip: the server that holds the connection replies for all nodes.
 const fn usual_routing(row: &Row) -> Routing {
     if has_tip(row, "request_policy:multi_shard") {
         return Routing::MultiSplit;
@@ -270,7 +270,7 @@ const fn has_tip(row: &Row, tip: &str) -> bool {
     false
 }
 
-/// The two words of a subcommand's full name.
+/// Splits a subcommand's full name into its two words.
 const fn split(full_name: &str) -> Option<(&str, &str)> {
     let mut bar = 0;
     while bar < full_name.len() {
@@ -308,18 +308,18 @@ pub(crate) const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// The words in which the rows of every group are written.
+/// Names with which the rows of every group are written.
 mod prelude {
     pub(super) use super::{access::*, channels::*, rows};
     pub(super) use crate::grammar::words::*;
     pub(super) use crate::keys::{KeySpec, VariableAccess, When};
 }
 
-/// The channels that rows name.
+/// Channels that rows name.
 mod channels {
     use crate::ChannelSpec;
 
-    /// The first argument.
+    /// First argument.
     pub(in crate::table) const CHANNEL: ChannelSpec = ChannelSpec {
         first: 1,
         to_the_end: false,
@@ -330,19 +330,19 @@ mod channels {
         to_the_end: true,
         ..CHANNEL
     };
-    /// All arguments, which are patterns.
+    /// All arguments, as patterns.
     pub(in crate::table) const CHANNEL_PATTERNS: ChannelSpec = ChannelSpec {
         patterns: true,
         ..CHANNELS
     };
 }
 
-/// The uses of a key that rows name.
+/// Uses of a key that rows name.
 mod access {
     use super::Access;
 
     pub(in crate::table) const READ: Access = Access::RO.with(Access::ACCESS);
-    /// Tells something about the key, but nothing of its data.
+    /// Returns a property of the key, but nothing of its data.
     pub(in crate::table) const INSPECT: Access = Access::RO;
     /// Channels of shards.
     pub(in crate::table) const NOT_KEY: Access = Access::NOT_KEY;
@@ -355,7 +355,7 @@ mod access {
     pub(in crate::table) const REMOVE: Access = Access::RM.with(Access::DELETE);
     pub(in crate::table) const READ_UPDATE: Access = UPDATE.with(Access::ACCESS);
     pub(in crate::table) const READ_INSERT: Access = INSERT.with(Access::ACCESS);
-    /// Reads, and may write down what it found out.
+    /// Reads, and may store its result in the value.
     pub(in crate::table) const READ_REMEMBER: Access = Access::RW.with(Access::ACCESS);
     pub(in crate::table) const READ_DELETE: Access = DELETE.with(Access::ACCESS);
 }

@@ -1,14 +1,14 @@
-//! Commands that the reference server has and this one does not have yet, by name alone: rules about who may call what are
-//! written for both, and must be understood before all that they name can be called.
+//! Commands that the reference server has and this one does not have yet, by name alone: ACL rules are written for
+//! both, and must be accepted before all commands in them can be called.
 //!
-//! A name here is no command: it has no row, no number and no handler, COMMAND and ACL CAT do not list it, and a call of it
-//! is a call of an unknown command. A name leaves this list when its row enters the table: a test here says so, and one of
-//! `cargo xtask compat spec` that no name is missing.
+//! A name here is no command: it has no row, no number and no handler, COMMAND and ACL CAT do not list it, and a call
+//! of it is a call of an unknown command. A name leaves this list when its row enters the table: a test here checks
+//! this, and one of `cargo xtask compat spec` that no name is missing.
 //!
-//! Must not know: what such a command would do.
+//! Must not know: the effect of such a command.
 
-/// The full name (`container|subcommand` of a subcommand, in lower case) of a command that is not built, whatever the case
-/// of `name`. `None`: there is a row of that name, or the reference server knows none either.
+/// Returns the full name (`container|subcommand` of a subcommand, in lower case) of a command that is not built, for
+/// any case of `name`. `None`: there is a row of that name, or the reference server has none either.
 pub fn unbuilt(name: &[u8]) -> Option<&'static str> {
     let mut names = UNBUILT.iter();
     names
@@ -16,7 +16,7 @@ pub fn unbuilt(name: &[u8]) -> Option<&'static str> {
         .copied()
 }
 
-/// Their full names, in order.
+/// Full names of these commands, in order.
 pub const UNBUILT: &[&str] = &[
     "bgrewriteaof",
     "bgsave",

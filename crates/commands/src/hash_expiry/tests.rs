@@ -1,4 +1,4 @@
-//! Fields that expire, call by call: replies, events, what is propagated, and what it does to an encoding.
+//! Fields that expire, call by call: replies, events, propagation, and the effect on the encoding.
 
 use crate::testing::TestDb;
 
@@ -22,14 +22,14 @@ fn a_value_that_changes_counts_the_fields_anew() {
 fn hsetex_took_into_a_listpack_what_redis_would_not() {
     let past = "HSETEX h EXAT 1 FIELDS 2 c x a 1";
     let cases = [
-        // A field counts as often as it is named.
+        // A field counts as often as it is given.
         (
             "HSET h a 1",
             "HSETEX h FIELDS 3 a 1 a 2 a 3",
             "$9|hashtable",
         ),
         ("HSET h a 1", "HSETEX h FIELDS 2 a 1 a 2", "$8|listpack"),
-        // Those whose time has passed come and go one by one.
+        // Fields whose time is past are added and removed one by one.
         ("HSET h a 1 b 2", past, "$9|hashtable"),
         ("HSET h b 2 z 2", past, "$9|hashtable"),
         ("HSET h b 2", past, "$10|listpackex"),
@@ -281,7 +281,7 @@ fn hsetex_sets_a_field_that_has_expired_in_the_hash_that_it_was_in() {
         assert_eq!(db.events(), ["hexpired h", "hset h"], "the key stayed");
         assert_eq!(db.local.expired_elements, 2);
         db.script(&[("HTTL h FIELDS 2 a b", "*2|:-1|:-1"), ("DEL h", ":1")]);
-        // The first field that is missing decides: the other is not looked at.
+        // The first missing field decides: the other is not looked at.
         db.script(&stale);
         db.pass_ms(11);
         db.events();

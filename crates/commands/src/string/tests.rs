@@ -1,4 +1,4 @@
-//! Strings, call by call: replies, events, and the conditions on a value that is there.
+//! Strings, call by call: replies, events, and the conditions on an existing value.
 
 use crate::testing::TestDb;
 

@@ -1,4 +1,4 @@
-//! Entries that are pending: XPENDING, XCLAIM, XAUTOCLAIM.
+//! Pending entries: XPENDING, XCLAIM, XAUTOCLAIM.
 
 use redline_resp::{Args, Reply};
 use redline_spec::CommandId;
@@ -16,11 +16,11 @@ use crate::{
     words::{Words, integer, integer_in},
 };
 
-/// Default number of entries that XAUTOCLAIM returns at most.
+/// Default of the largest number of entries that XAUTOCLAIM returns.
 const CLAIM_COUNT_DEFAULT: usize = 100;
-/// Pending entries that XAUTOCLAIM looks at for one that it may return.
+/// Number of pending entries that XAUTOCLAIM looks at for each that it may return.
 const CLAIM_ATTEMPTS: usize = 10;
-/// Redis bounds the count so that a list of ids of 16 bytes can be allocated.
+/// Largest count: Redis bounds it so that a list of ids of 16 bytes can be allocated.
 const CLAIM_COUNT_MAX: i64 = i64::MAX / 16;
 
 /// XPENDING key group [[IDLE min-idle-time] start end count [consumer]]
@@ -66,7 +66,7 @@ fn write_summary(reply: &mut Reply<'_>, group: &Group) {
     reply.insert_array_header(mark, busy);
 }
 
-/// Which pending entries XPENDING lists.
+/// Criteria of the pending entries that XPENDING lists.
 struct PendingFilter<'a> {
     idle_ms_min: i64,
     start: StreamId,
@@ -76,7 +76,7 @@ struct PendingFilter<'a> {
 }
 
 impl<'a> PendingFilter<'a> {
-    /// None for the summary.
+    /// Reads the criteria; `None` for the summary.
     fn parse(mut words: Words<'a>) -> Result<Option<PendingFilter<'a>>, Error> {
         if words.is_empty() {
             return Ok(None);
@@ -117,7 +117,7 @@ impl<'a> PendingFilter<'a> {
                 && (self.idle_ms_min == 0 || pending.idle_ms(now_ms) >= self.idle_ms_min)
         };
         match self.consumer.map(|name| group.find_consumer(name)) {
-            // Nobody of this name.
+            // There is no consumer of this name.
             Some(None) => {}
             Some(Some(consumer)) => group
                 .consumer(consumer)
@@ -198,7 +198,7 @@ pub(crate) fn xclaim(
     Ok(())
 }
 
-/// The options of XCLAIM.
+/// Options of XCLAIM.
 struct ClaimOptions {
     claim: Claim,
     ids_only: bool,
@@ -232,7 +232,7 @@ impl ClaimOptions {
                 return Err(Error::quoting(before, word, "'"));
             }
         }
-        // A client's clock may be ahead of ours: a time that cannot be is taken for the present.
+        // A client's clock may be ahead of ours: an impossible time is replaced by the present.
         if !(0..=now_ms).contains(&delivered_at_ms) {
             delivered_at_ms = now_ms;
         }
@@ -259,7 +259,7 @@ pub(crate) fn xautoclaim(
 ) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
     let now_ms = ctx.keys.now_ms();
-    // The key is looked for first, also by a call that is wrong.
+    // The key is looked up first, even if the call is invalid.
     let has_group = has_group(ctx, key, name);
     let idle_ms_min = integer(&args[4])
         .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
@@ -332,7 +332,7 @@ fn write_claimed(reply: &mut Reply<'_>, entry: &Entry<'_>, ids_only: bool) {
     }
 }
 
-/// The lowest id of an interval that starts here.
+/// Reads the lowest id of an interval that starts here.
 fn start_of(text: &[u8]) -> Result<StreamId, Error> {
     IdBound::parse(text, 0)
         .map_err(|_| INVALID_ID)?

@@ -1,4 +1,4 @@
-//! XREADGROUP: entries that a group has not read, and those that a consumer has pending.
+//! XREADGROUP: entries that a group has not read, and those that are pending with a consumer.
 
 use redline_keyspace::{Found, Trace};
 use redline_resp::{Args, Proto, Reply};
@@ -24,7 +24,7 @@ pub(crate) fn xreadgroup(
 ) -> Result<(), Failure> {
     let read = ReadGroup::parse(ctx, &args)?;
     let starts = read.starts(ctx)?;
-    // A second look, which counts as one, as in Redis.
+    // A second lookup, which counts as an access, as in Redis.
     read.keys.iter().for_each(|key| {
         ctx.keys.find(key, Trace::Probe);
     });
@@ -56,23 +56,23 @@ pub(crate) fn xreadgroup(
 struct ReadGroup<'a> {
     group: &'a [u8],
     consumer: &'a [u8],
-    /// How many entries of each stream.
+    /// Largest number of entries of each stream.
     count: usize,
     no_ack: bool,
-    /// It may wait, for so long.
+    /// `BLOCK` with its timeout in milliseconds.
     block: Option<Option<u64>>,
-    /// The position of the first key.
+    /// Position of the first key.
     keys_at: usize,
     keys: Args<'a>,
     ids: Args<'a>,
 }
 
-/// Where XREADGROUP begins in a stream.
+/// Position from which XREADGROUP reads a stream.
 #[derive(Clone, Copy)]
 enum Start {
-    /// With the first entry that the group has not read.
+    /// The first entry that the group has not read.
     New,
-    /// With the first entry behind this id that the consumer has pending.
+    /// The first entry after this id that is pending with the consumer.
     History(StreamId),
 }
 
@@ -151,7 +151,7 @@ impl<'a> ReadGroup<'a> {
         self.keys.iter().zip(self.ids.iter()).map(start).collect()
     }
 
-    /// Returns true if there will be a reply from any of the streams.
+    /// Returns true if any of the streams will have a reply.
     fn finds_any(&self, ctx: &Ctx<'_>, starts: &[Start]) -> Result<bool, Error> {
         for (key, start) in self.keys.iter().zip(starts) {
             let found = match start {
@@ -172,7 +172,7 @@ impl<'a> ReadGroup<'a> {
         Ok(false)
     }
 
-    /// Reads from one stream; says whether there was a reply.
+    /// Reads from one stream; returns true if there was a reply.
     fn one(
         &self,
         ctx: &mut Ctx<'_>,
@@ -214,7 +214,7 @@ impl<'a> ReadGroup<'a> {
         Ok(replied)
     }
 
-    /// New entries; which there were.
+    /// Delivers new entries; returns their ids.
     fn deliver(
         &self,
         log: &Log,
@@ -243,7 +243,7 @@ impl<'a> ReadGroup<'a> {
         delivered
     }
 
-    /// Entries that the consumer has pending, once more.
+    /// Delivers entries again that are pending with the consumer.
     #[expect(clippy::too_many_arguments, reason = "the parts of one unit")]
     fn replay(
         &self,
@@ -272,7 +272,7 @@ impl<'a> ReadGroup<'a> {
     }
 }
 
-/// The key, in front of its entries.
+/// Writes the key, before its entries.
 fn write_key(reply: &mut Reply<'_>, key: &[u8]) {
     if reply.proto() == Proto::Resp2 {
         reply.array(2);

@@ -182,7 +182,7 @@ impl<'v> Combination<'v> {
     }
 }
 
-/// Takes `numkeys key …` and looks the keys up.
+/// Takes `numkeys key …` and looks up the keys.
 fn sources<'v>(ctx: &'v Ctx<'_>, words: &mut Words<'_>) -> Result<Vec<Source<'v>>, Error> {
     let keys = words.read::<i64>()?;
     if keys < 1 {

@@ -1,4 +1,4 @@
-//! Taking members out of sorted sets: from either end, at once or once there are some, and whole ranges.
+//! Removal of members from sorted sets: from either end, at once or blocking, and by range.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ pub(crate) fn zpopmax(
     Ok(pop(ctx, args, Side::Max, reply)?)
 }
 
-/// Which end is popped.
+/// End that is popped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Min,
@@ -73,7 +73,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, side: Side, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-/// Pops `count` members of a set that has as many, each as a pair of its own or all in a row.
+/// Pops `count` members of a set with at least as many, each as a pair of its own or in a flat array.
 fn take(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -105,7 +105,7 @@ fn take(
     Ok(())
 }
 
-/// Journals that so many members were taken from a side of a sorted set.
+/// Records in the journal that this number of members was taken from an end of a sorted set.
 fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], side: Side, count: usize) {
     let name: &[u8] = match side {
         Side::Min => b"ZPOPMIN",
@@ -143,13 +143,13 @@ pub(crate) fn bzmpop(
     Err(Block::on(Kind::Zset, many.keys, timeout_ms).into())
 }
 
-/// The members of a sorted set that is about to be changed; `None` without the key.
+/// Returns the number of members of a sorted set that is about to be changed; `None` if the key is missing.
 fn len_to_write(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, WrongType> {
     let found = ctx.keys.find(key, Trace::Write);
     found.map(Found::len::<Zset>).transpose()
 }
 
-/// Pops from the first sorted set that there is; says whether there was one.
+/// Pops from the first sorted set that exists; returns true if there was one.
 fn pop_first(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,

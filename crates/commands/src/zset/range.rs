@@ -39,7 +39,7 @@ pub(crate) fn zlexcount(
     Ok(())
 }
 
-/// The criterion that a range goes by.
+/// Criterion of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -47,12 +47,12 @@ enum By {
     Lex,
 }
 
-/// A query for a range, as one of the nine commands asks it.
+/// Query for a range, in the common form of the nine commands.
 struct Query<'a> {
     bounds: Bounds<'a>,
     reverse: bool,
     offset: i64,
-    /// Negative: no limit.
+    /// Number of members; negative: no limit.
     count: i64,
     with_scores: bool,
 }
@@ -63,7 +63,7 @@ enum Bounds<'a> {
     Lex(LexRange<'a>),
 }
 
-/// Returns what the range goes by, and whether it is reversed, where the command's name settles that.
+/// Returns the criterion of the range, and true if it is reversed, where the command's name fixes them.
 fn settled(id: CommandId) -> (Option<By>, Option<bool>) {
     match id {
         CommandId::Zrevrange => (Some(By::Rank), Some(true)),
@@ -76,9 +76,9 @@ fn settled(id: CommandId) -> (Option<By>, Option<bool>) {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the bounds, the first of which stands at `at`, and the options behind them.
+    /// Reads the bounds, the first of which is at `at`, and the options after them.
     fn parse(args: &'a Args<'a>, at: usize, id: CommandId) -> Result<Query<'a>, Error> {
-        // Redis reads the words of ZRANGE for all of them, and then refuses what does not go together.
+        // Redis reads the words of ZRANGE for all of them, and then refuses combinations that are not valid.
         let mut words = Words::new(CommandId::Zrange, args, at);
         let (first, second): (&[u8], &[u8]) = (words.read()?, words.read()?);
         let (mut by, mut reverse) = settled(id);
@@ -128,7 +128,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The ranks that the query means, counted from the lowest score.
+    /// Returns the ranks of the query's members, counted from the lowest score.
     fn ranks(&self, zset: &Zset) -> Range<usize> {
         let len = zset.len();
         let found = match &self.bounds {

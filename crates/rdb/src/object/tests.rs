@@ -1,4 +1,4 @@
-//! Values written and read back, the forms of older releases, and payloads that lie.
+//! Values written and read back, the forms of older releases, and payloads that are damaged.
 
 use super::*;
 use crate::{RestoreError, crc64, restore};
@@ -24,7 +24,7 @@ fn limits() -> Limits {
     Limits::default()
 }
 
-/// A digest that keeps what it is told: what has an order, and sorted what has none.
+/// Digest that keeps its input: ordered input as it is, other input sorted.
 #[derive(Default)]
 struct Told {
     ordered: Vec<String>,
@@ -58,8 +58,8 @@ impl Digest for Told {
     }
 }
 
-/// Returns the contents of a value, in an order that does not depend on its encoding: all of the types that keep something
-/// from a digest, and what a digest is told of the others.
+/// Returns the contents of a value, in an order that does not depend on its encoding: everything, for types whose
+/// digest omits a part, and the input of the digest for the others.
 fn contents(object: &Object) -> Vec<String> {
     let value = match object {
         Object::String(text) => return vec![text.escape_ascii().to_string()],
@@ -151,7 +151,7 @@ fn a_list_keeps_its_nodes_and_a_hash_the_form_for_expiring_fields() {
             _ => panic!("a value of ours is restored"),
         }
     };
-    // Two elements in two nodes: Redis leaves them so.
+    // Two elements in two nodes, which Redis does not join.
     let mut list = List::of_nodes(&limits);
     for text in [&b"a"[..], b"b"] {
         let mut pack = Pack::new();
@@ -162,12 +162,12 @@ fn a_list_keeps_its_nodes_and_a_hash_the_form_for_expiring_fields() {
         panic!("a list");
     };
     assert_eq!((list.nodes().count(), list.encoding()), (2, "quicklist"));
-    // One that shrank to a node becomes a listpack on the way.
+    // A list that shrank to one node becomes a listpack in the payload.
     let mut list = List::of_nodes(&limits);
     list.push_back(b"a", &limits);
     assert_eq!(list.encoding(), "quicklist");
     assert_eq!(there_and_back(list.into()).encoding(), "listpack");
-    // No field expires any more, and the value is longer than a new one may be.
+    // No field expires any more, and the value is longer than the limit for new ones.
     let mut hash = Hash::new();
     hash.prepare_expiry();
     hash.set(b"f", b"longer than four", &Limits::default());
@@ -191,7 +191,7 @@ fn text(random: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
-/// A value of any type and size.
+/// Returns a value of any type and size.
 fn object(random: &mut fastrand::Rng) -> Object {
     let limits = limits();
     let size = [1, 3, 20, 150, 700][random.usize(..5)];
@@ -295,7 +295,7 @@ fn vector_set(mut set: VectorSet, size: usize, random: &mut fastrand::Rng) -> Ve
         let components = 0..set.shape().dimensions;
         let vector: Vec<f32> = components.map(|_| random.f32() - 0.5).collect();
         let attributes = text(random);
-        // None that are empty: those count as none once they are written.
+        // No empty ones: those count as missing once they are written.
         let attributes = Some(&attributes[..]).filter(|text| random.bool() && !text.is_empty());
         let name = text(random);
         set.add(&name, &vector, attributes, 20, &mut || random.u64(..));
@@ -306,7 +306,7 @@ fn vector_set(mut set: VectorSet, size: usize, random: &mut fastrand::Rng) -> Ve
     set
 }
 
-/// How a value of ours is held once it is restored under these limits.
+/// Returns the encoding of a value of ours after it is restored under these limits.
 fn encoding_restored(payload: &[u8], limits: &Limits) -> &'static str {
     match restore(payload, limits) {
         Ok(Object::Value(value)) => value.encoding(),
@@ -314,7 +314,7 @@ fn encoding_restored(payload: &[u8], limits: &Limits) -> &'static str {
     }
 }
 
-/// As Redis 8.2.3 restores what a server whose packs took two members has dumped.
+/// Ensures the result of Redis 8.2.3 for a dump of a server whose packs took two members.
 #[test]
 fn more_loose_members_than_an_intset_takes_are_a_table() {
     let no_packs = Limits {
@@ -333,7 +333,7 @@ fn more_loose_members_than_an_intset_takes_are_a_table() {
     }
 }
 
-/// The same of an intset, where none is to be made.
+/// Ensures the same for an intset, where none is to be made.
 #[test]
 fn integers_were_packed_where_an_intset_takes_none() {
     let mut set = Set::new();
@@ -364,7 +364,7 @@ fn every_value_comes_back() {
     }
 }
 
-/// Restores a body that its sender vouches for.
+/// Restores a body with a valid checksum.
 fn restore_body(body: &[u8]) -> Result<Object, RestoreError> {
     let mut payload = body.to_vec();
     payload.extend_from_slice(&crate::VERSION.to_le_bytes());
@@ -390,7 +390,7 @@ fn damaged_bodies_are_refused_or_are_values() {
                 }
             }
             if let Ok(value) = restore_body(&damaged) {
-                // It is a value like any other.
+                // It is an ordinary value.
                 let again = restore(&dump(object_ref(&value)), &limits());
                 assert_eq!(
                     contents(&again.unwrap_or_else(|e| panic!("{e:?}"))),
@@ -404,7 +404,7 @@ fn damaged_bodies_are_refused_or_are_values() {
 #[test]
 fn the_footer_is_checked() {
     let payload = dump(ObjectRef::String(b"hello"));
-    // What Redis 8.2.3 answers to DUMP for this value.
+    // Reply of Redis 8.2.3 to DUMP for this value.
     assert_eq!(
         payload,
         b"\x00\x05hello\x0c\x00\xa8\x04\xeb\xb6\x9f\x1e\xbe\x43"
@@ -434,7 +434,7 @@ fn restored(body: &[u8]) -> Vec<String> {
     }
 }
 
-/// The forms that servers before 7.0 wrote.
+/// Ensures that forms of servers before 7.0 are read.
 #[test]
 fn older_forms_are_read() {
     // A list, a set and a hash element by element; a sorted set with scores as text.
@@ -459,7 +459,7 @@ fn older_forms_are_read() {
 
 #[test]
 fn a_number_that_a_ziplist_keeps_as_text_is_found_as_a_number() {
-    // One element, the text "12", which nobody writes so but may send.
+    // One element, the text "12", which no server writes so but which may be sent.
     let ziplist = b"\x0f\0\0\0\x0a\0\0\0\x01\0\x00\x0212\xff";
     for head in [&b"\x0a"[..], b"\x0e\x01"] {
         let body = [head, &[ziplist.len() as u8], ziplist].concat();
@@ -499,7 +499,7 @@ fn what_redis_refuses_is_refused() {
     }
 }
 
-/// The class of CVE-2026-25243 and its kin: a body that is signed, and lies about what is in it.
+/// Covers the class of CVE-2026-25243 and related ones: a body with a valid checksum and false contents.
 #[test]
 fn lies_about_lengths_are_refused_in_every_form() {
     let huge = b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff";
@@ -510,7 +510,7 @@ fn lies_about_lengths_are_refused_in_every_form() {
         assert!(restore_body(&[kind]).is_err());
     }
     for (body, what) in [
-        // Integers: a width that is none, more than there are, fewer, in disorder, twice.
+        // Integers: an invalid width, more than there are, fewer, in disorder, twice.
         (
             &b"\x0b\x0a\x01\0\0\0\x02\0\0\0\x01\x02"[..],
             "an intset of bytes",
@@ -557,7 +557,7 @@ fn lies_about_lengths_are_refused_in_every_form() {
             b"\x11\x0e\x0e\0\0\0\x02\0\x01\x01\x83nan\x04\xff",
             "a score that is no number",
         ),
-        // Compressed strings: longer or shorter than they say, and beyond their beginning.
+        // Compressed strings: longer or shorter than declared, and beyond their beginning.
         (b"\x00\xc3\x02\x05\x00a", "shorter than it says"),
         (b"\x00\xc3\x04\x02\x02abc", "longer than it says"),
         (b"\x00\xc3\x02\x03\x20\xff", "from before its beginning"),
@@ -577,7 +577,7 @@ fn lies_about_lengths_are_refused_in_every_form() {
     assert!(restore_body(b"\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00").is_ok());
 }
 
-/// A node of a stream, one entry of one field, from the elements of its listpack.
+/// Returns a node of a stream, one entry of one field, from the elements of its listpack.
 fn stream_of(elements: &[&str]) -> Vec<u8> {
     let mut pack = Pack::new();
     elements

@@ -1,4 +1,4 @@
-//! Requests that are whole, cut anywhere, too long, or none.
+//! Requests that are complete, cut anywhere, too long, or invalid.
 
 use super::*;
 use crate::args::Args;
@@ -292,7 +292,7 @@ fn a_long_request_is_not_decoded_twice() {
         (Ok(Decoded::Incomplete { need: 4 }), 0)
     );
     assert!(decoder.heap_bytes() > 0);
-    // Nobody looks at what was decoded already: not even if it has become nonsense.
+    // Bytes that were decoded are not read again: not even if they have changed.
     buf.fill(b'?');
     buf.extend_from_slice(b"$1\r\nc\r\n");
     let decoded = decoder.decode(&mut buf, &limits, &mut spans);

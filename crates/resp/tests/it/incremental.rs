@@ -1,5 +1,4 @@
-//! However the input is cut into pieces, the decoders make the same of it; and what the encoders write, the decoders
-//! read.
+//! For any cuts of the input, the decoders return the same; and the output of the encoders decodes to their input.
 
 use crate::pieces::{
     BigRoute, Requests, cut, decode_plainly, decode_replies, decode_requests, skip_replies,
@@ -22,7 +21,7 @@ fn whole(input: &[u8], limits: &RequestLimits) -> Requests {
     decode_plainly(input, limits)
 }
 
-/// Every way to cut `input` in two, and one byte at a time.
+/// Compares every way to cut `input` in two, and one byte at a time.
 fn same_however_cut(input: &[u8], limits: &RequestLimits) {
     let expected = whole(input, limits);
     for route in [BigRoute::Buffer, BigRoute::Direct] {
@@ -115,7 +114,7 @@ fn a_request_of_a_million_arguments_in_small_pieces_takes_linear_time() {
     assert_eq!(decoded.requests[0].1.len(), args);
 }
 
-/// Something that may stand in a stream of requests.
+/// Returns something that may be part of a stream of requests.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     let request = vec(vec(any::<u8>(), 0..60), 1..6).prop_map(|args| {
         let mut request = Vec::new();
@@ -148,7 +147,7 @@ fn part() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => request, 1 => long, 2 => inline, 2 => pieces.prop_map(<[u8]>::to_vec)]
 }
 
-/// A value of any type, for the encoder below.
+/// Returns a value of any type, for the encoder below.
 fn value() -> impl Strategy<Value = Value> {
     let text = "[ -~]{0,12}".prop_map(String::into_bytes);
     let bytes = vec(any::<u8>(), 0..50);
@@ -186,7 +185,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Writes a value in the plainest way, as the oracle of the decoder.
+/// Writes a value in the simplest way, as the oracle of the decoder.
 fn encode(value: &Value, out: &mut Vec<u8>) {
     let line = |out: &mut Vec<u8>, kind: char, text: &[u8]| {
         out.push(kind as u8);
@@ -319,7 +318,7 @@ fn too_long_a_line_is_an_error_while_its_end_is_missing() {
     let line = [&[b'x'; 100][..], b"\r\nPING\r\n"].concat();
     let at_once = whole(&line, &limits);
     assert_eq!((at_once.requests.len(), at_once.error), (2, None));
-    // The end's carriage return is part of what is limited, its line feed is not there.
+    // The end's carriage return is part of the limited length, its line feed has not arrived.
     for (at, error) in [(40, None), (41, TOO_BIG), (101, TOO_BIG), (102, None)] {
         let decoded = decode_requests(cut(&line, &[at]), &limits, BigRoute::Buffer);
         assert_eq!(decoded.error, error, "{at}");

@@ -1,5 +1,5 @@
-//! The codec beside a real Redis 8.2.3, which decides. Run it with
-//! `REDLINE_REDIS=127.0.0.1:6379 cargo test -p redline-resp --test it -- --ignored redis::`; it writes to keys `resp:*`.
+//! Compares the codec with a real Redis 8.2.3, which is authoritative. Run it with `REDLINE_REDIS=127.0.0.1:6379 cargo
+//! test -p redline-resp --test it -- --ignored redis::`; it writes to keys `resp:*`.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -30,7 +30,7 @@ impl Redis {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next reply; `None` when the server has closed the connection.
+    /// Returns the next reply; `None` when the server has closed the connection.
     fn reply(&mut self) -> Option<Value> {
         loop {
             let decoded = self.decoder.decode(&self.input).unwrap();
@@ -54,7 +54,7 @@ fn request(args: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Doubles of every kind that scores have.
+/// Returns doubles of every kind that scores have.
 fn random_double(rng: &mut fastrand::Rng) -> f64 {
     match rng.u8(..8) {
         0..=1 => f64::from_bits(rng.u64(..)),
@@ -79,7 +79,7 @@ fn doubles_are_written_as_scores_are() {
         redis.reply();
         for _ in 0..rounds {
             let values: Vec<f64> = std::iter::repeat_with(|| random_double(&mut rng))
-                // A small sorted set loses the sign of zero: that is not the text.
+                // A small sorted set loses the sign of zero: that is not an effect of the text.
                 .filter(|value| !value.is_nan() && *value != 0.0)
                 .take(1000)
                 .collect();
@@ -137,8 +137,8 @@ fn decode(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<Vec<u8>>) {
     }
 }
 
-/// Sends `input` to Redis and compares with our decoder: the words that reached RPUSH, and all the other bytes that
-/// came back.
+/// Sends `input` to Redis and compares with our decoder: the words that reached RPUSH, and all other bytes of the
+/// reply.
 fn compare(input: &[u8]) {
     let mut redis = Redis::connect();
     redis.send(&request(&["DEL", "resp:words"]));
@@ -173,7 +173,7 @@ fn compare(input: &[u8]) {
     assert_eq!(redis.reply(), Some(words), "{}", input.escape_ascii());
 }
 
-/// Errors that are not the codec's are all the same.
+/// Returns the replies with all errors that are not the codec's replaced by the same text.
 fn shortened(replies: &[u8]) -> String {
     let (mut text, mut rest) = (String::new(), replies);
     while let Some(end) = rest.iter().position(|&c| c == b'\n') {

@@ -1,6 +1,6 @@
 //! Clusters: the rows of the group `cluster`. Rows only.
 //!
-//! Without cluster mode, whoever calls one of these is told so.
+//! Without cluster mode, all of these fail with an error for that.
 
 use super::prelude::*;
 

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use crate::Arg;
 
-/// Filters that CLIENT LIST and KILL take besides Redis's.
+/// Filters that CLIENT LIST and KILL take in addition to Redis's.
 const FILTERS: &[Arg] = &[
     integer("not-client-id").token("NOT-ID").multiple(),
     string("not-type").token("NOT-TYPE"),
@@ -55,7 +55,7 @@ rows! { Connection:
         args: [one_of("mode", &[word("yes", "YES"), word("no", "NO")])],
     }
 
-    // Valkey's, since its 8.0; the version here says that the reference does not have it.
+    // Valkey's, since its 8.0; this version marks it as missing in the reference.
     ClientCapa = "client|capa" {
         summary: "Say what this client understands.",
         complexity: "O(1)",

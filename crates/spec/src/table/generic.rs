@@ -1,4 +1,4 @@
-//! Keys whatever their type: the rows of the group `generic`. Rows only.
+//! Keys of any type: the rows of the group `generic`. Rows only.
 
 use super::prelude::*;
 

@@ -10,7 +10,7 @@ const UNITS: &[Arg] = &[
     word("mi", "MI"),
 ];
 const ORDER: &[Arg] = &[word("asc", "ASC"), word("desc", "DESC")];
-/// Options of GEORADIUS that are more than a word alone, each with its number of arguments.
+/// Options of GEORADIUS with arguments, each with their number.
 const RADIUS_OPTIONS: &[(&str, u8)] = &[("COUNT", 1), ("STORE", 1), ("STOREDIST", 1)];
 const FROM: &[Arg] = &[
     string("member").token("FROMMEMBER"),
@@ -29,7 +29,7 @@ const BY: &[Arg] = &[
             one_of("unit", UNITS),
         ],
     ),
-    // Without a FROM, which Redis's grammar cannot say.
+    // Without a FROM, which Redis's grammar cannot express.
     block(
         "polygon",
         &[

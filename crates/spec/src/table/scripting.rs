@@ -110,7 +110,7 @@ rows! { Scripting:
         routing: AllNodes,
     }
 
-    // Valkey's, since its 8.0; the version here says that the reference does not have it.
+    // Valkey's, since its 8.0; this version marks it as missing in the reference.
     ScriptShow = "script|show" {
         summary: "Show the text of a script that the server keeps.",
         complexity: "O(1)",

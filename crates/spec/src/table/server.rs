@@ -101,7 +101,7 @@ rows! { Server:
         ],
     }
 
-    // Valkey's, since its 8.1; the version here says that the reference does not have it.
+    // Valkey's, since its 8.1; this version marks it as missing in the reference.
     Commandlog = "commandlog" {
         summary: "Inspect the logs of commands that took or moved much.",
         since: "9.1.2",

@@ -1,7 +1,6 @@
-//! Vector sets: the rows of the group `module`, since Redis brings these commands in a module. Rows only.
+//! Vector sets: the rows of the group `module`, since Redis has these commands in a module. Rows only.
 //!
-//! Such commands check by themselves how many arguments they have; what the executor needs is the key. And they are in no
-//! ACL category.
+//! Such commands check their own number of arguments; the executor needs only the key. They are in no ACL category.
 
 use super::prelude::*;
 

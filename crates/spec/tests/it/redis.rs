@@ -1,7 +1,7 @@
-//! Every row against a real Redis 8.2.3: what COMMAND INFO and COMMAND DOCS say of it (texts for people apart), and
-//! which arguments of thousands of calls COMMAND GETKEYSANDFLAGS calls keys.
+//! Compares every row with a real Redis 8.2.3: its COMMAND INFO and COMMAND DOCS (without texts for people), and the
+//! keys that COMMAND GETKEYSANDFLAGS finds in thousands of calls.
 //!
-//! `cargo xtask compat` starts the server and names it in `REDLINE_REDIS` (`host:port`).
+//! `cargo xtask compat` starts the server and passes its address in `REDLINE_REDIS` (`host:port`).
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -79,7 +79,7 @@ fn every_command_of_the_server_has_a_row_or_is_named_as_unbuilt() {
     assert_eq!(ours, theirs);
 }
 
-/// The rows of commands that the server has. It must not have the others, or their version is wrong.
+/// Returns the rows of commands that the server has. It must not have the others, or their version is wrong.
 fn comparable() -> impl Iterator<Item = &'static Row> {
     let mut redis = Redis::connect();
     table::all().iter().filter(move |row| {
@@ -119,8 +119,8 @@ fn compare_call(call: &[String], theirs: Value, differences: &mut Vec<String>) {
     }
 }
 
-/// A call with the command's name and up to eight words, some of which mean something to some commands. Key counts such
-/// as `01` and `+1` are left out: Redis's GETKEYS takes them, though the commands themselves refuse them.
+/// Returns a call with the command's name and up to eight words, some of which are significant for some commands. Key
+/// counts such as `01` and `+1` are left out: Redis's GETKEYS accepts them, though the commands themselves refuse them.
 fn random_call(row: &Row, random: &mut u64) -> Vec<String> {
     const WORDS: &[&str] = &[
         "0",
@@ -154,7 +154,7 @@ fn random_call(row: &Row, random: &mut u64) -> Vec<String> {
     call
 }
 
-/// Returns what COMMAND INFO says of a row, its subcommands left out.
+/// Returns the reply of COMMAND INFO for a row, without its subcommands.
 fn info(row: &Row) -> Value {
     let gate = gate(row.id);
     Value::List(vec![
@@ -247,12 +247,12 @@ fn key_spec(spec: &KeySpec) -> Value {
     ])
 }
 
-/// Of such commands Redis says little, and no arity.
+/// Returns true for commands of a module, for which Redis reports little, and no arity.
 fn is_of_module(row: &Row) -> bool {
     row.flags.has(Flags::MODULE)
 }
 
-/// Returns what COMMAND DOCS says of a row, without the texts, and with the versions only of its history.
+/// Returns the reply of COMMAND DOCS for a row, without the texts, and with the versions only of its history.
 fn docs(row: &Row) -> Value {
     if is_of_module(row) {
         return pairs([
@@ -283,7 +283,7 @@ fn docs(row: &Row) -> Value {
     pairs(doc)
 }
 
-/// The arguments that the server has too.
+/// Returns the arguments that the server has too.
 fn args(all: &[Arg]) -> Vec<Value> {
     let there = |arg: &&Arg| arg.since.is_none_or(|since| !is_after_reference(since));
     all.iter().filter(there).map(arg).collect()
@@ -324,7 +324,7 @@ fn arg(arg: &Arg) -> Value {
     pairs(doc)
 }
 
-/// The only command in a COMMAND INFO reply, without its subcommands.
+/// Returns the only command in a COMMAND INFO reply, without its subcommands.
 fn first_of(reply: Value, row: &Row) -> Value {
     let Value::List(mut commands) = reply else {
         panic!("{}: {reply:?}", row.full_name)

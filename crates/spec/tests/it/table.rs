@@ -1,4 +1,4 @@
-//! Properties that hold for every row of the table, whatever commands come.
+//! Properties that hold for every row of the table, for any commands.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ fn ids_are_dense_and_each_has_its_own_row() {
     }
 }
 
-/// A server takes the beginning of a timed call for the beginning of its script.
+/// Ensures that no such call is timed in a run: the server takes the beginning of a timed call for that of its script.
 #[test]
 fn calls_that_run_scripts_are_never_brief() {
     use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
@@ -61,7 +61,7 @@ fn handlers_are_named_as_their_commands() {
         let name = row(id).full_name.replace(['|', '-', '.'], "_");
         let name = name.to_ascii_lowercase();
         let expected = match id {
-            // RESTORE under a second name, which only says that the caller comes from another node.
+            // RESTORE under a second name, which only marks the caller as another node.
             CommandId::RestoreAsking => "restore",
             // REPLICAOF under its older name.
             CommandId::Slaveof => "replicaof",
@@ -113,8 +113,8 @@ fn keyed_commands_of_the_data_plane_either_read_or_write() {
         if row.flags.has(Flags::MODULE) {
             continue; // Redis says of all keys of a module's commands that they may be changed.
         }
-        // PFCOUNT is a read to users, and remembers in the value what it found out. XREADGROUP only reads its keys, as
-        // Redis has it, and writes what it read into the group.
+        // PFCOUNT is a read for users, and stores its result in the value. XREADGROUP only reads its keys, as in Redis,
+        // and writes to the group.
         let write = write && row.id != CommandId::Xreadgroup;
         assert_eq!(
             write || row.flags.has(Flags::MAY_REPLICATE),
@@ -138,7 +138,7 @@ fn writes_propagate_and_reads_do_not() {
         if row.flags.has(Flags::WRITE) {
             assert_ne!(row.propagate, Propagate::None, "{}", row.full_name);
         } else if !row.flags.has(Flags::MAY_REPLICATE) && row.id != CommandId::Fcall {
-            // Redis does not say so of FCALL.
+            // Redis has no such flag for FCALL.
             assert_eq!(row.propagate, Propagate::None, "{}", row.full_name);
         }
     }
@@ -185,10 +185,10 @@ fn texts_are_there_and_fit_one_line() {
 
 #[test]
 fn the_arity_agrees_with_the_grammar() {
-    // These take words that their grammar does not tell.
+    // These take words that their grammar does not have.
     let undocumented = [CommandId::Command, CommandId::Debug, CommandId::Quit];
     for row in all() {
-        // Commands of modules count their arguments by themselves.
+        // Commands of modules check their own number of arguments.
         let uncounted = row.flags.has(Flags::MODULE) || undocumented.contains(&row.id);
         if row.plane == Plane::Container || uncounted {
             continue;
@@ -203,7 +203,7 @@ fn the_arity_agrees_with_the_grammar() {
     }
 }
 
-/// The least and the most words that arguments take; `None` where there is no most.
+/// Returns the least and the largest number of words that arguments take; `None` if there is no largest.
 fn words_of_all(args: &[Arg]) -> (i32, Option<i32>) {
     args.iter()
         .map(words_of)
@@ -273,7 +273,7 @@ fn the_key_specs_agree_with_the_grammar() {
     }
 }
 
-/// Is it a spec of shard channels, which are routed like keys and are none?
+/// Returns true for a spec of shard channels, which are routed like keys and are none.
 fn names_channels(spec: &KeySpec) -> bool {
     spec.access.has(Access::NOT_KEY)
 }
@@ -285,7 +285,7 @@ fn collect_keys(args: &[Arg], found: &mut HashSet<u8>) {
     }
 }
 
-/// Where the grammar says that the spec begins: at its first key, or at the count before it.
+/// Returns the position at which the spec begins by the grammar: its first key, or the count before it.
 fn position_of_key(row: &Row, spec: u8) -> Option<u8> {
     let mut position = if row.container.is_some() { 2 } else { 1 };
     let counted = row.keys[usize::from(spec)].find == Find::KeyNum
@@ -430,7 +430,7 @@ fn help_lists_every_subcommand() {
     );
 }
 
-/// Access to channels is decided by these: a command left out could be used by every user.
+/// Access to channels is decided by these: a command that is missing could be used by every user.
 #[test]
 fn whoever_uses_channels_says_where_they_are() {
     for row in all().iter().filter(|row| row.container.is_none()) {

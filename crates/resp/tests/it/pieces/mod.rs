@@ -28,7 +28,7 @@ impl Requests {
     }
 }
 
-/// How the bytes of a large bulk reach the decoder.
+/// Path on which the bytes of a large bulk reach the decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BigRoute {
     /// Appended to the query buffer like all others.
@@ -37,8 +37,8 @@ pub enum BigRoute {
     Direct,
 }
 
-/// Decodes requests as a session does: all that are whole after each piece, then their arguments; with the help of the
-/// heads of those before.
+/// Decodes requests as a session does: all complete ones after each piece, then their arguments; with the heads of
+/// earlier ones.
 pub fn decode_requests<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limits: &RequestLimits,
@@ -47,7 +47,7 @@ pub fn decode_requests<'a>(
     decode_pieces(pieces, limits, route, Some(&mut Heads::new()))
 }
 
-/// The same from one piece, each request by itself.
+/// Decodes the same from one piece, each request by itself.
 pub fn decode_plainly(input: &[u8], limits: &RequestLimits) -> Requests {
     decode_pieces([input], limits, BigRoute::Buffer, None)
 }
@@ -91,7 +91,7 @@ fn decode_pieces<'a>(
     decoded
 }
 
-/// Decodes every whole request in `buf` before it looks at the arguments of the first, as a worker does.
+/// Decodes every complete request in `buf` before it reads the arguments of the first, as a worker does.
 fn decode_batch(
     decoder: &mut RequestDecoder,
     mut heads: Option<&mut Heads>,
@@ -187,7 +187,7 @@ pub struct Skips {
     pub error: Option<ReplyError>,
 }
 
-/// Skips replies. On a broken reply the counts are left at zero, since they depend on where the pieces end.
+/// Skips replies. On a broken reply the counts are left at zero, since they depend on the ends of the pieces.
 pub fn skip_replies<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Skips {
     let (mut skipper, mut buf) = (Skipper::new(), Vec::new());
     let (mut replies, mut errors) = (0, 0);
@@ -217,7 +217,7 @@ pub fn skip_replies<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Skips {
     }
 }
 
-/// Cuts `input` behind the given offsets, which need not be in order nor inside.
+/// Cuts `input` at the given offsets, which need not be in order nor inside.
 pub fn cut<'a>(input: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut ends: Vec<usize> = cuts
         .iter()
