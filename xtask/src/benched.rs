@@ -1,6 +1,6 @@
-//! Results of `redline bench` for the steps that look at them: how one is got, and how a step says what is wrong with it.
+//! Results of `redline bench` for the steps that check them: running it, and reporting faults.
 //!
-//! Must not know what is measured.
+//! Must not know the measurements.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::compat::Setting;
 use crate::run::{Failure, captured, line};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Parts of a result that are long, and say nothing about what is usually wrong.
+/// Long parts of a result that seldom explain a fault.
 const BULKY: [&str; 5] = ["series", "commands", "curve", "response_us", "service_us"];
 
-/// A sub-command that leaves its result on standard output, and nothing else there.
+/// Returns a sub-command that writes its result, and nothing else, to standard output.
 pub fn command(setting: &Setting, name: &str) -> Command {
     let mut command = Command::new(&setting.redline);
     command.args(["bench", name, "--json", "-"]);
@@ -26,14 +26,14 @@ pub fn result(command: Command) -> Result<Value, Failure> {
     parsed(&captured(command, b"", TIMEOUT)?)
 }
 
-/// The result of `redline bench run` with these options.
+/// Returns the result of `redline bench run` with these options.
 pub fn run(setting: &Setting, words: &[&str]) -> Result<Value, Failure> {
     let mut run = command(setting, "run");
     run.args(words);
     result(run)
 }
 
-/// The same of a run that goes on meanwhile; [`end`] waits for it.
+/// Begins a run with these options in the background; [`end`] waits for it.
 pub fn begin(setting: &Setting, words: &[&str]) -> Result<Child, Failure> {
     let mut run = command(setting, "run");
     run.args(words)
@@ -44,7 +44,7 @@ pub fn begin(setting: &Setting, words: &[&str]) -> Result<Child, Failure> {
         .map_err(|error| format!("{}: {error}", line(&run)))
 }
 
-/// Waits for what [`begin`] began.
+/// Waits for the run of [`begin`].
 pub fn end(child: Child) -> Result<Value, Failure> {
     let output = child
         .wait_with_output()
@@ -63,12 +63,12 @@ fn parsed(said: &str) -> Result<Value, Failure> {
     serde_json::from_str(said).map_err(|error| format!("{error}: {said}"))
 }
 
-/// A count in a result; 0 if there is none at that JSON pointer.
+/// Returns a count in a result; 0 if there is none at that JSON pointer.
 pub fn number(result: &Value, path: &str) -> u64 {
     result.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// An error with the result, but for its longest parts, unless it is so.
+/// Returns an error with the result, without its longest parts, unless `so`.
 pub fn check(so: bool, what: &str, result: &Value) -> Result<(), Failure> {
     if so {
         return Ok(());

@@ -1,9 +1,9 @@
 //! Client libraries' own test suites: those of redis-py, go-redis, redigo, radix, phpredis and hiredis, and that of
 //! miniredis, which holds a model of Redis against a server: against a real Redis 8.2.3 and against us. The suites are fetched with the clients' sources and unpacked below `target/`; nothing of them is kept here.
-//! What fails with us and not with Redis has to be named in docs/compatibility.md, with the reason.
+//! Tests that fail with our server and not with Redis have to be named in docs/compatibility.md, with the reason.
 //!
-//! Suites expect their server at port 6379. Each runs with its server in a network of its own (a namespace), where that
-//! port is always free, and nothing else can be reached by mistake.
+//! Suites expect their server at port 6379. Each runs with its server in its own network namespace, where that port is
+//! always free, and nothing else can be reached by mistake.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,11 +17,11 @@ use crate::install::{self, REDIS_VERSION};
 use crate::run::{Failure, ended_group};
 use crate::tcl::Explained;
 
-/// Longest that a suite may take.
+/// Time-out of a suite.
 const SUITE_TIMEOUT: Duration = Duration::from_secs(1200);
-/// A suite with an unexpected failure runs once more: some tests are about time, and the machine may be busy.
+/// Largest number of runs of a suite with an unexpected failure: some tests depend on time, and the machine may be busy.
 const ATTEMPTS_MAX: usize = 2;
-/// Of redis-py: what a single server without modules and certificates can pass.
+/// Of redis-py: the tests that a single server without modules and certificates can pass.
 const REDIS_PY_WORDS: &[&str] = &[
     "-m",
     "pytest",
@@ -38,9 +38,9 @@ const REDIS_PY_WORDS: &[&str] = &[
     "--ignore=tests/test_sentinel.py",
     "--ignore=tests/test_asyncio/test_sentinel.py",
 ];
-/// Of go-redis, the same: names of what is left out, as an expression.
+/// Of go-redis, the same: names of excluded tests, as an expression.
 const GO_REDIS_LEFT_OUT: &str = "Cluster|cluster|[sS]entinel|Failover|Ring|RediSearch|FT\\.|Probabilistic|Timeseries|JSON|UniversalClient";
-/// Of miniredis's: a server that is a cluster, and one with TLS, which the real one here cannot be.
+/// Excluded tests of miniredis: a server that is a cluster, and one with TLS, which the real one here cannot be.
 const MINIREDIS_LEFT_OUT: &[&str] = &["-test.skip", "TestCluster|TestServerTLS"];
 /// Starts a server, waits until it answers, runs a suite, ends the server.
 const IN_A_NETWORK_OF_ITS_OWN: &str = r#"
@@ -62,17 +62,17 @@ rm -f "$UNIX_SOCKET"
 exit 0
 "#;
 
-/// A suite, ready to be run.
+/// An executable suite.
 struct Suite {
     name: &'static str,
     folder: PathBuf,
     program: PathBuf,
     words: Vec<String>,
-    /// Reads what it prints.
+    /// Parses its output.
     read: fn(&str) -> Outcome,
 }
 
-/// How a suite went.
+/// The outcome of a suite.
 #[derive(Debug, Default)]
 struct Outcome {
     passed: usize,
@@ -129,13 +129,13 @@ fn folder() -> PathBuf {
     install::folder().join("suites")
 }
 
-/// Where the server listens besides: its namespace does not cover files.
+/// Returns the path of the server's unix socket: its namespace does not cover files.
 fn unix_socket() -> String {
     let name = format!("redline-suites-{}.sock", std::process::id());
     std::env::temp_dir().join(name).display().to_string()
 }
 
-/// Those that are wanted; the others are not fetched either.
+/// Returns the selected suites; the others are not fetched either.
 fn suites(setting: &Setting) -> Result<Vec<Suite>, Failure> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let wants = |name| setting.wants_unit(name);
@@ -217,7 +217,7 @@ fn suites(setting: &Setting) -> Result<Vec<Suite>, Failure> {
 }
 
 impl Suite {
-    /// Our outcome, and what fails with ours alone.
+    /// Returns our outcome, and the tests that fail only with our server.
     fn run_ours(
         &self,
         setting: &Setting,
@@ -256,9 +256,9 @@ impl Suite {
             .env("SERVER_FOLDER", &home)
             .env("UNIX_SOCKET", unix_socket())
             .env("SUITE_FOLDER", &self.folder)
-            // go-redis: no servers but the one.
+            // go-redis: only the one server.
             .env("RE_CLUSTER", "true")
-            // miniredis: run at all.
+            // miniredis: enables the tests.
             .env("INT", "1")
             .env("REDIS_VERSION", "8.2");
         let (said, in_time) = ended_group(command, SUITE_TIMEOUT)?;
@@ -277,7 +277,7 @@ impl Suite {
 }
 
 impl Outcome {
-    /// Lines `FAILED test - why`, and at the end `1 failed, 2 passed in 3s`.
+    /// Parses lines `FAILED test - why`, and at the end `1 failed, 2 passed in 3s`.
     fn of_pytest(said: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for line in said.lines() {
@@ -295,7 +295,7 @@ impl Outcome {
         outcome
     }
 
-    /// `[PASSED]` for each test; lines `Assertion failed: place (test)` behind all.
+    /// Parses `[PASSED]` for each test; lines `Assertion failed: place (test)` after all.
     fn of_phpredis(said: &str) -> Outcome {
         let failed = said
             .lines()
@@ -307,7 +307,7 @@ impl Outcome {
         }
     }
 
-    /// Lines `#1 test: PASSED`, with colours.
+    /// Parses lines `#1 test: PASSED`, with colours.
     fn of_hiredis(said: &str) -> Outcome {
         let failed = said.lines().filter(|line| line.contains("FAILED"));
         Outcome {
@@ -316,7 +316,7 @@ impl Outcome {
         }
     }
 
-    /// Lines `--- PASS: test (0.00s)`, those of subtests indented.
+    /// Parses lines `--- PASS: test (0.00s)`, those of subtests indented.
     fn of_go_test(said: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for line in said.lines().map(str::trim_start) {
@@ -329,7 +329,7 @@ impl Outcome {
         outcome
     }
 
-    /// Lines `[FAIL] test`, and at the end `FAIL! -- 2 Passed | 1 Failed | …`.
+    /// Parses lines `[FAIL] test`, and at the end `FAIL! -- 2 Passed | 1 Failed | …`.
     fn of_ginkgo(said: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for line in said.lines() {
@@ -348,7 +348,7 @@ impl Outcome {
     }
 }
 
-/// The number right before `word`.
+/// Returns the number right before `word`.
 fn number_before(line: &str, word: &str) -> Option<usize> {
     let (before, _) = line.split_once(word)?;
     before.split_whitespace().next_back()?.parse().ok()

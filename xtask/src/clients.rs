@@ -1,5 +1,5 @@
-//! Client libraries in four languages: each runs the calls of `crates/testkit/clients/calls.txt`, and what its library
-//! offers beyond single calls, against us and against a real Redis. A library must not be able to tell them apart.
+//! Client libraries in four languages: each runs the calls of `crates/testkit/clients/calls.txt`, and its library's
+//! features beyond single calls, against our server and a real Redis. A library must not be able to tell them apart.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,16 +14,16 @@ use crate::install;
 use crate::run::{Failure, Folder, captured, workspace};
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lines that the programs print of the server itself, which a proxy answers for itself.
+/// Lines of the programs about the server itself, which a proxy answers itself.
 const ABOUT_THE_SERVER: [&str; 2] = ["info", "time"];
-/// Differing lines shown of one client.
+/// Largest number of differing lines shown of one client.
 const SHOWN_MAX: usize = 30;
 
 /// One way to run one client program.
 struct Client {
     name: &'static str,
     program: PathBuf,
-    /// The words before the port.
+    /// The arguments before the port.
     before: Vec<OsString>,
     folder: Option<PathBuf>,
     protocol: Option<&'static str>,
@@ -62,7 +62,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     Err(failures.join("\n"))
 }
 
-/// The same through the proxy before a Redis, beside that Redis itself: what a proxy can answer as a server does.
+/// Runs them through the proxy, beside the Redis behind it: the calls that a proxy can answer as a server does.
 pub fn through(setting: &Setting) -> Result<usize, Failure> {
     let sources = workspace().join("crates/testkit/clients");
     let folder = Folder::new("clients")?;
@@ -111,7 +111,7 @@ impl Client {
         format!("{}{}", self.name, protocol.unwrap_or_default())
     }
 
-    /// Returns the text that the client prints about the server on this port.
+    /// Returns the client's output about the server on this port.
     fn say(&self, port: u16, calls: &Path, monitored: bool) -> Result<String, Failure> {
         let mut command = Command::new(&self.program);
         command
@@ -170,7 +170,7 @@ fn clients(sources: &std::path::Path) -> Result<Vec<Client>, Failure> {
     Ok(clients)
 }
 
-/// The lines that are not the same, as a failure.
+/// Returns the differing lines, as a failure.
 pub fn differing(label: &str, ours: &str, theirs: &str) -> Option<Failure> {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.lines().collect(), theirs.lines().collect());
     let mut shown = Vec::new();
@@ -192,7 +192,7 @@ pub fn differing(label: &str, ours: &str, theirs: &str) -> Option<Failure> {
 mod tests {
     use std::collections::BTreeSet;
 
-    /// Commands that the client programs send in their own way: they change what the connection is, or end the server.
+    /// Commands that the client programs send separately: they change the connection's state, or end the server.
     const OWN_WAY: &[&str] = &[
         "multi",
         "exec",
@@ -217,7 +217,7 @@ mod tests {
         let missing: Vec<_> = redline_spec::table::all()
             .iter()
             .filter(|row| row.plane != redline_spec::Plane::Container)
-            // Both servers run the same calls, so what the real one has not cannot be among them.
+            // Both servers run the same calls, so commands that the real one lacks are left out.
             .filter(|row| !redline_spec::is_after_reference(row.since))
             .map(|row| row.full_name)
             .filter(|name| !called.contains(*name) && !OWN_WAY.contains(name))

@@ -1,7 +1,7 @@
 //! Several servers under `redline bench`: a Redis Cluster of the system's redis-servers whose slots move and whose
-//! primaries fail while it is loaded, and two servers side by side.
+//! primaries fail under load, and two servers side by side.
 //!
-//! What the bench says is checked against what the nodes say themselves.
+//! The bench's figures are checked against the nodes' own.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,10 +16,10 @@ use redline_testkit::process::ServerProcess;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const SLOTS: u32 = 16_384;
-/// Counters that requests go to.
+/// Number of counters.
 const COUNTERS: u32 = 1_000;
 
-/// Loads them.
+/// Runs them.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let mut cluster = Cluster::start()?;
     at_rest(setting, &cluster)?;
@@ -45,7 +45,7 @@ impl Cluster {
         Cluster::of(&install::older_redis_server()?, &[], 1)
     }
 
-    /// The same of this redis-server, with further words of its command line and so many replicas of each primary.
+    /// Starts a cluster of this redis-server, with further arguments and this many replicas of each primary.
     pub fn of(program: &Path, more: &[&str], replicas: usize) -> Result<Cluster, Failure> {
         let count = 3 * (1 + replicas);
         let mut nodes = Vec::new();
@@ -75,7 +75,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until so many nodes are up, serve all slots, and agree about it.
+    /// Waits until this many nodes are up, serve all slots, and agree about it.
     pub fn until_whole(&self, up: usize) -> Result<(), Failure> {
         until("the cluster is whole", || {
             self.nodes.iter().all(|node| {
@@ -94,7 +94,7 @@ impl Cluster {
                 said.matches("127.0.0.1").count() >= up
             })
         })?;
-        // A replica that has not taken over its primary's data has nothing to take over with.
+        // A replica without its primary's data cannot take over.
         until("replicas are in step", || {
             self.nodes.iter().all(|node| {
                 let said = told(node, &["INFO", "replication"]).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Cluster {
         })
     }
 
-    /// The node that is a primary and that this runs: its place.
+    /// Returns the index of a running node that is a primary.
     pub fn primary(&self) -> Result<usize, Failure> {
         let of = |node: &ServerProcess| told(node, &["ROLE"]).unwrap_or_default();
         let place = self.nodes.iter().position(|n| of(n).starts_with("master"));
@@ -125,7 +125,7 @@ pub fn told(node: &ServerProcess, words: &[&str]) -> Option<String> {
     client.call(words).ok().map(|value| text(&value))
 }
 
-/// Nothing changes: every primary answers, and with replica reads every replica as well.
+/// Loads an unchanging cluster: every primary answers, and with replica reads every replica as well.
 fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
     let port = cluster.nodes[0].address().port().to_string();
     let local = ["-p", &port, "--cluster", "--duration", "1", "-c", "6"];
@@ -148,7 +148,7 @@ fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
         let requests = &result["requests"];
         check(used == nodes, "nodes used", &result)?;
         let all = number(&result, "/requests/values");
-        // A replica may not have got everything at once.
+        // A replica may lag behind.
         let hits = number(&result, "/requests/nulls") * 100 <= all;
         check(
             hits && requests["errors"] == 0,
@@ -163,7 +163,7 @@ fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
     Ok(())
 }
 
-/// redis-benchmark's own command line, beside the real one on the same cluster; then while slots move.
+/// Runs redis-benchmark's own command line, beside the real one on the same cluster; then while slots move.
 fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Failure> {
     const WAYS: [&[&str]; 6] = [
         &["-q", "-n", "2000", "-c", "6"],
@@ -201,7 +201,7 @@ fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Fai
         }
     }
     let moved = |node: &ServerProcess| {
-        // Which of the two it is depends on when the slot's next request comes.
+        // Which of the two it is depends on when the slot's next request arrives.
         let said = told(node, &["INFO", "errorstats"]).unwrap_or_default();
         said.contains("errorstat_MOVED") || said.contains("errorstat_ASK")
     };
@@ -222,7 +222,7 @@ fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Fai
     let resharded = begun.and_then(|()| reshard(node, &cluster.nodes[1], 16));
     let seen = resharded.and_then(|()| until("a slot was seen to move", || moved(node)));
     let survived = running.try_wait().map_err(|error| error.to_string());
-    // It has shown what it had to show.
+    // Its output is sufficient.
     let _ = running.kill();
     let output = running
         .wait_with_output()
@@ -235,8 +235,8 @@ fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Fai
     Ok(WAYS.len())
 }
 
-/// Returns the printed lines with a mark for each number: how far they are aligned, and how many lines a distribution
-/// has, differs as well. Of a line that was rewritten, its last state.
+/// Returns the printed lines with a mark for each number: alignment, and the number of lines of a distribution, differ
+/// as well. Of a line that was rewritten, its last state.
 fn without_digits(said: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in said.lines() {
@@ -263,7 +263,7 @@ fn without_digits(said: &str) -> Vec<String> {
     lines
 }
 
-/// Moves so many slots, the first ones. What moved before has to be known to all nodes, or redis-cli refuses.
+/// Moves this many slots, the first ones. All nodes have to know earlier moves, or redis-cli refuses.
 pub fn reshard(from: &ServerProcess, to: &ServerProcess, slots: u32) -> Result<(), Failure> {
     until("all nodes agree about the slots", || {
         let mut check = Command::new("redis-cli");
@@ -279,7 +279,7 @@ pub fn reshard(from: &ServerProcess, to: &ServerProcess, slots: u32) -> Result<(
     captured(reshard, b"", TIMEOUT).map(drop)
 }
 
-/// Slots move while counters are counted up: each request is done exactly once.
+/// Moves slots while counters are incremented: each request is executed exactly once.
 fn while_slots_move(setting: &Setting, cluster: &Cluster) -> Result<u64, Failure> {
     const REQUESTS: u64 = 150_000;
     let [first, second] = [0, 1].map(|at| &cluster.nodes[at]);
@@ -319,7 +319,7 @@ fn while_slots_move(setting: &Setting, cluster: &Cluster) -> Result<u64, Failure
     Ok(moved + number(&result, "/redirects/asked"))
 }
 
-/// Of all counters, as the nodes have them.
+/// Returns the sum of all counters, from the nodes.
 fn sum_of_counters(cluster: &Cluster) -> Result<u64, Failure> {
     let mut get = String::new();
     for counter in 0..COUNTERS {
@@ -329,14 +329,14 @@ fn sum_of_counters(cluster: &Cluster) -> Result<u64, Failure> {
     let port = cluster.nodes[1].address().port().to_string();
     command.args(["-c", "-p", &port]);
     let said = captured(command, get.as_bytes(), TIMEOUT)?;
-    // Between the values, redis-cli says where it was sent.
+    // Between the values, redis-cli prints redirects.
     Ok(said
         .lines()
         .filter_map(|line| line.trim().parse::<u64>().ok())
         .sum())
 }
 
-/// A primary is killed: its replica takes over, and all requests are answered after all.
+/// Kills a primary: its replica takes over, and all requests are answered in the end.
 fn while_a_primary_dies(setting: &Setting, cluster: &mut Cluster) -> Result<u64, Failure> {
     let victim = cluster.primary()?;
     let alive = (victim + 1) % cluster.nodes.len();
@@ -358,7 +358,7 @@ fn while_a_primary_dies(setting: &Setting, cluster: &mut Cluster) -> Result<u64,
         "--timeout",
         "1",
     ];
-    // What was counted before does not tell.
+    // Earlier counts must not interfere.
     let reset = told(&cluster.nodes[victim], &["CONFIG", "RESETSTAT"]);
     reset.ok_or("the victim does not answer")?;
     let child = begin(setting, &[&words[..], &template].concat())?;
@@ -387,7 +387,7 @@ fn while_a_primary_dies(setting: &Setting, cluster: &mut Cluster) -> Result<u64,
     Ok(resent)
 }
 
-/// Two servers that know nothing of each other get half of the connections each.
+/// Checks that two independent servers get half of the connections each.
 fn side_by_side(setting: &Setting) -> Result<(), Failure> {
     let servers = [setting.start_redis(&[])?, setting.start_redis(&[])?];
     let [one, two] = [0, 1].map(|at| servers[at].address().to_string());

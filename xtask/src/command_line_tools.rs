@@ -1,4 +1,4 @@
-//! The real redis-cli against our server: typed into, and in its modes.
+//! The real redis-cli against our server: interactive, and in its modes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn cli(server: &ServerProcess, words: &[&str]) -> Command {
     command
 }
 
-/// A session as somebody types it: the same text must come back as from a real Redis.
+/// Runs an interactive session: its output must equal that with a real Redis.
 fn typed(redline: &ServerProcess, redis: &ServerProcess) -> Result<(), Failure> {
     const SESSION: &str = "\
 ping
@@ -163,7 +163,7 @@ fn big_keys(redline: &ServerProcess, redis: &ServerProcess) -> Result<(), Failur
     same("redis-cli --bigkeys", &sorted(&said[0]), &sorted(&said[1]))
 }
 
-/// It measures until it is stopped; without a terminal it stops after a second and prints one line.
+/// Runs `--latency`, which measures until it is stopped; without a terminal it stops after a second and prints one line.
 fn latency(redline: &ServerProcess) -> Result<(), Failure> {
     let command = cli(redline, &["--latency", "-i", "1"]);
     let text = line(&command);
@@ -180,7 +180,7 @@ fn latency(redline: &ServerProcess) -> Result<(), Failure> {
     }
 }
 
-/// It prints a line a period, for ever: a few are read.
+/// Runs `--stat`, which prints a line per period, for ever: a few are read.
 fn stat(redline: &ServerProcess) -> Result<(), Failure> {
     let mut command = Command::new("timeout");
     command.args([

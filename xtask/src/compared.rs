@@ -1,7 +1,7 @@
 //! `redline bench compare` on real servers: one with itself, and with one whose replies cost a tenth more.
 //!
-//! On a machine that others use, what they do meanwhile is part of the spread, and hides the tenth from the rate; the
-//! CPU time per request shows it still. Each comparison takes as long as it may where it does not show in the rate.
+//! On a machine with other load, that load is part of the spread, and hides the tenth from the rate; the CPU time per
+//! request shows it still. A comparison takes its whole time if the difference does not show in the rate.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,18 +13,18 @@ use crate::benched;
 use crate::compat::Setting;
 use crate::run::{Failure, captured};
 
-/// Comparisons of each kind, and how many have to be right.
+/// Comparisons of each kind, and the smallest number of right ones.
 const COMPARISONS: usize = 20;
 const RIGHT_MIN: usize = 19;
 /// Maximum time of a comparison, in seconds, and the time of each of its runs.
 const TIME_MAX: &str = "25";
 const RUN: &str = "0.05";
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Elements of the list that is asked for. A request costs something beside its elements: with a tenth more of these, a
-/// real Redis used 7 % more CPU time for it; with so many it is a tenth.
+/// Elements of the list. A request has a fixed cost as well: with a tenth more elements, a real Redis used 7 % more CPU
+/// time for it; with this many it is a tenth.
 const ELEMENTS: [u32; 2] = [600, 685];
 
-/// Counts what the comparisons say.
+/// Counts the results of the comparisons.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let servers = [setting.start_redis(&[])?, setting.start_redis(&[])?];
     let ports = [0, 1].map(|at| servers[at].address().port().to_string());
@@ -55,7 +55,7 @@ struct Shown {
     is_worse: bool,
 }
 
-/// How many comparisons of `a` with `b` say what is right.
+/// Returns the number of comparisons of `a` with `b` with the right result.
 fn count(
     what: &str,
     setting: &Setting,

@@ -1,5 +1,5 @@
-//! `cargo xtask compat`: we and the real Redis, its tools and its clients, step by step. Whatever fails, fails loudly:
-//! all steps run, and the end says which failed.
+//! `cargo xtask compat`: our server and the real Redis, its tools and its clients, step by step. All steps run, and the
+//! end lists those that failed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::{
     tcl, through, tls, verdicts,
 };
 
-/// Calls that the comparison sends unless told otherwise, over all worker counts.
+/// Number of calls of the comparison by default, over all worker counts.
 const CALLS: usize = 60_000;
-/// How many workers our server runs with in the comparison.
+/// Numbers of our server's workers in the comparison.
 const WORKERS: [usize; 3] = [1, 2, 8];
-/// Users that the comparison of access makes, for each number of workers.
+/// Number of users in the comparison of access, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-/// Rounds of what Valkey alone has, for each number of workers and each protocol.
+/// Number of rounds of Valkey's own features, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
 /// The steps, in the order in which they run.
 const STEPS: &[Step] = &[
@@ -76,7 +76,7 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// A part of the comparison. It says what it did, or what is wrong.
+/// A part of the comparison. Returns a summary, or the fault.
 struct Step {
     name: &'static str,
     run: fn(&Setting) -> Result<String, Failure>,
@@ -127,7 +127,7 @@ pub fn usage_of_steps() -> String {
     text
 }
 
-/// DEBUG is used to look at both servers.
+/// DEBUG is used to inspect both servers.
 pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
 /// Options of the command line.
@@ -150,7 +150,7 @@ pub struct Setting {
 }
 
 impl Options {
-    /// Reads the words after `compat`.
+    /// Parses the arguments after `compat`.
     pub fn parse(words: &[String]) -> Result<Options, Failure> {
         let mut options = Options {
             calls: None,
@@ -242,7 +242,7 @@ fn release_binary() -> Result<PathBuf, Failure> {
 }
 
 impl Setting {
-    /// With both programs there: the real one installed, ours built unless the options name it.
+    /// Returns the setting with both programs: the real one installed, ours built unless the options name it.
     pub fn installed(options: &Options) -> Result<Setting, Failure> {
         Ok(Setting {
             redis: install::redis_server()?,
@@ -266,30 +266,30 @@ impl Setting {
         self.options.seed
     }
 
-    /// How many calls a comparison makes: so many unless told otherwise.
+    /// Returns the number of calls of a comparison: `usual` by default.
     pub fn calls_or(&self, usual: usize) -> usize {
         self.options.calls.unwrap_or(usual)
     }
 
-    /// Is this part of a test suite to be run: a unit of the Tcl suite, a client's suite?
+    /// Returns true if this part of a test suite is to run: a unit of the Tcl suite, a client's suite.
     pub fn wants_unit(&self, unit: &str) -> bool {
         let units = &self.options.units;
         units.is_empty() || units.iter().any(|wanted| wanted == unit)
     }
 
-    /// A real Redis, started.
+    /// Starts a real Redis.
     pub fn start_redis(&self, words: &[&str]) -> Result<ServerProcess, Failure> {
         ServerProcess::redis(&self.redis, &owned(words))
             .map_err(|error| failure(&self.redis, &error))
     }
 
-    /// Our server, started.
+    /// Starts our server.
     pub fn start_redline(&self, workers: usize, words: &[&str]) -> Result<ServerProcess, Failure> {
         ServerProcess::redline(&self.redline, workers, &owned(words))
             .map_err(|error| failure(&self.redline, &error))
     }
 
-    /// The proxy, started before these servers.
+    /// Starts the proxy in front of these servers.
     pub fn start_proxy(
         &self,
         servers: &[SocketAddr],
@@ -308,7 +308,7 @@ fn failure(program: &Path, error: &std::io::Error) -> Failure {
     format!("{}: {error}", program.display())
 }
 
-/// Ends a server of ours in good order; a crash in between shows here at the latest.
+/// Ends a server of ours cleanly; an earlier crash is detected here at the latest.
 pub fn stop(mut server: ServerProcess) -> Result<(), Failure> {
     let log = server.log();
     if !server.is_running() {
@@ -321,10 +321,10 @@ pub fn stop(mut server: ServerProcess) -> Result<(), Failure> {
     }
 }
 
-/// The command table against what the real server says of its commands.
+/// Compares the command table with the real server's commands.
 fn spec(setting: &Setting) -> Result<String, Failure> {
     let redis = setting.start_redis(&[])?;
-    // The tests of these rooms that need a real server, and are ignored without one.
+    // The tests of these crates that need a real server, and are ignored without one.
     for room in ["redline-spec", "redline-resp"] {
         let mut test = cargo(&[
             "test",
@@ -346,7 +346,7 @@ fn spec(setting: &Setting) -> Result<String, Failure> {
     )
 }
 
-/// The same users, rules and calls under these rules to both, reply by reply.
+/// Sends the same users, rules and calls under these rules to both, reply by reply.
 fn compare_access(setting: &Setting) -> Result<String, Failure> {
     let mut calls = 0;
     for workers in WORKERS {
@@ -359,7 +359,7 @@ fn compare_access(setting: &Setting) -> Result<String, Failure> {
     Ok(format!("{calls} calls about users and as users"))
 }
 
-/// Compares what Valkey has and Redis has not.
+/// Compares features that Valkey has and Redis does not.
 fn compare_with_valkey(setting: &Setting) -> Result<String, Failure> {
     let program = install::valkey_server()?;
     let mut calls = 0;
@@ -379,7 +379,7 @@ fn compare_with_valkey(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// Every parameter on both, and files that both write.
+/// Compares every parameter on both, and files that both write.
 fn compare_configuration(setting: &Setting) -> Result<String, Failure> {
     let redis = setting.start_redis(&[])?;
     let redline = setting.start_redline(2, &[])?;
@@ -389,8 +389,8 @@ fn compare_configuration(setting: &Setting) -> Result<String, Failure> {
     Ok(format!("{calls} calls, {files} files written"))
 }
 
-/// Files that others start with start us: those of the distributions' packages, and one with every parameter that a real
-/// Valkey shows.
+/// Starts our server with files of others: those of the distributions' packages, and one with every parameter of a real
+/// Valkey.
 fn start_with_stock_files(setting: &Setting) -> Result<String, Failure> {
     install::older_redis_server()?;
     let redis = PathBuf::from("/etc/redis/redis.conf");
@@ -420,7 +420,7 @@ fn start_with_stock_files(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// Values by DUMP and RESTORE, to and from the real server, and from the one that the distribution has (7.0).
+/// Copies values by DUMP and RESTORE, to and from the real server, and the distribution's (7.0).
 fn payloads_both_ways(setting: &Setting) -> Result<String, Failure> {
     const VALUES: usize = 400;
     let redline = setting.start_redline(2, &DEBUG)?;
@@ -441,7 +441,7 @@ fn payloads_both_ways(setting: &Setting) -> Result<String, Failure> {
     Ok(format!("{arrived} values arrived"))
 }
 
-/// The same calls to both, reply by reply.
+/// Sends the same calls to both, reply by reply.
 fn compare_replies(setting: &Setting) -> Result<String, Failure> {
     let mut calls = 0;
     let mut commands = std::collections::BTreeSet::new();
@@ -496,7 +496,7 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// One to a line.
+/// Returns the disagreements, one per line.
 pub fn listed(disagreements: &[compare::Disagreement]) -> String {
     let listed: Vec<String> = disagreements
         .iter()

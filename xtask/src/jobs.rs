@@ -1,5 +1,5 @@
-//! Job queues at work: BullMQ and Celery, with their own workers, against us and against a real Redis. Each program prints
-//! what came of its jobs; the two outputs have to be equal.
+//! Job queues at work: BullMQ and Celery, with their own workers, against our server and a real Redis. Each program
+//! prints the results of its jobs; the two outputs have to be equal.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,10 @@ use crate::compat::{Setting, stop};
 use crate::install;
 use crate::run::{Failure, captured, workspace};
 
-/// A program takes some seconds. It ends by itself where it waits in vain.
+/// Time-out of a program, which takes some seconds. It ends by itself if it waits in vain.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A program that has jobs done: its words are its script, the port, and a file for its worker's log.
+/// A program that runs jobs: its arguments are its script, the port, and a file for its worker's log.
 struct Flow {
     name: &'static str,
     program: PathBuf,
@@ -72,7 +72,7 @@ impl Flow {
     }
 }
 
-/// The last lines of a worker's log, if there is one.
+/// Returns the last lines of a worker's log, if there is one.
 fn end_of(log: &Path) -> String {
     const LINES: usize = 20;
     let text = std::fs::read_to_string(log).unwrap_or_default();

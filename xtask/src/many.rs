@@ -8,15 +8,15 @@ use crate::compat::{Setting, stop};
 use crate::run::Failure;
 
 const CONNECTIONS: &str = "10000";
-/// Files that both sides have to be able to open.
+/// Number of files that both sides have to be able to open.
 const FILES_MIN: u64 = 12_000;
 /// Maximum memory of the generator for a connection, its share of everything else included.
 const BYTES_PER_CONNECTION_MAX: u64 = 4_096;
-/// By how much memory may grow while nothing is new any more: what allocators keep.
+/// Largest growth of memory without new data: memory kept by allocators.
 const GROWN_BYTES_MAX: u64 = 8 << 20;
-/// Maximum memory for a point of the series, with room for how vectors grow.
+/// Largest memory per point of the series, with room for growing vectors.
 const BYTES_PER_POINT_MAX: u64 = 1_024;
-/// Of the rate of the first third of a run, at least this share in the last: others use the machine as well.
+/// Smallest ratio of the last third's rate to the first's: the machine may have other load.
 const RATE_SHARE_MIN: f64 = 0.6;
 
 /// Runs them.
@@ -70,7 +70,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     Ok(said.join("; "))
 }
 
-/// That nothing went wrong, the rate held, and memory did not grow beyond `room`; the most that was used.
+/// Checks that there were no errors, the rate held, and memory did not grow beyond `room`; returns the largest memory.
 fn check_run(result: &Value, room: u64) -> Result<u64, Failure> {
     for what in ["errors", "lost", "connections_lost"] {
         check(result["requests"][what] == 0, what, result)?;
@@ -100,7 +100,7 @@ fn check_run(result: &Value, room: u64) -> Result<u64, Failure> {
     Ok(memory("max_bytes"))
 }
 
-/// How far this process and its children may raise theirs.
+/// Returns the hard limit of this process and its children.
 fn hard_limit_of_files() -> Result<u64, Failure> {
     let path = "/proc/self/limits";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;

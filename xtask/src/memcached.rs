@@ -1,6 +1,6 @@
 //! `redline bench run --protocol memcache_text` against memcached from the system's packages, and its suite.
 //!
-//! What arrived there is looked at with another client: a socket that speaks the protocol itself.
+//! Stored values are checked with another client: a socket that speaks the protocol itself.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -111,7 +111,7 @@ fn suite(setting: &Setting, port: u16) -> Result<usize, Failure> {
     Ok(runs.len())
 }
 
-/// The first line of the answer.
+/// Returns the first line of the reply.
 fn asked(client: &mut TcpStream, request: &str) -> Result<String, Failure> {
     let mut ask = || -> std::io::Result<String> {
         client.set_read_timeout(Some(TIMEOUT))?;

@@ -1,5 +1,5 @@
-//! `redline proxy` before a server that has a name, when the name means another server: the real resolver, with a file of
-//! hosts of the test's own.
+//! `redline proxy` in front of a server with a name, when the name resolves to another server: the real resolver, with
+//! the test's own hosts file.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use crate::run::{Failure, Folder, Process, free_port, until};
 
 const NAME: &str = "redis.test";
 
-/// The server that the name means dies, and the name means another one: seconds until a client that stayed is answered.
+/// Kills the server of the name, which then resolves to another one: returns the seconds until a connected client is answered.
 pub fn a_name_that_means_another_server(setting: &Setting) -> Result<f64, Failure> {
     let program = install::older_redis_server()?;
     let failed = |error: std::io::Error| format!("names: {error}");
@@ -45,7 +45,7 @@ pub fn a_name_that_means_another_server(setting: &Setting) -> Result<f64, Failur
     let mean = |address: Ipv4Addr| fs::write(&hosts, format!("{address} {NAME}\n")).map_err(failed);
     mean(Ipv4Addr::LOCALHOST)?;
     let proxy_port = free_port()?;
-    // A mount of its own: nobody else sees the file.
+    // In its own mount namespace, so that no other process sees the file.
     let mut command = Command::new("unshare");
     command
         .args(["--map-root-user", "--mount", "sh", "-c"])

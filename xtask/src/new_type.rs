@@ -1,7 +1,7 @@
-//! `cargo xtask new-type-check`: a type of values is a row. A copy of the workspace gets a type more, from the files in
-//! `xtask/toy`, which lie as they would in the workspace, and from a few lines of lists; nothing else may be touched. The copy
-//! must compile without a warning, pass the tests that look at every type or command, and its server must do with the type
-//! all that it does with any (`new_type/behaviour.rs`).
+//! `cargo xtask new-type-check`: a type of values is a row. A type is added to a copy of the workspace, from the files
+//! in `xtask/toy`, with the paths of the workspace, and from a few lines of lists; nothing else may change. The copy
+//! must compile without a warning, pass the tests that cover every type or command, and its server must support the type
+//! as any other (`new_type/behaviour.rs`).
 
 mod behaviour;
 
@@ -15,12 +15,12 @@ use crate::run::{Failure, captured, line, watched, workspace};
 
 /// Files of the type, with the paths that they have in the workspace.
 const TOY: &str = "xtask/toy";
-/// Inside the folder of build results, so that both stay from one run to the next.
+/// Inside the folder of build results, so that both are kept between runs.
 const COPY: &str = "target/new-type/workspace";
 const TARGET: &str = "target/new-type/target";
 const GIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Lines that a file gets behind one of its own.
+/// Lines that are inserted into a file after one of its own.
 struct Insertion {
     file: &'static str,
     behind: &'static str,
@@ -81,15 +81,15 @@ const INSERTIONS: &[Insertion] = &[
 enum Touch {
     /// It is new.
     New,
-    /// It has so many lines more, and all that it had.
+    /// It has this many lines more, and all old ones.
     Lines(usize),
-    /// It is another.
+    /// It is replaced.
     Rewritten,
-    /// It has gone.
+    /// It is removed.
     Gone,
 }
 
-/// All that a type with two commands may touch.
+/// All files that a type with two commands may change.
 const ALLOWED: &[(&str, Touch)] = &[
     ("crates/commands/src/lib.rs", Touch::Lines(1)),
     ("crates/commands/src/register.rs", Touch::New),
@@ -103,8 +103,8 @@ const ALLOWED: &[(&str, Touch)] = &[
     ("crates/types/src/value.rs", Touch::Lines(2)),
 ];
 
-/// Runs of cargo in the copy: everything is compiled that is no test, and the tests of the rooms that know types; those
-/// are run that go over all types or over all commands.
+/// Runs of cargo in the copy: everything but tests is compiled, and the tests of the crates that know types; those that
+/// cover all types or all commands are run.
 const RUNS: &[&str] = &[
     "fmt --all --check",
     "build --quiet --locked --package redline-cli --bin redline",
@@ -116,7 +116,7 @@ const RUNS: &[&str] = &[
 /// Files by their path from the root, with slashes.
 type Tree = BTreeMap<String, Vec<u8>>;
 
-/// Checks that the type can be added, and that all works for it then.
+/// Checks that the type can be added, and that everything works for it then.
 pub fn run() -> Result<(), Failure> {
     let root = workspace();
     let before = tracked(&root)?;
@@ -144,7 +144,7 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The files that git knows or would take in, as they are now.
+/// Returns the files that git tracks or would add, in their present state.
 fn tracked(root: &Path) -> Result<Tree, Failure> {
     let mut command = Command::new("git");
     command.current_dir(root).args([
@@ -158,7 +158,7 @@ fn tracked(root: &Path) -> Result<Tree, Failure> {
     let mut tree = Tree::new();
     for name in names.split_terminator('\0') {
         let path = root.join(name);
-        // One that was removed and is not committed yet is still known.
+        // A removed file that is not committed yet is still tracked.
         if path.is_file() {
             tree.insert(name.to_owned(), read(&path)?);
         }
@@ -166,7 +166,7 @@ fn tracked(root: &Path) -> Result<Tree, Failure> {
     Ok(tree)
 }
 
-/// The same with the type.
+/// Returns the tree with the type.
 fn with_type(before: &Tree) -> Result<Tree, Failure> {
     let mut after = before.clone();
     for (path, text) in before {
@@ -202,7 +202,7 @@ fn with_type(before: &Tree) -> Result<Tree, Failure> {
     Ok(after)
 }
 
-/// The files in which two trees differ.
+/// Returns the files in which two trees differ.
 fn touched(before: &Tree, after: &Tree) -> BTreeMap<String, Touch> {
     let mut touched = BTreeMap::new();
     for path in before.keys().chain(after.keys()) {
@@ -217,7 +217,7 @@ fn touched(before: &Tree, after: &Tree) -> BTreeMap<String, Touch> {
     touched
 }
 
-/// How many lines were added; `None` if not every old line is still there, in the old order.
+/// Returns the number of added lines; `None` if not every old line is still there, in the old order.
 fn lines_added(old: &[u8], new: &[u8]) -> Option<usize> {
     let mut left = old.split(|byte| *byte == b'\n').peekable();
     let mut added = 0;
@@ -242,7 +242,7 @@ fn check_touched(touched: &BTreeMap<String, Touch>) -> Result<(), Failure> {
     ))
 }
 
-/// Makes a folder equal to a tree. Files that are so already are left alone, so that they need not be compiled again.
+/// Makes a folder equal to a tree. Equal files are not written, so that they need not be compiled again.
 fn write_tree(folder: &Path, tree: &Tree) -> Result<(), Failure> {
     for path in files_of(folder)? {
         let inside = path.strip_prefix(folder).unwrap_or(&path);
@@ -290,7 +290,7 @@ fn failure(path: &Path, error: &std::io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    /// The files that matter: those of the type, and those that get lines.
+    /// Returns the files of the type, and those that get lines.
     fn workspace_files() -> Tree {
         let root = workspace();
         let toy = files_of(&root.join(TOY)).unwrap();

@@ -20,9 +20,9 @@ use crate::names::a_name_that_means_another_server;
 use crate::run::{Failure, Folder, Process, captured, free_port, until};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Keys that are looked for by each hash and distribution.
+/// Keys that are checked for each hash and distribution.
 const KEYS: usize = 300;
-/// Counters that requests to the cluster go to, and slots that move meanwhile.
+/// Number of counters for the cluster, and of slots that move meanwhile.
 const COUNTERS: u64 = 300;
 const RESHARDED: u32 = 500;
 /// twemproxy's names of hashes, and ours.
@@ -41,7 +41,7 @@ const HASHES: [(&str, &str); 12] = [
     ("jenkins", "jenkins"),
 ];
 
-/// All of it.
+/// Runs all of it.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let found = keys_are_where_nutcracker_puts_them(setting)?;
     let hung = a_server_that_hangs(setting)?;
@@ -68,7 +68,7 @@ pub fn servers(count: usize) -> Result<Vec<ServerProcess>, Failure> {
         .map_err(|error| format!("redis-server: {error}"))
 }
 
-/// The proxy with a configuration file of this text.
+/// Returns the proxy with a configuration file of this text.
 pub fn proxy(setting: &Setting, folder: &Folder, text: &str) -> Result<ServerProcess, Failure> {
     let path = folder.path().join("proxy.toml");
     write(&path, text)?;
@@ -94,7 +94,7 @@ pub fn call(client: &mut Client, words: &[&str]) -> Result<Value, Failure> {
         .map_err(|error| format!("{words:?}: {error}"))
 }
 
-/// Each key that nutcracker has written is found through the proxy, which asks one server only.
+/// Checks that each key that nutcracker has written is found through the proxy, which asks one server only.
 fn keys_are_where_nutcracker_puts_them(setting: &Setting) -> Result<usize, Failure> {
     let servers = servers(5)?;
     // nutcracker sorts them by name.
@@ -148,7 +148,7 @@ fn keys_are_where_nutcracker_puts_them(setting: &Setting) -> Result<usize, Failu
 
 /// A real nutcracker in front of servers.
 pub struct Nutcracker {
-    /// Where it listens.
+    /// Its listening port.
     pub port: u16,
     /// Ends when it is dropped.
     pub process: Process,
@@ -156,7 +156,7 @@ pub struct Nutcracker {
 }
 
 impl Nutcracker {
-    /// Of a name, a port of the loopback and a weight each.
+    /// Starts it for servers with a name, a port of the loopback and a weight each.
     pub fn start(
         hash: &str,
         distribution: &str,
@@ -196,8 +196,8 @@ pub fn signal(pid: u32, name: &str) -> Result<(), Failure> {
     captured(kill, b"", TIMEOUT).map(drop)
 }
 
-/// A server is stopped with its connections open: its keys are refused at once before long, those of the others are
-/// served all the while, and when it goes on so do its keys.
+/// Stops a server with its connections open: its keys are soon refused at once, those of the others are served all the
+/// while, and its own again after it continues.
 fn a_server_that_hangs(setting: &Setting) -> Result<f64, Failure> {
     let servers = servers(2)?;
     let words: Vec<String> = servers
@@ -248,7 +248,7 @@ fn a_server_that_hangs(setting: &Setting) -> Result<f64, Failure> {
     Ok(took)
 }
 
-/// The primary is killed: writes go on with the one that Sentinels name.
+/// Kills the primary: writes continue with the one that Sentinels name.
 fn a_primary_that_sentinels_replace(setting: &Setting) -> Result<f64, Failure> {
     let mut watched = Watched::start()?;
     let mut words = vec!["--sentinel".to_owned(), "mymaster".to_owned()];
@@ -275,8 +275,8 @@ fn a_primary_that_sentinels_replace(setting: &Setting) -> Result<f64, Failure> {
     }
 }
 
-/// Counters are counted up through the proxy while slots move, each request exactly once; then a primary dies, and its
-/// keys are served by its replica.
+/// Increments counters through the proxy while slots move, each request exactly once; then a primary dies, and its keys
+/// are served by its replica.
 fn a_cluster_that_changes(setting: &Setting) -> Result<(u64, f64), Failure> {
     let mut cluster = Cluster::start()?;
     let seed = cluster.nodes[0].address().to_string();
@@ -319,7 +319,7 @@ fn a_cluster_that_changes(setting: &Setting) -> Result<(u64, f64), Failure> {
     Ok((counted, began.elapsed().as_secs_f64()))
 }
 
-/// Counts counters up until told to stop; how often it did.
+/// Increments counters until stopped; returns the number of increments.
 fn count_up(address: SocketAddr, stop: &AtomicBool) -> Result<u64, Failure> {
     let mut client = connect(address)?;
     let mut counted = 0;
@@ -333,7 +333,7 @@ fn count_up(address: SocketAddr, stop: &AtomicBool) -> Result<u64, Failure> {
     Ok(counted)
 }
 
-/// The file is changed under connected clients: a faulty one changes nothing, a right one sends them elsewhere.
+/// Changes the file under connected clients: a faulty one changes nothing, a valid one routes them elsewhere.
 fn another_configuration(setting: &Setting) -> Result<(), Failure> {
     let servers = servers(2)?;
     for (server, value) in servers.iter().zip(["first", "second"]) {
@@ -379,7 +379,7 @@ fn another_configuration(setting: &Setting) -> Result<(), Failure> {
     until("and from the first again", || is(who(), "first"))
 }
 
-/// Asked to end, it lets nobody in and lets go who waits for nothing; who waits for a reply gets it first.
+/// Checks draining: no new clients, idle ones are closed, and those with due replies get them first.
 fn the_end(setting: &Setting) -> Result<(), Failure> {
     let servers = servers(1)?;
     let words = [
@@ -426,7 +426,7 @@ fn encode_words(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// predixy's file starts it; one with a fault does not, and the fault is named.
+/// Starts the proxy with predixy's file; one with a fault is refused, and the fault is named.
 fn the_file_of_predixy(setting: &Setting) -> Result<(), Failure> {
     let servers = servers(2)?;
     let folder = Folder::new("predixy")?;

@@ -1,5 +1,5 @@
-//! `redline proxy` with its cache in front of real Redis servers, which say what has changed: a Redis 8.2.3, and a Redis Cluster
-//! whose slots move meanwhile. Counters that clients count up, and that others count up past the proxy, go back for nobody.
+//! `redline proxy` with its cache in front of real Redis servers, which report changed keys: a Redis 8.2.3, and a Redis
+//! Cluster whose slots move. Counters that clients increment, also past the proxy, never decrease for any client.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const RESHARDED: u32 = 1_000;
 /// Configuration of the cache: keys with this prefix are cached as long as nothing changes.
 const CACHE: &str = "[pool.cache]\nprefixes = ['k']\nmax-age = '1h'\n";
 
-/// All of it.
+/// Runs all of it.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let hits = one_server(setting)?;
     let of_cluster = a_cluster(setting)?;
@@ -109,7 +109,7 @@ fn a_cluster(setting: &Setting) -> Result<u64, Failure> {
     Ok(stat(&proxy, "cache_hits"))
 }
 
-/// Asks until this is the value.
+/// Reads until this is the value.
 fn seen(client: &mut Client, key: &str, value: Option<&str>) -> Result<(), Failure> {
     until("a value is seen", || {
         let got = call(client, &["GET", key]);
@@ -117,7 +117,7 @@ fn seen(client: &mut Client, key: &str, value: Option<&str>) -> Result<(), Failu
     })
 }
 
-/// Asks until the answer is kept.
+/// Reads until the reply is cached.
 fn kept(proxy: &ServerProcess, client: &mut Client, key: &str) -> Result<(), Failure> {
     until("a value is kept", || {
         let before = stat(proxy, "cache_hits");
@@ -129,7 +129,7 @@ fn counter(number: u64) -> String {
     format!("k:{}", number % COUNTERS)
 }
 
-/// All clients count, for so many rounds, or until they are told to stop.
+/// Lets all clients count, for this many rounds, or until they are stopped.
 fn all_count(address: SocketAddr, stop: Option<&AtomicBool>) -> Result<(), Failure> {
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
@@ -142,7 +142,7 @@ fn all_count(address: SocketAddr, stop: Option<&AtomicBool>) -> Result<(), Failu
     })
 }
 
-/// Counts up now and then, and looks at counters: what it sees never goes back.
+/// Increments now and then, and reads counters: they never decrease.
 fn count(address: SocketAddr, seed: u64, stop: Option<&AtomicBool>) -> Result<(), Failure> {
     let mut client = connect(address)?;
     if seed.is_multiple_of(2) {

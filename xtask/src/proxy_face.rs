@@ -1,5 +1,5 @@
-//! Clients of a Redis Cluster in front of proxies that show themselves as one: redis-cli, redis-py, ioredis, go-redis, Jedis and
-//! Lettuce, each against two proxies with the same three servers behind them.
+//! Clients of a Redis Cluster in front of proxies that present themselves as one: redis-cli, redis-py, ioredis,
+//! go-redis, Jedis and Lettuce, each against two proxies with the same three servers behind them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::run::{Failure, captured, free_port, workspace};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// All of them.
+/// Runs all of them.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let servers = servers(3)?;
     let shards: String = servers
@@ -34,7 +34,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
              peers = ['127.0.0.1:{}', '127.0.0.1:{}']\n[[pool]]\n{shards}",
             ports[0], ports[1]
         );
-        // It is waited for at a port of its own, and announces one that both know beforehand.
+        // It is waited for at its own port, and announces one that both know beforehand.
         ServerProcess::proxy_of_file(&setting.redline, &text)
             .map_err(|error| format!("redline proxy: {error}"))
     };
@@ -76,7 +76,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
             ways += 1;
         }
     }
-    // Whichever of the two redis-cli is told to go to by name, it stays where it is.
+    // redis-cli connects to either of the two by name, and stays there.
     let mut cli = Command::new("redis-cli");
     cli.args(["-c", "-p", &port]);
     let mut lines = String::new();

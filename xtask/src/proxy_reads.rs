@@ -1,5 +1,5 @@
-//! `redline proxy` that reads from replicas of the system's redis-servers: who answered is what the servers count
-//! themselves. One hangs, one falls behind with its link up, and a cluster's replicas answer for their primaries.
+//! `redline proxy` that reads from replicas of the system's redis-servers: the servers' own counters show which one
+//! answered. One hangs, one falls behind with its link up, and a cluster's replicas answer for their primaries.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,13 +17,13 @@ use crate::install;
 use crate::proxy::{call, connect, proxy, signal};
 use crate::run::{Failure, Folder, until};
 
-/// Reads that are counted.
+/// Number of counted reads.
 const READS: u64 = 400;
 const KEYS: u64 = 40;
-/// How old an answer may be, and how old it is found to be at most: what the proxy does not know yet is on top.
+/// Largest age of a reply, without the proxy's own delay of detection.
 const LAG_MAX_MS: u64 = 600;
 
-/// All of it.
+/// Runs all of it.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let worst = replicas_answer_and_one_hangs(setting)?;
     let left_out = a_replica_falls_behind(setting)?;
@@ -40,7 +40,7 @@ fn redis(words: &[&str]) -> Result<ServerProcess, Failure> {
     ServerProcess::redis(&program, &words).map_err(|error| format!("redis-server: {error}"))
 }
 
-/// A replica of what listens there.
+/// Returns a replica of the server at this address.
 fn replica(of: SocketAddr) -> Result<ServerProcess, Failure> {
     let replica = redis(&["--replicaof", "127.0.0.1", &of.port().to_string()])?;
     until("a replica is in step", || {
@@ -50,7 +50,7 @@ fn replica(of: SocketAddr) -> Result<ServerProcess, Failure> {
     Ok(replica)
 }
 
-/// How often a server has been called so since its counts began.
+/// Returns the number of calls of this command at a server since its counters began.
 fn calls(server: &ServerProcess, command: &str) -> u64 {
     let said = told(server, &["INFO", "commandstats"]).unwrap_or_default();
     let start = format!("cmdstat_{command}:calls=");
@@ -83,7 +83,7 @@ fn fill(client: &mut Client, value: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads go to the replicas alone, and none is lost while one of them hangs with its connections open.
+/// Checks that reads go to the replicas alone, and none is lost while one of them hangs with its connections open.
 fn replicas_answer_and_one_hangs(setting: &Setting) -> Result<f64, Failure> {
     let primary = redis(&[])?;
     let replicas = [replica(primary.address())?, replica(primary.address())?];
@@ -140,8 +140,8 @@ fn replicas_answer_and_one_hangs(setting: &Setting) -> Result<f64, Failure> {
     Ok(worst.as_secs_f64())
 }
 
-/// A replica whose link is up and brings nothing is left out, so a written value is read by all; when it has caught up it
-/// is back.
+/// Checks that a replica whose link is up without progress is left out, so a written value is read by all, and that it
+/// is used again after it has caught up.
 fn a_replica_falls_behind(setting: &Setting) -> Result<f64, Failure> {
     let primary = redis(&[])?;
     let relay = Relay::start(primary.address())?;
@@ -187,7 +187,7 @@ fn a_replica_falls_behind(setting: &Setting) -> Result<f64, Failure> {
     Ok(took)
 }
 
-/// Each replica of a cluster answers for its primary, which answers no read.
+/// Checks that each replica of a cluster answers for its primary, which answers no read.
 fn replicas_of_a_cluster(setting: &Setting) -> Result<(), Failure> {
     let cluster = Cluster::start()?;
     let folder = Folder::new("proxy-reads")?;
@@ -236,7 +236,7 @@ fn replicas_of_a_cluster(setting: &Setting) -> Result<(), Failure> {
     }
 }
 
-/// Passes bytes on in both directions, those to whoever connected only while it is not stopped.
+/// Passes bytes on in both directions, those to the client only while it is not stopped.
 struct Relay {
     address: SocketAddr,
     is_stopped: Arc<AtomicBool>,

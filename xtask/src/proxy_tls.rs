@@ -1,5 +1,5 @@
-//! `redline proxy` with TLS on both sides in front of the system's redis-servers: a cluster whose nodes speak nothing else to
-//! clients and to each other, and a primary that a Sentinel replaces. The clients are redis-cli and redis-benchmark.
+//! `redline proxy` with TLS on both sides in front of the system's redis-servers: a cluster whose nodes use only TLS for
+//! clients and each other, and a primary that a Sentinel replaces. The clients are redis-cli and redis-benchmark.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ const KEYS: usize = 100;
 /// A key whose slot moves.
 const MOVES: &str = "key:7";
 
-/// Both.
+/// Runs both.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let folder = Certificates::new()?;
     a_cluster(setting, &folder)?;
@@ -46,7 +46,7 @@ fn redis(folder: &Certificates, words: &[&str]) -> Result<Secured, Failure> {
     Ok(Secured { server, port })
 }
 
-/// The words of TLS to servers.
+/// Returns the words of TLS to servers.
 fn upstream_words(folder: &Certificates) -> Vec<String> {
     let path = |name: &str| folder.path(name).display().to_string();
     let words = [
@@ -61,7 +61,7 @@ fn upstream_words(folder: &Certificates) -> Vec<String> {
         .collect()
 }
 
-/// Returns the reply that redis-cli gets by TLS.
+/// Returns redis-cli's reply over TLS.
 fn asked(folder: &Certificates, port: u16, words: &[&str]) -> Result<String, Failure> {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &port.to_string()]);
@@ -109,7 +109,7 @@ fn a_cluster(setting: &Setting, folder: &Certificates) -> Result<(), Failure> {
         expect(&asked(folder, port, &["SET", &key, &key])?, "OK")?;
     }
     expect(&asked(folder, port, &["DBSIZE"])?, &KEYS.to_string())?;
-    // The slot moves step by step: asked on its way, and behind it.
+    // The slot moves step by step: requests during and after the move.
     let from = nodes
         .iter()
         .position(|node| told(&node.server, &["GET", MOVES]).as_deref() == Some(MOVES))

@@ -1,5 +1,5 @@
-//! Numbers of the source that may only fall: part of `cargo xtask tidy`. Each has a ceiling, which whoever lowers the
-//! number lowers with it.
+//! Numbers of the source that may only fall: part of `cargo xtask tidy`. Each has a ceiling, which is lowered together
+//! with the number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -69,20 +69,20 @@ const RATCHETS: &[Ratchet] = &[
     },
 ];
 
-/// Files that may take and let go of stripes.
+/// Files that may lock and unlock stripes.
 const LOCK_FILES: &[&str] = &["crates/keyspace/src/lock.rs"];
 /// The file of the cursor over a call's arguments.
 const WORDS: &str = "crates/commands/src/words.rs";
-/// First words of a doc comment that asks instead of saying what the thing is.
+/// First words of doc comments that are questions instead of statements.
 const RIDDLES: &[&str] = &["What", "Who", "Whom", "Whose", "Whether"];
 /// Crates with rows of parameters.
 const CRATES_OF_ROWS: &[&str] = &["engine", "server"];
 /// Files up to this length need no tests of their own.
 const SMALL_FILE_LINES: usize = 150;
-/// Files that a fault names, those with most occurrences first.
+/// Number of files that a fault names, those with most occurrences first.
 const FILES_NAMED: usize = 8;
 
-/// How many of something there are, and the file of each.
+/// A number of occurrences, in all and by file.
 struct Measure {
     number: usize,
     files: Vec<String>,
@@ -100,12 +100,12 @@ impl Measure {
 
 /// A file of the workspace's crates, without the fuzz targets.
 struct File {
-    /// From the root of the workspace, with slashes.
+    /// Its path from the root of the workspace, with slashes.
     path: String,
     text: String,
     types: Vec<String>,
     impls: Vec<Impl>,
-    /// Texts in the code, without those of tests and of macros.
+    /// String literals in the code, without those of tests and of macros.
     texts: Vec<String>,
 }
 
@@ -188,13 +188,13 @@ impl File {
         })
     }
 
-    /// The name of its crate's folder.
+    /// Returns the name of its crate's folder.
     fn room(&self) -> &str {
         let inside = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         inside.split('/').next().unwrap_or_default()
     }
 
-    /// The folder of its submodules, with a slash at the end.
+    /// Returns the folder of its submodules, with a slash at the end.
     fn folder(&self) -> String {
         let path = self.path.strip_suffix(".rs").unwrap_or(&self.path);
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -211,7 +211,7 @@ impl File {
     }
 }
 
-/// Returns what is wrong: every number above its ceiling, and every ceiling above its number.
+/// Returns the faults: every number above its ceiling, and every ceiling above its number.
 pub fn faults(root: &Path, rust_files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let mut files = Vec::new();
     for file in rust_files {
@@ -321,7 +321,7 @@ fn largest_impl(files: &[File]) -> Measure {
     Measure { number, files }
 }
 
-/// Lines that begin a doc comment.
+/// Returns the lines that begin a doc comment.
 fn doc_openings(text: &str) -> impl Iterator<Item = &str> {
     let is_doc = |line: &str| line.starts_with("///") || line.starts_with("//!");
     let mut before = false;
@@ -344,7 +344,7 @@ fn riddles(files: &[File]) -> Measure {
     }))
 }
 
-/// Counts in the rooms and folders whose files are handlers.
+/// Counts in the crates and folders whose files are handlers.
 fn comparisons(files: &[File]) -> Measure {
     let handles = |file: &&File| {
         let is_home = matches!(file.room(), "commands" | "engine") && file.path.contains("/src/");
@@ -357,7 +357,7 @@ fn comparisons(files: &[File]) -> Measure {
     }))
 }
 
-/// The roots that Cargo makes a binary each of: `tests/x.rs` and `tests/x/main.rs`.
+/// Returns the roots that Cargo makes test binaries of: `tests/x.rs` and `tests/x/main.rs`.
 fn test_binaries(files: &[File]) -> Measure {
     let binaries = files.iter().filter(|file| {
         let inside = file.path.split_once("/tests/");
@@ -391,7 +391,7 @@ fn parameters(file: &File) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Rows that begin with the place of a field, in brackets.
+/// Counts rows that begin with the place of a field, in brackets.
 fn distant_fields(files: &[File]) -> Measure {
     let rows = files
         .iter()
@@ -402,7 +402,7 @@ fn distant_fields(files: &[File]) -> Measure {
     }))
 }
 
-/// Texts that are a parameter's name, where parameters are read.
+/// Counts string literals that are a parameter's name, where parameters are read.
 fn named_parameters(files: &[File]) -> Measure {
     let files = || {
         files

@@ -1,8 +1,8 @@
-//! Pages of `redline bench` in headless Chromium, in a network namespace of its own where there is no network: no line on
-//! the console, and marks in every chart.
+//! Pages of `redline bench` in headless Chromium, in a network namespace without a network: no line on the console, and
+//! marks in every chart.
 //!
-//! What a page may not fetch its policy says, and the browser says on the console when something is refused: a planted page
-//! shows that this is seen, and another that a chart without marks is.
+//! A page's policy forbids fetching, and the browser reports a refusal on the console: a planted page proves that this
+//! is detected, and another that a chart without marks is.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -19,11 +19,11 @@ use crate::run::{Failure, Folder, captured, ended, line, workspace};
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Larger than any of the pages.
 const WINDOW: (usize, usize) = (1000, 12_000);
-/// Pixels of a chart that have a colour: lines and bars have one, axes and words are grey.
+/// Smallest number of coloured pixels of a chart: lines and bars have a colour, axes and words are grey.
 const COLOURED_MIN: usize = 60;
-/// How far apart the largest and the smallest of red, green and blue are in a colour.
+/// Smallest difference of the largest and the smallest of red, green and blue in a colour.
 const COLOUR: u8 = 60;
-/// Says where the charts are, in the page's title.
+/// A script that writes the positions of the charts into the page's title.
 const SURVEY: &str = "<script>document.title=JSON.stringify([...document.querySelectorAll('svg')].map(s=>{\
 const r=s.getBoundingClientRect();return [r.left,r.top,r.width,r.height].map(Math.round)}))</script>";
 
@@ -49,7 +49,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// Each page, and how many charts it has at least.
+/// Returns each page, and its smallest number of charts.
 fn pages(setting: &Setting, folder: &Path) -> Result<Vec<(PathBuf, usize)>, Failure> {
     let server = setting.start_redis(&[])?;
     let port = server.address().port().to_string();
@@ -90,11 +90,11 @@ struct Browser {
 }
 
 impl Browser {
-    /// That the page says nothing on the console and has marks in each of its charts; how many there are.
+    /// Checks that the page prints nothing on the console and has marks in each of its charts; returns their number.
     fn check(&self, page: &Path) -> Result<usize, Failure> {
         let shown = self.folder.path().join("shown.png");
         let said = self.open(page, &format!("--screenshot={}", shown.display()))?;
-        // The browser's own pages may have something to say as well.
+        // The browser's own pages may print something as well.
         let of_page = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
         let complaint = said.1.lines().find(of_page);
         if let Some(complaint) = complaint {
@@ -115,7 +115,7 @@ impl Browser {
         Ok(boxes.len())
     }
 
-    /// Left, top, width and height of each chart, from a copy of the page that may run a script.
+    /// Returns left, top, width and height of each chart, from a copy of the page that may run a script.
     fn boxes(&self, page: &Path) -> Result<Vec<[usize; 4]>, Failure> {
         let text = fs::read_to_string(page).map_err(|error| error.to_string())?;
         let policy = text
@@ -141,7 +141,7 @@ impl Browser {
             .collect())
     }
 
-    /// Opens a page; what it printed on standard output and on standard error.
+    /// Opens a page; returns its standard output and standard error.
     fn open(&self, page: &Path, what: &str) -> Result<(String, String), Failure> {
         let mut command = Command::new("unshare");
         command.arg("--net").arg(&self.program);
@@ -200,7 +200,7 @@ impl Browser {
     }
 }
 
-/// A picture of red, green, blue, and perhaps more.
+/// An image of red, green, blue, and perhaps more.
 struct Image {
     width: usize,
     channels: usize,
@@ -229,7 +229,7 @@ impl Image {
         })
     }
 
-    /// Pixels of a box that are not grey.
+    /// Returns the number of pixels of a box that are not grey.
     fn coloured(&self, [left, top, width, height]: [usize; 4]) -> usize {
         let mut count = 0;
         for y in top..top + height {

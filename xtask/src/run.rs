@@ -1,4 +1,4 @@
-//! Running programs: what they print is kept, how they end decides, and none may hang.
+//! Running programs: their output is kept, their exit status decides, and none may hang.
 
 use std::fs;
 use std::io::Write;
@@ -9,26 +9,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works.
+/// Longer than any successful program takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Description of an error, for a person to read.
 pub type Failure = String;
 
-/// The workspace's folder.
+/// Returns the workspace's folder.
 pub fn workspace() -> PathBuf {
     let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().map(PathBuf::from).unwrap_or(xtask)
 }
 
-/// A cargo command in the workspace.
+/// Returns a cargo command in the workspace.
 pub fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(workspace());
     command
 }
 
-/// Runs it, its output going where ours goes.
+/// Runs it, with our standard output and error.
 pub fn watched(mut command: Command) -> Result<(), Failure> {
     let status = command
         .status()
@@ -39,7 +39,7 @@ pub fn watched(mut command: Command) -> Result<(), Failure> {
     Err(format!("{}: {status}", line(&command)))
 }
 
-/// Runs it with `input` on its standard input and returns what it printed; it must end well, and in time.
+/// Runs it with `input` on its standard input and returns its output; it must succeed, within the time-out.
 pub fn captured(command: Command, input: &[u8], timeout: Duration) -> Result<String, Failure> {
     let text = line(&command);
     let output = ended(command, input, timeout)?;
@@ -51,7 +51,7 @@ pub fn captured(command: Command, input: &[u8], timeout: Duration) -> Result<Str
     Err(format!("{text}: {}\n{stdout}{stderr}", output.status))
 }
 
-/// Runs it to its end, whatever that is.
+/// Runs it to its end, with any exit status.
 pub fn ended(command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
     let text = line(&command);
     let (output, in_time) = watched_to_end(command, input, timeout, Scope::Process)?;
@@ -65,8 +65,8 @@ pub fn ended(command: Command, input: &[u8], timeout: Duration) -> Result<Output
     ))
 }
 
-/// Runs it to its end or to the end of its time, and ends what it has started and left running. Returns what it printed,
-/// and whether it was in time.
+/// Runs it to its end or to the time-out, and kills the processes that it has left running. Returns its output, and true
+/// if it was in time.
 pub fn ended_group(command: Command, timeout: Duration) -> Result<(Vec<u8>, bool), Failure> {
     let (output, in_time) = watched_to_end(command, b"", timeout, Scope::Group)?;
     Ok((output.stdout, in_time))
@@ -77,12 +77,12 @@ pub fn ended_group(command: Command, timeout: Duration) -> Result<(Vec<u8>, bool
 enum Scope {
     /// The program alone.
     Process,
-    /// All that is in a process group of its own.
+    /// Its whole process group.
     Group,
 }
 
 impl Scope {
-    /// Kills what is there of it.
+    /// Kills the processes in scope.
     fn kill(self, leader: u32) {
         let victim = match self {
             Scope::Process => leader.to_string(),
@@ -95,7 +95,7 @@ impl Scope {
     }
 }
 
-/// Runs it, and kills it when the time is over; a group at its end as well.
+/// Runs it, and kills it at the time-out; a group at its end as well.
 fn watched_to_end(
     mut command: Command,
     input: &[u8],
@@ -137,7 +137,7 @@ fn watched_to_end(
     Ok((output, watch.join().unwrap_or(false)))
 }
 
-/// The command as it would be typed.
+/// Returns the command as it would be typed.
 pub fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
@@ -146,7 +146,7 @@ pub fn line(command: &Command) -> String {
         .join(" ")
 }
 
-/// A program that is ended with this.
+/// A program that is killed when this is dropped.
 pub struct Process(Child);
 
 impl Process {
@@ -162,7 +162,7 @@ impl Process {
             .map_err(|error| format!("{}: {error}", line(command)))
     }
 
-    /// Its number.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
@@ -175,11 +175,11 @@ impl Drop for Process {
     }
 }
 
-/// A folder that goes with this.
+/// A folder that is removed when this is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it, in the folder of temporary files.
+    /// Creates it, in the folder of temporary files.
     pub fn new(name: &str) -> Result<Folder, Failure> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -201,12 +201,12 @@ impl Drop for Folder {
     }
 }
 
-/// A port of the loopback that nobody has now.
+/// Returns a free port of the loopback.
 pub fn free_port() -> Result<u16, Failure> {
     redline_testkit::process::free_port().map_err(|error| format!("a free port: {error}"))
 }
 
-/// Waits until it is so.
+/// Waits until `so` returns true.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), Failure> {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
@@ -230,7 +230,7 @@ mod tests {
         assert!(in_time);
         let left: u32 = String::from_utf8(said).unwrap().trim().parse().unwrap();
         let state = || fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
-        // Whoever has been killed is there until its parent has looked.
+        // A killed process exists until its parent has waited for it.
         let is_gone = || {
             state()
                 .rsplit_once(") ")

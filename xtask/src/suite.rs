@@ -1,5 +1,5 @@
-//! Benchmarks across: the real redis-benchmark against our server, and our bench against a real Redis, with the
-//! command lines of `published_command_lines.txt`. What is checked is that they run and say so, not how fast.
+//! Benchmarks across: the real redis-benchmark against our server, and our bench against a real Redis, with the command
+//! lines of `published_command_lines.txt`. They must run and print results, at any speed.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::compat::{Setting, stop};
 use crate::run::{Failure, captured, ended, line};
 
-/// Command lines that pages on the web show, host, password and count adapted.
+/// Command lines of pages on the web, with host, password and count adapted.
 const PUBLISHED: &str = include_str!("../published_command_lines.txt");
 const BENCHMARK_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lines that the whole suite of redis-benchmark 7.0 prints in quiet mode.
+/// Number of lines of redis-benchmark 7.0's whole suite in quiet mode.
 const SUITE_TESTS: usize = 20;
 
-/// The real redis-benchmark's whole suite, in four ways.
+/// Runs the real redis-benchmark's whole suite, in four ways.
 pub fn redis_benchmark_against_us(setting: &Setting) -> Result<String, Failure> {
     let ways: [&[&str]; 4] = [
         &["-n", "2000"],
@@ -60,7 +60,7 @@ pub fn redis_benchmark_against_us(setting: &Setting) -> Result<String, Failure> 
     ))
 }
 
-/// Our bench with the published command lines, against the real server and against ours.
+/// Runs our bench with the published command lines, against the real server and against ours.
 pub fn our_bench_against_redis(setting: &Setting) -> Result<String, Failure> {
     let mut ran = 0;
     for ours in [false, true] {
@@ -113,7 +113,7 @@ pub fn our_bench_against_redis(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// The rates in what a benchmark printed.
+/// Returns the rates in a benchmark's output.
 fn rates(said: &str) -> Vec<f64> {
     said.split(['\n', '\r'])
         .filter(|line| !line.contains("rps="))
@@ -122,7 +122,7 @@ fn rates(said: &str) -> Vec<f64> {
         .collect()
 }
 
-/// The words of a command line in which a word may stand in double quotes.
+/// Returns the words of a command line, in which words may be in double quotes.
 fn words_of(line: &str) -> Vec<String> {
     line.split('"')
         .enumerate()

@@ -1,6 +1,6 @@
 //! The Tcl test suite of Redis 7.0, unit by unit, against Debian's redis-server and against ours. The suite is fetched
-//! and unpacked below `target/`; nothing of it is kept here. Of what Debian's server passes, every test that ours does
-//! not pass has to be named in docs/compatibility.md, unless Redis 8.2.3, which decides, does not pass it either.
+//! and unpacked below `target/`; nothing of it is kept here. Every test that Debian's server passes and ours does not
+//! has to be named in docs/compatibility.md, unless Redis 8.2.3, the reference, does not pass it either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,24 +15,23 @@ use crate::run::{Failure, ended_group, watched, workspace};
 
 use Mode::{External, Own, Tls};
 
-/// Longest that a unit may take.
+/// Time-out of a unit.
 const UNIT_TIMEOUT: Duration = Duration::from_secs(150);
-/// A unit with a test that fails unexpectedly runs once more: some tests are about time, and the machine may be busy.
+/// Largest number of runs of a unit with an unexpected failure: some tests depend on time, and the machine may be busy.
 const ATTEMPTS_MAX: usize = 2;
-/// Where the suite looks for free ports.
+/// The suite's range of free ports.
 const PORTS: [&str; 4] = ["--baseport", "23111", "--portcount", "4000"];
 /// Tests with these tags need a part that does not exist yet.
 const LEFT_OUT: &str = "-needs:repl -needs:save";
-/// Tests that would hide the rest of their unit: one in which Redis 8.2.3 would wait for ever, and one after which the suite
-/// would read replies that earlier tests left (see docs/compatibility.md).
+/// Tests that would prevent the rest of their unit: one in which Redis 8.2.3 would wait for ever, and one after which
+/// the suite would read replies of earlier tests (see docs/compatibility.md).
 const SKIPPED: [&str; 2] = [
     "Tracking only occurs for scripts when a command calls a read-only command",
     "Tracking invalidation message of eviction keys should be before response",
 ];
-/// Script that the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or
-/// with snapshots, or with directives that exist for these tests alone: they are started without, so that what is not
-/// about files is tested all the same. The tests of busy scripts wait until whatever they ask for is refused, as in
-/// Redis.
+/// Script that the suite starts as redis-server for ours. Options for append-only files, snapshots, or directives for
+/// these tests alone are dropped, so that tests without files still run. The tests of busy scripts wait until their
+/// requests are refused, as in Redis.
 const STARTER: &str = "#!/bin/bash
 if [ -f \"$1\" ]; then
     sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes|use-exit-on-panic) /d' \"$1\"
@@ -102,10 +101,10 @@ const UNITS: [(&str, Mode); 58] = [
     ("unit/tls", Tls),
 ];
 
-/// How a unit is run. The suite starts the servers.
+/// The way in which a unit runs. The suite starts the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Without the tests that the suite would leave out against a server that it has not started itself.
+    /// Without the tests that the suite skips for a server that it has not started itself.
     External,
     /// Whole.
     Own,
@@ -113,16 +112,16 @@ enum Mode {
     Tls,
 }
 
-/// How a unit went.
+/// The outcome of a unit.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// How often a test of that name passed. Some names occur more than once.
+    /// Number of passes of each test's name. Some names occur more than once.
     passed: BTreeMap<String, usize>,
-    /// Tests that did not pass.
+    /// Number of tests that did not pass.
     failed: usize,
-    /// Their names, where the suite says them.
+    /// Their names, if the suite prints them.
     failed_names: BTreeSet<String>,
-    /// Did the unit come to its end?
+    /// The unit came to its end.
     ended: bool,
 }
 
@@ -191,17 +190,17 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// How a unit went with ours.
+/// The outcome of a unit with our server.
 struct Row {
     redline: Outcome,
     /// Number of tests that Debian's server passes, ours does not, and the real Redis 8.2.3 does not either.
     neither: usize,
-    /// Tests that ours should have passed.
+    /// Tests that our server should have passed.
     missing: Vec<String>,
 }
 
 struct Suite {
-    /// Where Redis's source is.
+    /// The folder of Redis's source.
     folder: PathBuf,
 }
 
@@ -210,7 +209,7 @@ impl Suite {
         install::folder().join("tcl").join("logs")
     }
 
-    /// Tools and certificates where the suite looks for them.
+    /// Puts tools and certificates where the suite looks for them.
     fn prepare(&self) -> Result<(), Failure> {
         let error = |error: std::io::Error| format!("{}: {error}", self.folder.display());
         fs::create_dir_all(self.logs()).map_err(error)?;
@@ -243,7 +242,7 @@ impl Suite {
         write().map_err(|error| format!("{}: {error}", starter.display()))
     }
 
-    /// Makes room for what the suite calls by that name.
+    /// Removes what has the name that the suite uses.
     fn remove(&self, name: &str) -> Result<PathBuf, Failure> {
         let link = self.folder.join("src").join(name);
         if link.symlink_metadata().is_ok() {
@@ -252,7 +251,7 @@ impl Suite {
         Ok(link)
     }
 
-    /// Our outcome. Where something is missing, the real Redis 8.2.3 is asked, too: what that does not pass is a change
+    /// Returns our outcome. If tests are missing, the real Redis 8.2.3 runs, too: tests that it does not pass changed
     /// between the versions. (It is built without TLS.)
     fn run_ours(
         &self,
@@ -319,7 +318,7 @@ impl Suite {
         if mode == Tls {
             runtest.arg("--tls");
         }
-        // The suite says by its exit code that a test failed, and it may have to be killed: what it printed counts.
+        // The suite's exit code is a failure if a test failed, and it may have to be killed: its output counts.
         let (said, _) = ended_group(runtest, UNIT_TIMEOUT)?;
         let log = format!("{}-{}-{name}.txt", unit.replace('/', "-"), mode.name());
         let log = self.logs().join(log);
@@ -339,12 +338,12 @@ impl Mode {
 }
 
 impl Outcome {
-    /// Reads what the suite prints.
+    /// Parses the suite's output.
     fn read(said: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for line in said.lines() {
             if let Some(test) = line.strip_prefix("[ok]: ") {
-                // The time it took stands behind it.
+                // The time follows it.
                 let name = test.rsplit_once(" (").map_or(test, |(name, _)| name);
                 *outcome.passed.entry(name.to_owned()).or_default() += 1;
             } else if line.starts_with("[err]: ") || line.starts_with("[exception]: ") {
@@ -368,7 +367,7 @@ impl Outcome {
         self.passed.contains_key(test)
     }
 
-    /// How many of the tests that we pass does the other pass, too?
+    /// Returns the number of our passes that the other passes, too.
     fn passed_also_by(&self, other: &Outcome) -> usize {
         let both = |(test, &times): (&String, &usize)| times.min(other.times(test));
         self.passed.iter().map(both).sum()
@@ -387,8 +386,8 @@ impl Outcome {
     }
 }
 
-/// The tests that docs/compatibility.md gives a reason for: rows of `| unit | test | reason |`, where the suite of a client
-/// stands as a unit. A `*` at the end of a test stands for whatever follows.
+/// The tests with a reason in docs/compatibility.md: rows of `| unit | test | reason |`, where the suite of a client is
+/// a unit. A `*` at the end of a test matches any rest.
 pub struct Explained(Vec<(String, String)>);
 
 impl Explained {
@@ -422,7 +421,7 @@ impl Explained {
         Explained(named.collect())
     }
 
-    /// Returns the tests written for `unit`, in whatever mode.
+    /// Returns the tests written for `unit`, in any mode.
     fn of(&self, unit: &str) -> impl Iterator<Item = &str> {
         self.0
             .iter()
@@ -430,7 +429,7 @@ impl Explained {
             .map(|(_, test)| test.as_str())
     }
 
-    /// Is there a reason for this test?
+    /// Returns true if this test has a reason.
     pub fn holds(&self, unit: &str, test: &str) -> bool {
         self.of(unit).any(|known| match known.strip_suffix('*') {
             Some(beginning) => test.starts_with(beginning),

@@ -1,5 +1,5 @@
-//! Replies of a Redis through `redline proxy`, beside its direct replies: call by call, before one server, three, and a
-//! cluster.
+//! Replies of a Redis through `redline proxy`, beside its direct replies: call by call, in front of one server, three,
+//! and a cluster.
 
 use std::net::SocketAddr;
 
@@ -11,10 +11,10 @@ use crate::clusters::Cluster;
 use crate::compat::{DEBUG, Setting, listed, stop};
 use crate::run::Failure;
 
-/// Calls of each of the ways, unless told otherwise, and of the one before a cluster.
+/// Default number of calls of each way, and of the one in front of a cluster.
 const CALLS: usize = 12_000;
 const CALLS_OF_A_CLUSTER: usize = 6_000;
-/// Workers of the proxy, and what is behind it.
+/// Workers of the proxy, and the servers behind it.
 const WAYS: [(usize, Behind); 4] = [
     (1, Behind::Servers(1)),
     (2, Behind::Servers(1)),
@@ -25,13 +25,13 @@ const WAYS: [(usize, Behind); 4] = [
 /// The servers behind the proxy.
 #[derive(Clone, Copy)]
 enum Behind {
-    /// So many.
+    /// This many servers.
     Servers(usize),
     /// A Redis Cluster of three primaries.
     Cluster,
 }
 
-/// All of it.
+/// Runs all of it.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let mut calls = 0;
     let mut failures = Vec::new();
@@ -51,7 +51,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     }
 }
 
-/// The comparison's calls to a Redis, and through the proxy to others.
+/// Sends the comparison's calls to a Redis, and through the proxy to others.
 fn compare(
     setting: &Setting,
     workers: usize,

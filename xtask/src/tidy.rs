@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that a program can check. It runs as a test, too.
+//! `cargo xtask tidy`: the rules of the repository that a program can check. It runs as a test, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,17 +12,17 @@ use crate::run::{Failure, captured, cargo, workspace};
 
 /// The page that lists the edges between crates of the workspace: this file only compares.
 const MAP: &str = "ARCHITECTURE.md";
-/// The page that lists the crates from elsewhere.
+/// The page that lists external crates.
 const DEPENDENCIES: &str = "docs/design/dependencies.md";
-/// Rooms that tests and benchmarks of a room may know beyond its edges.
+/// Crates that tests and benchmarks of a crate may use beyond its edges.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("server", &["testkit"]),
     ("cli", &["testkit", "resp"]),
     ("xtask", &["spec"]),
 ];
-/// Rooms that need `unsafe`. The root of every other one forbids it.
+/// Crates that need `unsafe`. The root of every other one forbids it.
 const UNSAFE_ROOMS: &[&str] = &["alloc", "lanes", "table", "keyspace", "net", "scripting"];
-/// Where it may stand, tests and benchmarks included: what a root forbids does not hold for those, which are crates of their own.
+/// Folders that may contain it, tests and benchmarks included, which are separate crates for a root's attribute.
 const UNSAFE_FOLDERS: &[&str] = &[
     "crates/alloc",
     "crates/lanes",
@@ -31,11 +31,11 @@ const UNSAFE_FOLDERS: &[&str] = &[
     "crates/net",
     "crates/scripting/src/vm",
 ];
-/// Names that say nothing of what is inside.
+/// Names without a meaning.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "misc", "helpers", "helper", "common"];
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Checks everything; the failure lists all that is wrong.
+/// Checks everything; the failure lists all faults.
 pub fn run() -> Result<(), Failure> {
     let root = workspace();
     let page =
@@ -68,12 +68,12 @@ fn metadata() -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-/// A crate of the workspace, and what it depends on directly.
+/// A crate of the workspace, and its direct dependencies.
 struct Package {
     room: String,
     /// Crates of the workspace.
     rooms: Vec<Needed>,
-    /// All others.
+    /// External crates.
     crates: Vec<Needed>,
 }
 
@@ -93,13 +93,13 @@ fn packages(metadata: &Value) -> Vec<Package> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let packages = packages.map(|package| {
         let needed = package["dependencies"].as_array().into_iter().flatten();
-        // Only what the workspace itself holds has a path.
+        // Only crates of the workspace have a path.
         let (rooms, crates): (Vec<_>, Vec<_>) =
             needed.partition(|needed| needed["path"].is_string());
         let all = |needed: Vec<&Value>, named: fn(&str) -> String| {
             let needed = needed.into_iter().map(|needed| Needed {
                 name: named(&name(needed)),
-                // The model checker takes the place of std's atomics in tests only.
+                // The model checker replaces std's atomics in tests only.
                 in_tests: needed["kind"] == "dev" || needed["target"] == "cfg(loom)",
             });
             needed.collect()
@@ -113,7 +113,7 @@ fn packages(metadata: &Value) -> Vec<Package> {
     packages.collect()
 }
 
-/// The lines of a section of the map, from its headline to the next one.
+/// Returns the lines of a section of the map, from its headline to the next one.
 fn section<'m>(map: &'m str, headline: &str) -> Result<impl Iterator<Item = &'m str>, Failure> {
     let at = map.lines().position(|line| line == headline);
     let at = at.ok_or_else(|| format!("{MAP} has no \"{headline}\""))?;
@@ -127,7 +127,7 @@ fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// Which rooms each room may know: lines of the form `room, room → room, room`.
+/// Returns the crates that each crate may use: lines of the form `room, room → room, room`.
 fn edges(map: &str) -> Result<BTreeMap<String, Vec<String>>, Failure> {
     let mut edges = BTreeMap::new();
     for line in section(map, "### Edges")? {
@@ -174,8 +174,8 @@ fn edge_faults(packages: &[Package], edges: &BTreeMap<String, Vec<String>>) -> V
     faults
 }
 
-/// Which rooms use each crate from elsewhere: rows of the form `| \`crate\`, \`crate\` | room, room | why |`. The room
-/// `tests` stands for tests, benchmarks and the testkit.
+/// Returns the crates that use each external crate: rows of the form `| \`crate\`, \`crate\` | room, room | why |`. The
+/// name `tests` means tests, benchmarks and the testkit.
 fn dependencies(page: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut dependencies = BTreeMap::new();
     for line in page.lines() {
@@ -184,7 +184,7 @@ fn dependencies(page: &str) -> BTreeMap<String, BTreeSet<String>> {
             continue;
         };
         let rooms: BTreeSet<String> = listed(rooms).map(str::to_owned).collect();
-        // A feature stands in brackets behind its crate.
+        // A feature follows its crate in brackets.
         for name in crates.split(',').filter_map(|name| name.split('`').nth(1)) {
             dependencies.insert(name.to_owned(), rooms.clone());
         }
@@ -276,7 +276,7 @@ fn unsafe_fault(root: &Path, file: &Path, text: &str) -> Option<&'static str> {
     (must && !text.contains("#![forbid(unsafe_code)]")).then_some("does not forbid unsafe code")
 }
 
-/// Returns true if a block, an item or an attribute is unsafe. The word alone may stand in texts and in comments.
+/// Returns true if a block, an item or an attribute is unsafe. The word alone may occur in texts and in comments.
 fn has_unsafe_code(text: &str) -> bool {
     let code = text.lines().filter_map(|line| line.split("//").next());
     let mut behind = code.flat_map(|line| line.split("unsafe").skip(1));
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn unsafe_code_of_a_test_was_not_found() {
-        // Not in one piece, since this file is looked at, too.
+        // Not in one piece, since this file is checked, too.
         let word = "unsafe";
         let root = Path::new("/x");
         let fault = |file: &str, text: &str| unsafe_fault(root, &root.join(file), text);

@@ -14,10 +14,10 @@ use crate::install;
 use crate::run::{Failure, captured, ended, line};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Commands that redis-cli is given.
+/// Commands for redis-cli.
 const SESSION: &str = "set greeting hello\nget greeting\nlpush list a b c\nlrange list 0 -1\nconfig get tls-auth-clients\n";
 
-/// Every pair of versions, certificates of both sides, and who speaks to whom.
+/// Tries every pair of versions, certificates of both sides, and pairs of programs.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let redis_server = install::redis_server_with_tls()?;
     let folder = Certificates::new()?;
@@ -57,11 +57,11 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     Ok("redis-cli, redis-benchmark and our bench over TLS 1.2 and 1.3 with certificates of both sides".to_owned())
 }
 
-/// An authority, and certificates of it for a server and a client, in a folder that goes with this.
+/// An authority, and certificates of it for a server and a client, in a folder that is removed when this is dropped.
 pub struct Certificates(PathBuf);
 
 impl Certificates {
-    /// Makes them.
+    /// Creates them.
     pub fn new() -> Result<Certificates, Failure> {
         let folder =
             std::env::temp_dir().join(format!("redline-compat-tls-{}", std::process::id()));
@@ -84,12 +84,12 @@ impl Certificates {
         Ok(made)
     }
 
-    /// One of the files: `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`.
+    /// Returns the path of a file: `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Returns the arguments of a server that speaks these versions.
+    /// Returns the arguments of a server for these versions.
     pub fn server_words(&self, port: u16, version: &str) -> Vec<String> {
         let path = |name: &str| self.path(name).display().to_string();
         let port = port.to_string();
@@ -140,7 +140,7 @@ fn benchmark(port: u16, words: &[&str]) -> Command {
     command
 }
 
-/// A run of a load generator, with our certificates, must print a rate for each test.
+/// Runs a load generator with our certificates, which must print a rate for each test.
 pub fn ran(folder: &Certificates, mut command: Command) -> Result<(), Failure> {
     command.args(["-q", "-n", "2000", "-t", "ping,set,get,lrange_100"]);
     command.args(folder.client_words());
@@ -156,7 +156,7 @@ pub fn ran(folder: &Certificates, mut command: Command) -> Result<(), Failure> {
 }
 
 fn refused(mut command: Command, why: &str) -> Result<(), Failure> {
-    // Its own certificate is missing: over TLS 1.3 the connection stands for a moment, then it is closed.
+    // Its own certificate is missing: over TLS 1.3 the connection is established for a moment, then it is closed.
     command.args(["-q", "-n", "10", "-t", "ping"]);
     let text = line(&command);
     let output = ended(command, b"", TIMEOUT)?;

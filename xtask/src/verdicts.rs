@@ -1,7 +1,7 @@
-//! Verdicts of `redline bench run` on bottlenecks that are built for real: each must be right in all of its runs.
+//! Verdicts of `redline bench run` on real bottlenecks: each must be right in all of its runs.
 //!
-//! Wants a quiet machine with two CPUs or more, and root, for the network namespaces of the limited link: where others
-//! take the CPUs, they are the bottleneck.
+//! Needs a quiet machine with two CPUs or more, and root, for the network namespaces of the limited link: with other
+//! load on the CPUs, that is the bottleneck.
 
 use std::path::Path;
 use std::process::Command;
@@ -42,10 +42,10 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
         &[&local[..], &list[..], &["-c", "50"]].concat(),
     );
     // A read and a write of a small message cost a generator about as much as the server: with some hundred connections
-    // there are hosts on which both are full. With thousands the server has more to look after.
+    // there are hosts on which both are full. With thousands the server has more work.
     let short = ["--command", "GET a", "-c", "2000"];
     judge("server-kernel", &[&local[..], &short[..]].concat());
-    // draws from a distribution that is dear to draw from, for each cheap request to two workers
+    // Draws from an expensive distribution, for each cheap request to two workers.
     let slow = ["-p", &two, "--command", &dear, "-c", "8", "-P", "32"];
     judge("client", &slow);
     let behind = [("one".to_owned(), redis.address().port(), 1)];
@@ -79,7 +79,7 @@ fn bench(redline: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// How often a verdict was right.
+/// Number of right verdicts.
 struct Count {
     expected: String,
     right: usize,
@@ -119,7 +119,7 @@ fn count(expected: &str, bench: impl Fn() -> Command) -> Result<Count, Failure> 
     Ok(count)
 }
 
-/// A server behind a link of little bandwidth: two network namespaces, and a queue that lets through so much.
+/// A server behind a link of low bandwidth: two network namespaces, and a queue with a limited rate.
 struct Link {
     server: Option<Process>,
     names: [String; 2],
@@ -167,7 +167,7 @@ impl Link {
     }
 
     fn bench(&self, redline: &Path) -> Command {
-        // `ip netns exec` becomes the program, so its number is the server's.
+        // `ip netns exec` becomes the program, so its process id is the server's.
         let pid = self.server.as_ref().map_or(0, Process::id).to_string();
         let mut command = inside(&self.names[1]);
         command

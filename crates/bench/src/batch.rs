@@ -1,12 +1,12 @@
 //! The bytes of one batch of requests, rendered once; only random digits are written again.
 //!
-//! Knows no socket. Each load thread has a copy of its own and shares it between its connections:
-//! a batch is on its way, or its unsent rest copied, before the next is patched. What is large is not copied but shared, and
-//! only what is patched while somebody still sends it becomes two.
+//! Knows no socket. Each load thread has its own copy and shares it between its connections: a batch is sent, or its
+//! unsent rest copied, before the next is patched. Large batches are not copied but shared, and only copied if they are
+//! patched while still being sent.
 
 use std::sync::Arc;
 
-/// Where a random number goes, in a request.
+/// Replaced by a random number in a request.
 const PLACEHOLDER: &[u8; 12] = b"__rand_int__";
 
 /// A request body, repeated to the depth of the pipeline.
@@ -15,22 +15,22 @@ pub struct Batch {
     bytes: Arc<Vec<u8>>,
     /// Offsets of 12 digits each.
     patches: Vec<usize>,
-    /// Numbers are below this.
+    /// Exclusive upper bound of numbers.
     keyspace: u64,
-    /// How many of the four groups of three digits can differ from 000.
+    /// Number of the four groups of three digits that can differ from 000.
     groups: usize,
     requests: u64,
 }
 
-/// Why a batch cannot be made.
+/// The reason why a batch cannot be made.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// A batch is held whole in memory.
+/// Largest batch, which is held as a whole in memory.
 pub const BATCH_BYTES_MAX: usize = 4 << 30;
 
 impl Batch {
-    /// `depth` times `request`. With a `keyspace`, every `__rand_int__` becomes a number.
+    /// Returns `depth` times `request`. With a `keyspace`, every `__rand_int__` becomes a number.
     pub fn new(request: Vec<u8>, depth: usize, keyspace: Option<u64>) -> Result<Batch, TooLarge> {
         let size = request
             .len()
@@ -46,7 +46,7 @@ impl Batch {
         let patches: Vec<usize> = starts
             .flat_map(|start| places.iter().map(move |place| start + place))
             .collect();
-        // One that is large is not held twice.
+        // A large one is not held twice.
         let mut bytes = if depth == 1 {
             request
         } else {
@@ -73,12 +73,12 @@ impl Batch {
         })
     }
 
-    /// How many requests, and so how many replies, a batch is.
+    /// Returns the number of requests, and so of replies, of a batch.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// The next batch to send: new numbers in their places.
+    /// Returns the next batch to send, with new numbers.
     #[inline]
     pub fn next(&mut self, random: &mut fastrand::Rng) -> &[u8] {
         if !self.patches.is_empty() {
@@ -105,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// Returns the bytes that [`Batch::next`] gave last: they stay as they are for as long as they are shared.
+    /// Returns the bytes that [`Batch::next`] returned last: they are not changed while they are shared.
     pub fn share(&self) -> Arc<Vec<u8>> {
         Arc::clone(&self.bytes)
     }
@@ -125,7 +125,7 @@ fn placeholders(request: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Writes the last `GROUPS` groups of three digits of `number`; the places before them stay.
+/// Writes the last `GROUPS` groups of three digits of `number`; the digits before them stay.
 #[inline(always)]
 fn write_low_groups<const GROUPS: usize>(digits: &mut [u8; PLACEHOLDER.len()], mut number: u64) {
     for group in 1..=GROUPS {
@@ -240,7 +240,7 @@ mod tests {
         assert_ne!(batch.next(&mut random), first);
         assert_eq!(*under_way, first);
         assert!(Arc::ptr_eq(&under_way, &other_thread.bytes));
-        // Nobody has this one any more.
+        // No holder is left.
         let place = Arc::as_ptr(&batch.bytes);
         batch.next(&mut random);
         assert_eq!(Arc::as_ptr(&batch.bytes), place);

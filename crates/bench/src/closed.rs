@@ -1,12 +1,11 @@
-//! The load of redis-benchmark's command line: the same batch again and again, the next when the last is answered.
+//! The load of redis-benchmark's command line: the same batch again and again, the next after the last reply.
 //!
-//! Knows no socket: it says what to send, and counts what came back.
+//! Knows no socket: it provides bytes to send, and counts replies.
 //!
 //! # Latency
 //!
-//! A request's latency lasts from the write of its batch to the arrival of its own reply. Replies that arrive
-//! together are recorded together, which is also what makes recording cheap: a batch of 50 mostly comes back in
-//! one piece.
+//! A request's latency lasts from the write of its batch to the arrival of its own reply. Replies that arrive together
+//! are recorded together, which also makes recording cheap: a batch of 50 mostly comes back in one piece.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +17,8 @@ use crate::batch::Batch;
 use crate::failure::{Failure, said};
 use crate::worker::{Arrived, Load, Taken, Then};
 
-/// Batches still to be sent. Threads take some at a time, so that the counter is touched rarely and a fast thread
-/// takes over what a slow one leaves.
+/// Batches still to be sent. Threads take some at a time, so that the counter is accessed rarely and a fast thread takes
+/// over the rest of a slow one.
 pub struct Quota {
     left: AtomicU64,
     threads: u64,
@@ -29,7 +28,7 @@ pub struct Quota {
 const TAKEN_MAX: u64 = 1024;
 
 impl Quota {
-    /// `batches` for so many threads.
+    /// Returns a quota of `batches` for this many threads.
     pub fn new(batches: u64, threads: usize) -> Quota {
         Quota {
             left: AtomicU64::new(batches),
@@ -37,13 +36,13 @@ impl Quota {
         }
     }
 
-    /// Some of what is left; 0 if nothing is.
+    /// Takes some of the rest; returns 0 if there is none.
     fn take(&self) -> u64 {
         let share = |left: u64| match self.threads {
             1 => left,
             threads => (left / (8 * threads)).clamp(1, TAKEN_MAX).min(left),
         };
-        // Relaxed: the number is all that is shared.
+        // Relaxed: only the number is shared.
         match self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -57,21 +56,21 @@ impl Quota {
 
 /// The batches that a thread sends: one for all of its connections, or one for each server.
 pub trait Batches {
-    /// Which of the servers a connection is to: its place among all, or any number that leads there in turns.
+    /// Returns the server's index of a connection: among all, modulo their number.
     fn place(&self, token: usize) -> usize {
         token
     }
 
-    /// Requests of a batch.
+    /// Returns the number of requests of a batch.
     fn requests(&self) -> u64;
 
-    /// The next batch of a connection.
+    /// Returns the next batch of a connection.
     fn next(&mut self, token: usize, random: &mut fastrand::Rng) -> &[u8];
 
-    /// Returns the bytes that [`Batches::next`] has just given to this connection, without a copy.
+    /// Returns the bytes that [`Batches::next`] has just returned for this connection, without a copy.
     fn share(&self, token: usize) -> Arc<Vec<u8>>;
 
-    /// Returns `Ok` if the test can go on although a connection got this error: then it counts as a reply.
+    /// Returns `Ok` if the test continues after a connection got this error: then it counts as a reply.
     fn excuse(&mut self, _token: usize, error: String) -> Result<(), Failure> {
         Err(Failure::Reply(error))
     }
@@ -101,25 +100,25 @@ pub struct Closed<'a, B> {
     batches: B,
     random: fastrand::Rng,
     latency: Histogram<u64>,
-    /// Batches taken of the quota and not sent.
+    /// Batches taken from the quota and not sent.
     granted: u64,
-    /// Connections that wait for replies, or for their connection to stand.
+    /// Number of connections that wait for replies, or are being established.
     busy: usize,
     finished: u64,
     latency_us: u64,
 }
 
-/// A batch under way.
+/// A batch in flight.
 #[derive(Default)]
 pub struct UnderWay {
-    /// When it was written.
+    /// Time at which it was written.
     sent_ns: u64,
-    /// Replies that it still waits for.
+    /// Number of due replies.
     awaited: u64,
 }
 
 impl<'a, B: Batches> Closed<'a, B> {
-    /// A part that takes batches from `quota` and records into `latency`.
+    /// Returns a part that takes batches from `quota` and records into `latency`.
     pub fn new(
         quota: &'a Quota,
         keep_alive: bool,
@@ -140,17 +139,17 @@ impl<'a, B: Batches> Closed<'a, B> {
         }
     }
 
-    /// Requests answered.
+    /// Returns the number of answered requests.
     pub fn finished(&self) -> u64 {
         self.finished
     }
 
-    /// Latencies in microseconds.
+    /// Returns the latencies in microseconds.
     pub fn latency(&self) -> &Histogram<u64> {
         &self.latency
     }
 
-    /// Takes leave to send one batch.
+    /// Takes one batch from the quota; returns false if it is used up.
     fn grant(&mut self) -> bool {
         if self.granted == 0 {
             self.granted = self.quota.take();
@@ -162,14 +161,14 @@ impl<'a, B: Batches> Closed<'a, B> {
         true
     }
 
-    /// Errors end the test, unless who sends has a use for them.
+    /// Handles an error, which ends the test, unless the batches excuse it.
     #[cold]
     fn excuse(&mut self, token: usize, skipper: &mut Skipper) -> Result<(), Failure> {
         let text = skipper.take_first_error().unwrap_or_default();
         self.batches.excuse(token, said(&text))
     }
 
-    /// Records replies that arrived together; how many there were for the batch under way.
+    /// Records replies that arrived together; returns their number for the batch in flight.
     fn count(&mut self, arrived: &mut Arrived<'_, UnderWay>, mut replies: u64) -> u64 {
         if *arrived.prefix_awaited > 0 {
             let prefix = replies.min(*arrived.prefix_awaited);
@@ -177,7 +176,7 @@ impl<'a, B: Batches> Closed<'a, B> {
             replies -= prefix;
         }
         let under_way = &mut *arrived.pending;
-        // A server that says more than it was asked for (messages of a subscription) is not counted for it.
+        // Unexpected replies (messages of a subscription) are not counted.
         let replies = replies.min(under_way.awaited);
         if replies == 0 {
             return 0;

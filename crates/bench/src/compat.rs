@@ -1,6 +1,6 @@
-//! Which redis-benchmark is imitated: its suite, its titles and the form of its reports.
+//! The imitated release of redis-benchmark: its suite, its titles and the form of its reports.
 
-/// A release of redis-benchmark whose output ours must look like.
+/// A release of redis-benchmark whose output is imitated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
     /// 2.4: "PING (inline)" and MSET near the front.
@@ -34,7 +34,7 @@ const NAMES: [(&str, Compat); 5] = [
 ];
 
 impl Compat {
-    /// The release that an argument of `--compat` names.
+    /// Returns the release that an argument of `--compat` names.
     pub fn from_name(name: &str) -> Option<Compat> {
         NAMES
             .iter()
@@ -42,12 +42,12 @@ impl Compat {
             .map(|(_, compat)| *compat)
     }
 
-    /// Every name that `--compat` takes, for a message.
+    /// Returns every name that `--compat` takes, for a message.
     pub fn names() -> String {
         NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// The version that `--version` claims compatibility with.
+    /// Returns the version that `--version` claims compatibility with.
     pub fn version(self) -> &'static str {
         match self {
             Compat::Redis24 => "2.4.2",
@@ -58,7 +58,7 @@ impl Compat {
         }
     }
 
-    /// How reports look.
+    /// Returns the form of reports.
     pub fn form(self) -> Form {
         match self {
             Compat::Redis24 | Compat::Redis26 | Compat::Redis5 => Form::Classic,

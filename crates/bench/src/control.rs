@@ -1,6 +1,6 @@
-//! The main thread's wait: for a deadline, for Ctrl-C, for workers that call, for a socket of its own.
+//! The main thread's wait: for a deadline, for Ctrl-C, for wake-ups by workers, for a socket of its own.
 //!
-//! Must not know what is waited for.
+//! Must not know the purpose of a wait.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use redline_net::{Interest, Poller, Signal, Signals, Waker};
 pub struct Control {
     poller: Poller,
     waker: Waker,
-    /// Missing when the program around us receives signals itself.
+    /// Missing if the surrounding program receives signals itself.
     signals: Option<Signals>,
     interrupted: bool,
     /// True if a hang-up is an interruption.
@@ -21,18 +21,18 @@ pub struct Control {
 
 const WAKE_TOKEN: usize = usize::MAX - 1;
 const SIGNAL_TOKEN: usize = usize::MAX - 2;
-/// Tokens of sockets are below this.
+/// Exclusive upper bound of sockets' tokens.
 const EVENTS_MAX: usize = 256;
 
 impl Control {
-    /// Receives Ctrl-C from now on.
+    /// Returns a control that receives Ctrl-C from now on.
     pub fn new() -> io::Result<Control> {
         // A hang-up of the terminal does not end a run that `nohup` or a remote shell left behind.
         Control::receiving(&[Signal::Interrupt, Signal::Hangup])
     }
 
-    /// The same, and takes SIGTERM, SIGQUIT and the end of the terminal as Ctrl-C: for who has to leave a terminal as it
-    /// was. Ctrl-Z does nothing then.
+    /// Returns a control that takes SIGTERM, SIGQUIT and the end of the terminal as Ctrl-C: for callers that must
+    /// restore a terminal. Ctrl-Z does nothing then.
     pub fn of_screen() -> io::Result<Control> {
         let mut control = Control::receiving(&[
             Signal::Interrupt,
@@ -76,7 +76,7 @@ impl Control {
         self.poller.register(socket, token, interest)
     }
 
-    /// Waits for anything at all, at most `timeout`. Returns the tokens of watched sockets that something happened to.
+    /// Waits for any event, at most `timeout`. Returns the tokens of watched sockets with events.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<usize>> {
         self.poller.poll(timeout)?;
         while let Some(signal) = self.signals.as_ref().and_then(Signals::next) {

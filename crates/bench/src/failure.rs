@@ -1,4 +1,4 @@
-//! Failures that end a run early, in the words that redis-benchmark uses for them.
+//! Reasons for ending a run early, in redis-benchmark's words.
 
 use std::fmt;
 use std::io;
@@ -7,61 +7,61 @@ use redline_net::tls::{TlsError, TlsPart};
 use redline_net::{Address, NetError, error_text};
 use redline_resp::ReplyError;
 
-/// Why a run ended before its time.
+/// The reason why a run ended early.
 #[derive(Debug)]
 pub enum Failure {
     /// A connection could not be made.
     Connect {
-        /// To where, as the user wrote it.
+        /// The address, as the user wrote it.
         address: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The server answered with an error.
     Reply(String),
-    /// The server answered with an error to a connection in the place of a lost one, which it does not serve (yet).
+    /// The server answered a replacement connection with an error, and does not serve it (yet).
     Unwelcome(String),
     /// One node of a cluster answered with an error.
     NodeReply {
-        /// Which one.
+        /// The node's address.
         address: String,
         /// Its error.
         text: String,
     },
-    /// A node of a cluster does not say what the others are.
+    /// A node of a cluster does not report the others.
     NoCluster {
-        /// Which one.
+        /// The node's address.
         address: String,
-        /// Its error, if that was its answer.
+        /// Its error, if it sent one.
         text: Option<String>,
     },
-    /// The server refused to say anything before a password.
+    /// The server requires a password.
     Refused {
-        /// Which server, as the user wrote it.
+        /// The server's address, as the user wrote it.
         address: String,
         /// Its error.
         text: String,
     },
-    /// The handshake of TLS failed, or was never possible as asked for.
+    /// The TLS handshake failed, or its settings are invalid.
     Tls(String),
-    /// The server ended a connection that waited for replies.
+    /// The server closed a connection that waited for replies.
     Closed,
     /// A read or a write failed.
     Io(io::Error),
     /// The server sent bytes that are no reply.
     Protocol(ReplyError),
-    /// Something on our side: a poller, standard input, standard output, a request that is too large.
+    /// A local failure: a poller, standard input, standard output, a request that is too large.
     Local(String),
-    /// A request was not answered in the time that the user gives it.
+    /// A request timed out by the user's limit.
     TimedOut,
-    /// A question about the server itself was not answered in time.
+    /// A question to the server itself timed out.
     Silent,
     /// Ctrl-C.
     Interrupted,
 }
 
 impl Failure {
-    /// That `address` cannot be reached.
+    /// Returns the failure to reach `address`.
     pub fn connect(address: &Address, error: &io::Error) -> Failure {
         let text = error_text(error);
         let reason = text
@@ -73,12 +73,12 @@ impl Failure {
         }
     }
 
-    /// That `address` cannot be reached, by an error that names the endpoint which was tried.
+    /// Returns the failure to reach `address`, by an error that names the endpoint tried.
     pub fn connect_endpoint(address: &Address, error: &NetError) -> Failure {
         Failure::connect(address, &error.error)
     }
 
-    /// That whoever listens there accepts connections, and that is all.
+    /// Returns the failure of a server that accepts connections and does not answer.
     pub fn only_accepts(address: &Address) -> Failure {
         Failure::Connect {
             address: address.to_string(),
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// That TLS cannot be used as it was asked for.
+    /// Returns the failure of invalid TLS settings.
     pub fn tls_options(error: &TlsError) -> Failure {
         let what = match error.part {
             TlsPart::Authorities => "Invalid CA Certificate File/Directory",
@@ -100,22 +100,22 @@ impl Failure {
         Failure::Tls(format!("{what} ({error})"))
     }
 
-    /// That a handshake failed.
+    /// Returns the failure of a handshake.
     pub fn handshake(error: &io::Error) -> Failure {
         Failure::Tls(format!("SSL_connect failed: {}", error_text(error)))
     }
 
-    /// That nobody answered a handshake: who does not speak TLS takes what we say for the beginning of a request, and waits.
+    /// Returns the failure of an unanswered handshake: a server without TLS takes it for the beginning of a request, and waits.
     pub fn unanswered_handshake() -> Failure {
         Failure::Tls("the server does not answer; does it speak TLS at this port?".into())
     }
 
-    /// An error of the poller or of a thread: nothing that the server did.
+    /// Returns the failure of the poller or of a thread, which the server did not cause.
     pub fn local(what: &str, error: &io::Error) -> Failure {
         Failure::Local(format!("{what}: {}", error_text(error)))
     }
 
-    /// Returns true if it is the end of one connection, and another may do better.
+    /// Returns true if it concerns one connection, and another may work.
     pub fn is_of_connection(&self) -> bool {
         matches!(
             self,
@@ -128,7 +128,7 @@ impl Failure {
         )
     }
 
-    /// The exit code that it leads to.
+    /// Returns its exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Interrupted => 130,
@@ -137,8 +137,7 @@ impl Failure {
     }
 }
 
-/// Returns a server's text, fit for a terminal: in place of a control character, which could do anything there, stands
-/// a question mark. Lines and tabs stay.
+/// Returns a server's text for a terminal: control characters become question marks. Lines and tabs stay.
 pub fn said(text: &[u8]) -> String {
     let harmless = |c: char| match c {
         '\r' | '\n' | '\t' => c,

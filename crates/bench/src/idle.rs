@@ -1,6 +1,6 @@
 //! `-I`: opens connections, sends nothing, and holds them until a server or Ctrl-C ends it.
 //!
-//! Must not know workloads. People use it to see how many clients a server takes.
+//! Must not know workloads. Shows how many clients a server accepts.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::failure::{Failure, said};
 use crate::worker::secure;
 
 const REFRESH: Duration = Duration::from_millis(250);
-/// Connections opened between two looks at what happened to the others.
+/// Number of connections opened between two checks of the others.
 const OPENED_AT_ONCE: usize = 64;
 
-/// Holds `clients` connections until something fails; they are dealt out among the servers, of which there is at least one.
+/// Holds `clients` connections until one fails; they are distributed among the servers, of which there is at least one.
 pub fn run(
     control: &mut Control,
     places: &[(Address, Endpoint)],
@@ -96,7 +96,7 @@ impl Idle<'_> {
         Ok(())
     }
 
-    /// A server that says something to an idle client tells it to go.
+    /// Handles a message of the server to an idle client, which ends the connection.
     fn check(&mut self, token: usize) -> Result<(), Failure> {
         let stream = &mut self.connections[token];
         if let Some(error) = stream.take_error().map_err(Failure::Io)? {

@@ -1,31 +1,31 @@
 //! Workloads, load engine, measurement, reports: `redline bench`, with redis-benchmark's command line and one of its own.
 //!
-//! Must not know the keyspace or the server: what `--embedded` starts comes in from outside.
+//! Must not know the keyspace or the server: the caller passes in the server of `--embedded`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `options`, `usage` | the command line |
-//! | `compat`, `suite` | what each release of redis-benchmark runs and prints |
+//! | `compat`, `suite` | tests and output of each release of redis-benchmark |
 //! | `session` | one invocation from its first connection to its exit code |
-//! | `probe` | the first connection, which asks the server about itself |
+//! | `probe` | the first connection, which asks the server for its configuration |
 //! | `load` | one test: its threads, its start and its end |
-//! | `worker`, `outgoing` | one load thread: the hot path; what waits for room in a socket |
-//! | `null_server` | a server that does nothing, for what the generator costs by itself |
+//! | `worker`, `outgoing` | one load thread: the hot path; bytes that wait for room in a socket |
+//! | `null_server` | a server that does nothing, to measure the generator's own cost |
 //! | `memcached` | replies of memcached's text protocol |
-//! | `closed`, `batch` | what a worker sends for redis-benchmark's command line: batches |
+//! | `closed`, `batch` | the load of redis-benchmark's command line: batches |
 //! | `report` | the text of results |
 //! | `idle` | `-I` |
-//! | `failure` | what ends a run early, and its exit code |
+//! | `failure` | reasons for ending a run early, and exit codes |
 //! | `control` | the main thread's wait: signals, finished workers, deadlines |
-//! | `target` | whom to load, and as whom |
+//! | `target` | the server to load, and its user |
 //! | `run/` | `redline bench run` |
 //! | `cluster/` | loads that follow their data from node to node: Redis Cluster, Sentinel |
-//! | `workload/` | what it sends: templates, distributions of keys, values |
-//! | `cause/` | what each party used, and what was the bottleneck |
-//! | `compare/` | `redline bench compare`: runs in pairs, and how sure a difference is |
+//! | `workload/` | requests: templates, distributions of keys, values |
+//! | `cause/` | resources of each party, and the bottleneck |
+//! | `compare/` | `redline bench compare`: runs in pairs, and the confidence of a difference |
 //! | `failover/` | `redline bench failover`: numbered values while a primary fails |
 //! | `suites/` | published benchmarks as files, and their tables (`suite` is redis-benchmark's own) |
-//! | `saved` | what `--json` has left, read again |
+//! | `saved` | reads results of `--json` |
 //! | `html/` | results as a page with charts |
 #![forbid(unsafe_code)]
 
@@ -65,20 +65,20 @@ use std::process::ExitCode;
 
 pub use redline_net::Address;
 
-/// A server that runs in this process for `--embedded`, and stops when this is dropped.
+/// A server that runs in this process for `--embedded`, until it is dropped.
 pub struct EmbeddedServer {
-    /// Where it listens.
+    /// Its listening address.
     pub address: Address,
-    /// How it calls itself in reports, such as "2 workers".
+    /// Its description for reports, such as "2 workers".
     pub description: String,
-    /// Whatever keeps it running.
+    /// Keeps it running.
     pub guard: Box<dyn Any>,
 }
 
-/// Starts the server of `--embedded`, or says why it cannot.
+/// Starts the server of `--embedded`, or returns the reason why it cannot.
 pub type StartEmbedded<'a> = &'a dyn Fn() -> Result<EmbeddedServer, String>;
 
-/// The streams of the process, or what a test puts in their place.
+/// The streams of the process, or a test's replacements.
 pub struct Streams<'a> {
     /// Read with `-x`.
     pub stdin: &'a mut dyn Read,
@@ -95,7 +95,7 @@ pub fn main(
     embedded: Option<StartEmbedded<'_>>,
 ) -> ExitCode {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsString::into_vec).collect();
-    // Not locked for the whole run: an embedded server, or a panic, may have something to say as well.
+    // Not locked for the whole run: an embedded server, or a panic, may write as well.
     let streams = Streams {
         stdin: &mut io::stdin(),
         stdout: &mut io::stdout(),
@@ -104,21 +104,21 @@ pub fn main(
     ExitCode::from(run(program, &args, streams, embedded))
 }
 
-/// As [`main`], on streams of the caller's choice; returns the exit code.
+/// Runs as [`main`], on streams of the caller's choice; returns the exit code.
 pub fn run(
     program: &str,
     args: &[Vec<u8>],
     streams: Streams<'_>,
     embedded: Option<StartEmbedded<'_>>,
 ) -> u8 {
-    // Called as redis-benchmark, everything is redis-benchmark's.
+    // Called as redis-benchmark, all arguments are redis-benchmark's.
     if program != "redis-benchmark" && args.first().is_some_and(|first| run::is_command(first)) {
         return run::main(args, streams, embedded);
     }
     match options::parse(program, args) {
         Ok(options) => session::run(options, streams, embedded),
         Err(stop) => {
-            // A closed stream cannot be told about itself.
+            // A closed stream cannot report its own error.
             let _ = streams.stdout.write_all(stop.stdout.as_bytes());
             let _ = streams.stdout.flush();
             let _ = streams.stderr.write_all(stop.stderr.as_bytes());

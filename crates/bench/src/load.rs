@@ -1,4 +1,4 @@
-//! One test: starts its threads, watches them, adds up what they measured.
+//! One test: starts its threads, watches them, sums up their measurements.
 //!
 //! Must not know how results are printed.
 
@@ -17,13 +17,13 @@ use crate::worker::{Ended, Gate, Load, Place, Progress, Shared, Worker};
 
 /// The servers of a test, and the number and kind of the connections to them.
 pub struct Plan {
-    /// The servers, among which each thread's load deals its connections out; at least one.
+    /// The servers, among which each thread's load distributes its connections; at least one.
     pub places: Vec<Place>,
-    /// How connections are secured, if they are.
+    /// TLS of connections, if it is used.
     pub tls: Option<ClientTls>,
     /// Connections over all threads, at least 1.
     pub clients: usize,
-    /// False if each connection is used for little: it is then not worth a call to spare it events.
+    /// False if each connection sends one batch: then saving its events is not worth a call.
     pub keep_alive: bool,
 }
 
@@ -33,10 +33,10 @@ pub struct Outcome<L> {
     pub loads: Vec<L>,
     /// From the first write to the last reply, or to the early end.
     pub elapsed: Duration,
-    /// Why the test ended early, if it did.
+    /// The reason why the test ended early, if it did.
     pub failure: Option<Failure>,
-    /// The connections. With them some servers end threads, of which the system then knows nothing any more: who wants to
-    /// look at those drops these later.
+    /// The connections. Closing them makes some servers end threads, whose figures the system then drops: callers that
+    /// read those drop these later.
     pub open: Vec<Stream>,
 }
 
@@ -51,25 +51,25 @@ pub struct Totals {
     pub elapsed: Duration,
 }
 
-/// Latencies beyond are recorded as this.
+/// Largest latency that is recorded.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 
-/// An empty histogram: 1 us to 1 h.
+/// Returns an empty histogram: 1 us to 1 h.
 pub fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, digits)
         .expect("bounds and digits are within what the histogram takes")
 }
 
-/// Has the system allow so many connections of so many threads, or says that it does not: to find out by opening them
-/// takes long, since free ports become rare as well.
+/// Raises the system's limits for this many connections and threads, or returns an error: running into the limits takes
+/// long, since free ports become rare as well.
 ///
-/// `ends` is how many ends of each connection are in this process, or how many connections each client has.
+/// `ends` is the number of ends of each connection in this process, or the number of connections of each client.
 pub fn allow_connections(clients: usize, ends: usize, threads: usize) -> Result<(), Failure> {
     let own = OWN_FILES + FILES_OF_THREAD * threads as u64;
     let connections = (clients as u64).saturating_mul(ends as u64);
     let wanted = connections.saturating_add(own + OTHER_FILES);
     let Ok(raised) = limits::raise_open_files(wanted) else {
-        // Whoever cannot be asked may allow it.
+        // Limits that are not known may suffice.
         return Ok(());
     };
     if connections.saturating_add(own) <= raised.granted {
@@ -82,17 +82,17 @@ pub fn allow_connections(clients: usize, ends: usize, threads: usize) -> Result<
     )))
 }
 
-/// Descriptors beside those of connections: for whatever else there may be, and those without which nothing runs.
+/// Descriptors beside those of connections: of other files, and those without which nothing runs.
 const OTHER_FILES: u64 = 1100;
 const OWN_FILES: u64 = 16;
-/// A poller, what wakes it, its alarm.
+/// A poller, its waker, its alarm.
 const FILES_OF_THREAD: u64 = 3;
 
-/// Looks on while a test runs.
+/// Observes a running test.
 pub trait Observer {
-    /// When it wants to look next, if it does.
+    /// Returns the time of the next observation, if there is one.
     fn next(&self) -> Option<Instant>;
-    /// Called at that time, or a little later.
+    /// Observes, at that time or a little later.
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure>;
 }
 
@@ -100,7 +100,7 @@ pub trait Observer {
 pub trait Engine: Send {
     /// The load, with its measurements.
     type Load: Send;
-    /// Returns a handle that makes the thread look at [`Shared::stop`].
+    /// Returns a handle that makes the thread check [`Shared::stop`].
     fn waker(&mut self) -> std::io::Result<Waker>;
     /// Opens `clients` connections, calls `connected`, waits at the gate, and sends until it is done.
     fn run(self, clients: usize, connected: impl FnOnce()) -> Ended<Self::Load>;
@@ -119,7 +119,7 @@ impl<L: Load + Send> Engine for Worker<'_, L> {
 }
 
 impl Plan {
-    /// Returns the state that the threads of a test share, and the number of connections they open.
+    /// Returns the state that the threads of a test share, and their number of connections.
     pub fn share(self) -> (Shared, usize) {
         let shared = Shared {
             places: self.places,
@@ -132,8 +132,8 @@ impl Plan {
     }
 }
 
-/// Runs one test, a thread for each load, to its end, or to its failure, which the outcome names. There must be at
-/// least one load, and not more than clients.
+/// Runs one test, a thread for each load, to its end, or to its failure, which the outcome has. There must be at least
+/// one load, and not more than clients.
 pub fn run<L: Load + Send>(
     control: &mut Control,
     plan: Plan,
@@ -149,7 +149,7 @@ pub fn run<L: Load + Send>(
     run_engines(control, &shared, &progress, workers, clients, observer)
 }
 
-/// The same with engines that have been made: the one at each place publishes in the progress of the same place.
+/// Runs one test with existing engines: each publishes in the progress at its index.
 pub fn run_engines<E: Engine>(
     control: &mut Control,
     shared: &Shared,
@@ -179,7 +179,7 @@ pub fn run_engines<E: Engine>(
                 messages: sender.clone(),
                 main: control.waker(),
             };
-            // Connections are dealt out in turn, the first ones to the first threads.
+            // Connections are distributed in turn, the first ones to the first threads.
             let clients = clients / threads + usize::from(index < clients % threads);
             let spawned = thread::Builder::new()
                 .name(format!("load-{index}"))
@@ -204,11 +204,11 @@ pub fn run_engines<E: Engine>(
 enum Message<L> {
     Connected,
     Done(Box<Ended<L>>),
-    /// The thread panicked: the scope will pass the panic on when all threads have ended.
+    /// The thread panicked: the scope raises the panic when all threads have ended.
     Panicked,
 }
 
-/// A worker's line to the main thread.
+/// A worker's channel to the main thread.
 struct Line<L> {
     messages: mpsc::Sender<Message<L>>,
     main: Waker,
@@ -216,7 +216,7 @@ struct Line<L> {
 
 impl<L> Line<L> {
     fn send(&self, message: Message<L>) {
-        // The main thread listens until the last worker has hung up.
+        // The main thread receives until the last worker has ended.
         let _ = self.messages.send(message);
         self.main.wake();
     }
@@ -236,9 +236,9 @@ struct Overseer<'a, L> {
     progress: &'a [Progress],
     wakers: &'a [Waker],
     messages: mpsc::Receiver<Message<L>>,
-    /// Threads that have not ended.
+    /// Number of threads that have not ended.
     running: usize,
-    /// Threads whose connections do not stand yet.
+    /// Number of threads whose connections are not established yet.
     connecting: usize,
     ended: Vec<Ended<L>>,
     failure: Option<Failure>,
@@ -272,7 +272,7 @@ impl<L> Overseer<'_, L> {
             });
             if let Err(error) = control.wait(timeout) {
                 self.end(Failure::local("epoll", &error));
-                // Without a poller there is still the channel, whose next message is the end of a worker.
+                // Without a poller the channel is left, whose next message is the end of a worker.
                 if let Ok(message) = self.messages.recv() {
                     self.take(message);
                 }
@@ -302,7 +302,7 @@ impl<L> Overseer<'_, L> {
         }
     }
 
-    /// Ends the test early. The first reason is kept, but for Ctrl-C, which may have hit the server as well.
+    /// Ends the test early. The first reason is kept, except that Ctrl-C replaces it, which may have ended the server as well.
     fn end(&mut self, failure: Failure) {
         if self.failure.is_none() || matches!(failure, Failure::Interrupted) {
             self.failure = Some(failure);

@@ -1,34 +1,34 @@
-//! memcached's text protocol: its replies, counted without looking into them. Knows no sockets.
+//! memcached's text protocol: its replies, counted without parsing values. Knows no sockets.
 //!
-//! What a request looks like is the business of `workload::template`.
+//! Requests are encoded by `workload::template`.
 
 use redline_resp::{Outcome, ReplyError};
 
 use crate::failure::said;
 
-/// Counts the replies of one connection, and remembers the text of the first error.
+/// Counts the replies of one connection, and keeps the text of the first error.
 #[derive(Clone, Debug, Default)]
 pub struct TextSkipper {
-    /// Bytes missing until the data of an item is over, its line end included.
+    /// Missing bytes of an item's data, its line end included.
     jump: usize,
-    /// Items that the reply under way has brought.
+    /// Number of items of the incomplete reply.
     found: u32,
     first_error: Option<String>,
 }
 
-/// No line of the protocol is longer: a key has 250 bytes at most.
+/// Largest line: a key has 250 bytes at most.
 const LINE_BYTES_MAX: usize = 8 * 1024;
-/// No item is larger, whatever its header claims.
+/// Largest item, whatever its header claims.
 const ITEM_BYTES_MAX: usize = 1 << 30;
 
 impl TextSkipper {
-    /// The text of the first reply that was an error.
+    /// Returns the text of the first reply that was an error.
     pub fn first_error(&self) -> &str {
         self.first_error.as_deref().unwrap_or_default()
     }
 
-    /// Goes over everything in `buf` that can be gone over, and tells each reply that became whole. The caller drops as
-    /// many bytes as this returns, and keeps the rest: the start of a line.
+    /// Skips all complete parts of `buf`, and reports each complete reply. The caller drops as many bytes as this
+    /// returns, and keeps the rest: the start of a line.
     #[inline]
     pub fn skip_each(
         &mut self,
@@ -54,7 +54,7 @@ impl TextSkipper {
         }
     }
 
-    /// Takes in a line; what the reply was if the line ends one.
+    /// Takes a line; returns the reply's outcome if the line ends one.
     fn line(&mut self, line: &[u8]) -> Result<Option<Outcome>, ReplyError> {
         let word = line.split(|&byte| byte == b' ').next().unwrap_or_default();
         Ok(Some(match word {

@@ -1,8 +1,8 @@
 //! A server that does nothing: it counts requests and answers each with the same five bytes.
 //!
-//! What a load costs when only this is behind it, the generator costs by itself. It runs on a thread of this process and
-//! listens on the loopback; it knows RESP's framing of requests and nothing of what they say. Only the generator's own
-//! requests go there: anything else ends the connection.
+//! The cost of a load against this server is the generator's own cost. It runs on a thread of this process and listens
+//! on the loopback; it knows RESP's framing of requests and nothing of their meaning. Only the generator's own requests
+//! go there: anything else ends the connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ const STOP_TOKEN: usize = usize::MAX;
 const READ_BYTES: usize = 64 * 1024;
 
 impl NullServer {
-    /// Starts it on a free port of the loopback.
+    /// Starts a server on a free port of the loopback.
     pub fn start() -> io::Result<NullServer> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = Listener::bind_address(address, BACKLOG).map_err(|error| error.error)?;
@@ -49,7 +49,7 @@ impl NullServer {
         })
     }
 
-    /// Where it listens.
+    /// Returns its listening endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -70,7 +70,7 @@ struct Serving {
     listener: Listener,
     poller: Poller,
     connections: Vec<Option<Connection>>,
-    /// Many replies, to be sent so many as are needed.
+    /// Many replies, of which a prefix is sent.
     replies: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl Serving {
         }
     }
 
-    /// Answers what has arrived; `None` when the connection is over.
+    /// Answers requests that have arrived; `None` when the connection is over.
     fn answer(&mut self, token: usize) -> Option<()> {
         let connection = self.connections.get_mut(token)?.as_mut()?;
         loop {
@@ -136,7 +136,7 @@ impl Serving {
                 self.replies = REPLY.repeat(all / REPLY.len());
             }
             if connection.owed > 0 {
-                // What is owed ends where the replies end.
+                // Unsent replies end where the buffer ends.
                 let from = self.replies.len() - connection.owed;
                 let written = connection.stream.write(&self.replies[from..]).ok()?;
                 connection.owed -= written.unwrap_or(0);
@@ -148,19 +148,19 @@ impl Serving {
     }
 }
 
-/// Counts requests by their headers, wherever they are cut.
+/// Counts requests by their headers, in pieces of any size.
 #[derive(Default)]
 struct Counter {
-    /// Words missing until the request is whole; 0 between requests.
+    /// Missing words of the request; 0 between requests.
     words: usize,
-    /// Bytes missing until the word is whole, its line end included.
+    /// Missing bytes of the word, its line end included.
     jump: usize,
     /// The word is the last of its request.
     is_last: bool,
 }
 
 impl Counter {
-    /// Bytes that may be dropped, and requests that became whole; `None` if it is no request.
+    /// Returns the bytes that may be dropped, and the number of completed requests; `None` if it is no request.
     fn count(&mut self, buf: &[u8]) -> Option<(usize, usize)> {
         let (mut at, mut requests) = (0, 0);
         loop {

@@ -1,6 +1,6 @@
 //! The command line: redis-benchmark's options, parsed as redis-benchmark parses them.
 //!
-//! Opens no socket and prints nothing: what has to be said comes back as text with an exit code.
+//! Opens no socket and prints nothing: messages are returned as text with an exit code.
 //!
 //! The rules that differ from what a modern parser would do are deliberate, because scripts rely on
 //! them: options match exactly (no `--opt=value`, no grouped short flags), `-h` is the host, numbers
@@ -14,18 +14,18 @@ use crate::compat::Compat;
 use crate::target::Uri;
 use crate::usage;
 
-/// How a report is printed.
+/// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// The long form, with latency distributions.
     Normal,
-    /// `-q`: one line a test.
+    /// `-q`: one line per test.
     Quiet,
     /// `--csv`.
     Csv,
 }
 
-/// Everything the command line says.
+/// The parsed command line.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server to load, unless `embedded`.
@@ -44,7 +44,7 @@ pub struct Options {
     pub tls: bool,
     /// Settings of TLS from the other options; without `tls` they have no effect.
     pub tls_options: ClientTlsOptions,
-    /// `--cluster`: the server is a node of one.
+    /// `--cluster`: the server is a node of a cluster.
     pub cluster: bool,
     /// `--enable-tracking`.
     pub tracking: bool,
@@ -56,9 +56,9 @@ pub struct Options {
     pub payload_bytes: usize,
     /// `-P`, at least 1.
     pub pipeline: usize,
-    /// `-r`: how many different numbers `__rand_int__` becomes; `None` leaves the text as it is.
+    /// `-r`: number of different values of `__rand_int__`; `None` leaves the text as it is.
     pub keyspace: Option<u64>,
-    /// `--threads`, 0 when not asked for.
+    /// `--threads`, 0 if not given.
     pub threads: usize,
     /// `-k`, false reconnects after every batch.
     pub keep_alive: bool,
@@ -78,13 +78,13 @@ pub struct Options {
     pub tests: Option<Vec<String>>,
     /// `--compat`.
     pub compat: Compat,
-    /// The words after the options.
+    /// The arguments after the options.
     pub command: Vec<Vec<u8>>,
-    /// Said on standard error before anything runs.
+    /// Printed on standard error before anything runs.
     pub warnings: Vec<String>,
 }
 
-/// Why a command line does not lead to a run.
+/// The reason why a command line does not lead to a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stop {
     /// Exit code.
@@ -144,7 +144,7 @@ impl Default for Options {
     }
 }
 
-/// Parses the arguments after the program's name. `program` is how the user called it, for the usage text.
+/// Parses the arguments after the program's name. `program` is the name that the user called, for the usage text.
 pub fn parse(program: &str, args: &[Vec<u8>]) -> Result<Options, Stop> {
     Parser {
         options: Options::default(),
@@ -166,13 +166,13 @@ struct Parser {
     csv: bool,
 }
 
-/// The outcome of looking at one argument.
+/// The result of parsing one argument.
 enum Seen {
     Flag,
     Value,
     Command,
     Invalid,
-    /// The one behind it is, and is what the error names.
+    /// The value after it is invalid; the error names it.
     InvalidValue,
 }
 
@@ -227,7 +227,7 @@ impl Parser {
         }
     }
 
-    /// Options without an argument. False if `name` is none of them.
+    /// Parses an option without an argument. Returns false if `name` is none of them.
     fn flag(&mut self, program: &str, name: &str) -> Result<bool, Stop> {
         let o = &mut self.options;
         match name {
@@ -264,7 +264,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Options with an argument. False if `name` is none of them or cannot take this value.
+    /// Parses an option with an argument. Returns false if `name` is none of them or cannot take this value.
     fn value(&mut self, name: &str, value: &[u8]) -> Result<bool, Stop> {
         let number = || atoi(value);
         let o = &mut self.options;
@@ -393,7 +393,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Reads a number as C's `atoi` does: blanks, a sign, digits; anything else ends the number. Saturates instead of
+/// Parses a number as C's `atoi` does: blanks, a sign, digits; anything else ends the number. Saturates instead of
 /// wrapping.
 pub fn atoi(bytes: &[u8]) -> i64 {
     let rest = bytes.trim_ascii_start();

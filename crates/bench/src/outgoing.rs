@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-/// Bytes that leave from the front, a piece at a time.
+/// Bytes that are sent from the front, a piece at a time.
 ///
-/// What is left is not moved up with each piece: a value of 600 MB leaves in hundreds, and would be copied as often.
+/// The rest is not moved after each piece: a value of 600 MB is sent in hundreds, and would be copied as often.
 #[derive(Default)]
 pub struct Outgoing {
     bytes: Bytes,
-    /// How many of them have left.
+    /// Number of bytes sent.
     sent: usize,
 }
 
 enum Bytes {
-    /// These can be moved, and more be put behind them.
+    /// Owned: they can be moved and extended.
     Own(Vec<u8>),
-    /// Others may have them too.
+    /// Shared with other holders.
     Shared(Arc<Vec<u8>>),
 }
 
@@ -34,11 +34,11 @@ impl Bytes {
     }
 }
 
-/// A buffer that is larger is given back when it is empty.
+/// Largest buffer that is kept when it is empty.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 impl Outgoing {
-    /// These bytes, and nothing else.
+    /// Returns a buffer of these bytes.
     pub fn of(bytes: &[u8]) -> Outgoing {
         Outgoing {
             bytes: Bytes::Own(bytes.to_vec()),
@@ -46,7 +46,7 @@ impl Outgoing {
         }
     }
 
-    /// These bytes, of which so many have left; they are not copied.
+    /// Returns a buffer of these bytes, of which `sent` were sent; they are not copied.
     pub fn behind(bytes: Arc<Vec<u8>>, sent: usize) -> Outgoing {
         Outgoing {
             bytes: Bytes::Shared(bytes),
@@ -64,7 +64,7 @@ impl Outgoing {
         self.sent == self.bytes.all().len()
     }
 
-    /// Where more is put, behind what is there.
+    /// Returns the vector for more bytes, after the present ones.
     pub fn more(&mut self) -> &mut Vec<u8> {
         if let Bytes::Shared(shared) = &self.bytes {
             self.bytes = Bytes::Own(shared[self.sent..].to_vec());
@@ -76,7 +76,7 @@ impl Outgoing {
         }
     }
 
-    /// So many bytes have left.
+    /// Notes that this many bytes were sent.
     pub fn left(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.is_empty() {
@@ -84,13 +84,13 @@ impl Outgoing {
         } else if let Bytes::Own(own) = &mut self.bytes
             && self.sent > own.len() / 2
         {
-            // No byte is moved more often than it takes to have less than half of them left.
+            // No byte is moved before more than half of them were sent.
             own.drain(..self.sent);
             self.sent = 0;
         }
     }
 
-    /// Forgets all of it.
+    /// Drops all bytes.
     pub fn clear(&mut self) {
         self.sent = 0;
         match &mut self.bytes {

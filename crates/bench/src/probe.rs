@@ -1,6 +1,6 @@
 //! The first connection: finds the endpoint that answers, and asks the server for two of its directives.
 //!
-//! Must not know what is measured later.
+//! Must not know the later measurements.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use crate::report::ServerConfig;
 use crate::target;
 use crate::worker::{HANDSHAKE_WITHIN, secure};
 
-/// Findings of the first connection.
+/// Results of the first connection.
 pub struct Probed {
     /// The endpoint of the address that accepted: all others connect to it.
     pub endpoint: Endpoint,
-    /// Missing if the server (or a proxy in front of it) does not tell.
+    /// Missing if the server (or a proxy in front of it) does not report it.
     pub config: Option<ServerConfig>,
 }
 
 /// Connects to `address`, with TLS or without, and asks, after AUTH with `auth` as its arguments if there are any, and
-/// SELECT unless `db` is 0. A database that is not there is so heard of before anything is sent, which a server that has
-/// refused SELECT would take for the first one.
+/// SELECT unless `db` is 0. So a database that does not exist is reported before anything is sent, which would go to the
+/// first one after a refused SELECT.
 pub fn probe(
     control: &mut Control,
     address: &Address,
@@ -53,7 +53,7 @@ fn probe_within(
             Err(failure)
         }
         Err(Failure::Silent) => Err(Failure::only_accepts(address)),
-        // A proxy may close the connection on CONFIG: then there is just nothing to print about it.
+        // A proxy may close the connection on CONFIG: then there is nothing to print.
         Err(_) => Ok(Probed {
             endpoint,
             config: None,
@@ -61,7 +61,7 @@ fn probe_within(
     }
 }
 
-/// Asks a node of a cluster what the nodes are: the masters that own slots, and warnings about others.
+/// Asks a node of a cluster for the nodes: returns the masters that own slots, and warnings about others.
 pub fn masters(
     control: &mut Control,
     address: &Address,
@@ -100,8 +100,8 @@ pub fn masters(
     }
 }
 
-/// Connects to the first endpoint of the address that accepts, and carries TLS so far that requests can be sent, until
-/// the deadline; without one, each endpoint gets [`ANSWER_WITHIN`], and the handshake [`HANDSHAKE_WITHIN`].
+/// Connects to the first endpoint of the address that accepts, and completes TLS, until the deadline; without one, each
+/// endpoint gets [`ANSWER_WITHIN`], and the handshake [`HANDSHAKE_WITHIN`].
 pub fn connect(
     control: &mut Control,
     address: &Address,
@@ -115,7 +115,7 @@ pub fn connect(
     Ok((endpoint, stream))
 }
 
-/// Until the deadline, or for so long.
+/// Completes a handshake until the deadline, or within the default time-out.
 fn shake_hands(
     control: &mut Control,
     stream: &mut Stream,
@@ -182,7 +182,7 @@ fn connect_one(
     }
 }
 
-/// Asks for everything at once and takes the replies in their order.
+/// Sends all questions at once and takes the replies in order.
 fn ask(
     control: &mut Control,
     stream: &mut Stream,
@@ -198,7 +198,7 @@ fn ask(
     let count = 2 + prefix.replies as usize;
     let replies = exchange(control, stream, &request, count, deadline)?;
     let mut replies = replies.into_iter();
-    // In redis-benchmark's words, which asks about the configuration first, and selects when the load begins.
+    // In redis-benchmark's words, which asks for the configuration first, and selects when the load begins.
     let refused = |failure| match failure {
         Failure::Reply(text) => Failure::Refused {
             address: address.to_string(),
@@ -222,7 +222,7 @@ fn ask(
         .map(|(save, appendonly)| ServerConfig { save, appendonly }))
 }
 
-/// Sends everything in one write and waits for so many replies, until the deadline.
+/// Sends everything in one write and waits for this many replies, until the deadline.
 pub fn exchange(
     control: &mut Control,
     stream: &mut Stream,
@@ -230,7 +230,7 @@ pub fn exchange(
     count: usize,
     deadline: Instant,
 ) -> Result<Vec<Value>, Failure> {
-    // A socket that waits for nothing takes a few hundred bytes at once, or it is none to measure.
+    // An idle socket takes a few hundred bytes at once, or the server is not worth measuring.
     if stream.write(request).map_err(Failure::Io)? != Some(request.len()) {
         return Err(Failure::Closed);
     }
@@ -247,7 +247,7 @@ fn replies(
     let (mut buffer, mut values, mut received) = (Vec::new(), Vec::new(), 0);
     loop {
         match stream.read_into(&mut buffer, 4096).map_err(Failure::Io)? {
-            // Who always has more to say would never be waited for.
+            // A peer that sends without end must not be waited for.
             Read::Data { bytes, .. } => received += bytes,
             Read::WouldBlock => {
                 wait(control, usize::MAX, deadline)?;
@@ -270,10 +270,10 @@ fn replies(
     }
 }
 
-/// An answer that is larger is none to what is asked: CLIENT LIST has a line for each client.
+/// Largest reply: bytes. CLIENT LIST has a line for each client.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Waits until something happens to the watched socket, or to any if `token` names none.
+/// Waits for an event of the watched socket, or of any if `token` names none.
 fn wait(control: &mut Control, token: usize, deadline: Instant) -> Result<(), Failure> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -292,11 +292,11 @@ fn wait(control: &mut Control, token: usize, deadline: Instant) -> Result<(), Fa
     }
 }
 
-/// How long a server may take to accept a connection, and to answer the first questions: one that is busy with a slow
-/// command takes long, and one that is no server of Redis's protocol says nothing at all.
+/// Time-out of accepting a connection, and of the first replies: a server that runs a slow command takes long, and one
+/// that does not speak Redis's protocol sends nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The second element of `CONFIG GET`'s reply. An error is no reason to stop, unless it asks for a password.
+/// Returns the second element of `CONFIG GET`'s reply. Errors are ignored, unless a password is required.
 fn directive(reply: Option<Value>) -> Result<Option<String>, Failure> {
     match reply {
         Some(Value::Error(text)) if text.starts_with(b"NOAUTH") => {
@@ -348,7 +348,7 @@ mod tests {
         assert!(matches!(connected, Err(Failure::Silent)));
         assert!(begin.elapsed() >= Duration::from_millis(50));
 
-        // Without a deadline of the caller's it does not last for ever either, and the error says what may be wrong.
+        // Without the caller's deadline there is a time-out, too, and the error names a probable cause.
         let (_, mut stream) = connect(&mut control, &address, None, None).expect("it accepts");
         let patience = Duration::from_millis(50);
         let ended = shake_hands(&mut control, &mut stream, &tls, None, patience);

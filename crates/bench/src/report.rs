@@ -1,7 +1,7 @@
 //! The text of reports and live lines, from finished figures.
 //!
-//! Pure: no clock, no socket, no stream. The forms are those of redis-benchmark, so that what reads
-//! its output reads ours; what differs on purpose is in `docs/bench-differences.md`.
+//! Pure: no clock, no socket, no stream. The forms are those of redis-benchmark, so that parsers of its output can read
+//! ours; deliberate differences are in `docs/bench-differences.md`.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -17,21 +17,21 @@ pub struct Measured<'a> {
     pub title: &'a str,
     /// Requests answered.
     pub finished: u64,
-    /// Requests that should have been answered; more than `finished` if the run broke off.
+    /// Number of requested replies; more than `finished` if the run broke off.
     pub wanted: u64,
-    /// From the first write to the last reply.
+    /// Time from the first write to the last reply.
     pub elapsed: Duration,
     /// Latencies in microseconds.
     pub latency: &'a Histogram<u64>,
 }
 
-/// Settings that all tests of a run have in common.
+/// Settings that are common to all tests of a run.
 pub struct Setting {
     /// Old or new shape.
     pub form: Form,
     /// `-q`, `--csv` or neither.
     pub output: Output,
-    /// Connections.
+    /// Number of connections.
     pub clients: usize,
     /// The figure on the payload line: `-d`, or the length of a custom command.
     pub payload_bytes: usize,
@@ -43,13 +43,13 @@ pub struct Setting {
     pub masters: Option<Vec<Option<ServerConfig>>>,
     /// `--threads` as asked for, 0 if not.
     pub threads: usize,
-    /// Name that the embedded server gives itself, if it is what is loaded.
+    /// Description of the embedded server, if it is the target.
     pub embedded: Option<String>,
     /// Decimals of the classic latency lines.
     pub classic_decimals: u8,
 }
 
-/// Two directives that say how much work a write is.
+/// Two directives that decide the cost of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// `save`.
@@ -68,7 +68,7 @@ impl Measured<'_> {
     }
 }
 
-/// Requests per second; 0 before anything happened.
+/// Returns the requests per second; 0 without elapsed time.
 pub fn per_second(requests: u64, elapsed: Duration) -> f64 {
     if elapsed.is_zero() {
         0.0
@@ -77,7 +77,7 @@ pub fn per_second(requests: u64, elapsed: Duration) -> f64 {
     }
 }
 
-/// The first line of `--csv` output; the old form had none.
+/// Returns the first line of `--csv` output; the old form had none.
 pub fn csv_header(form: Form) -> &'static str {
     match form {
         Form::Classic => "",
@@ -88,7 +88,7 @@ pub fn csv_header(form: Form) -> &'static str {
     }
 }
 
-/// The report of one test. `live` is the line that the terminal shows now, which the report replaces.
+/// Returns the report of one test. `live` is the current live line, which the report replaces.
 pub fn report(setting: &Setting, run: &Measured<'_>, live: &LiveLine) -> String {
     let mut out = String::new();
     let written = match (setting.form, setting.output) {
@@ -104,7 +104,7 @@ pub fn report(setting: &Setting, run: &Measured<'_>, live: &LiveLine) -> String 
 /// The line that is rewritten while a test runs.
 #[derive(Default)]
 pub struct LiveLine {
-    /// Bytes last printed, to be blanked before something else is.
+    /// Bytes last printed, to be blanked before the next output.
     width: usize,
 }
 
@@ -121,7 +121,7 @@ pub struct Sample {
 }
 
 impl LiveLine {
-    /// The text that puts `sample` where the last one was.
+    /// Returns the text that replaces the last sample by `sample`.
     pub fn update(&mut self, form: Form, title: &str, sample: &Sample) -> String {
         match form {
             Form::Classic => format!("{title}: {:.2}\r", sample.overall_rate),
@@ -140,7 +140,7 @@ impl LiveLine {
         }
     }
 
-    /// Returns the text that clears the line when no report follows it.
+    /// Returns the text that clears the line if no report follows it.
     pub fn ended(&self) -> String {
         if self.width == 0 {
             String::new()
@@ -149,7 +149,7 @@ impl LiveLine {
         }
     }
 
-    /// Blanks the line and returns to its start.
+    /// Returns the text that blanks the line and returns to its start.
     fn blanked(&self) -> Blank {
         Blank(self.width)
     }
@@ -163,7 +163,7 @@ impl fmt::Display for Blank {
     }
 }
 
-/// A mean that may not exist yet, worded as C's printf words it.
+/// A mean that may not exist yet, formatted as by C's printf.
 struct Mean(f64);
 
 impl fmt::Display for Mean {
@@ -242,7 +242,7 @@ fn quiet(out: &mut String, form: Form, run: &Measured<'_>, live: &LiveLine) -> f
     writeln!(out)
 }
 
-/// The lines about the test and its setting, which both long forms share.
+/// Returns the lines about the test and its setting, which both long forms share.
 fn heading(out: &mut String, setting: &Setting, run: &Measured<'_>) -> fmt::Result {
     writeln!(out, "====== {} ======", run.title)?;
     writeln!(
@@ -339,7 +339,7 @@ fn normal(out: &mut String, setting: &Setting, run: &Measured<'_>, live: &LiveLi
 #[derive(Debug, PartialEq)]
 struct Step {
     percent: f64,
-    /// Microseconds.
+    /// Value in microseconds.
     value: u64,
     count: u64,
 }
@@ -359,7 +359,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Values with the count up to and including each, ascending.
+/// Returns the values with the count up to and including each, ascending.
 fn cumulative(latency: &Histogram<u64>) -> impl Iterator<Item = (u64, u64)> {
     latency.iter_recorded().scan(0, |total, bucket| {
         *total += bucket.count_since_last_iteration();
@@ -367,7 +367,7 @@ fn cumulative(latency: &Histogram<u64>) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// The value at 0 %, at half of what is left, at half of that and so on; the last one twice, as HDR printouts do.
+/// Returns the value at 0 %, at half of what is left, at half of that and so on; the last one twice, as HDR printouts do.
 fn percentile_distribution(latency: &Histogram<u64>) -> Vec<Step> {
     let total = latency.len();
     let mut steps = Vec::new();
@@ -395,7 +395,7 @@ fn percentile_distribution(latency: &Histogram<u64>) -> Vec<Step> {
     steps
 }
 
-/// Counts up to each 0.1 ms, from 2 ms on up to each 1 ms, without repetitions.
+/// Returns the counts up to each 0.1 ms, from 2 ms on up to each 1 ms, without repetitions.
 fn cumulative_distribution(latency: &Histogram<u64>) -> Vec<Step> {
     const FINE: u64 = 100;
     const COARSE: u64 = 1000;
@@ -428,7 +428,7 @@ fn cumulative_distribution(latency: &Histogram<u64>) -> Vec<Step> {
     steps
 }
 
-/// The form before 6.2: at each new millisecond (or `--precision` decimals of one) the share answered by then.
+/// Writes the form before 6.2: at each new millisecond (or `--precision` decimals of one) the share answered by then.
 fn classic(out: &mut String, setting: &Setting, run: &Measured<'_>) -> fmt::Result {
     heading(out, setting, run)?;
     writeln!(out)?;
@@ -608,7 +608,7 @@ Summary:
             save: save.into(),
             appendonly: "no".into(),
         };
-        // The second does not tell.
+        // The second does not report it.
         setting.masters = Some(vec![Some(config("")), None, Some(config("900 1"))]);
         setting.threads = 3;
         let text = report(&setting, &measured(&latency), &LiveLine::default());

@@ -1,7 +1,7 @@
-//! Reads the files that `--json` has written: of a run, a staircase, a comparison, a suite, a failover; and says in
-//! plain words what a file is that is none of these.
+//! Reads the files that `--json` has written: of a run, a staircase, a comparison, a suite, a failover; and describes
+//! any other file.
 //!
-//! Knows how each is kept, and not what is made of it.
+//! Knows their formats, and not their use.
 
 use std::fmt;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::run::result::{self, RunResult};
 use crate::run::stairs::{self, Stairs};
 use crate::suites::{self, SuiteResult};
 
-/// A result that was kept.
+/// A saved result.
 pub enum Saved {
     /// Of `redline bench run`.
     Run(Box<RunResult>),
@@ -43,7 +43,7 @@ impl fmt::Display for Saved {
     }
 }
 
-/// The fields that only one kind has; what they hold is of no interest.
+/// The fields that only one kind has; their contents are ignored.
 #[derive(Deserialize)]
 struct Marks {
     format: Option<u64>,
@@ -54,7 +54,7 @@ struct Marks {
     happened: Option<IgnoredAny>,
 }
 
-/// Reads a file. If it holds something else, the failure says what.
+/// Reads a file. If it has another content, the failure describes it.
 pub fn read(path: &Path) -> Result<Saved, Failure> {
     let bytes =
         std::fs::read(path).map_err(|error| Failure::local(&path.display().to_string(), &error))?;

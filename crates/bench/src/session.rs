@@ -1,6 +1,6 @@
-//! One invocation: connects, announces, runs the tests in turn, reports each, and decides the exit code.
+//! One invocation: connects, prints a heading, runs the tests in turn, reports each, and decides the exit code.
 //!
-//! Must not know how a test is carried out.
+//! Must not know how a test is executed.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -37,14 +37,14 @@ pub fn run(options: Options, streams: Streams<'_>, start: Option<StartEmbedded<'
     match result {
         Ok(()) => 0,
         Err(failure) => {
-            // What cannot be said on a closed stream is left to the exit code.
+            // If the stream is closed, the exit code remains.
             let _ = writeln!(stderr, "{failure}");
             failure.exit_code()
         }
     }
 }
 
-/// The custom command as it is sent, with what `-x` adds to it; `None` if there is none.
+/// Returns the encoded custom command, with the argument of `-x`; `None` if there is none.
 fn read_request(options: &Options, stdin: &mut dyn io::Read) -> Result<Option<Vec<u8>>, Failure> {
     let (words, mut request) = (&options.command, Vec::new());
     if words.is_empty() {
@@ -57,7 +57,7 @@ fn read_request(options: &Options, stdin: &mut dyn io::Read) -> Result<Option<Ve
     stdin
         .read_to_end(&mut request)
         .map_err(|error| Failure::local("standard input", &error))?;
-    // What was read may be large: the rest is put around it.
+    // The argument may be large: the rest is put around it.
     let mut before = Vec::new();
     encode_request(words, &mut before);
     let words_from = before
@@ -81,17 +81,17 @@ struct Session<'a> {
     control: Control,
     /// The server, or the masters of a cluster.
     places: Vec<(Address, Endpoint)>,
-    /// With `--cluster`, in the order of the places.
+    /// The masters with `--cluster`, in the order of the places.
     masters: Vec<Master>,
     tls: Option<ClientTls>,
     setting: Setting,
     random: fastrand::Rng,
-    /// When the live line is due.
+    /// Time of the next live line.
     next_sample: Instant,
     _server: Option<EmbeddedServer>,
 }
 
-/// How often the live line changes, and how soon it appears.
+/// Interval of the live line, and delay of the first.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 const FIRST_SAMPLE: Duration = Duration::from_millis(1);
 const UNTIL_STARTED: Duration = Duration::from_millis(10);
@@ -116,11 +116,11 @@ impl<'a> Session<'a> {
         if let Some(server) = &server {
             options.server = server.address.clone();
         }
-        // The server inside has the other ends of the connections.
+        // The embedded server has the other ends of the connections.
         let ends = if options.embedded { 2 } else { 1 };
         load::allow_connections(options.clients, ends, options.threads.max(1))?;
         let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
-        // The server inside is reached without TLS.
+        // The embedded server is used without TLS.
         let tls = (options.tls && !options.embedded).then(|| ClientTls::new(&options.tls_options));
         let tls = tls
             .transpose()
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
         };
         if !masters.is_empty() {
             print(stdout, &listed(&masters))?;
-            // As many threads as masters, unless told otherwise.
+            // As many threads as masters by default.
             options.threads = match options.threads {
                 0 => masters.len(),
                 threads => threads,
@@ -242,7 +242,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The custom command, if there is one: a large one is kept only as long as it will be sent again.
+    /// Returns the custom command, if there is one: a large one is kept only as long as it will be sent again.
     fn next_command(&mut self) -> Option<Vec<u8>> {
         match self.options.forever {
             true => self.command.clone(),
@@ -305,7 +305,7 @@ impl<'a> Session<'a> {
         ))
     }
 
-    /// Runs a thread for each of the batches, all of which are as large.
+    /// Runs a thread for each of the batches, which all have the same size.
     fn run_batches<B: Batches + Send>(
         &mut self,
         title: &str,
@@ -376,7 +376,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The fewest digits that a latency is kept with.
+/// Smallest precision of latencies: significant digits.
 const DIGITS_MIN: u8 = 3;
 
 fn print(stdout: &mut dyn Write, text: &str) -> Result<(), Failure> {
@@ -386,8 +386,8 @@ fn print(stdout: &mut dyn Write, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::local("standard output", &error))
 }
 
-/// Asks a server, or a master of a cluster, about itself. As redis-benchmark does it, CSV has its header even if nobody is
-/// reached.
+/// Asks a server, or a master of a cluster, for its configuration. As in redis-benchmark, CSV has its header even if no
+/// server is reachable.
 fn probe_one(
     control: &mut Control,
     options: &Options,
@@ -403,7 +403,7 @@ fn probe_one(
     probed
 }
 
-/// The masters of the cluster that the server is a node of; at least two, as redis-benchmark wants it.
+/// Returns the masters of the server's cluster; at least two, as redis-benchmark requires.
 fn find_masters(
     control: &mut Control,
     options: &Options,
@@ -424,7 +424,7 @@ fn find_masters(
     }
 }
 
-/// The lines that redis-benchmark begins with.
+/// Returns redis-benchmark's first lines.
 fn listed(masters: &[Master]) -> String {
     let mut text = format!("Cluster has {} master nodes:\n\n", masters.len());
     for (place, Master { id, address, .. }) in masters.iter().enumerate() {
@@ -433,7 +433,7 @@ fn listed(masters: &[Master]) -> String {
     text + "\n"
 }
 
-/// The line that changes while a test runs.
+/// The live line of a running test.
 struct Live<'a> {
     form: Form,
     title: &'a str,

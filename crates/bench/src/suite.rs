@@ -1,4 +1,4 @@
-//! The built-in tests: what each is called, what it sends, and which of them a release runs in which order.
+//! The built-in tests: their names and requests, and the order of those of each release.
 //!
 //! Knows no socket; a test is an argument list (or inline text) that `batch` renders.
 
@@ -20,7 +20,7 @@ pub struct Test {
 
 #[derive(Clone, Copy, Debug)]
 enum Request {
-    /// Sent as it stands.
+    /// Sent unchanged.
     Inline(&'static [u8]),
     /// Sent as an array of bulk strings.
     Command(&'static [Word]),
@@ -28,11 +28,11 @@ enum Request {
 
 #[derive(Clone, Copy, Debug)]
 enum Word {
-    /// Sent as it stands.
+    /// Sent unchanged.
     Text(&'static str),
-    /// A key of its own; in a cluster with a tag behind it.
+    /// The test's own key; in a cluster with a tag after it.
     Key(&'static str),
-    /// A key with a random number at its end; in a cluster with a tag behind it.
+    /// A key with a random number at its end; in a cluster with a tag after it.
     Keys(&'static str),
     /// The payload of `-d`.
     Payload,
@@ -43,8 +43,8 @@ enum Word {
 use Word::{Key, Keys, Payload, Score, Text};
 
 impl Test {
-    /// The request's bytes with a payload of so many, with `__rand_int__` where a random number belongs, and `{tag}` where
-    /// a hash tag does, if keys are to have one.
+    /// Returns the request's bytes with a payload of this many, with `__rand_int__` for a random number, and `{tag}` for
+    /// a hash tag, if keys are to have one.
     pub fn render(
         &self,
         payload: &PayloadSource,
@@ -74,7 +74,7 @@ impl Test {
         if bytes > BATCH_BYTES_MAX {
             return Err(TooLarge);
         }
-        // A large payload is made where it stays, and held once.
+        // A large payload is made in place, and held once.
         let mut out = Vec::with_capacity(bytes + FRAME_BYTES_MAX);
         let mut made_at = None;
         push_header(&mut out, b'*', texts.len() as i64);
@@ -94,7 +94,7 @@ impl Test {
     }
 }
 
-/// The tests of `compat` that `-t` selects, in their order. Unknown names select nothing.
+/// Returns the tests of `compat` that `-t` selects, in their order. Unknown names select nothing.
 pub fn select(compat: Compat, wanted: Option<&[String]>) -> impl Iterator<Item = &'static Test> {
     suite(compat).iter().copied().filter(move |test| {
         wanted.is_none_or(|wanted| {
@@ -105,7 +105,7 @@ pub fn select(compat: Compat, wanted: Option<&[String]>) -> impl Iterator<Item =
     })
 }
 
-/// Names that select nothing. A comma too many is no name.
+/// Returns the names that select nothing. An empty name between commas is ignored.
 pub fn unknown(compat: Compat, wanted: &[String]) -> impl Iterator<Item = &String> {
     let is_alone = wanted.len() == 1;
     let names = wanted.iter();
@@ -126,17 +126,17 @@ fn suite(compat: Compat) -> &'static [&'static Test] {
     }
 }
 
-/// A header and the line end behind its word.
+/// Bytes of a header and of the line end after its word.
 const FRAME_BYTES_MAX: usize = 32;
 
-/// Values are not zeroes and do not compress well, and are the same in every run.
+/// Source of values that are not zeroes, do not compress well, and are the same in every run.
 #[derive(Clone)]
 pub struct PayloadSource {
     state: u32,
 }
 
 impl PayloadSource {
-    /// The sequence from its start.
+    /// Returns the sequence from its start.
     pub fn new() -> PayloadSource {
         PayloadSource { state: 1234 }
     }
@@ -146,7 +146,7 @@ impl PayloadSource {
         out.extend((0..bytes).map(|_| self.step()));
     }
 
-    /// Goes past the next `bytes` bytes.
+    /// Skips the next `bytes` bytes.
     pub fn skip(&mut self, bytes: usize) {
         for _ in 0..bytes {
             self.step();
@@ -167,7 +167,7 @@ const fn test(names: &'static [&'static str], title: &'static str, words: &'stat
     }
 }
 
-/// The same test under the title of another release.
+/// Returns the same test under the title of another release.
 const fn titled(test: &Test, title: &'static str) -> Test {
     Test {
         names: test.names,
@@ -206,7 +206,7 @@ static ZADD: Test = test(
     &[Text("ZADD"), Key("myzset"), Score, ELEMENT],
 );
 static ZPOPMIN: Test = test(&["zpopmin"], "ZPOPMIN", &[Text("ZPOPMIN"), Key("myzset")]);
-/// Fills the list that the LRANGE tests read; runs, and is reported, if any of them is wanted.
+/// Fills the list that the LRANGE tests read; runs, and is reported, if any of them is selected.
 static LRANGE_FILL: Test = test(
     &[
         "lrange",
@@ -335,7 +335,7 @@ mod tests {
             .collect()
     }
 
-    /// As `'SET' 'key:__rand_int__' 'VXK'`, the form of the golden file.
+    /// Formats a request as `'SET' 'key:__rand_int__' 'VXK'`, the form of the golden file.
     fn shown(request: &[u8]) -> String {
         if request[0] != b'*' {
             return format!(
@@ -394,7 +394,7 @@ mod tests {
             let request = rendered(test, 1_000_000, false, false);
             assert!(request.capacity() < request.len() + 1000, "{}", test.title);
         }
-        // Ten values of 1 GiB: refused before there is one.
+        // Ten values of 1 GiB: refused before one is made.
         assert!(
             MSET.render(&PayloadSource::new(), 1 << 30, false, false)
                 .is_err()

@@ -7,7 +7,7 @@ use redline_resp::encode_request;
 use crate::options::atoi;
 use crate::worker::Prefix;
 
-/// The arguments of AUTH, the name included; empty without a password.
+/// Returns the arguments of AUTH, the name included; empty without a password.
 pub fn auth(user: Option<&[u8]>, password: Option<&[u8]>) -> Vec<Vec<u8>> {
     match (user, password) {
         (_, None) => Vec::new(),
@@ -17,7 +17,7 @@ pub fn auth(user: Option<&[u8]>, password: Option<&[u8]>) -> Vec<Vec<u8>> {
 }
 
 /// Returns the requests that each connection sends first, in redis-benchmark's order: HELLO comes last, so tracking is
-/// asked for in RESP2.
+/// enabled in RESP2.
 pub fn prefix(auth: &[Vec<u8>], tracking: bool, db: i64, resp3: bool) -> Prefix {
     let mut prefix = Prefix::default();
     let mut add = |request: &[Vec<u8>]| {
@@ -59,7 +59,7 @@ pub struct Uri {
 }
 
 impl Uri {
-    /// Reads it; the error is the line that redis-benchmark prints.
+    /// Parses it; the error is the line that redis-benchmark prints.
     pub fn parse(uri: &str) -> Result<Uri, String> {
         let Some((scheme, rest)) = uri.split_once("://") else {
             return Err("Invalid URI scheme".into());
@@ -115,7 +115,7 @@ fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
         let digit = |byte: Option<u8>| byte.and_then(|b| char::from(b).to_digit(16));
         match (digit(high), digit(low)) {
             (Some(high), Some(low)) => out.push((high * 16 + low) as u8),
-            // redis-benchmark looks for one character behind the sign, and then at two.
+            // redis-benchmark checks for one character behind the sign, and then reads two.
             _ if high.is_none() => return Err("Incomplete URI encoding".into()),
             _ => return Err("Illegal character in URI encoding".into()),
         }

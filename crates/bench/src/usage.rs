@@ -11,7 +11,7 @@ pub fn version(compat: Compat) -> String {
     )
 }
 
-/// The whole help text, for a program called `program`.
+/// Returns the whole help text, for a program called `program`.
 pub fn text(program: &str) -> String {
     // Called as redis-benchmark, there are none.
     let sub_commands = match program {
@@ -112,7 +112,7 @@ Examples:
 mod tests {
     use super::*;
 
-    /// The first column of redis-benchmark 7.0.15's help: what scripts and people look for.
+    /// The first column of redis-benchmark 7.0.15's help.
     const GOLDEN: &str = include_str!("../tests/golden/help_options.txt");
 
     #[test]

@@ -1,10 +1,10 @@
 //! One load thread: its connections and its event loop. The hot path.
 //!
-//! Must not know titles, reports or other threads; what it shares with them is in [`Shared`]. What is sent when, and
-//! what is made of the replies, is the business of its [`Load`]: `closed` for redis-benchmark's command line, `run::drive`
-//! for `redline bench run`.
+//! Must not know titles, reports or other threads; state shared with them is in [`Shared`]. Its [`Load`] decides what to
+//! send and when, and handles replies: `closed` for redis-benchmark's command line, `run::drive` for `redline bench
+//! run`.
 //!
-//! # What a batch costs
+//! # Cost of a batch
 //!
 //! One `send`, one `recv`, and a share of one `epoll_wait`. Sockets are registered once, edge-triggered; a read that
 //! fills less than its room has emptied the socket, so it is not repeated; the next batch leaves in the same turn that
@@ -36,51 +36,51 @@ pub trait Load {
     /// True if the load sends by the clock: [`Load::due`] then has to be asked.
     const PACED: bool = false;
 
-    /// Of a connection that has sent nothing yet.
+    /// Returns the state of a connection that has sent nothing yet.
     fn pending(&self) -> Self::Pending;
 
-    /// The gate is open: so many connections stand, and this is the moment at which the test began.
+    /// Begins the test: the number of connections, and the time at which the gate opened.
     fn begin(&mut self, connections: usize, now_ns: u64);
 
-    /// Which of [`Shared::places`] a connection is to; beyond their number, they are counted through again.
+    /// Returns the index in [`Shared::places`] of a connection's server; larger tokens wrap around.
     fn place(&self, token: usize) -> usize {
         token
     }
 
-    /// Returns true if a connection that stands and has sent nothing is to send at once.
+    /// Returns true if an established connection that has sent nothing is to send at once.
     fn start(&mut self, token: usize) -> bool;
 
-    /// The next bytes of a connection that is to send.
+    /// Returns the next bytes of a connection that is to send.
     fn next(&mut self, token: usize, pending: &mut Self::Pending, now_ns: u64) -> &[u8];
 
-    /// The bytes that [`Load::next`] has just given to a connection, for as long as it needs them.
+    /// Returns the bytes that [`Load::next`] has just returned for a connection, shared for as long as needed.
     fn part_with(&mut self, token: usize) -> Arc<Vec<u8>>;
 
-    /// Takes in what arrived, and says how much of it may be dropped, and what is next.
+    /// Takes bytes that arrived; returns how many may be dropped, and the next action.
     fn take(&mut self, arrived: Arrived<'_, Self::Pending>) -> Result<Taken, Failure>;
 
-    /// A connection that is to send although nothing arrived on it: its time has come.
+    /// Returns a connection whose next request is due without a reply.
     fn due(&mut self, _now_ns: u64) -> Option<usize> {
         None
     }
 
-    /// Until when there is nothing to do, unless something arrives.
+    /// Returns the time until which there is nothing to do, unless bytes arrive.
     fn wait(&mut self) -> Wait {
         Wait::ForEvents
     }
 
-    /// How long a connection that replaces another may take until it stands.
+    /// Returns the time-out of a replacement connection.
     fn connects_within(&self) -> Duration {
         HANDSHAKE_WITHIN
     }
 
-    /// A connection that replaces another stands; whether it is to send at once.
+    /// Handles an established replacement connection; returns true if it is to send at once.
     fn reconnected(&mut self, _token: usize, _pending: &mut Self::Pending, _now_ns: u64) -> bool {
         true
     }
 
-    /// A connection is lost, or could not be made again: how long to wait before the next attempt. `None` ends the test
-    /// with the failure. Asked only where loads are paced.
+    /// Handles a connection that is lost, or could not be replaced; returns the pause before the next attempt. `None`
+    /// ends the test with the failure. Called only for paced loads.
     fn lost(
         &mut self,
         _token: usize,
@@ -91,55 +91,54 @@ pub trait Load {
         None
     }
 
-    /// A connection whose oldest request may have waited for too long; each is named once.
+    /// Returns a connection whose oldest request may have timed out; each is returned once.
     fn suspect(&mut self, _now_ns: u64) -> Option<usize> {
         None
     }
 
-    /// Returns true if a suspect's oldest request has waited for too long.
+    /// Returns true if a suspect's oldest request has timed out.
     fn is_overdue(&mut self, _token: usize, _pending: &mut Self::Pending, _now_ns: u64) -> bool {
         false
     }
 
-    /// Returns true if a connection waits for replies, or will be used; one that does neither may be closed by the
-    /// server.
+    /// Returns true if a connection waits for replies, or will be used; any other may be closed by the server.
     fn needs(&self, pending: &Self::Pending) -> bool;
 
-    /// Returns true if any request is under way or still to be sent.
+    /// Returns true if any request is in flight or still to be sent.
     fn is_active(&self) -> bool;
 
-    /// The end of a turn of the loop.
+    /// Ends a turn of the loop.
     fn turned(&mut self) {}
 
-    /// The test has ended while the connection waited for replies, or for nothing.
+    /// Notes that the test ended while the connection waited for replies, or for nothing.
     fn give_up(&mut self, _pending: &mut Self::Pending, _now_ns: u64) {}
 
-    /// The test has ended, early or not.
+    /// Notes the end of the test, early or not.
     fn end(&mut self, _now_ns: u64) {}
 
-    /// Requests answered so far, and the sum of their latencies in microseconds.
+    /// Returns the number of answered requests so far, and the sum of their latencies in microseconds.
     fn progress(&self) -> (u64, u64);
 }
 
 /// Bytes that arrived on a connection, and the connection's state.
 pub struct Arrived<'a, P> {
-    /// Which connection.
+    /// The connection's token.
     pub token: usize,
     /// The state that the load keeps of the connection.
     pub pending: &'a mut P,
     /// The state of its reply stream.
     pub skipper: &'a mut Skipper,
-    /// Replies still awaited that answer the prefix, and are not the load's.
+    /// Due replies that answer the prefix, and are not the load's.
     pub prefix_awaited: &'a mut u64,
     /// The bytes, from the start of a line on.
     pub bytes: &'a [u8],
-    /// When they arrived.
+    /// Time of arrival.
     pub now_ns: u64,
 }
 
-/// Outcome of a load's look at the bytes that arrived.
+/// Result of a load's handling of bytes that arrived.
 pub struct Taken {
-    /// Bytes that are done with; the rest is the start of a line.
+    /// Number of bytes that were handled; the rest is the start of a line.
     pub consumed: usize,
     /// True if there was a reply that counts: the last of these ends the test.
     pub counted: bool,
@@ -154,54 +153,54 @@ pub enum Then {
     Wait,
     /// Sends.
     Send,
-    /// Makes room for a new connection, which sends.
+    /// Is replaced by a new connection, which sends.
     Reconnect,
 }
 
-/// How long a worker may sleep.
+/// Longest sleep of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Until something arrives.
     ForEvents,
-    /// At most until that time, on the monotonic clock.
+    /// Until that time at most, on the monotonic clock.
     Until(u64),
 }
 
 /// State that the threads of one test share.
 pub struct Shared {
-    /// The servers, among which each thread's load deals its connections out; at least one.
+    /// The servers, among which each thread's load distributes its connections; at least one.
     pub places: Vec<Place>,
-    /// How connections are secured, if they are.
+    /// TLS of connections, if it is used.
     pub tls: Option<ClientTls>,
     /// False: each batch gets a connection of its own.
     pub keep_alive: bool,
     /// Set to end the test early.
     pub stop: AtomicBool,
-    /// Opened when the connections of all threads stand.
+    /// Opened when the connections of all threads are established.
     pub gate: Gate,
 }
 
-/// A server, and what is said to it first.
+/// A server, and the requests that it gets first.
 #[derive(Clone)]
 pub struct Place {
     /// As the user wrote it, or a node of a cluster, for messages.
     pub address: Address,
-    /// Where it is.
+    /// Its endpoint.
     pub endpoint: Endpoint,
-    /// Sent once on each connection, in front of its first batch.
+    /// Sent once on each connection, before its first batch.
     pub prefix: Prefix,
 }
 
 /// Holds threads back until it is opened.
 #[derive(Default)]
 pub struct Gate {
-    /// When it was opened, on the monotonic clock; 0 before.
+    /// Time at which it was opened, on the monotonic clock; 0 before.
     opened_ns: Mutex<u64>,
     opened: Condvar,
 }
 
 impl Gate {
-    /// Lets everybody through from now on.
+    /// Opens the gate for all threads.
     pub fn open(&self) {
         let mut opened_ns = self.lock();
         if *opened_ns == 0 {
@@ -211,7 +210,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Waits until it is open, and says since when it is.
+    /// Waits until it is open, and returns the time of the opening.
     pub fn pass(&self) -> u64 {
         let passed = self.opened.wait_while(self.lock(), |ns| *ns == 0);
         *passed.unwrap_or_else(PoisonError::into_inner)
@@ -224,7 +223,7 @@ impl Gate {
     }
 }
 
-/// An alarm that a thread's poller reports, made when it is first set: the poller's own time-outs are whole milliseconds.
+/// A timer in a thread's poller, made when it is first set: the poller's own time-outs are whole milliseconds.
 #[derive(Default)]
 pub struct PollerAlarm(Option<Alarm>);
 
@@ -246,7 +245,7 @@ impl PollerAlarm {
     }
 }
 
-/// Requests that prepare a connection, and how many replies they bring.
+/// Requests that prepare a connection, and the number of their replies.
 #[derive(Clone, Default)]
 pub struct Prefix {
     /// Their bytes.
@@ -255,7 +254,7 @@ pub struct Prefix {
     pub replies: u64,
 }
 
-/// A thread's figures as others may see them while it runs. Padded: no two threads write to one cache line.
+/// A thread's figures, readable by other threads. Padded: no two threads write to one cache line.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Progress {
@@ -263,7 +262,7 @@ pub struct Progress {
     pub finished: AtomicU64,
     /// Sum of their latencies.
     pub latency_us: AtomicU64,
-    /// When the first batch left, on the monotonic clock; 0 before.
+    /// Time at which the first batch was sent, on the monotonic clock; 0 before.
     pub started_ns: AtomicU64,
 }
 
@@ -273,11 +272,11 @@ pub struct Ended<L> {
     pub load: L,
     /// Its connections, which are still open.
     pub open: Vec<Stream>,
-    /// When the first request left, on the monotonic clock; 0 if none did.
+    /// Time at which the first request was sent, on the monotonic clock; 0: none was.
     pub started_ns: u64,
-    /// When the last reply arrived, or when the test was ended early.
+    /// Time at which the last reply arrived, or at which the test was ended early.
     pub ended_ns: u64,
-    /// Why it ended early, if it did on its own account.
+    /// The reason why it ended early by itself, if it did.
     pub failure: Option<Failure>,
 }
 
@@ -287,18 +286,18 @@ pub struct Worker<'a, L: Load> {
     progress: &'a Progress,
     load: L,
     poller: Poller,
-    /// Made when the load first names a time.
+    /// Created when the load first needs it.
     alarm: PollerAlarm,
     connections: Vec<Connection<L::Pending>>,
-    /// Every read goes here.
+    /// The read buffer.
     receive: Vec<u8>,
-    /// Connections of which more can be read than was read at once.
+    /// Connections with unread bytes.
     unread: Vec<usize>,
-    /// Connections that do not stand yet, while they are opened.
+    /// Number of connections that are being opened.
     opening: usize,
-    /// Connections that are lost, and when to try again.
+    /// Lost connections, and the times of the next attempts.
     retries: BTreeSet<(u64, usize)>,
-    /// Connections that were begun since the test began and may not stand yet, and when each was; all of them get as long.
+    /// Connections begun during the test that may not be established yet, and their start times; all have one time-out.
     attempts: VecDeque<(u64, usize)>,
     started_ns: u64,
     last_reply_ns: u64,
@@ -308,38 +307,38 @@ struct Connection<P> {
     stream: Stream,
     skipper: Skipper,
     connecting: bool,
-    /// When it was begun.
+    /// Time at which it was begun.
     begun_ns: u64,
-    /// Closed, and to be replaced: what its socket still says is of no interest.
+    /// Closed, and to be replaced: later events of its socket are ignored.
     lost: bool,
     pending: P,
-    /// Among [`Worker::unread`].
+    /// In [`Worker::unread`].
     unread: bool,
-    /// Replies before those of the load, that answer the prefix.
+    /// Number of due replies to the prefix, before those of the load.
     prefix_awaited: u64,
-    /// Bytes that are to be sent and that the socket did not take.
+    /// Bytes that the socket did not take.
     unsent: Outgoing,
     /// The start of a line whose rest has not arrived.
     held: Vec<u8>,
 }
 
-/// Room of one read: many replies of 1 KiB, or one LRANGE of 600 elements, many times over.
+/// Size of one read: many replies of 1 KiB, or one LRANGE of 600 elements, many times over.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// Reads of one connection in one turn.
+/// Largest number of reads of one connection in one turn.
 const READS_MAX: usize = 16;
-/// More than this that waits for room is not copied.
+/// Largest unsent rest that is copied.
 const COPIED_BYTES_MAX: usize = 256 * 1024;
-/// Events taken in one turn.
+/// Largest number of events in one turn.
 const EVENTS_MAX: usize = 1024;
-/// Connections that one thread opens at a time: a server's backlog is limited.
+/// Largest number of connections that one thread opens at a time: a server's backlog is limited.
 const CONNECTING_MAX: usize = 64;
-/// How long to wait for room in the backlog of a unix socket, which refuses instead of queueing.
+/// Pause before a new attempt if the backlog of a unix socket is full, which refuses instead of queueing.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(1);
 const WAKE_TOKEN: usize = usize::MAX;
 const ALARM_TOKEN: usize = usize::MAX - 1;
 
 impl<'a, L: Load> Worker<'a, L> {
-    /// A thread's state without its connections.
+    /// Returns a thread's state without its connections.
     pub fn new(
         shared: &'a Shared,
         progress: &'a Progress,
@@ -362,7 +361,7 @@ impl<'a, L: Load> Worker<'a, L> {
         })
     }
 
-    /// Returns a handle that makes this thread look at [`Shared::stop`].
+    /// Returns a handle that makes this thread check [`Shared::stop`].
     pub fn waker(&mut self) -> std::io::Result<Waker> {
         self.poller.waker(WAKE_TOKEN)
     }
@@ -460,7 +459,7 @@ impl<'a, L: Load> Worker<'a, L> {
         }))
     }
 
-    /// Looks whether a connection stands, its TLS included.
+    /// Returns true if a connection is established, its TLS included.
     fn connected(&mut self, token: usize) -> Result<bool, Failure> {
         let place = self.place(token);
         let connection = &mut self.connections[token];
@@ -474,7 +473,7 @@ impl<'a, L: Load> Worker<'a, L> {
             return Ok(false);
         }
         connection.connecting = false;
-        // A connection of one batch is not worth the call that would spare it write events.
+        // For one batch the call that disables write events is not worth it.
         if self.shared.keep_alive {
             self.poller
                 .reregister(&connection.stream, token, Interest::Read)
@@ -515,7 +514,7 @@ impl<'a, L: Load> Worker<'a, L> {
                 self.survive(event.token, done)?;
             }
             for token in unread {
-                // Another may have taken its place.
+                // It may have been replaced.
                 let connection = &mut self.connections[token];
                 if std::mem::take(&mut connection.unread) && !connection.lost {
                     let done = self.receive(token, false);
@@ -536,7 +535,7 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
-    /// Sends whatever is due by the clock.
+    /// Sends requests that are due by the clock.
     fn send_due(&mut self) -> Result<(), Failure> {
         loop {
             let now_ns = clock::monotonic_ns();
@@ -548,7 +547,7 @@ impl<'a, L: Load> Worker<'a, L> {
         }
     }
 
-    /// Gives up connections that have been silent for too long, and opens lost ones again.
+    /// Closes connections that have timed out, and opens lost ones again.
     fn look_after(&mut self, now_ns: u64) -> Result<(), Failure> {
         while let Some(token) = self.load.suspect(now_ns) {
             let connection = &mut self.connections[token];
@@ -573,10 +572,10 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
-    /// Puts a connection that does not stand yet into the place of one that is gone.
+    /// Replaces a lost connection by one that is not established yet.
     fn replace(&mut self, token: usize, connection: Connection<L::Pending>) {
-        // The kernel gives up what is not accepted, and who waits for that may do so: but not for a handshake, which has no
-        // end of its own, nor where another attempt would follow.
+        // The kernel has a time-out for connecting, which suffices here: but not for a handshake, which has none, nor
+        // where another attempt would follow.
         if L::PACED || self.shared.tls.is_some() {
             let begun_ns = connection.begun_ns;
             self.attempts.push_back((begun_ns, token));
@@ -584,7 +583,7 @@ impl<'a, L: Load> Worker<'a, L> {
         self.connections[token] = connection;
     }
 
-    /// When the oldest attempt to connect is to be given up.
+    /// Returns the time-out of the oldest attempt to connect.
     fn attempt_ends_ns(&mut self) -> Option<u64> {
         while let Some(&(begun_ns, token)) = self.attempts.front() {
             let connection = &self.connections[token];
@@ -597,7 +596,7 @@ impl<'a, L: Load> Worker<'a, L> {
         None
     }
 
-    /// Gives up attempts to connect that take too long.
+    /// Closes attempts to connect that have timed out.
     fn give_up_attempts(&mut self) -> Result<(), Failure> {
         while let Some(until_ns) = self.attempt_ends_ns() {
             if clock::monotonic_ns() < until_ns {
@@ -617,7 +616,7 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
-    /// Lets a load that can do without a connection for a while do so; all other failures end the test.
+    /// Continues without a connection, if the load can; all other failures end the test.
     #[inline]
     fn survive(&mut self, token: usize, done: Result<(), Failure>) -> Result<(), Failure> {
         match done {
@@ -637,18 +636,18 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
-    /// Closes a connection, and has another opened in its place at that time.
+    /// Closes a connection, and schedules its replacement for that time.
     fn replace_later(&mut self, token: usize, at_ns: u64) {
         let connection = &mut self.connections[token];
         connection.lost = true;
         connection.unsent.clear();
-        // A socket that has failed may have left the poller, and may be shut already.
+        // A failed socket may have left the poller, and may be shut already.
         let _ = self.poller.deregister(&connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
         self.retries.insert((at_ns, token));
     }
 
-    /// Waits for events, or until the load has something to do.
+    /// Waits for events, or until the load is due.
     fn sleep(&mut self) -> Result<(), Failure> {
         if !self.unread.is_empty() {
             return self.poll(Some(Duration::ZERO));
@@ -695,7 +694,7 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
-    /// Sends what is next on a connection.
+    /// Sends the next bytes of a connection.
     fn send(&mut self, token: usize, now_ns: u64) -> Result<(), Failure> {
         let connection = &mut self.connections[token];
         let bytes = self.load.next(token, &mut connection.pending, now_ns);
@@ -719,7 +718,7 @@ impl<'a, L: Load> Worker<'a, L> {
             }
             Ok(written) => {
                 let written = written.unwrap_or(0);
-                // The buffer is the next connection's, so the rest is copied, unless that is more than another buffer costs.
+                // The buffer is reused for the next connection, so the rest is copied, if that costs less than a buffer.
                 if bytes.len() - written <= COPIED_BYTES_MAX {
                     let rest = &bytes[written..];
                     connection.unsent.more().extend_from_slice(rest);
@@ -746,14 +745,14 @@ impl<'a, L: Load> Worker<'a, L> {
         }
     }
 
-    /// Asks for write events, for the rest of this connection's life: once it was needed, it will be again.
+    /// Enables write events, for the rest of this connection's life: once needed, they will be again.
     fn await_room(&mut self, token: usize) -> Result<(), Failure> {
         self.poller
             .reregister(&self.connections[token].stream, token, Interest::ReadWrite)
             .map_err(|error| Failure::local("epoll", &error))
     }
 
-    /// A server that closes after an error reply, as at its limit of clients, breaks our write: the reply says why.
+    /// Returns the failure of a broken write: the error reply of a server that closes after it, if there is one.
     fn reason_of_broken_write(&mut self, token: usize, error: std::io::Error) -> Failure {
         match self.receive(token, true) {
             Err(said @ (Failure::Reply(_) | Failure::Unwelcome(_))) => said,
@@ -761,12 +760,12 @@ impl<'a, L: Load> Worker<'a, L> {
         }
     }
 
-    /// Takes in replies, and sends what comes after them. `to_the_end` reads until nothing is left.
+    /// Takes replies, and sends the next requests. `to_the_end` reads until nothing is left.
     fn receive(&mut self, token: usize, to_the_end: bool) -> Result<(), Failure> {
         for reads in 0.. {
             let connection = &mut self.connections[token];
             if reads == READS_MAX && !to_the_end {
-                // A long reply keeps neither the other connections waiting, nor the end of the test.
+                // A long reply delays neither the other connections, nor the end of the test.
                 if !std::mem::replace(&mut connection.unread, true) {
                     self.unread.push(token);
                 }
@@ -817,7 +816,7 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
-    /// Puts a new connection into the place of one that has done its part.
+    /// Replaces a connection that has sent its batch.
     fn reconnect(&mut self, token: usize) -> Result<(), Failure> {
         while !self.stopped() {
             if let Some(connection) = self.connect(token)? {
@@ -836,7 +835,7 @@ impl<'a, L: Load> Worker<'a, L> {
     }
 }
 
-/// Carries the handshake on; whether it is done.
+/// Advances the handshake; returns true if it is done.
 pub fn secure(stream: &mut Stream, tls: &ClientTls) -> Result<bool, Failure> {
     let begun = if stream.is_tls() {
         Ok(())
@@ -848,32 +847,32 @@ pub fn secure(stream: &mut Stream, tls: &ClientTls) -> Result<bool, Failure> {
         .map_err(|error| Failure::handshake(&error))
 }
 
-/// How long a handshake may take; servers give clients as long.
+/// Time-out of a handshake; servers have the same for clients.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long connections that are opened may all be in their handshakes: that many take long together says nothing of any.
+/// Time-out of handshakes of many connections together: slow progress of all says nothing of one.
 pub struct Patience(Option<Instant>);
 
 impl Patience {
-    /// Begins now. Without TLS there is no end to it: what is not accepted is given up by the kernel.
+    /// Begins now. Without TLS it never ends: the kernel has a time-out for connecting.
     pub fn new(tls: Option<&ClientTls>) -> Patience {
         Patience(tls.map(|_| Instant::now() + HANDSHAKE_WITHIN))
     }
 
-    /// How long it still lasts.
+    /// Returns the time that is left.
     pub fn left(&self) -> Option<Duration> {
         self.0
             .map(|until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Begins anew: a connection stands.
+    /// Begins anew, since a connection was established.
     pub fn renew(&mut self) {
         if let Some(until) = &mut self.0 {
             *until = Instant::now() + HANDSHAKE_WITHIN;
         }
     }
 
-    /// An error once it is over.
+    /// Returns an error after its end.
     pub fn check(&self) -> Result<(), Failure> {
         match self.left() {
             Some(Duration::ZERO) => Err(Failure::unanswered_handshake()),
@@ -882,7 +881,7 @@ impl Patience {
     }
 }
 
-/// The text of the first error reply of a connection.
+/// Returns the text of the first error reply of a connection.
 pub fn first_error(skipper: &Skipper) -> String {
     said(skipper.first_error().unwrap_or_default())
 }

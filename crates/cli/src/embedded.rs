@@ -1,13 +1,13 @@
-//! The server of `redline bench --embedded`: the built-in one, on a free loopback port, with threads of its own.
+//! The server of `redline bench --embedded`: the built-in one, on a free loopback port, with its own threads.
 //!
-//! Must not know what it is loaded with.
+//! Must not know its load.
 
 use redline_bench::{Address, EmbeddedServer};
 use redline_server::{Origin, Server, Settings};
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Starts it. It stops when what is returned is dropped.
+/// Starts it. It stops when the returned value is dropped.
 pub fn start() -> Result<EmbeddedServer, String> {
     let settings = Settings {
         port: Some(0),

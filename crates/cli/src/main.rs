@@ -1,4 +1,4 @@
-//! The `redline` binary: picks the part to run. Everything else lives in the rooms. Must not know what a part does.
+//! The `redline` binary: selects the part to run. Everything else is in the other crates. Must not know what a part does.
 
 #![forbid(unsafe_code)]
 

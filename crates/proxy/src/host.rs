@@ -1,4 +1,4 @@
-//! The process around the core of a worker: sockets, clocks, the log, other workers. Must not know what requests ask for.
+//! The process around the core of a worker: sockets, clocks, the log, other workers. Must not know the meaning of requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,20 +24,20 @@ use crate::route::{Endpoint, Node, Pool};
 use crate::slab::Ref;
 use crate::tls_config::Doors;
 
-/// Tokens below are those of the waker, of signals and of listeners.
+/// The first token of connections; lower ones are those of the waker, of signals and of listeners.
 pub(crate) const FIRST_CONNECTION: usize = 64;
 
 /// A message in a worker's mailbox.
 pub enum Message {
-    /// A connection to take over, and the number of its pool.
+    /// A connection to serve, and the number of its pool.
     Connection(Stream, PeerAddr, u16),
-    /// Lines for those who watch.
+    /// Lines for MONITOR.
     Watched(Arc<[u8]>),
     /// CLIENT KILL of the clients with these numbers.
     Kill(Arc<BTreeSet<u64>>),
     /// The end: close everything and return.
     Stop,
-    /// The answer to CONFIG RELOAD, for the request of a client: `None` if all went well, or an error.
+    /// The reply to CONFIG RELOAD, for the request of a client: `None` after success, or an error.
     Answer(Ref, u32, ReplyMode, Option<String>),
 }
 
@@ -45,30 +45,30 @@ pub enum Message {
 pub struct Process {
     /// The routing table.
     pub routes: Arc<Published>,
-    /// Where reports go.
+    /// The queue for reports.
     pub reports: Option<Sender<Report>>,
-    /// How another configuration comes in.
+    /// The entry for another configuration.
     pub reload: Option<Arc<Reload>>,
     /// Settings of each listener for the connections that it accepts.
     pub doors: Arc<Doors>,
-    /// A worker's mailbox, and how many clients it has.
+    /// Each worker's mailbox and number of clients.
     pub workers: Vec<(Sender<Message>, AtomicUsize)>,
     /// The number of the next client.
     pub next_client: AtomicU64,
     /// Every client, by its number.
     pub clients: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
-    /// When the process began: seconds since 1970.
+    /// Time at which the process began: seconds since 1970.
     pub began_s: u64,
 }
 
 impl Process {
-    /// Every client, by its number.
+    /// Returns every client, by its number.
     pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientInfo>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// See the module's text.
+/// A worker's process: what the core needs of it.
 pub struct Host {
     /// The worker's number.
     pub(crate) number: usize,
@@ -76,13 +76,13 @@ pub struct Host {
     pub(crate) poller: Poller,
     /// TLS to the servers of each pool.
     pub(crate) tls: PoolsTls,
-    /// Empty pipes, for the next long bulks.
+    /// Empty pipes, for later long bulks.
     pub(crate) pipes: Vec<Pipe>,
-    /// Where clients and servers are read into; empty between.
+    /// Read buffer for clients and servers; empty between reads.
     pub(crate) received: Vec<u8>,
 }
 
-/// A connection, and the pipe through which a long bulk goes that comes over it.
+/// A connection, and the pipe for a long bulk that arrives on it.
 pub struct Socket {
     pub(crate) stream: Stream,
     pub(crate) pipe: Option<Pipe>,
@@ -114,7 +114,7 @@ impl Shell for Host {
         });
         let stream = attempt.map_err(|error| ConnectError {
             reason: error_text(&error.error),
-            // For want of descriptors of our own the server is not to blame.
+            // If the process has no descriptors left, the server is not the cause.
             is_own: is_out_of_descriptors(&error.error),
         })?;
         let token = server_token(at);

@@ -1,20 +1,20 @@
 //! `redline proxy`: one address in front of many Redis servers.
 //!
-//! `redline_proxy_core` decides what becomes of requests and replies; here is its shell: sockets, threads, files and clocks.
+//! `redline_proxy_core` handles requests and replies; this crate is its shell: sockets, threads, files and clocks.
 //!
 //! | | file | holds |
 //! |---|---|---|
 //! | start | `start`, `tls_config` | listeners, workers and signals; the files of TLS |
-//! | routing | `control` | the side that asks servers who they are, and makes the routing table |
-//! | | `published` | the table as workers take it up |
-//! | data path | `worker` | the loop: who came, what can be read, what is to be written |
-//! | | `host` | what the core asks for, and what workers share |
+//! | routing | `control` | the side that asks servers for the topology, and makes the routing table |
+//! | | `published` | the table as workers receive it |
+//! | data path | `worker` | the event loop: new clients, reads, writes |
+//! | | `host` | the process for the core, and state shared by workers |
 //! | | `sockets`, `splice` | reading and writing; very long bulks from socket to socket |
 //! | answered here | `local_commands` | commands about the process and its clients |
 //! | | `observability` | the log, INFO, CONFIG, SLOWLOG, LATENCY, PROXY, the page for Prometheus |
 //!
-//! This room must not know keys' values, handlers, the keyspace or the server, nor the form of a
-//! configuration's file (`redline_proxy_config`).
+//! This crate must not know keys' values, handlers, the keyspace or the server, nor the form of a configuration's file
+//! (`redline_proxy_config`).
 
 #![forbid(unsafe_code)]
 
@@ -53,11 +53,11 @@ type Connections = redline_proxy_core::connections::Connections<host::Host>;
 type Client = redline_proxy_core::client::Client<host::Host>;
 type Upstream = redline_proxy_core::upstream::Upstream<host::Host>;
 
-/// `redline proxy` with these words behind it.
+/// Runs `redline proxy` with these arguments.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
-        // The help that was asked for is no failure.
+        // Help that was asked for is no failure.
         Err(error) if error.use_stderr() => {
             console::line_to_stderr(error.render().to_string().trim_end());
             return ExitCode::FAILURE;
@@ -126,7 +126,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
     let bound = listeners.iter().map(|(listener, door)| {
         let mut bind = config.listeners[usize::from(*door)].bind.clone();
-        // Port 0 is whichever was free.
+        // Port 0 is any free one.
         if let (Place::Tcp { port, .. }, Some(bound)) = (&mut bind, listener.port()) {
             *port = bound;
         }

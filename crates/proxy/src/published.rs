@@ -1,4 +1,4 @@
-//! The routing table as the control side publishes it, and workers take it up. Must not know what is in it.
+//! The routing table, published by the control side and received by workers. Must not know its contents.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,18 +7,18 @@ use redline_net::tls::ClientTls;
 
 use crate::route::Routes;
 
-/// Where the control side publishes routing tables and workers find them.
+/// The current routing table, written by the control side and read by workers.
 #[derive(Debug)]
 pub struct Published {
     epoch: AtomicU64,
     latest: Mutex<(Arc<Routes>, PoolsTls)>,
 }
 
-/// TLS to the servers of each pool, for connections that are made from now on.
+/// TLS to the servers of each pool, for new connections.
 pub type PoolsTls = Arc<[Option<ClientTls>]>;
 
 impl Published {
-    /// Begins with this table.
+    /// Returns a publisher with this table.
     pub fn new(routes: Routes, tls: PoolsTls) -> Published {
         Published {
             epoch: AtomicU64::new(1),
@@ -26,19 +26,19 @@ impl Published {
         }
     }
 
-    /// Replaces the table; workers take it up in their next turn.
+    /// Replaces the table; workers adopt it in their next turn.
     pub fn publish(&self, routes: Routes, tls: PoolsTls) {
         *self.lock() = (Arc::new(routes), tls);
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes with every publication: one load a turn.
+    /// Returns a number that changes with every publication: one load per turn.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The table as it is now.
+    /// Returns the current table.
     pub fn current(&self) -> Arc<Routes> {
         Arc::clone(&self.lock().0)
     }

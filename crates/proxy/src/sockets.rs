@@ -14,14 +14,14 @@ use crate::upstream::{Purpose, State};
 use crate::worker::{CLIENT_READ_BYTES_MAX, UPSTREAM_READ_BYTES_MAX};
 use crate::{Client, Connections, Context, Upstream, replies, splice};
 
-/// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
+/// Largest number of bytes read ahead from a waiting TLS client, to find the end of its input.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
-/// A client that will send no more, or is to go, may wait so long for what is there already: milliseconds.
+/// Longest wait of a client that has closed its side, or is to be closed, for due replies: milliseconds.
 const FORSAKEN_MS: u32 = 1_000;
-/// Reads of one server in one turn: others have something to say, too.
+/// Largest number of reads of one server in one turn, so that others are served.
 const READS_MAX: usize = 4;
 
-/// Reads what a client sends that has to wait, if it does not read either.
+/// Reads ahead from a client that has to wait and does not read its replies.
 pub(crate) fn read_ahead(conns: &mut Connections, at: u32) {
     let query_bytes_max = conns.ctx.shared.settings.query_bytes_max;
     for _ in 0..ahead::READS_MAX {
@@ -61,7 +61,7 @@ pub(crate) fn read_ahead(conns: &mut Connections, at: u32) {
     conns.ctx.clients.enqueue(at);
 }
 
-/// An attempt has ended, or its TLS goes on.
+/// Handles the end of a connection attempt, or progress of its TLS handshake.
 pub(crate) fn connected(conns: &mut Connections, at: u32) {
     let Some(upstream) = conns.ctx.links.get(at) else {
         return;
@@ -88,7 +88,7 @@ pub(crate) fn connected(conns: &mut Connections, at: u32) {
     }
 }
 
-/// Writes to all servers for which something was queued.
+/// Writes to all servers with queued requests.
 pub(crate) fn write_upstreams(conns: &mut Connections) {
     while let Some(at) = conns.ctx.links.dirty.pop() {
         write_upstream(conns, at);
@@ -128,14 +128,14 @@ fn write_upstream(conns: &mut Connections, at: u32) {
             Err(error) => return conns.lose(at, &error_text(&error), Loss::Broken),
         }
     }
-    // What is encrypted and not taken by the socket.
+    // Encrypted bytes that the socket has not taken.
     full |= upstream.socket.stream.has_unsent();
     conns.server_written(at);
     want_room(&mut conns.ctx, at, full);
 }
 
-/// Closes clients that wait for what may never come: those that had closed their side before they began to, and all of them
-/// when the end was asked for.
+/// Closes clients whose wait may never end: those that had closed their side before it began, and all of them while
+/// draining.
 pub(crate) fn check_forsaken(conns: &mut Connections) {
     let (now_ms, drains) = (conns.ctx.now_ms as u32, conns.ctx.drains());
     for at in conns.ctx.links.taken().collect::<Vec<_>>() {
@@ -161,7 +161,7 @@ pub(crate) fn check_forsaken(conns: &mut Connections) {
     }
 }
 
-/// Reads what a server has sent, and hands it on.
+/// Reads bytes of a server, and handles complete replies.
 pub(crate) fn read_upstream(conns: &mut Connections, at: u32) {
     let Some(upstream) = conns.ctx.links.get(at) else {
         return;
@@ -190,7 +190,7 @@ pub(crate) fn read_upstream(conns: &mut Connections, at: u32) {
     }
 }
 
-/// The end of a turn: what is not whole stays with the connection, which comes again if there is more to read. `own`: the
+/// Ends a read: incomplete replies stay with the connection, which is queued again if there is more to read. `own`: the
 /// bytes are in the worker's buffer.
 #[inline]
 fn keep_unread(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>, own: bool, more: bool) {
@@ -200,7 +200,7 @@ fn keep_unread(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>, own: bool,
     };
     let more = more || upstream.socket.pipe.is_some();
     if (!upstream.held_back.is_empty() || upstream.socket.stream.has_unsent()) && !upstream.dirty {
-        // Who waits for room in the queue goes on behind the next look at it; and TLS may have had to answer.
+        // Clients that wait for room in the queue go on after the next check; and TLS may have had to answer.
         upstream.dirty = true;
         links.dirty.push(at);
     }
@@ -217,15 +217,15 @@ fn keep_unread(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>, own: bool,
     }
 }
 
-/// Reads behind what `bytes` has, and takes out what is whole and handed on; whether there may be more to read. An error
-/// says why the connection is of no more use.
+/// Reads to the end of `bytes`, and handles and removes complete replies; returns true if there may be more to read. An
+/// error is the reason why the connection has to end.
 #[inline]
 fn read_and_take(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>) -> Result<bool, String> {
     for _ in 0..READS_MAX {
         let Some(upstream) = conns.ctx.links.get(at) else {
             return Ok(true);
         };
-        // The bulk of a pipe does not come this way; what is behind it will.
+        // The bulk of a pipe is not read here; the bytes after it are.
         if upstream.rests || upstream.socket.pipe.is_some() {
             return Ok(false);
         }
@@ -250,7 +250,7 @@ fn read_and_take(conns: &mut Connections, at: u32, bytes: &mut Vec<u8>) -> Resul
                 if bytes.len() > conns.ctx.shared.settings.client_output_bytes_max {
                     replies::let_reader_go(conns, at)?;
                 }
-                // Time-outs count from the last sign of life.
+                // Time-outs count from the last received bytes.
                 let now_ms = conns.ctx.now_ms as u32;
                 if let Some(upstream) = conns.ctx.links.get(at) {
                     if let Some(front) = upstream.waiting.front_mut() {
@@ -305,7 +305,7 @@ pub(crate) fn write_client(conns: &mut Connections, at: u32) {
             }
         }
     }
-    // What is encrypted and not taken by the socket.
+    // Encrypted bytes that the socket has not taken.
     full |= client.socket.stream.has_unsent();
     if client.wants_room != full && !lost {
         client.wants_room = full;
@@ -324,7 +324,7 @@ pub(crate) fn write_client(conns: &mut Connections, at: u32) {
     }
 }
 
-/// Asks, or no longer asks, for events of room to write.
+/// Enables or disables events of a writable socket.
 pub(crate) fn want_room(ctx: &mut Context, at: u32, wants: bool) {
     let Some(upstream) = ctx.links.get(at) else {
         return;
@@ -339,14 +339,14 @@ pub(crate) fn want_room(ctx: &mut Context, at: u32, wants: bool) {
         Interest::Read
     };
     let token = server_token(at);
-    // Where it fails, the connection is gone, and the next read or write says so.
+    // If it fails, the connection is gone, and the next read or write reports it.
     let _ = ctx
         .shell
         .poller
         .reregister(&upstream.socket.stream, token, interest);
 }
 
-/// Carries the TLS of a connection that stands on, if it is to have any: whether that is done.
+/// Advances the TLS handshake of an established connection, if it uses TLS; returns true if it is done.
 fn secured(upstream: &mut Upstream, tls: Option<&ClientTls>) -> io::Result<bool> {
     if let Some(tls) = tls
         && !upstream.socket.stream.is_tls()
@@ -362,8 +362,8 @@ fn secured(upstream: &mut Upstream, tls: Option<&ClientTls>) -> io::Result<bool>
     })
 }
 
-/// Reads of a client whose requests wait what it has sent with TLS: that it will send no more comes as a message behind it, of
-/// which no event tells. How many bytes of requests came.
+/// Reads TLS bytes of a client whose requests wait: the end of its input is a message after them, without an event of
+/// its own. Returns the number of request bytes.
 fn look_for_end(client: &mut Client) -> usize {
     let mut received = 0;
     while client.socket.stream.is_tls()

@@ -1,10 +1,10 @@
-//! Very long bulks, from socket to socket through a [`Pipe`]: their bytes are never in this process. A request's goes from its
-//! client to the private connection that it has taken, a reply's to the client whose turn it is. What is before the bulk takes
-//! the usual way (see [`streaming`](crate::streaming)), and what is behind its line end; so does everything where one side speaks TLS.
+//! Very long bulks, from socket to socket through a [`Pipe`]: their bytes are never in this process. A request's goes from
+//! its client to its private connection, a reply's to the client whose turn it is. Bytes before the bulk take the usual
+//! path (see [`streaming`](crate::streaming)), and so do those after its line end, and everything if one side uses TLS.
 //!
-//! What such a bulk costs is mostly segments, and waking whoever reads them. So the sockets are told to wake us for no less
-//! than [`PIECE_BYTES`] of it, or what is left: more goes on at once, and the reader stays awake for it. Who sends
-//! slowly need not wait for that: ten times a second what is there goes on ([`look_into_pipes`]).
+//! The cost of such a bulk is mostly segments and wake-ups of its reader. So the sockets are set to wake the worker for
+//! no less than [`PIECE_BYTES`] of it, or the rest: more is moved at once, and the reader stays awake. A slow sender
+//! need not wait for that: ten times a second available bytes are moved ([`look_into_pipes`]).
 //!
 //! Must not know what the bytes mean.
 
@@ -20,32 +20,32 @@ use crate::slab::Ref;
 use crate::upstream::Kind;
 use crate::{replies, sockets, streaming};
 
-/// A bulk of which so much is to come goes through a pipe.
+/// Number of missing bytes from which a bulk goes through a pipe.
 const BULK_BYTES_MIN: u64 = 128 * 1024;
-/// Room in a pipe.
+/// Capacity of a pipe: bytes.
 const PIPE_BYTES: usize = 512 * 1024;
-/// So much has to have come for us to be woken, if so much is to come.
+/// Smallest number of available bytes that wakes the worker, if as many are missing.
 const PIECE_BYTES: u64 = 256 * 1024;
-/// Empty pipes that a worker keeps.
+/// Largest number of empty pipes that a worker keeps.
 const PIPES_MAX: usize = 16;
-/// Bytes that go through in one turn at most: other connections have to be served, too.
+/// Largest number of bytes moved in one turn, so that other connections are served.
 const TURN_BYTES: usize = 1024 * 1024;
 
 /// The result of a step.
 enum Step {
-    /// So much has moved.
+    /// Number of bytes moved.
     Moved(usize),
-    /// The side that reads takes nothing now.
+    /// The receiver takes nothing now.
     Full,
-    /// The side that writes has sent nothing more.
+    /// The sender has no more bytes now.
     Dry,
-    /// It will send nothing more.
+    /// The sender has closed.
     Ended,
-    /// The bulk is through.
+    /// The bulk is complete.
     Done,
 }
 
-/// A part of a long reply was passed on, up to the last byte that has come. If much is to come, it goes through a pipe.
+/// Begins a pipe for a long reply of which all available bytes were passed on, if many are missing.
 pub(crate) fn begin_pipe(ctx: &mut Context, at: u32) {
     let Some(upstream) = ctx.links.get(at) else {
         return;
@@ -67,8 +67,8 @@ pub(crate) fn begin_pipe(ctx: &mut Context, at: u32) {
     }
 }
 
-/// Returns true if the request's bulk goes through a pipe; from now on, if so much is to come and all before was passed
-/// on.
+/// Returns true if the request's bulk goes through a pipe, which is set up if enough is missing and everything before it
+/// was passed on.
 fn has_request_pipe(ctx: &mut Context, at: u32) -> bool {
     let Some(client) = ctx.clients.get(at) else {
         return false;
@@ -93,7 +93,7 @@ fn has_request_pipe(ctx: &mut Context, at: u32) -> bool {
     client.socket.pipe.is_some()
 }
 
-/// Passes on what has come of bulks that go through pipes, be it less than a piece.
+/// Moves available bytes of bulks in pipes, even less than a piece.
 pub(crate) fn look_into_pipes(ctx: &mut Context) {
     for at in ctx.links.taken().collect::<Vec<_>>() {
         let Some(upstream) = ctx.links.get(at) else {
@@ -115,14 +115,14 @@ pub(crate) fn look_into_pipes(ctx: &mut Context) {
     }
 }
 
-/// Keeps a pipe for the next bulk.
+/// Keeps a pipe for a later bulk.
 fn give_pipe(ctx: &mut Context, pipe: Pipe) {
     if pipe.held() == 0 && ctx.shell.pipes.len() < PIPES_MAX {
         ctx.shell.pipes.push(pipe);
     }
 }
 
-/// Passes on what has come of a bulk that goes through a pipe.
+/// Moves available bytes of a reply's bulk in a pipe.
 pub(crate) fn pipe_reply(conns: &mut Connections, at: u32) {
     let mut moved = 0;
     while moved < TURN_BYTES {
@@ -132,7 +132,7 @@ pub(crate) fn pipe_reply(conns: &mut Connections, at: u32) {
         let Some(to) = upstream.waiting.front().map(|front| front.to) else {
             return end_pipe(conns, at);
         };
-        // What was passed on before goes first.
+        // Bytes that were passed on before go first.
         if conns
             .ctx
             .clients
@@ -193,8 +193,8 @@ pub(crate) fn pipe_reply(conns: &mut Connections, at: u32) {
     conns.ctx.links.enqueue(at);
 }
 
-/// The client takes nothing more now. If others wait behind its reply, what comes is kept here for it; if not, the
-/// connection rests until it does.
+/// Handles a client that takes nothing now. If others wait behind its reply, the reply is buffered; if not, the
+/// connection is not read until the client takes more.
 fn rest_for(conns: &mut Connections, at: u32, to: Ref) {
     let place = conns.ctx.links.place(at);
     let (Some(upstream), Some(client)) = (conns.ctx.links.get(at), conns.ctx.clients.find(to))
@@ -217,7 +217,7 @@ fn rest_for(conns: &mut Connections, at: u32, to: Ref) {
     if !client.wants_room {
         client.wants_room = true;
         let token = client_token(to.at);
-        // Where it fails, the connection is gone, and the next write says so.
+        // If it fails, the connection is gone, and the next write reports it.
         let _ =
             conns
                 .ctx
@@ -227,7 +227,7 @@ fn rest_for(conns: &mut Connections, at: u32, to: Ref) {
     }
 }
 
-/// Nothing more goes through the pipe; what is behind it is read as usual.
+/// Ends the use of the pipe; later bytes are read as usual.
 fn end_pipe(conns: &mut Connections, at: u32) {
     let Some(upstream) = conns.ctx.links.get(at) else {
         return;
@@ -244,7 +244,7 @@ fn end_pipe(conns: &mut Connections, at: u32) {
     conns.ctx.links.enqueue(at);
 }
 
-/// Passes on what has come of a request's bulk, if it goes through a pipe: then nothing is to be read in the usual way.
+/// Moves available bytes of a request's bulk, if it uses a pipe: then nothing is read in the usual way.
 pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
     if !has_request_pipe(&mut conns.ctx, at) {
         return false;
@@ -260,7 +260,7 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
         let place = passing.lease.place();
         let (Some(upstream), Some(pipe)) = (conns.ctx.links.find(place), &mut client.socket.pipe)
         else {
-            // Lost: the rest of the request goes nowhere.
+            // Lost: the rest of the request is dropped.
             client.socket.pipe = None;
             wait_for_any(&mut client.socket.stream);
             return false;
@@ -322,7 +322,7 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
                 }
                 if is_whole {
                     streaming::pass_large(conns, me, b"");
-                    // What it asks next may be here already.
+                    // Its next request may have arrived already.
                     conns.ctx.clients.enqueue(at);
                 }
                 return is_whole;
@@ -333,7 +333,7 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
                     return true;
                 };
                 upstream.held_back.push(me);
-                // What is queued asks for room by itself.
+                // Queued bytes enable the event themselves.
                 if upstream.unsent() == 0 {
                     sockets::want_room(&mut conns.ctx, place.at, true);
                 }
@@ -345,18 +345,18 @@ pub(crate) fn pipe_request(conns: &mut Connections, at: u32) -> bool {
     true
 }
 
-/// Nothing is there: the next event is that of a piece.
+/// Waits for a piece, since no bytes are available.
 fn wait_for_piece(stream: &mut Stream, missing: u64) {
-    // Where it fails, each segment raises an event.
+    // If it fails, each segment raises an event.
     let _ = stream.set_receive_low_water_bytes(missing.min(PIECE_BYTES) as u32);
 }
 
-/// Events are those of any byte again.
+/// Waits for any byte again.
 fn wait_for_any(stream: &mut Stream) {
     let _ = stream.set_receive_low_water_bytes(1);
 }
 
-/// Returns the number of bytes that a pipe is asked to take of this.
+/// Returns the number of bytes that a pipe takes at once.
 fn at_most(missing: u64) -> usize {
     missing.min(PIPE_BYTES as u64) as usize
 }

@@ -1,4 +1,4 @@
-//! Makes everything and waits for the end: listeners, workers, signals. Must not know how anything is configured.
+//! Creates listeners, workers and signals, and waits for the end. Must not know the configuration's form.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -23,39 +23,39 @@ use crate::shared::Shared;
 use crate::tls_config::Doors;
 use crate::worker::{Start, WAKER_TOKEN, Worker, poller};
 
-/// Connections that may wait to be accepted, if the system lets so many (`net.core.somaxconn`). Who finds no room waits a second
-/// and more before it tries again, and many come at once where processes begin anew.
+/// Largest number of connections that wait to be accepted, if the system allows it (`net.core.somaxconn`). A connection
+/// beyond it retries after a second or more, and many come at once when processes restart.
 pub const BACKLOG: u32 = 65_535;
-/// Descriptors beside those of clients, if there may be so many; else a quarter of what there is.
+/// Number of descriptors beside those of clients, if the limit allows it; else a quarter of the limit.
 const DESCRIPTORS_SPARE: u64 = 1024;
 
 /// The parts that a proxy is made from.
 pub struct Setup {
-    /// Where clients come, and the numbers of their doors; at least one.
+    /// The listeners, and the numbers of their doors; at least one.
     pub listeners: Vec<(Listener, u16)>,
     /// Settings of each listener for the connections that it accepts.
     pub doors: Arc<Doors>,
-    /// Workers; at least one.
+    /// Number of workers; at least one.
     pub threads: usize,
     /// Limits and time-outs.
     pub settings: Settings,
     /// The routing table.
     pub routes: Arc<Published>,
-    /// Where workers report what happens to servers.
+    /// The queue for workers' reports about servers.
     pub reports: Option<Sender<Report>>,
-    /// How another configuration comes in.
+    /// The entry for another configuration.
     pub reload: Option<Arc<Reload>>,
-    /// The users; none: every client may do everything.
+    /// The users; none: every client may call everything.
     pub identities: Option<Arc<Identities>>,
-    /// Faults on purpose, and copies for other pools.
+    /// Injected faults, and copies for other pools.
     pub traffic: Traffic,
-    /// Commands under other names, and such that the table does not have.
+    /// Renamed commands, and commands that the table does not have.
     pub names: Names,
-    /// How CLUSTER is answered; none: as a server that is in no cluster does.
+    /// The answers to CLUSTER; none: those of a server without a cluster.
     pub cluster_view: Option<ClusterView>,
-    /// Counters and logs, of as many workers.
+    /// Counters and logs, for as many workers.
     pub observations: Observations,
-    /// Where Prometheus asks.
+    /// The responder for Prometheus.
     pub metrics: Option<Responder>,
 }
 
@@ -126,8 +126,8 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or whose routing table stays
-/// as it is, still takes clients, and whoever looks after it does not start it anew.
+/// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or with a fixed routing table,
+/// would still accept clients, and its supervisor would not restart it.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let last_words = || {
         log::error("a thread of the proxy has panicked, the process ends");
@@ -136,7 +136,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
     thread::spawn(name, last_words, body)
 }
 
-/// Lets in fewer clients where the system allows fewer descriptors: without any left, no server could be reached.
+/// Lowers the limit of clients if the system allows fewer descriptors: without any left, no server could be reached.
 fn leave_descriptors(settings: &mut Settings) {
     let wanted = (settings.clients_max as u64).saturating_add(DESCRIPTORS_SPARE);
     let Ok(raised) = limits::raise_open_files(wanted) else {

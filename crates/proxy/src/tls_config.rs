@@ -1,5 +1,5 @@
-//! TLS of both sides: files that the configuration names are read here, at the start and whenever it is read again.
-//! Must not know connections.
+//! TLS of both sides: reads the files that the configuration names, at the start and at each reload. Must not know
+//! connections.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +10,13 @@ use redline_net::tls::{
 };
 use redline_proxy_config::{self as config, ClientCertificates, Config};
 
-/// Sessions that clients may resume, and for how long: as a server has it that is told nothing.
+/// Sessions that clients may resume, and their lifetime: as the server's defaults.
 const SESSIONS: SessionCache = SessionCache {
     entries_max: 20 * 1024,
     lifetime: Duration::from_secs(300),
 };
 
-/// Everything that the files of a configuration say.
+/// The contents of a configuration's TLS files.
 #[derive(Debug)]
 pub struct Secured {
     /// By listener.
@@ -60,7 +60,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// TLS for the next one who comes in.
+    /// Returns the TLS for the next connection.
     pub fn tls(&self) -> Option<ServerTls> {
         self.tls
             .lock()
@@ -74,7 +74,7 @@ impl Door {
 pub struct Doors(Vec<Door>);
 
 impl Doors {
-    /// As a configuration that was looked at says.
+    /// Returns the doors of a checked configuration.
     pub fn new(config: &Config, tls: &[Option<ServerTls>]) -> Doors {
         let pool_of = |listener: &config::Listener| {
             let mut pools = config.pools.iter();
@@ -93,12 +93,12 @@ impl Doors {
         Doors(doors.collect())
     }
 
-    /// The door of a listener.
+    /// Returns the door of a listener.
     pub fn get(&self, number: u16) -> Option<&Door> {
         self.0.get(usize::from(number))
     }
 
-    /// Whoever comes in from now on meets these.
+    /// Replaces the TLS of new connections.
     pub fn replace(&self, tls: Vec<Option<ServerTls>>) {
         for (door, tls) in self.0.iter().zip(tls) {
             *door.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;

@@ -1,11 +1,11 @@
 //! A worker: its poller, its clients, its connections to servers, and the turn of its loop.
 //!
-//! One turn: requests of all clients that sent something are decoded, routed and queued ([`requests`](crate::requests)); each
-//! server that got some is written to once; replies of the servers that answered are handed to the clients
-//! ([`replies`](crate::replies)); each client that got some is written to once. So the requests of many clients share their
+//! One turn: requests of all clients with new bytes are decoded, routed and queued ([`requests`](crate::requests)); each
+//! server with new requests is written to once; replies of servers are delivered to clients
+//! ([`replies`](crate::replies)); each client with new replies is written to once. So the requests of many clients share
 //! system calls, the more the busier the worker is.
 //!
-//! Must not know how requests are routed, or what any command does.
+//! Must not know how requests are routed, or the effect of any command.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,41 +31,41 @@ use crate::subscriptions::upkeep;
 use crate::upstream::State;
 use crate::{Core, cached_reads, errors, local_commands, sockets, splice, streaming};
 
-/// Events taken in one turn.
+/// Largest number of events in one turn.
 const EVENTS_MAX: usize = 1024;
-/// Connections that one listener's turn takes; what is left waits for the next.
+/// Largest number of connections that a listener accepts in one turn; the rest waits for the next.
 const ACCEPTED_PER_TURN_MAX: usize = 100;
-/// How often time-outs are looked at: milliseconds.
+/// Interval of time-out checks: milliseconds.
 const TICK_MS: u64 = 100;
-/// Ticks after which a worker lets the allocator look at what others have freed of its memory.
+/// Ticks after which a worker lets the allocator collect what other threads have freed of its memory.
 const TICKS_PER_COLLECTION: u32 = 10;
-/// A handshake of TLS that takes longer is broken off: milliseconds. The server has the same.
+/// Time-out of a TLS handshake: milliseconds. The server has the same.
 const HANDSHAKE_MS: u64 = 10_000;
-/// Bytes that one read of a client takes at most.
+/// Size of one read of a client: bytes.
 pub(crate) const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
-/// Bytes that one read of a server takes at most.
+/// Size of one read of a server: bytes.
 pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 64 * 1024;
 const WAKER: usize = 0;
 const SIGNALS: usize = 1;
 const FIRST_LISTENER: usize = 2;
 
-/// See the module's text.
+/// A worker of the proxy.
 pub struct Worker {
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
     listeners: Vec<(Listener, u16)>,
     signals: Option<Signals>,
-    /// Clients that had no TLS yet when they came, and when that was, the oldest first.
+    /// Clients in a TLS handshake, and the time of their connection, the oldest first.
     handshakes: VecDeque<(Ref, u64)>,
-    /// The routing table that is in use.
+    /// The epoch of the current routing table.
     epoch: u64,
     next_tick_ms: u64,
     gathering: Gathering,
-    /// Clients from which something came in this turn, and how many of them had been silent since the last tick.
+    /// Number of clients with new bytes in this turn, and number of those without any since the last tick.
     heard: (u32, u32),
-    /// Listeners from which nobody could be let in: they are tried again at the next tick.
+    /// Some listener could not accept a connection: tried again at the next tick.
     accept_again: bool,
-    /// Those at which more wait than one turn takes.
+    /// Listeners with more waiting connections than one turn takes.
     accept_next: Vec<usize>,
     core: Core,
 }
@@ -74,15 +74,15 @@ pub struct Worker {
 pub struct Start {
     /// Its number.
     pub number: usize,
-    /// The state that all workers share: the core's, and the rest.
+    /// The core's state that all workers share.
     pub shared: Arc<Shared>,
-    /// The rest.
+    /// The other state that all workers share.
     pub process: Arc<Process>,
     /// Its poller, with the mailbox's waker registered.
     pub poller: Poller,
     /// Its mailbox.
     pub mailbox: Mailbox<Message>,
-    /// With the numbers of their doors. The first worker has them all.
+    /// The listeners, and the numbers of their doors. The first worker has them all.
     pub listeners: Vec<(Listener, u16)>,
     /// The first worker has them.
     pub signals: Option<Signals>,
@@ -91,17 +91,17 @@ pub struct Start {
 /// The token of the poller's waker.
 pub const WAKER_TOKEN: usize = WAKER;
 
-/// A poller for a worker.
+/// Returns a poller for a worker.
 pub fn poller() -> std::io::Result<Poller> {
     Poller::new(EVENTS_MAX)
 }
 
 impl Worker {
-    /// The number of the pool of somebody who comes in by this door; nothing: it cannot have what the door asks for.
+    /// Prepares a connection for its door, and returns its pool's number; none: it cannot have the door's settings.
     fn let_in(&self, stream: &mut Stream, door: u16) -> Option<u16> {
         let door = self.core.conns.ctx.shell.process.doors.get(door)?;
         if door.keepalive_s > 0 {
-            // Without it a client that is gone without a word is noticed later.
+            // Without it a vanished client is noticed later.
             let _ = stream.set_keepalive(door.keepalive_s);
         }
         if let Some(tls) = door.tls() {
@@ -110,7 +110,7 @@ impl Worker {
         Some(door.pool)
     }
 
-    /// Closes clients whose TLS takes too long.
+    /// Closes clients whose TLS handshake has timed out.
     fn check_handshakes(&mut self) {
         while let Some(&(client, since_ms)) = self.handshakes.front()
             && self.core.conns.ctx.now_ms.saturating_sub(since_ms) > HANDSHAKE_MS
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// A worker that has not begun.
+    /// Returns a worker that has not begun.
     pub fn new(start: Start) -> Worker {
         let Start {
             number,
@@ -284,7 +284,7 @@ impl Worker {
         self.core.end_turn();
     }
 
-    /// Hands lines for those who watch to them, here and at the other workers.
+    /// Passes lines for MONITOR on, to clients here and at the other workers.
     fn hand_lines_on(&mut self) {
         let ctx = &mut self.core.conns.ctx;
         let Some(lines) = monitor::noted(ctx) else {
@@ -298,7 +298,7 @@ impl Worker {
         monitor::take_lines(ctx, &lines);
     }
 
-    /// Returns true if something waits that no event will bring up again.
+    /// Returns true if work is pending that no event will announce.
     fn is_owed_a_look(&self) -> bool {
         !(self.core.conns.retries.is_empty()
             && !self.core.conns.ctx.clients.has_delayed()
@@ -328,7 +328,7 @@ impl Worker {
                         }
                     }
                 }
-                // Not asked for.
+                // Not subscribed.
                 Signal::Quit | Signal::Suspend => {}
             }
         }
@@ -339,7 +339,7 @@ impl Worker {
         self.mailbox.drain(&mut messages);
         for message in messages.drain(..) {
             match message {
-                // Nobody is let in any more: the stream is closed.
+                // New connections are refused: the stream is closed.
                 Message::Connection(..) if self.core.conns.ctx.drains_until_ms.is_some() => {}
                 Message::Connection(stream, addr, pool) => self.welcome(stream, addr, pool),
                 Message::Kill(ids) => {
@@ -375,7 +375,7 @@ impl Worker {
         self.messages = messages;
     }
 
-    /// Takes in who has connected, within the measure of a turn: who connects without end keeps no client waiting.
+    /// Accepts new connections, a bounded number per turn: a flood of them keeps no client waiting.
     fn accept(&mut self, number: usize) {
         for _ in 0..ACCEPTED_PER_TURN_MAX {
             let Some((listener, door)) = self.listeners.get(number) else {
@@ -467,7 +467,7 @@ impl Worker {
         client.peer_closed |= event.closed || event.error;
         client.urgent |= event.urgent;
         if event.error || client.peer_closed && client.waits_in_vain() && client.out.is_empty() {
-            // Nobody is there any more to wait: what comes for it stays where it is.
+            // The client is gone: later replies to it are dropped.
             return self.core.conns.close_client(at);
         }
         if client.peer_closed && client.booking.take().is_some() {
@@ -504,14 +504,14 @@ impl Worker {
         }
     }
 
-    /// Reads what a client has sent, and serves what was left of before.
+    /// Reads bytes of a client, and handles earlier ones.
     fn serve_client(&mut self, at: u32) {
         let Some(client) = self.core.conns.ctx.clients.get(at) else {
             return;
         };
         client.queued = false;
         let passes = matches!(client.session, Session::Passing(_));
-        // Who has begun a large request when the end is asked for may end it.
+        // A large request that was begun before draining may finish.
         if client.closing && !passes || client.pause != Pause::No {
             return sockets::read_ahead(&mut self.core.conns, at);
         }
@@ -557,7 +557,7 @@ impl Worker {
             }
         }
         if client.socket.stream.has_unsent() {
-            // TLS has something to say by itself.
+            // TLS has bytes to send of its own.
             self.core.conns.ctx.clients.mark(at);
         }
         let before = self.core.conns.ctx.counters.requests;
@@ -624,8 +624,7 @@ impl Worker {
         }
     }
 
-    /// The end was asked for: nobody comes in, nothing new is taken, and who waits for nothing is let go. Asked for twice,
-    /// it comes at once.
+    /// Begins to drain: no new clients, no new requests, and idle clients are closed. A second call ends at once.
     fn drain(&mut self) {
         let again = self.core.conns.ctx.drains_until_ms.is_some();
         let span_ms = if again {
@@ -634,7 +633,7 @@ impl Worker {
             self.core.conns.ctx.shared.settings.drain_timeout_ms
         };
         let until_ms = match (again, span_ms) {
-            // Off: however long it takes.
+            // Off: without a limit.
             (false, 0) => u64::MAX,
             _ => self.core.conns.ctx.now_ms + span_ms,
         };
@@ -714,7 +713,7 @@ impl Worker {
                 .into_iter()
                 .filter(|at| {
                     self.core.conns.ctx.clients.get(*at).is_some_and(|client| {
-                        // Nobody keeps a server's connection by WATCH or MULTI either.
+                        // No client holds a server's connection by WATCH or MULTI either.
                         client.pending() == 0
                             && !matches!(client.session, Session::Leaving(_))
                             && client.subscribed.is_none()

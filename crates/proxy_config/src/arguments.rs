@@ -1,4 +1,4 @@
-//! The command line of `redline proxy`: where the configuration is, or all of it. Starts nothing.
+//! The command line of `redline proxy`: the path of the configuration, or all of it. Starts nothing.
 
 // Brackets in the help are optional parts, and no links.
 #![allow(rustdoc::broken_intra_doc_links)]
@@ -137,13 +137,13 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the words behind `redline proxy`. An error may also be the help that was asked for.
+    /// Parses the arguments of `redline proxy`. An error may also be the requested help.
     pub fn parse_words(words: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
         let name = std::iter::once(OsString::from("redline proxy"));
         Arguments::try_parse_from(name.chain(words))
     }
 
-    /// The configuration that they mean, and notes for a person; files are read anew each time.
+    /// Returns the configuration of the arguments, and notes for the user; files are read anew each time.
     pub fn read(&self) -> Result<(Config, Vec<String>), String> {
         let (mut config, notes) = match (&self.file, &self.predixy) {
             (Some(path), _) => {
@@ -273,11 +273,11 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// Beside the listeners that there are; in place of those that nobody has asked for.
+    /// Adds TLS listeners to the existing ones, in place of a default one.
     fn add_tls_listeners(&self, config: &mut Config, port: u16) -> Result<(), String> {
         let of_file = self.file.is_some() || self.predixy.is_some();
         if self.port.is_none() && !of_file {
-            // A unix socket was asked for, and nobody listens in on it.
+            // A unix socket was given, without a listener there.
             let is_socket = |it: &Listener| matches!(it.bind, Place::Unix(_));
             config.listeners.retain(is_socket);
         }
@@ -303,7 +303,7 @@ impl Arguments {
     }
 }
 
-/// As the server's `tls-auth-clients` has it.
+/// Parses a word of the server's `tls-auth-clients`.
 fn asked_of_clients(word: &str) -> Result<ClientCertificates, String> {
     match word {
         "yes" => Ok(ClientCertificates::Required),
@@ -313,17 +313,17 @@ fn asked_of_clients(word: &str) -> Result<ClientCertificates, String> {
     }
 }
 
-/// `--bind` has no port of its own: an IPv6 address has colons, a name has none.
+/// Returns the place of a `--bind` without a port: an IPv6 address has colons, a name has none.
 fn at_port(host: &str, port: u16) -> Result<Place, String> {
     let host = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
     let is_ip = host.parse::<std::net::IpAddr>().is_ok();
-    // An interface may be named behind an IPv6 address: fe80::1%eth0.
+    // An interface may follow an IPv6 address: fe80::1%eth0.
     let is_name = !host.is_empty() && (!host.contains(':') || host.contains('%'));
     if !is_ip && (!is_name || host.contains(char::is_whitespace)) {
-        // As the server's `bind` has it.
+        // As in the server's `bind`.
         if host != "::*" {
             return Err(format!(
                 "--bind \"{host}\" is no address: write it without a port (which is --port), or as /path/of/a.socket"
@@ -333,7 +333,7 @@ fn at_port(host: &str, port: u16) -> Result<Place, String> {
     Ok(Place::tcp(host, port))
 }
 
-/// `[[user:]password@]address`.
+/// Parses `[[user:]password@]address`.
 fn server(text: &str) -> Result<Server, String> {
     if text.starts_with("redis://") || text.starts_with("rediss://") {
         return Err(format!(
@@ -359,7 +359,7 @@ fn server(text: &str) -> Result<Server, String> {
     })
 }
 
-/// A name as files have it.
+/// Parses a name as files write it.
 fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let text: StrDeserializer<'_, Error> = StrDeserializer::new(text);
     T::deserialize(text).map_err(|error| error.to_string())
@@ -441,7 +441,7 @@ mod tests {
         let help = Arguments::parse_words([OsString::from("--help")].into_iter()).unwrap_err();
         let help = help.to_string();
         for option in ["hash", "distribution"] {
-            // What the parser would have taken stands in its error.
+            // The parser's error lists the valid values.
             let error = config(&format!("--upstream a:1 --{option} ?")).unwrap_err();
             let (_, names) = error.split_once("expected one of ").unwrap();
             let names = names.split('`').skip(1).step_by(2);

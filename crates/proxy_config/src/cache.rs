@@ -1,10 +1,10 @@
-//! The cache of a pool: what it is told to be, and what of that cannot be.
+//! The cache of a pool: its settings, and their checks.
 
 use serde::{Deserialize, Serialize};
 
 use super::{DistributionKind, Pool, Size, Span};
 
-/// Memory that is worth the trouble.
+/// Smallest useful memory.
 const MEMORY_MIN: Size = Size(64 * 1024);
 /// The longest time for which a value may be cached; a longer one would allow stale values for too long.
 const MAX_AGE_MAX: Span = Span::seconds(3600);
@@ -13,11 +13,11 @@ const MAX_AGE_MAX: Span = Span::seconds(3600);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Cache {
-    /// How keys begin whose values are kept, as servers know them; `""`: all. Empty: there is no cache.
+    /// Prefixes of the keys whose values are cached, as servers know them; `""`: all. Empty: there is no cache.
     pub prefixes: Vec<String>,
-    /// Memory for what is kept, all workers together; 64 KiB at least.
+    /// Memory of all workers together; 64 KiB at least.
     pub memory: Size,
-    /// How long a value may be told, whatever happens; an hour at most.
+    /// Largest age of a cached value; an hour at most.
     pub max_age: Span,
 }
 

@@ -1,5 +1,5 @@
-//! The whole configuration, looked at before anything starts: what cannot be (an error says what, where, and what to do),
-//! and what probably was not meant (a warning). Knows no files and no servers.
+//! The check of the whole configuration before anything starts: errors (what, where, and the remedy), and warnings of
+//! probable mistakes. Knows no files and no servers.
 
 mod loops;
 
@@ -13,10 +13,10 @@ use super::commands::{OF_EVERYTHING, OWN, ids_of};
 use super::users::{Identities, is_default};
 use super::*;
 
-/// Something is wrong.
+/// A problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Which part of the configuration.
+    /// The part of the configuration.
     pub place: String,
     /// Description of the problem and its remedy.
     pub text: String,
@@ -32,7 +32,7 @@ impl fmt::Display for Problem {
 }
 
 impl Config {
-    /// Everything that is wrong with it.
+    /// Returns all its problems.
     pub fn check(&self) -> Vec<Problem> {
         let mut check = Check::default();
         if self.threads > THREADS_MAX {
@@ -54,9 +54,9 @@ impl Config {
     }
 }
 
-/// Servers and shards that one pool may have: their numbers fit into 16 bits with room for those that come and go.
+/// Largest number of servers and shards of a pool: their numbers fit into 16 bits with room for added and removed ones.
 const SHARDS_MAX: usize = 4_096;
-/// Workers, as many as the server may have.
+/// Largest number of workers, as in the server.
 const THREADS_MAX: usize = 256;
 /// An example of a shard's line.
 const SERVER_SAMPLE: &str = "server = [{ address = \"127.0.0.1:6379\" }]";
@@ -83,7 +83,7 @@ impl Check {
         });
     }
 
-    /// Names that are there, and each once.
+    /// Checks that names are set and unique.
     fn names<'a>(&mut self, what: &str, names: impl Iterator<Item = &'a str>) {
         let mut seen = BTreeSet::new();
         for name in names {
@@ -417,9 +417,9 @@ impl Check {
         }
     }
 
-    /// The names by which `forbidden`, `renamed` and `permitted` mean commands.
+    /// Checks the names of commands in `forbidden`, `renamed` and `permitted`.
     fn names_of_commands(&mut self, commands: &Commands) {
-        // A module's name has a dot in it, by custom; who knows whether the servers have the module?
+        // A module's command has a dot in its name, by convention; the servers may have the module.
         let is_foreign = |name: &str| {
             let container = name.split(['|', ' ']).next().unwrap_or_default();
             is_custom(commands, container) || container.contains('.')
@@ -453,7 +453,7 @@ impl Check {
         }
     }
 
-    /// Commands that get another name, and these names.
+    /// Checks renamed commands, and their new names.
     fn renamed(&mut self, commands: &Commands) {
         const PLACE: &str = "commands.renamed";
         for name in commands.renamed.keys() {
@@ -487,7 +487,7 @@ impl Check {
         self.names(PLACE, own_names.iter().map(String::as_str));
     }
 
-    /// A command that the servers have and the table has not.
+    /// Checks a command that the servers have and the table has not.
     fn custom(&mut self, command: &CustomCommand) {
         let place = format!("commands.custom \"{}\"", command.name);
         if is_known(&command.name) {
@@ -665,7 +665,7 @@ impl Check {
     }
 }
 
-/// Returns the error for an unknown name: it suggests the most similar of `names`, if any is similar, or else says
+/// Returns the error for an unknown name: it suggests the most similar of `names`, if any is similar, or else
 /// `otherwise`.
 fn unknown<'a>(
     what: &str,
@@ -680,7 +680,7 @@ fn unknown<'a>(
     format!("there is no {what} \"{name}\"; {instead}")
 }
 
-/// The full names of the table's commands.
+/// Returns the full names of the table's commands.
 fn known_names<'a>() -> impl Iterator<Item = &'a str> {
     all().iter().map(|row| row.full_name)
 }
@@ -700,7 +700,7 @@ fn is_custom(commands: &Commands, name: &str) -> bool {
 }
 
 impl Pool {
-    /// Every server that it names: those of its shards, nodes that are asked first, Sentinels.
+    /// Returns every server that it names: those of its shards, seeds, Sentinels.
     fn servers(&self) -> impl Iterator<Item = &Server> {
         let servers = self.shards.iter().flat_map(|shard| &shard.servers);
         servers.chain(&self.seeds).chain(&self.sentinels)
@@ -708,7 +708,7 @@ impl Pool {
 }
 
 impl Shard {
-    /// Its name, or the address of its first server.
+    /// Returns its name, or the address of its first server.
     pub fn known_as(&self) -> String {
         match self.servers.first() {
             Some(server) if self.name.is_empty() => server.address.to_string(),

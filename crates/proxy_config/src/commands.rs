@@ -1,10 +1,10 @@
-//! Names of commands in a configuration, and the rows of the command table that they mean. Knows no option.
+//! Names of commands in a configuration, and their rows in the command table. Knows no option.
 
 use redline_spec::{self as spec, CommandId};
 
 /// Commands that concern every key of every server: see `Commands::permitted`.
 pub const OF_EVERYTHING: [&str; 3] = ["flushall", "flushdb", "keys"];
-/// Commands that the proxy has and Redis has not.
+/// Commands of the proxy that Redis does not have.
 pub const OWN: [&str; 5] = [
     "proxy",
     "proxy|bigkeys",
@@ -13,7 +13,7 @@ pub const OWN: [&str; 5] = [
     "config|reload",
 ];
 
-/// The numbers of a name: `get`, `config|set`, or `config` with all that it has.
+/// Returns the numbers of a name: `get`, `config|set`, or `config` with all its subcommands.
 pub fn ids_of(name: &str) -> Vec<CommandId> {
     let (name, sub) = match name.split_once(['|', ' ']) {
         Some((name, sub)) => (name, Some(sub)),

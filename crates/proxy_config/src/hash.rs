@@ -1,5 +1,5 @@
-//! Hash functions of keys and distributions over shards, by their names in a configuration. Must not know how they are
-//! computed.
+//! Hash functions of keys and distributions over shards, by their names in a configuration. Must not know their
+//! computation.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub enum HashKind {
     Atol,
     /// CRC-16 as Redis Cluster and predixy use it.
     Crc16,
-    /// CRC-16 as twemproxy uses it: what is shifted out of its 16 bits stays.
+    /// CRC-16 as twemproxy uses it: bits that are shifted out of the 16 are kept.
     Crc16Twemproxy,
     /// 15 bits of CRC-32, as twemproxy's `crc32` and libmemcached's.
     Crc32,
@@ -42,7 +42,7 @@ pub enum HashKind {
 }
 
 impl HashKind {
-    /// How many bits of it can be set.
+    /// Returns the number of bits that can be set.
     pub fn bits(self) -> u32 {
         match self {
             HashKind::Crc16 => 16,
@@ -52,16 +52,16 @@ impl HashKind {
     }
 }
 
-/// Which shard a hash means.
+/// The distribution of hashes over shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DistributionKind {
-    /// Points on a circle, as twemproxy and libketama set them: few keys move when a shard comes or goes.
+    /// Points on a circle, as twemproxy and libketama set them: few keys move when a shard is added or removed.
     Ketama,
     /// The remainder: most keys move.
     Modula,
-    /// The shard that scores highest with the key: few keys move, and no points to keep.
+    /// The shard with the highest score for the key: few keys move, and there are no points to keep.
     Rendezvous,
-    /// Any: a key is nowhere in particular.
+    /// A random shard: a key has no fixed one.
     Random,
 }

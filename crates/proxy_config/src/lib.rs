@@ -1,10 +1,10 @@
-//! Configuration of the proxy: one typed value, whichever way it was written.
+//! Configuration of the proxy: one typed value for all its sources.
 //!
-//! Three ways lead to a [`Config`]: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and predixy's file
-//! (`predixy`). [`Config::check`] then looks at the whole before anything starts, and [`Config::to_toml`] prints it.
-//! Names in the file are those of the fields with dashes; lists of tables have singular names (`[[pool]]`).
+//! A [`Config`] has three sources: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and predixy's file
+//! (`predixy`). [`Config::check`] then checks the whole before anything starts, and [`Config::to_toml`] prints it. Names
+//! in the file are those of the fields with dashes; lists of tables have singular names (`[[pool]]`).
 //!
-//! Must not know: sockets, workers, what a server says, the proxy that runs by it.
+//! Must not know sockets, workers, servers' replies, or the proxy that uses it.
 
 #![forbid(unsafe_code)]
 
@@ -33,80 +33,80 @@ pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Secret, Size, Span};
 pub use users::Identities;
 
-/// The largest argument of a request, as of a server that has not been configured.
+/// The largest argument of a request, as the server's default.
 const BULK_BYTES_MAX: u64 = 512 << 20;
-/// The largest request that is not whole, as of a server that has not been configured.
+/// The largest incomplete request, as the server's default.
 const QUERY_BUFFER_BYTES_MAX: u64 = 1 << 30;
 
-/// All that a proxy is told: what its file, its flags or predixy's file say, and defaults for the rest.
+/// The configuration of a proxy: from its file, its flags or predixy's file, with defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// Shown by INFO.
+    /// Its name, shown by INFO.
     pub name: String,
-    /// Workers, at most 256; 0: as many as there are CPUs that the process may use.
+    /// Number of workers, at most 256; 0: one per CPU that the process may use.
     pub threads: usize,
-    /// The data centre that this proxy is in, one of `data-center`; empty: places do not matter.
+    /// The data centre of this proxy, one of `data-center`; empty: data centres do not matter.
     pub local_data_center: String,
-    /// How many databases and clients, and how large what they send.
+    /// Limits on databases, clients, and sizes.
     pub limits: Limits,
-    /// How long things may take.
+    /// Time-outs.
     pub timeouts: Timeouts,
-    /// Which commands there are.
+    /// The available commands.
     pub commands: Commands,
     /// Settings of the log: the file, its rotation, and the sampling of lines.
     pub log: Log,
-    /// Where Prometheus asks for figures.
+    /// The address for Prometheus.
     pub metrics: Metrics,
-    /// CLUSTER, for clients that insist.
+    /// CLUSTER, for cluster clients.
     pub cluster_face: ClusterFace,
-    /// Settings of SLOWLOG, LATENCY and the search for frequent keys.
+    /// Settings of SLOWLOG, LATENCY and the sampling of frequent keys.
     pub observe: Observe,
-    /// Where clients come in.
+    /// Addresses for clients.
     #[serde(rename = "listener", skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
-    /// Where their requests go.
+    /// Pools of servers.
     #[serde(rename = "pool", skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<Pool>,
-    /// Which pool a key belongs to, by how it begins; the longest prefix wins.
+    /// Pools of keys by prefix; the longest prefix wins.
     #[serde(rename = "route", skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<PrefixRoute>,
     /// Users and their permissions.
     #[serde(rename = "user", skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,
-    /// Data centres: which servers are there, by address, and from where a proxy that is there reads.
+    /// Data centres: their servers, by address, and the read policy of a proxy there.
     #[serde(rename = "data-center", skip_serializing_if = "Vec::is_empty")]
     pub data_centers: Vec<DataCenter>,
-    /// Faults to inject on purpose.
+    /// Faults to inject.
     #[serde(rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
     /// Requests to copy to other pools.
     #[serde(rename = "mirror", skip_serializing_if = "Vec::is_empty")]
     pub mirrors: Vec<Mirror>,
-    /// Latencies of chosen commands in chosen steps.
+    /// Latency monitors of chosen commands in chosen steps.
     #[serde(rename = "latency-monitor", skip_serializing_if = "Vec::is_empty")]
     pub latency_monitors: Vec<LatencyMonitor>,
 }
 
-/// Where clients come in.
+/// An address for clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Listener {
     /// The address.
     pub bind: Place,
-    /// The pool of those who come in here; none: the first, or what `route` says.
+    /// The pool of its clients; none: the first, or the one in `route`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// TLS for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// TCP's keepalive on connections of clients, in idle time; `off`: none.
+    /// TCP keepalive of clients' connections, in idle time; `off`: none.
     #[serde(default = "Listener::keepalive")]
     pub keepalive: Span,
 }
 
 impl Listener {
-    /// One at this address, with nothing said of it.
+    /// Returns a listener at this address, with defaults.
     pub fn at(bind: Place) -> Listener {
         Listener {
             bind,
@@ -116,7 +116,7 @@ impl Listener {
         }
     }
 
-    /// As Redis has it.
+    /// Returns Redis's default.
     fn keepalive() -> Span {
         Span::seconds(300)
     }
@@ -126,13 +126,13 @@ impl Listener {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Tls {
-    /// Our certificate and those behind it.
+    /// Our certificate and its chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
     /// Its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Certificate authorities to trust: a file, or a folder of them. None, for servers: the system's.
+    /// Trusted certificate authorities: a file, or a folder of them. None, for servers: the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
     /// Versions, as in `TLSv1.2 TLSv1.3`; empty: both.
@@ -144,14 +144,14 @@ pub struct Tls {
     /// Ciphers of TLS 1.3 by name, with colons between; empty: all that are supported.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ciphersuites: String,
-    /// Listeners: whether clients present a certificate of these authorities; see [`Tls::asked_of_clients`].
+    /// Listeners: policy for client certificates of these authorities; see [`Tls::asked_of_clients`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_certificates: Option<ClientCertificates>,
     /// Servers: the name to ask for (SNI), which their certificate must then have. None: any certificate of the
-    /// authorities will do, as for redis-cli.
+    /// authorities is accepted, as by redis-cli.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
-    /// Servers: any certificate will do.
+    /// Servers: certificates are not verified.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
 }
@@ -160,11 +160,11 @@ pub struct Tls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// None is requested.
     Off,
-    /// They are asked; one that they present must be good.
+    /// It is optional; a presented one must be valid.
     Optional,
-    /// They must.
+    /// It is required.
     Required,
 }
 
@@ -187,33 +187,33 @@ pub struct Pool {
     pub name: String,
     /// The source of its servers' addresses.
     pub kind: PoolKind,
-    /// Databases that SELECT may name, 1 to 10,000; a cluster has one.
+    /// Number of databases for SELECT, 1 to 10,000; a cluster has one.
     pub databases: u32,
     /// The hash of keys: see [`HashKind`].
     pub hash: HashKind,
-    /// Two characters: only what stands between them is hashed. Empty: the whole key.
+    /// Two characters: only the text between them is hashed. Empty: the whole key.
     pub hash_tag: String,
-    /// Which shard a hash means.
+    /// The distribution over shards.
     pub distribution: DistributionKind,
     /// The user to authenticate as on its servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// With this password.
+    /// The password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     /// The user to authenticate as at its Sentinels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel_user: Option<String>,
-    /// With this password.
+    /// The password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel_password: Option<Secret>,
-    /// TCP's keepalive on connections to servers, in idle time; `off`: none.
+    /// TCP keepalive of connections to servers, in idle time; `off`: none.
     pub keepalive: Span,
-    /// How often the topology is asked for when nothing happens.
+    /// Interval of topology refreshes without events.
     pub refresh: Span,
-    /// When a server counts as failed, and when it is tried again.
+    /// Conditions of ejecting a server, and of trying it again.
     pub failure: FailurePolicy,
-    /// Policy for which servers answer read-only requests.
+    /// Policy for the servers of read-only requests.
     pub reads: ReadPolicy,
     /// Cache of replies to GET.
     pub cache: Cache,
@@ -226,7 +226,7 @@ pub struct Pool {
     /// Nodes that are asked first (`kind = "cluster"`).
     #[serde(rename = "seed", skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<Server>,
-    /// The parts of the keys.
+    /// The shards.
     #[serde(rename = "shard", skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<Shard>,
 }
@@ -267,7 +267,7 @@ pub enum PoolKind {
     Servers,
     /// The nodes of a Redis Cluster.
     Cluster,
-    /// Sentinels, who know each shard by its name.
+    /// Sentinels, by the name of each shard.
     Sentinel,
 }
 
@@ -285,7 +285,7 @@ impl Default for Shard {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Shard {
-    /// Ketama places the shard by it; Sentinels know the shard by it.
+    /// Its name: ketama places the shard by it; Sentinels know the shard by it.
     pub name: String,
     /// Its share of the keys, 1 to 1,000.
     pub weight: u32,
@@ -294,27 +294,27 @@ pub struct Shard {
     pub servers: Vec<Server>,
 }
 
-/// A server that holds keys, a node of a cluster that is asked first, or a Sentinel.
+/// A server that holds keys, a seed node of a cluster, or a Sentinel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Server {
-    /// Where it is.
+    /// Its address.
     pub address: Place,
-    /// The user to authenticate as there, in place of the pool's.
+    /// The user to authenticate as, in place of the pool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// With this password, if not the pool's.
+    /// The password, if not the pool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
 }
 
-/// When a server counts as failed.
+/// Conditions of ejecting a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct FailurePolicy {
-    /// Failures in a row, time-outs included, after which it is left alone; at least 1.
+    /// Failures in a row, time-outs included, after which it is marked down; at least 1.
     pub limit: u32,
-    /// The pause before it is first tried again.
+    /// The pause before the first retry.
     pub retry: Span,
     /// The longest pause.
     pub retry_max: Span,
@@ -330,17 +330,17 @@ impl Default for FailurePolicy {
     }
 }
 
-/// Policy for which servers answer read-only requests: any of those with the highest priority. 0: never.
+/// Policy for the servers of read-only requests: any of those with the highest priority. 0: never.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ReadPolicy {
-    /// Of primaries, 0 to 100.
+    /// Priority of primaries, 0 to 100.
     pub primary_priority: u32,
-    /// Of replicas that the file names, 0 to 100.
+    /// Priority of replicas that the file names, 0 to 100.
     pub static_replica_priority: u32,
-    /// Of replicas that were found, 0 to 100.
+    /// Priority of discovered replicas, 0 to 100.
     pub dynamic_replica_priority: u32,
-    /// A replica whose copy of its primary's data is older than this is not read from; `off`: however old.
+    /// Largest replication lag with which a replica is read from; `off`: no bound.
     pub lag_max: Span,
 }
 
@@ -355,38 +355,38 @@ impl Default for ReadPolicy {
     }
 }
 
-/// Keys that begin so are in this pool.
+/// The pool of keys with a prefix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PrefixRoute {
-    /// How they begin.
+    /// The prefix.
     pub prefix: String,
     /// The pool.
     pub pool: String,
-    /// The prefix is taken off on the way to the server.
+    /// The prefix is removed on the way to the server.
     #[serde(default)]
     pub strip: bool,
 }
 
-/// Limits on the resources that clients may use.
+/// Limits on the resources of clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Limits {
-    /// Clients at a time, over all workers; 0: as many as there are file descriptors.
+    /// Largest number of clients, over all workers; 0: as many as there are file descriptors.
     pub clients: u32,
-    /// Requests of one client that wait for their replies.
+    /// Largest number of unanswered requests of one client.
     pub pipeline: u32,
-    /// Connections of one worker to one server for calls that wait, transactions and large values; 0: as many as clients.
+    /// Connections of one worker to one server for blocking calls, transactions and large values; 0: as many as clients.
     pub private_connections: u32,
-    /// One argument of a request.
+    /// Largest argument of a request.
     pub bulk: Size,
-    /// A request that is not whole yet.
+    /// Largest incomplete request.
     pub query_buffer: Size,
-    /// Replies that a client has not taken.
+    /// Largest unread output of a client.
     pub output_buffer: Size,
-    /// Messages that a subscriber has not taken.
+    /// Largest unread output of a subscriber.
     pub subscriber_output_buffer: Size,
-    /// Buffers of the whole process.
+    /// Largest memory of all buffers of the process.
     pub memory: Size,
 }
 
@@ -398,7 +398,7 @@ impl Default for Limits {
             private_connections: 1_024,
             bulk: Size(BULK_BYTES_MAX),
             query_buffer: Size(QUERY_BUFFER_BYTES_MAX),
-            // Room for one reply of `bulk`, and for others behind it.
+            // Room for one reply of `bulk`, and for others after it.
             output_buffer: Size(600 << 20),
             subscriber_output_buffer: Size(32 << 20),
             memory: Size(0),
@@ -406,19 +406,19 @@ impl Default for Limits {
     }
 }
 
-/// How long things may take.
+/// Time-outs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Timeouts {
-    /// A client that asks for nothing.
+    /// An idle client.
     pub client_idle: Span,
-    /// Until a connection to a server stands.
+    /// Connecting to a server.
     pub connect: Span,
-    /// Until a server has answered.
+    /// The reply of a server.
     pub request: Span,
-    /// A client that takes nothing of a long reply, or sends nothing of a long request, for which a server's connection waits.
+    /// A client that reads nothing of a long reply, or sends nothing of a long request, while a server's connection waits.
     pub reader: Span,
-    /// Until requests under way have ended, when the process is asked to end.
+    /// Requests in flight, when the process drains.
     pub drain: Span,
 }
 
@@ -434,24 +434,24 @@ impl Default for Timeouts {
     }
 }
 
-/// Which commands there are for clients.
+/// The commands for clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Commands {
-    /// Nobody may call these.
+    /// Commands that no client may call.
     pub forbidden: Vec<String>,
-    /// Of FLUSHALL, FLUSHDB and KEYS, which concern every key of every server, these may be called; none said: all.
+    /// Those of FLUSHALL, FLUSHDB and KEYS, which concern every key of every server, that may be called; not set: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permitted: Option<Vec<String>>,
-    /// Under another name: that of the command, then the one that clients use.
+    /// Renamed commands: the name, then the one that clients use.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<String, String>,
-    /// Commands that we do not know and the servers do.
+    /// Commands that only the servers have.
     #[serde(rename = "custom", skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<CustomCommand>,
 }
 
-/// A command of the servers that is not in our table.
+/// A command of the servers that is not in the command table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CustomCommand {
@@ -459,21 +459,21 @@ pub struct CustomCommand {
     pub name: String,
     /// The access to data that the command needs.
     pub mode: Mode,
-    /// Arguments at least, with its name.
+    /// Smallest number of arguments, with its name.
     pub min_args: u32,
-    /// Arguments at most, with its name; no more than 9,999.
+    /// Largest number of arguments, with its name; no more than 9,999.
     pub max_args: u32,
-    /// Which argument is the key, counted from the name, which is 0; 0: there is none.
+    /// Position of the key, counted from the name, which is 0; 0: there is none.
     pub key: u32,
 }
 
-/// How far a right goes; each includes those before it.
+/// A level of access; each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Looking.
+    /// Reading.
     Read,
-    /// Changing.
+    /// Writing.
     #[default]
     Write,
     /// CONFIG and the like.
@@ -484,32 +484,32 @@ pub enum Mode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct User {
-    /// `AUTH name password`. `default` is who a client is that has not said it.
+    /// The name in `AUTH name password`. `default` is the user of clients without authentication.
     pub name: String,
-    /// In the clear, or `#` and its SHA-256 in hexadecimal digits. None: with any, or none.
+    /// In plain text, or `#` and its SHA-256 in hexadecimal digits. None: any password, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// `AUTH password` alone is this user.
+    /// `AUTH password` alone means this user.
     pub by_password: bool,
     /// The kind of access that is allowed; not with `rules`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Keys begin with one of these; empty: any key.
+    /// Prefixes of its keys; empty: any key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub key_prefixes: Vec<String>,
-    /// Keys that it may read begin with one of these, in place of `key-prefixes`.
+    /// Prefixes of keys that it may read, in place of `key-prefixes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read_key_prefixes: Vec<String>,
-    /// Keys that it may write begin with one of these, in place of `key-prefixes`.
+    /// Prefixes of keys that it may write, in place of `key-prefixes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write_key_prefixes: Vec<String>,
     /// Rules of Redis's ACL, such as `+@read ~cache:*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Secret>,
-    /// Calls in a second, over all of its clients; 0: as many as it likes.
+    /// Calls per second, over all of its clients; 0: no limit.
     #[serde(skip_serializing_if = "is_zero")]
     pub commands_per_second: u32,
-    /// Bytes of requests and replies in a second.
+    /// Bytes of requests and replies per second.
     #[serde(skip_serializing_if = "Size::is_off")]
     pub bytes_per_second: Size,
     /// Policy for calls beyond these limits.
@@ -520,26 +520,26 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A data centre: which servers are there, and from where a proxy that is there reads.
+/// A data centre: its servers, and the read policy of a proxy there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DataCenter {
     /// Its name.
     pub name: String,
-    /// Servers whose address begins so are there.
+    /// Prefixes of its servers' addresses.
     pub address_prefixes: Vec<String>,
-    /// From where a proxy that is there reads.
+    /// The data centres that a proxy there reads from.
     #[serde(rename = "read", skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<PlacePolicy>,
 }
 
-/// How much a data centre is read from.
+/// Share of a data centre in reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PlacePolicy {
     /// Its name.
     pub data_center: String,
-    /// The highest that has a server that is up is read from, 0 to 100; 0: never.
+    /// Its priority, 0 to 100; the highest with a server that is up is read from; 0: never.
     pub priority: u32,
     /// Its share among those with the same priority, 1 to 100.
     #[serde(default = "one")]
@@ -550,7 +550,7 @@ fn one() -> u32 {
     1
 }
 
-/// Latencies of chosen commands.
+/// A latency monitor of chosen commands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LatencyMonitor {
@@ -558,7 +558,7 @@ pub struct LatencyMonitor {
     pub name: String,
     /// Commands, or `all`; with `-` before it, not this one. Later ones win.
     pub commands: Vec<String>,
-    /// The steps' upper bounds in microseconds, rising.
+    /// The steps' upper bounds in microseconds, ascending.
     pub bounds_us: Vec<u64>,
 }
 
@@ -569,13 +569,13 @@ pub struct Log {
     /// The file; none: standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// A new file after this time.
+    /// Time after which a new file begins.
     pub rotate_every: Span,
-    /// A new file after so many bytes.
+    /// Size after which a new file begins.
     pub rotate_size: Size,
-    /// Lines may be left out, and are counted, rather than have requests wait.
+    /// Lines may be left out, and are counted, so that requests need not wait.
     pub may_drop: bool,
-    /// Of how many lines one is written; 0: none.
+    /// Sampling intervals: one line of this many is written; 0: none.
     pub sample: Samples,
 }
 
@@ -591,11 +591,11 @@ impl Default for Log {
     }
 }
 
-/// Of how many lines of a level one is written; 0: none.
+/// Sampling intervals by level: one line of this many is written; 0: none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Samples {
-    /// Clients that come and go.
+    /// Connects and disconnects of clients.
     pub verbose: u32,
     /// Connections to servers.
     pub debug: u32,
@@ -626,27 +626,27 @@ impl Default for Samples {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClusterFace {
-    /// CLUSTER is answered; else as a server answers it that is in no cluster.
+    /// CLUSTER is answered; else as by a server without a cluster.
     pub enabled: bool,
-    /// Where clients find this proxy; none: where they came to.
+    /// The address of this proxy for clients; none: the one that they connected to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announce: Option<Place>,
-    /// Where they find the others; this one may be among them, so that all can have the same list.
+    /// The addresses of the others; this one may be among them, so that all can have the same list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Place>,
 }
 
-/// Settings of SLOWLOG, LATENCY and the search for frequent keys.
+/// Settings of SLOWLOG, LATENCY and the sampling of frequent keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Observe {
-    /// SLOWLOG has calls that took so long, from request to reply at the proxy; `off`: none.
+    /// Smallest latency of calls in SLOWLOG, from request to reply at the proxy; `off`: none.
     pub slowlog_log_slower_than: Span,
-    /// How many calls SLOWLOG has.
+    /// Largest number of calls in SLOWLOG.
     pub slowlog_max_len: u32,
-    /// LATENCY has replies that took so long as events; `off`: none.
+    /// Smallest latency of replies that are events of LATENCY; `off`: none.
     pub latency_monitor_threshold: Span,
-    /// Of how many requests one is looked at, to find the keys that come often; 0: none.
+    /// Number of requests of which one is inspected for frequent keys; 0: none.
     pub key_sample: u32,
 }
 
@@ -661,18 +661,18 @@ impl Default for Observe {
     }
 }
 
-/// Where Prometheus may ask for what can be counted.
+/// The metrics for Prometheus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Metrics {
-    /// Where it may ask; none: nowhere.
+    /// The listening address; none: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bind: Option<Place>,
 }
 
 #[cfg(test)]
 mod tests {
-    /// As little as a configuration may say.
+    /// The smallest valid configuration.
     pub const WHOLE: &str = "
         [[listener]]
         bind = '127.0.0.1:7617'

@@ -1,12 +1,12 @@
-//! A configuration as TOML: read, with a word on what was probably meant, and printed.
+//! A configuration as TOML: parsed, with suggestions for unknown names, and printed.
 
 use redline_spec::nearest;
 
 use super::Config;
 
 impl Config {
-    /// Reads our file. An error names the line, and the name that an unknown one resembles. It goes to logs, so it does not
-    /// show what stands in the line, which may be a password.
+    /// Parses our file. An error names the line, and the most similar known name. It goes to logs, so it does not
+    /// contain the line's text, which may be a password.
     pub fn from_toml(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| {
             let mut said = place_and_reason(text, &error);
@@ -17,7 +17,7 @@ impl Config {
         })
     }
 
-    /// Prints it as our file, which [`Config::from_toml`] reads as the same.
+    /// Prints it as our file, which [`Config::from_toml`] parses to the same.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("every field has a form in TOML")
     }
@@ -34,7 +34,7 @@ fn place_and_reason(text: &str, error: &toml::de::Error) -> String {
     let whole = whole.to_ascii_lowercase();
     let is_secret = whole.contains("password") || whole.contains("rules");
     let reason = error.message().trim_end();
-    // Of a value of another kind, the reason has the value.
+    // For a value of another kind, the reason contains the value.
     let reason = match is_secret && reason.starts_with("invalid") {
         true => "what stands here is not what is wanted; a text stands in quotes",
         false => reason,
@@ -42,8 +42,8 @@ fn place_and_reason(text: &str, error: &toml::de::Error) -> String {
     format!("TOML parse error at line {line}, column {column}: {reason}")
 }
 
-/// Returns the name that an unknown one was meant to be, by an error of serde's: the first name in it is the unknown one, and
-/// the others are those that there are.
+/// Returns the most similar known name, by an error of serde's: the first name in it is the unknown one, and the others
+/// are the known ones.
 fn meant(message: &str) -> Option<&str> {
     let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
     let mut names = message.split('`').skip(1).step_by(2);

@@ -1,37 +1,37 @@
-//! Settings for actions on calls beside answering them: faults, copies, rate limits. Must not know how.
+//! Settings for actions on calls beside answering them: faults, copies, rate limits. Must not know their implementation.
 
 use serde::{Deserialize, Serialize};
 
 use super::Span;
 
-/// Policy for a client that asks for more than its user may.
+/// Policy for calls beyond a user's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Excess {
-    /// Its requests wait until it may go on.
+    /// They wait until they are within the limits.
     #[default]
     Wait,
-    /// They are errors until then.
+    /// They are refused until then.
     Refuse,
 }
 
-/// Something that goes wrong on purpose.
+/// An injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Fault {
-    /// With calls of these; none: of all.
+    /// The affected commands; none: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
-    /// With keys of which one begins so; empty: whatever the keys.
+    /// Prefix of one of the call's keys; empty: any keys.
     pub key_prefix: String,
-    /// With so many of a hundred, more than 0.
+    /// Percentage of the calls, more than 0.
     pub percent: f64,
-    /// They wait so long first.
+    /// Delay before anything else.
     pub delay: Span,
-    /// They are this error, and no server hears of them.
+    /// The error that answers them, without any server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Their client is cut off.
+    /// Their client's connection is closed.
     pub cut: bool,
 }
 
@@ -48,22 +48,22 @@ impl Default for Fault {
     }
 }
 
-/// Calls that are made on the servers of another pool as well, whatever becomes of them there.
+/// Calls that are made on the servers of another pool as well, whose replies are dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mirror {
     /// The pool that gets them.
     pub pool: String,
-    /// Of clients of this pool; none: of all.
+    /// The pool of the clients; none: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Those that write, or read, or both.
+    /// The mirrored calls: those that write, or read, or both.
     #[serde(default)]
     pub calls: Mirrored,
-    /// Those whose first key begins so; empty: whatever it is.
+    /// Prefix of the first key; empty: any key.
     #[serde(default)]
     pub key_prefix: String,
-    /// So many of a hundred, more than 0.
+    /// Percentage of the calls, more than 0.
     #[serde(default = "all")]
     pub percent: f64,
 }
@@ -72,7 +72,7 @@ fn all() -> f64 {
     100.0
 }
 
-/// Which calls are mirrored.
+/// The kind of mirrored calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mirrored {

@@ -1,4 +1,4 @@
-//! Spans of time, sizes and places as configuration writes them, ours and predixy's. Knows no option.
+//! Spans of time, sizes and places as configuration files write them, ours and predixy's. Knows no option.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,28 +12,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Span(pub Duration);
 
 impl Span {
-    /// So many seconds.
+    /// Returns a span of this many seconds.
     pub const fn seconds(count: u64) -> Span {
         Span(Duration::from_secs(count))
     }
 
-    /// So many milliseconds.
+    /// Returns a span of this many milliseconds.
     pub const fn milliseconds(count: u64) -> Span {
         Span(Duration::from_millis(count))
     }
 
-    /// The span, unless it is off.
+    /// Returns the span, unless it is off.
     pub fn on(self) -> Option<Duration> {
         (!self.0.is_zero()).then_some(self.0)
     }
 
-    /// In seconds, of which a part counts as one; 0 if it is off.
+    /// Returns the seconds, rounded up; 0 if it is off.
     pub fn whole_seconds(self) -> u32 {
         let seconds = self.0.as_millis().div_ceil(1_000);
         u32::try_from(seconds).unwrap_or(u32::MAX)
     }
 
-    /// As predixy writes it: a bare number means seconds, and `m` means milliseconds as `ms` does.
+    /// Parses predixy's form: a bare number means seconds, and `m` means milliseconds as `ms` does.
     pub fn of_predixy(text: &str) -> Option<Span> {
         let (number, unit) = split_number(text)?;
         let us_each = match unit {
@@ -101,7 +101,7 @@ impl Size {
         self.0 == 0
     }
 
-    /// As predixy writes it: a bare number, or one with B, K, KB, M, MB, G or GB.
+    /// Parses predixy's form: a bare number, or one with B, K, KB, M, MB, G or GB.
     pub fn of_predixy(text: &str) -> Option<Size> {
         let (number, unit) = split_number(text)?;
         let shift = match unit.to_ascii_lowercase().as_str() {
@@ -151,7 +151,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Where to listen or to connect: `host:port`, `[ipv6]:port`, or the path of a unix socket, from its slash on.
+/// An address to listen at or connect to: `host:port`, `[ipv6]:port`, or the path of a unix socket, from its slash on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// A host (a name, an IPv4 or an IPv6 address without brackets) and a port.
@@ -192,7 +192,7 @@ impl FromStr for Place {
             Some(host) => host.strip_suffix(']').ok_or_else(wrong)?,
             None => host,
         };
-        // A URI, or credentials where none belong, would be looked up as a name.
+        // A URI, or misplaced credentials, would be resolved as a name.
         let foreign = |c: char| c.is_whitespace() || matches!(c, '/' | '@');
         if host.is_empty() || host.contains(foreign) {
             return Err(wrong());
@@ -201,7 +201,7 @@ impl FromStr for Place {
     }
 }
 
-/// An address, or what should be one, as errors may show it: what is in front of its last `@` may be a password.
+/// Returns an address, or an attempt at one, for error messages: the text before its last `@` may be a password.
 pub(super) fn without_credentials(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, address)) => format!("(not shown)@{address}"),
@@ -219,8 +219,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A password, or words among which one may be. It is text, but is not shown where a value is printed for a person who looks
-/// for a fault.
+/// A password, or words among which one may be. It is text, but is not shown in debug output.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);

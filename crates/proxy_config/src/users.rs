@@ -14,7 +14,7 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// Builds the users of a configuration.
+    /// Returns the users of a configuration.
     pub fn of(config: &Config) -> Result<Identities, String> {
         let dialect = dialect();
         let mut identities = Identities {
@@ -38,7 +38,7 @@ impl Identities {
         Ok(identities)
     }
 
-    /// The name of the user whom `AUTH password` means.
+    /// Returns the name of the user that `AUTH password` means.
     pub fn name_of(&self, password: &[u8]) -> Option<&str> {
         let hash = PasswordHash::of(password);
         let mut entries = self.by_password.iter();
@@ -52,7 +52,7 @@ impl Identities {
     }
 }
 
-/// An error goes to logs: it shows a rule only if that cannot be a password, or a part of one.
+/// Returns the error's text for logs: it contains a rule only if that cannot be a password, or a part of one.
 fn without_secret(error: SetUserError) -> String {
     match &error {
         SetUserError::Rule(rule, why)
@@ -64,7 +64,7 @@ fn without_secret(error: SetUserError) -> String {
     }
 }
 
-/// The language of rules.
+/// Returns the language of rules.
 pub fn dialect() -> Dialect {
     Dialect {
         open_channels: false,
@@ -86,7 +86,7 @@ const READ: &[&str] = &[
     "+@transaction",
     "-publish",
     "-spublish",
-    // What clients of a cluster ask first.
+    // Questions that cluster clients ask first.
     "+cluster",
     "-@admin",
     "-@dangerous",
@@ -104,7 +104,7 @@ const WRITE: &[&str] = &[
     "+restore",
 ];
 
-/// The words that make a user what its record says.
+/// Returns the ACL rules of a user's record.
 fn rules(user: &User) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = vec!["reset".into(), "on".into()];
     words.push(match &user.password {
@@ -129,7 +129,7 @@ fn rules(user: &User) -> Result<Vec<String>, String> {
         &user.write_key_prefixes,
     ];
     if prefixes.iter().any(|prefixes| !prefixes.is_empty()) {
-        // What a script does with keys that it was not given is beyond us.
+        // The keys that a script uses without declaring them are not known.
         words.push("-@scripting".into());
     }
     fn or<'a>(own: &'a [String], both: &'a [String]) -> &'a [String] {
@@ -146,7 +146,7 @@ fn rules(user: &User) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Patterns for keys that begin so; any key, if there are no beginnings.
+/// Returns patterns for keys with these prefixes; any key, if there are none.
 fn patterns(right: &str, prefixes: &[String]) -> Vec<String> {
     if prefixes.is_empty() {
         return vec![format!("{right}*")];
@@ -164,7 +164,7 @@ fn patterns(right: &str, prefixes: &[String]) -> Vec<String> {
     prefixes.iter().map(pattern).collect()
 }
 
-/// Returns true if a name is that of the default user, which clients have that have not authenticated.
+/// Returns true if a name is that of the default user, the user of clients without authentication.
 pub fn is_default(name: &str) -> bool {
     name.as_bytes() == DEFAULT_USER
 }
@@ -219,7 +219,7 @@ mod tests {
         assert!(lookup(b"get").is_some());
         for (name, words, wanted) in [
             ("reader", &["get", "a1"][..], true),
-            // predixy looked at the nearest prefix only.
+            // predixy compared the nearest prefix only.
             ("reader", &["get", "ac"], true),
             ("reader", &["get", "b"], false),
             ("reader", &["mget", "a1", "b"], false),

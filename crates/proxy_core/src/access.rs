@@ -1,5 +1,5 @@
-//! Identity of a client, and the check of whether it may make a call. Every call of a client with limits comes by here, the
-//! queued ones of transactions too; those of clients without limits never do. Knows the users of the configuration; no
+//! Identity of a client, and the check of its rights to a call. Every call of a client with limited rights is checked
+//! here, queued ones of transactions too; those of other clients never are. Knows the users of the configuration; no
 //! servers.
 
 use std::collections::HashMap;
@@ -22,12 +22,12 @@ use crate::slab::Ref;
 #[derive(Debug)]
 pub struct Identities {
     configured: config::Identities,
-    /// By name, of the users that have any.
+    /// By name, of the users that have rate limits.
     rates: HashMap<Vec<u8>, Arc<Rates>>,
 }
 
 impl Identities {
-    /// Builds the users of a configuration; none: it has none, and every client may do everything.
+    /// Returns the users of a configuration; none: it has none, and every client may call everything.
     pub fn of(config: &Config) -> Result<Option<Identities>, String> {
         if config.users.is_empty() {
             return Ok(None);
@@ -44,7 +44,7 @@ impl Identities {
 }
 
 impl Shared {
-    /// Makes a client who it is before it says so: the default user, or nobody.
+    /// Sets the user of a new client: the default user, or none.
     pub(crate) fn introduce<S: Shell>(&self, client: &mut Client<S>) {
         if let Some(identities) = &self.identities {
             let users = &identities.configured.users;
@@ -75,16 +75,16 @@ impl Shared {
     }
 }
 
-/// Keys that a call shows or changes though none of its arguments is one.
+/// Keys that a call reads or changes though none of its arguments names them.
 #[derive(Debug, PartialEq, Eq)]
 enum Unnamed<'a> {
-    /// Any that there is, used so.
+    /// Any key, with this use.
     Every(KeyUse),
-    /// It shows those that match this.
+    /// It returns those that match this pattern.
     Like(&'a [u8]),
 }
 
-/// AUTH, by the password alone or with a name. An error is the reply, and changes nothing.
+/// Handles AUTH, with a password alone or with a name. An error is the reply, and changes nothing.
 pub(crate) fn log_in<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -104,7 +104,7 @@ pub(crate) fn log_in<S: Shell>(
         (Some(name), _) => name,
         (None, Some(name)) => name.as_bytes(),
         (None, None) if !default_is_open => DEFAULT_USER,
-        // Any password would do for the default user: a wrong one is not taken for that.
+        // Any password would do for the default user: a wrong one must not pass here.
         (None, None) if identities.configured.has_passwords() => return Err(WRONG_PASSWORD),
         (None, None) => return Err(NO_PASSWORD),
     };
@@ -129,13 +129,13 @@ pub(crate) fn is_nobody<S: Shell>(clients: &mut Clients<S>, me: Ref) -> bool {
     client.is_some_and(|client| client.has_limits && client.user.is_none())
 }
 
-/// The name of the client's user.
+/// Returns the name of the client's user.
 pub(crate) fn user_name<S: Shell>(clients: &mut Clients<S>, me: Ref) -> Vec<u8> {
     let user = clients.find(me).and_then(|client| client.user.clone());
     user.map_or(DEFAULT_USER.to_vec(), |user| user.name().to_vec())
 }
 
-/// Why the client may not be told which keys there are, whichever they are; `None`: it may. As if it called SCAN.
+/// Returns why the client may not learn all keys; `None`: it may. The same check as for SCAN.
 pub(crate) fn refusal_of_every_key<S: Shell>(clients: &mut Clients<S>, me: Ref) -> Option<String> {
     let client = clients.find(me).filter(|client| client.has_limits)?;
     let Some(user) = client.user.clone() else {
@@ -148,7 +148,7 @@ pub(crate) fn refusal_of_every_key<S: Shell>(clients: &mut Clients<S>, me: Ref) 
     (!may).then(|| format!("NOPERM {}", text()))
 }
 
-/// Returns true if the client may learn of this key.
+/// Returns true if the client may receive messages about this key.
 pub(crate) fn may_hear_of<S: Shell>(clients: &mut Clients<S>, me: Ref, key: &[u8]) -> bool {
     let client = clients.find(me);
     client.is_some_and(|client| match &client.user {
@@ -158,7 +158,7 @@ pub(crate) fn may_hear_of<S: Shell>(clients: &mut Clients<S>, me: Ref, key: &[u8
     })
 }
 
-/// Why the client may not make this call; `None`: it may.
+/// Returns why the client may not make this call; `None`: it may.
 pub fn refusal<S: Shell>(
     clients: &mut Clients<S>,
     me: Ref,
@@ -223,14 +223,14 @@ fn unnamed(id: CommandId, args: Args<'_>) -> Option<Unnamed<'_>> {
         Scan => shown_by_scan(args).map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
         Randomkey | Monitor | SlowlogGet => Unnamed::Every(KeyUse::READ),
         Flushall | Flushdb => Unnamed::Every(changes),
-        // What a script does with keys that it was not given is beyond us.
+        // The keys that a script uses without declaring them are not known.
         Eval | Evalsha | Fcall => Unnamed::Every(KeyUse::ALL),
         EvalRo | EvalshaRo | FcallRo => Unnamed::Every(KeyUse::READ),
         _ => return None,
     })
 }
 
-/// The pattern of a SCAN; none: it has none, or says what we do not understand. The last one counts.
+/// Returns the pattern of a SCAN; none: it has none, or its options are not understood. The last one counts.
 fn shown_by_scan(args: Args<'_>) -> Option<&[u8]> {
     let mut pattern = None;
     for at in (2..args.len()).step_by(2) {

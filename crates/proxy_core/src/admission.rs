@@ -1,5 +1,5 @@
 //! Checks that a call passes before it is routed, for clients to which any of them applies: the user's rate limit, injected
-//! faults, copies for another pool. Clients of which nothing is told never come here.
+//! faults, copies for another pool. Other clients never come here.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 
 const TOO_OFTEN: &str = "ERR this user asks for more than it may: try again later";
-/// How long a client that will send no more waits for what others leave of its user's rate.
+/// Longest wait of a client that has closed its side for unused capacity of its user's rate: milliseconds.
 const WAITS_BEHIND_OTHERS_MS_MAX: u64 = 10_000;
 
 /// Injected faults and mirrors that apply to calls.
@@ -32,10 +32,10 @@ pub struct Traffic {
 
 #[derive(Debug)]
 struct Fault {
-    /// Empty: all.
+    /// The affected commands; empty: all.
     commands: Vec<CommandId>,
     key_prefix: Vec<u8>,
-    /// Of 2^32.
+    /// Probability, in units of 2^-32.
     chance: u64,
     delay_ms: u64,
     error: Option<String>,
@@ -48,12 +48,12 @@ struct Mirror {
     from: Option<u16>,
     calls: Mirrored,
     key_prefix: Vec<u8>,
-    /// Of 2^32.
+    /// Probability, in units of 2^-32.
     chance: u64,
 }
 
 impl Traffic {
-    /// As a configuration that was looked at says.
+    /// Returns the traffic rules of a checked configuration.
     pub fn of(config: &Config) -> Traffic {
         let chance = |percent: f64| (percent / 100.0 * 2f64.powi(32)) as u64;
         let faults = config.faults.iter().map(|fault| Fault {
@@ -106,13 +106,13 @@ impl Fault {
 }
 
 impl Shared {
-    /// Says whether a client's calls are looked at one by one.
+    /// Sets whether a client's calls are checked one by one.
     pub(crate) fn watch<S: Shell>(&self, client: &mut Client<S>) {
         client.is_watched = client.has_limits || client.rates.is_some() || !self.traffic.is_empty();
     }
 }
 
-/// Looks at a call before it is made; none: it is made now. What it answers has not been made.
+/// Checks a call before it is made; none: it is made now. A call that is answered here was not made.
 pub(crate) fn admit<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -121,7 +121,7 @@ pub(crate) fn admit<S: Shell>(
     bytes: usize,
 ) -> Option<Flow> {
     let client = ctx.clients.find(me).filter(|client| client.is_watched)?;
-    // A call that has waited for a fault has paid already.
+    // A call that has waited for a fault was charged already.
     let waited = client.waited_for.take();
     if waited.is_none()
         && let Some(flow) = ration(ctx, me, bytes)
@@ -156,7 +156,7 @@ pub(crate) fn admit<S: Shell>(
     None
 }
 
-/// Takes a call from what its client's user may ask for; none: it may be made now.
+/// Charges a call to the rate limits of its client's user; none: it may be made now.
 fn ration<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: usize) -> Option<Flow> {
     let now_ms = ctx.now_ms;
     let may_put_off = ctx.may_put_off;
@@ -172,7 +172,7 @@ fn ration<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: usize) -> Option<Flow>
         let may_pass = rates.take(bytes, now_us);
         return (!may_pass).then(|| ctx.clients.abort(me, TOO_OFTEN));
     }
-    // Whose peer will send no more has most likely gone. Others do not wait behind it: it takes what they leave.
+    // A peer that has closed its side is most likely gone. Others do not wait behind it: it takes unused capacity.
     let wait_us = if client.peer_closed {
         if rates.take(bytes, now_us) {
             return None;
@@ -197,8 +197,8 @@ fn ration<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: usize) -> Option<Flow>
     Some(Flow::Again)
 }
 
-/// Makes a call on the servers of other pools as well, on each pool's once, and not where it is made anyway. What becomes
-/// of it there is nobody's business.
+/// Makes a call on the servers of other pools as well, once for each pool, unless the call goes there anyway. The
+/// replies are dropped.
 pub(crate) fn mirror<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -212,7 +212,7 @@ pub(crate) fn mirror<S: Shell>(
         return;
     }
     let is_split = matches!(command.class, Class::Split(_));
-    // Where it goes, if it is made at all; of one that is split each key has a place of its own.
+    // Its own server, if it is made at all; each key of one that is split has its own.
     let own = match ctx.node_of_keys(me, command.id, args) {
         _ if is_split => None,
         Ok(Some(node)) => Some(ctx.routes.nodes[usize::from(node)].pool),
@@ -230,7 +230,7 @@ pub(crate) fn mirror<S: Shell>(
             Mirrored::All => true,
         };
         let is_from = mirror.from.is_none_or(|from| from == client.pool);
-        // Whether a transaction is made is known when it is over.
+        // Whether a transaction is executed is known at its end.
         let is_plain = matches!(client.session, Session::Shared);
         let is_there = own == Some(mirror.pool) || done.contains(&mirror.pool);
         if !is_wanted || !is_from || !is_plain || is_there || client.pool == mirror.pool {
@@ -288,7 +288,7 @@ fn copy_to<S: Shell>(
     }
 }
 
-/// One that cannot be had, or has too much to do, does without.
+/// Sends a copy. It is dropped if the server is not available or overloaded.
 pub(crate) fn copy<S: Shell>(ctx: &mut Context<S>, me: Ref, node: u16, request: &[u8]) {
     let Some(client) = ctx.clients.find(me).filter(|_| node != NO_NODE) else {
         return;
@@ -337,7 +337,7 @@ mod tests {
             assert!(fault(&[CommandId::Mget], "a:").concerns(id, args));
             assert!(!fault(&[CommandId::Get], "a:").concerns(id, args));
             assert!(!fault(&[], "c:").concerns(id, args));
-            // Of a command that the table does not have nobody knows the keys.
+            // The keys of a command that the table does not have are not known.
             assert!(!fault(&[], "a:").concerns(None, args));
         });
         assert!(is_drawn(1 << 32) && !is_drawn(0));

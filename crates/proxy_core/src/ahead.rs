@@ -1,19 +1,19 @@
-//! Requests of a client that sends on and does not read: libraries write a whole pipeline before they read the first reply.
-//! Who does so would wait for us for ever, and we for it, if no more were read from it than we execute. So where a
-//! client has to wait and its socket takes no more replies, what it sends is kept here, up to `limits.query-buffer`.
-//! A client that reads is not read ahead of: it is slowed down. Must not know what the bytes mean.
+//! Requests of a client that sends without reading replies: libraries write a whole pipeline before they read the first
+//! reply. If only executed requests were read, such a client and the proxy would wait for each other for ever. So while
+//! a client has to wait and its socket takes no more replies, its bytes are kept here, up to `limits.query-buffer`. A
+//! client that reads is slowed down instead. Must not know what the bytes mean.
 
 use std::collections::VecDeque;
 
-/// Reads of one client in one turn.
+/// Largest number of reads of one client in one turn.
 pub const READS_MAX: usize = 16;
 
-/// Bytes that were read before their turn, in the order in which they came.
+/// Bytes that were read ahead, in order of arrival.
 #[derive(Debug, Default)]
 pub struct Ahead {
     /// As they were read.
     pub pieces: VecDeque<Vec<u8>>,
-    /// Their bytes together.
+    /// Number of bytes.
     pub bytes: usize,
 }
 
@@ -23,12 +23,12 @@ impl Ahead {
         self.pieces.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// The next of them; what came first goes first.
+    /// Returns the next piece; in order of arrival.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let piece = self.pieces.pop_front()?;
         self.bytes -= piece.len();

@@ -1,5 +1,5 @@
-//! GET that is answered from the cache, and the connections over which servers say which keys have changed. Must not know when a
-//! value may be kept.
+//! GET that is answered from the cache, and the connections over which servers report changed keys. Must not know when a
+//! value may be cached.
 
 use redline_resp::Proto;
 use redline_spec::CommandId;
@@ -61,13 +61,13 @@ pub(crate) fn answer_from_cache<S: Shell>(ctx: &mut Context<S>, me: Ref, key: &[
     true
 }
 
-/// A server says which keys have changed.
+/// Handles a server's report of changed keys.
 pub(crate) fn invalidated<S: Shell>(ctx: &mut Context<S>, node: NodeId, frame: &[u8]) {
     let pool = ctx.routes.nodes[usize::from(node)].pool;
     ctx.cache.invalidated(pool, frame);
 }
 
-/// Sees to it that the primaries of pools with a cache tell what changes, and that nobody else does.
+/// Keeps a tracking connection to each primary of pools with a cache, and to no other server.
 pub fn tend_cache<S: Shell>(conns: &mut Connections<S>) {
     if !conns.ctx.cache.is_on {
         return;
@@ -85,7 +85,7 @@ pub fn tend_cache<S: Shell>(conns: &mut Connections<S>) {
 fn tend_link<S: Shell>(conns: &mut Connections<S>, node: NodeId) {
     match conns.ctx.cache.due(node) {
         Due::Nothing => {}
-        // One that cannot be reached is left alone for a while by `connect` itself.
+        // After a failure `connect` itself makes a pause.
         Due::Connect => {
             if let Ok(place) = conns.ctx.connect(node, 0, Proto::Resp3, Purpose::Tracking) {
                 conns.ctx.cache.connects(node, place);
@@ -117,7 +117,7 @@ mod tests {
     use crate::route::Placement;
     use crate::testing::{Proxy, pool, routes};
 
-    /// Returns a proxy that caches, and the connection over which its server says what changes.
+    /// Returns a proxy that caches, and the connection over which its server reports changed keys.
     fn caching() -> (Proxy, u32) {
         let mut pool = pool(Placement::One, 1);
         pool.caching = Some(Arc::new(Caching {
@@ -134,7 +134,7 @@ mod tests {
         (proxy, link)
     }
 
-    /// Asks for a key that is not cached: what is asked for once is not kept.
+    /// Reads a key twice, so that it is cached.
     fn ask_twice(proxy: &mut Proxy, me: Ref) -> u32 {
         let mut link = 0;
         for _ in 0..2 {

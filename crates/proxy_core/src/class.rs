@@ -1,16 +1,16 @@
-//! How each command is routed: derived from its row. Must not know connections or the servers that there are.
+//! The route of each command: derived from its row. Must not know connections or servers.
 
 use redline_spec::{self as spec, CommandId, Flags, Gate, Group, KeyShape, Plane, Routing};
 
 use crate::command_docs::Listing;
 
-/// The number of no command, where a command is known by its number.
+/// No command, where commands are numbers.
 pub const NO_COMMAND: u16 = u16::MAX - 1;
 
-/// The way that a call goes.
+/// The route of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// To the server of its one key, as it is.
+    /// To the server of its one key, unchanged.
     Key,
     /// To the one server of all its keys, which its key specs find.
     Keys,
@@ -18,46 +18,46 @@ pub enum Class {
     Split(Merge),
     /// To one server of each shard.
     All(Merge),
-    /// From shard to shard, as its cursor says.
+    /// From shard to shard, by its cursor.
     Scan,
     /// To any server.
     Any,
-    /// To the one server of its keys, on a connection of its own, since it may wait.
+    /// To the one server of its keys, on a dedicated connection, since it may block.
     Blocks,
     /// Begins, ends or guards a transaction.
     Transaction,
-    /// Changes what the client is subscribed to.
+    /// Changes the client's subscriptions.
     Subscribe,
     /// The proxy answers.
     Local,
-    /// The proxy answers as a node of a cluster, if it shows itself as one.
+    /// The proxy answers as a node of a cluster, if it presents itself as one.
     Cluster,
     /// The proxy refuses it.
     Refused,
-    /// There is no such command under this name.
+    /// No command has this name.
     Forbidden,
 }
 
-/// How the replies of several servers become one.
+/// How the replies of several servers are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// The elements, each at the place of its key.
     Elements,
     /// The sum.
     Sum,
-    /// OK if all say so.
+    /// OK if all are OK.
     AllOk,
     /// The first one's reply, if all succeeded.
     First,
-    /// One behind the other.
+    /// Concatenated.
     Concat,
-    /// One behind the other, without what another one has said already.
+    /// Concatenated, without duplicates.
     Distinct,
     /// Element by element: 1 where all have 1.
     And,
-    /// Any that is no error, else the first error that says more than that there is nothing to end.
+    /// Any that is not an error, else the first error other than that nothing is running.
     AnyOk,
-    /// One that is not null, whichever; null if all are.
+    /// Any that is not null; null if all are.
     AnyValue,
     /// The smallest.
     Min,
@@ -67,29 +67,29 @@ pub enum Merge {
     Scan,
     /// Names and numbers: the numbers of each name are added.
     SumByName,
-    /// Of one server, as clients may see it.
+    /// The reply of one server, filtered for clients.
     Commands(Listing),
 }
 
 /// Properties of a command that the request path needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// Which it is.
+    /// Its number.
     pub id: CommandId,
-    /// How it goes.
+    /// Its route.
     pub class: Class,
-    /// Its key's place, if it has exactly one.
+    /// Position of its key, if it has exactly one.
     pub key: u8,
-    /// How many words a call has, as in its row.
+    /// Its arity, as in its row.
     pub arity: i16,
-    /// A second word names the command that is meant.
+    /// The second word is a subcommand.
     pub has_subcommands: bool,
-    /// It changes nothing, so a replica may answer it.
+    /// It is read-only, so a replica may answer it.
     pub reads: bool,
 }
 
 impl Command {
-    /// Of a command.
+    /// Returns the properties of a command.
     pub fn of(id: CommandId) -> Command {
         let gate = spec::gate(id);
         Command {
@@ -102,7 +102,7 @@ impl Command {
         }
     }
 
-    /// Returns true if a call of so many words has enough and not too many.
+    /// Returns true if a call of this many words fits the arity.
     #[inline]
     pub fn allows(&self, argc: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());
@@ -116,7 +116,7 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         Mget => return Class::Split(Merge::Elements),
         Mset => return Class::Split(Merge::AllOk),
         Del | Unlink | Exists | Touch => return Class::Split(Merge::Sum),
-        // A server that misses it is given it when it is called.
+        // A server that lacks the script gets it when it is called.
         ScriptLoad => return Class::All(Merge::AnyOk),
         Dbsize => return Class::All(Merge::Sum),
         Keys => return Class::All(Merge::Concat),
@@ -126,20 +126,20 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         Subscribe | Unsubscribe | Psubscribe | Punsubscribe | Ssubscribe | Sunsubscribe => {
             return Class::Subscribe;
         }
-        // Any number is nobody to wait for. Otherwise they ask for what was written on the same connection, and would hold it
-        // up for everybody.
+        // With a number of 0 there is no server to wait for. Otherwise they concern writes of the same connection, and
+        // would block the shared one.
         Wait | Waitaof => return Class::Local,
-        // Patterns' and notifications' subscribers ask several servers.
+        // Subscribers of patterns and notifications use several servers.
         PubsubChannels | PubsubShardchannels => return Class::All(Merge::Distinct),
-        // Where one is asked for at several, it is one and the same.
+        // All servers that were asked have the same.
         PubsubNumpat => return Class::All(Merge::Max),
         PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
         Lolwut => return Class::Any,
-        // Its patterns are looked at.
+        // Its patterns are checked.
         SortRo => return Class::Keys,
         // By their channel.
         Publish | Spublish => return Class::Keys,
-        // Of these the proxy has its own, or there is only the proxy to speak of.
+        // The proxy has its own answer to these.
         Info | Time | Role | AclWhoami | ConfigGet | ConfigSet | ConfigResetstat | Monitor => {
             return Class::Local;
         }
@@ -152,13 +152,13 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         | CommandHelp
         | CommandInfo
         | CommandList => return Class::Any,
-        // Of these all servers have the same, or should have.
+        // All servers have the same here, or should have.
         AclCat | AclGenpass | AclHelp | ModuleHelp | ModuleList => return Class::Any,
         ClientHelp | ScriptHelp | FunctionHelp | FunctionList | FunctionDump | FunctionStats
         | ScriptShow | ObjectHelp | PubsubHelp | XgroupHelp | XinfoHelp | MemoryHelp => {
             return Class::Any;
         }
-        // These wait for what other clients of the same server do, or change what others see.
+        // These wait for other clients of the same server, or change what others see.
         ClientPause | ClientUnpause | ClientUnblock | ClientCaching | Swapdb => {
             return Class::Refused;
         }
@@ -171,7 +171,7 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         return Class::Local;
     }
     if gate.routing == Routing::AllNodes {
-        // What is set on a server, for all who use it, is set there.
+        // State of the server itself, shared by all its users, is set on the server directly.
         let is_data = spec::row(id).group == Group::Scripting || matches!(id, Flushall | Flushdb);
         return match is_data {
             true => Class::All(merge_of(id)),
@@ -187,7 +187,7 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
     }
 }
 
-/// As the command's tips say.
+/// Returns the merge that the command's tips ask for.
 fn merge_of(id: CommandId) -> Merge {
     let policy = spec::row(id)
         .tips

@@ -1,7 +1,7 @@
-//! A client's connection: what it has sent, what it is to get, and in which order. Must not know upstreams or routes.
+//! A client's connection: its input, its output, and the order of its replies. Must not know upstreams or routes.
 //!
-//! Every request has a number, and replies leave in the order of the numbers. The reply whose turn it is goes straight into
-//! the output. One that comes before its turn, because another server was quicker, is kept in [`EarlyReplies`] until then.
+//! Every request has a number, and replies leave in the order of the numbers. The next reply in that order goes straight
+//! into the output. An early one, from a quicker server, is kept in [`EarlyReplies`] until then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,55 +27,55 @@ pub struct Client<S: Shell> {
     pub id: u64,
     /// State of the client that other workers can see.
     pub info: Arc<ClientInfo>,
-    /// Decoder state of a request that is not whole.
+    /// Decoder state of an incomplete request.
     pub decoder: RequestDecoder,
     /// Bytes that were read and not decoded.
     pub query: Vec<u8>,
-    /// Bytes that were read behind those, since the client does not read.
+    /// Bytes that were read behind those, while the client does not read its replies.
     pub ahead: Ahead,
     /// Replies that were not sent.
     pub out: Vec<u8>,
-    /// How much of them is gone.
+    /// Number of bytes of `out` that were sent.
     pub sent: usize,
     /// The number of the next request.
     pub next: u32,
     /// The number of the request whose reply is next.
     pub head: u32,
-    /// The number of the last request that may have written, where reads are spread.
+    /// The number of the last request that may have written; kept if reads are spread.
     pub wrote: u32,
-    /// Replies that came before their turn.
+    /// Replies that arrived before their turn.
     pub early: Option<Box<EarlyReplies>>,
-    /// Bytes of parts of replies whose other parts have not come.
+    /// Bytes of gathered replies that are incomplete.
     pub gathered: usize,
-    /// The number of its pool: that of the listener by which it came.
+    /// The number of its pool: that of its listener.
     pub pool: u16,
     /// Its database.
     pub db: u16,
-    /// Which protocol it speaks.
+    /// Its protocol.
     pub proto: Proto,
     /// Bytes may be waiting in the socket.
     pub readable: bool,
     /// The peer will send no more; what it sent may still be unread.
     pub peer_closed: bool,
-    /// It has sent bytes out of band: a short read need not have emptied the socket.
+    /// It has sent out-of-band data: a short read need not have emptied the socket.
     pub urgent: bool,
     /// The peer will send no more, and everything was read.
     pub eof: bool,
-    /// It ends as soon as it has got what is due.
+    /// The connection ends once all due replies are sent.
     pub closing: bool,
     /// It is in the list of clients to serve.
     pub queued: bool,
     /// It is in the list of clients to write to.
     pub dirty: bool,
-    /// The poller tells when there is room to write.
+    /// The poller reports when the socket is writable.
     pub wants_room: bool,
-    /// The tick before which it last sent something.
+    /// The tick before which bytes last arrived.
     pub heard_at_tick: u32,
-    /// Nothing more is decoded until this is over.
+    /// The reason why nothing more is decoded.
     pub pause: Pause,
-    /// Set if its earlier requests go another way than its next ones: see [`Client::settle`].
+    /// Set if earlier requests take another route than the next ones: see [`Client::settle`].
     pub must_settle: bool,
-    /// Requests, or parts of them, that will be sent again.
+    /// Number of requests, or parts of them, that will be sent again.
     pub put_off: u32,
     /// The mode that CLIENT REPLY set.
     pub reply_mode: ReplyMode,
@@ -83,54 +83,54 @@ pub struct Client<S: Shell> {
     pub session: Session,
     /// Its subscriptions.
     pub subscribed: Option<Box<Subscribed>>,
-    /// It is subscribed and speaks RESP2: it may call little else.
+    /// It is subscribed and speaks RESP2: few commands are allowed.
     pub restricted: bool,
-    /// A reply is on its way in parts: nothing may come between them.
+    /// A reply is being sent in parts: nothing may be sent between them.
     pub mid_reply: bool,
     /// Messages that were pushed meanwhile.
     pub pushed: Vec<u8>,
-    /// A connection to a server rests until this client has read more.
+    /// A connection to a server that is not read until this client has read more.
     pub feeds: Option<Ref>,
-    /// The user it authenticated as; none: it has not authenticated, or need not.
+    /// The authenticated user; none: it has not authenticated, or need not.
     pub user: Option<Arc<User>>,
-    /// It may not make every call: see `access`.
+    /// Its user's rights are limited: see `access`.
     pub has_limits: bool,
-    /// Its calls are looked at one by one, because of its limits or of what `admission` is told.
+    /// Its calls are checked one by one, for its limits or for `admission`.
     pub is_watched: bool,
-    /// How much its user may ask for.
+    /// The rate limits of its user.
     pub rates: Option<Arc<Rates>>,
-    /// Its next call waits for its turn, and has been taken from what its user may ask for.
+    /// The tokens that its next call has taken and waits for.
     pub booking: Option<Booking>,
-    /// Its next call waits for what others leave, since then: milliseconds.
+    /// Time since which its next call waits for unused capacity: milliseconds.
     pub waits_since_ms: Option<u64>,
-    /// The fault for which its next call has waited.
+    /// The injected fault for which its next call has waited.
     pub waited_for: Option<u16>,
-    /// Its next call has been let pass before, and had to wait for something else.
+    /// Its next call was admitted before, and had to wait for something else.
     pub is_admitted: bool,
-    /// Names that it gave with CLIENT SETNAME and CLIENT SETINFO.
+    /// Names set by CLIENT SETNAME and CLIENT SETINFO.
     pub about: Option<Box<About>>,
     /// The keys that it waits for.
     pub asked: Asked,
     /// It called MONITOR.
     pub monitors: bool,
-    /// The name of the command it called last.
+    /// The command that it called last.
     pub last: Option<redline_spec::CommandId>,
 }
 
-/// Why a client's requests wait.
+/// The reason why a client's requests wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// They do not.
+    /// They do not wait.
     No,
-    /// It does not read its replies.
+    /// The client does not read its replies.
     Output,
-    /// Too much waits for a server.
+    /// Too much is queued for a server.
     Upstream,
-    /// Its earlier requests must be answered first.
+    /// Earlier requests must be answered first.
     Order,
-    /// A server must say first that it begins the transaction.
+    /// The server must answer MULTI first.
     Multi,
-    /// Until a moment (see `Clients::delay`).
+    /// A time must come (see `Clients::delay`).
     Time,
 }
 
@@ -147,7 +147,7 @@ pub enum ReplyMode {
     Skipping,
 }
 
-/// Names that a client gave with CLIENT SETNAME and CLIENT SETINFO.
+/// Names set by CLIENT SETNAME and CLIENT SETINFO.
 #[derive(Default)]
 pub struct About {
     /// CLIENT SETNAME.
@@ -158,13 +158,13 @@ pub struct About {
     pub lib_ver: Vec<u8>,
 }
 
-/// Replies that came before their turn: their bytes one behind the other, as they came, and which is which.
+/// Replies that arrived before their turn: their bytes in order of arrival, and an index.
 #[derive(Default)]
 pub struct EarlyReplies {
     bytes: Vec<u8>,
     /// In the order of their numbers.
     replies: VecDeque<EarlyReply>,
-    /// Bytes of replies that are still here.
+    /// Bytes of replies that were not delivered.
     alive: usize,
 }
 
@@ -176,18 +176,18 @@ struct EarlyReply {
     len: usize,
 }
 
-/// Output that is kept for the next replies of any client.
+/// Largest output buffer that is kept for other clients: bytes.
 pub const OUT_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 impl<S: Shell> Client<S> {
-    /// Lets CLIENT LIST see what it called last.
+    /// Publishes its last command for CLIENT LIST.
     pub fn show_last(&self) {
         if let Some(id) = self.last {
             self.info.last.store(id as u16, Ordering::Relaxed);
         }
     }
 
-    /// A client that has just come.
+    /// Returns a new client.
     pub fn new(socket: S::ClientSocket, id: u64, info: Arc<ClientInfo>) -> Client<S> {
         Client {
             socket,
@@ -240,7 +240,7 @@ impl<S: Shell> Client<S> {
         }
     }
 
-    /// Requests that are not answered.
+    /// Returns the number of requests that are not answered.
     #[inline]
     pub fn pending(&self) -> u32 {
         self.next.wrapping_sub(self.head)
@@ -252,7 +252,7 @@ impl<S: Shell> Client<S> {
         self.wrote.wrapping_sub(self.head) < self.pending()
     }
 
-    /// Requests that have no reply, not even one that came before its turn.
+    /// Returns the number of requests without any reply, not even an early one.
     pub fn under_way(&self) -> u32 {
         let early = self.early.as_ref();
         let early = early.map_or(0, |early| {
@@ -269,8 +269,8 @@ impl<S: Shell> Client<S> {
         number
     }
 
-    /// Decodes nothing more until all requests are answered, whatever else the client is waiting for now, since its earlier
-    /// requests go another way than its next ones.
+    /// Decodes nothing more until all requests are answered, whatever else the client waits for, since its earlier
+    /// requests take another route than its next ones.
     pub fn settle(&mut self) {
         self.must_settle = true;
         if self.pause == Pause::No {
@@ -278,7 +278,7 @@ impl<S: Shell> Client<S> {
         }
     }
 
-    /// Ends the pause, since the event that the client waited for has come; returns true if it goes on.
+    /// Ends the pause, since the awaited event has occurred; returns true if the client goes on.
     pub fn go_on(&mut self) -> bool {
         self.must_settle &= self.pending() > 0;
         self.pause = match self.must_settle {
@@ -303,7 +303,7 @@ impl<S: Shell> Client<S> {
         may_wait && is_waiting && self.pending() > 0
     }
 
-    /// How long the call that it is in asks to wait: milliseconds; none: for ever.
+    /// Returns the time-out of the blocking call that it is in: milliseconds; none: no time-out.
     pub fn waits_ms(&self) -> Option<u64> {
         match &self.session {
             Session::Leaving(lease) => lease.waits_ms(),
@@ -312,7 +312,7 @@ impl<S: Shell> Client<S> {
         }
     }
 
-    /// Returns true if a peer that will send no more has left nothing to be done: all is answered, or it is in a call that may
+    /// Returns true if a peer that has closed its side needs nothing more: all is answered, or it is in a call that may
     /// wait for ever, or its last request is incomplete.
     pub fn is_forsaken(&self) -> bool {
         match self.session {
@@ -322,13 +322,13 @@ impl<S: Shell> Client<S> {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     #[inline]
     pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Bytes that it makes us hold: output, replies before their turn, and parts of replies.
+    /// Returns the number of bytes held for it: output, early replies, and parts of replies.
     pub fn owed(&self) -> usize {
         let early = self.early.as_ref().map_or(0, |early| early.alive);
         self.unsent() + self.pushed.len() + early + self.gathered
@@ -351,13 +351,13 @@ impl<S: Shell> Client<S> {
         }
     }
 
-    /// A part of the reply whose turn it is; the rest follows before anything else does.
+    /// Takes a part of the reply whose turn it is; the rest follows before anything else does.
     pub fn deliver_part(&mut self, bytes: &[u8]) {
         self.mid_reply = true;
         self.out.extend_from_slice(bytes);
     }
 
-    /// Takes what is no reply and no message: lines of MONITOR.
+    /// Takes output that is neither a reply nor a message: lines of MONITOR.
     pub fn tell(&mut self, lines: &[u8]) {
         match self.mid_reply {
             true => self.pushed.extend_from_slice(lines),
@@ -365,7 +365,7 @@ impl<S: Shell> Client<S> {
         }
     }
 
-    /// Takes a message, which was written for RESP2.
+    /// Takes a message, which was encoded for RESP2.
     pub fn push(&mut self, frame: &[u8]) {
         let out = match self.mid_reply {
             true => &mut self.pushed,
@@ -412,7 +412,7 @@ impl<S: Shell> Client<S> {
         early.tidy();
     }
 
-    /// Forgets what was sent.
+    /// Drops bytes that were sent.
     #[inline]
     pub fn advance(&mut self, written: usize) {
         self.sent += written;
@@ -427,7 +427,7 @@ impl<S: Shell> Client<S> {
 }
 
 impl EarlyReplies {
-    /// Gives back the room of replies that are gone.
+    /// Releases the memory of delivered replies.
     fn tidy(&mut self) {
         if self.replies.is_empty() {
             self.bytes.clear();

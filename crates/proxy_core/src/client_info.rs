@@ -1,4 +1,4 @@
-//! State of a client that every worker may see: what CLIENT LIST shows, and CLIENT KILL selects by. Must not know connections.
+//! State of a client that every worker may see: CLIENT LIST shows it, and CLIENT KILL selects by it. Must not know connections.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of the last command of a client that has called nothing.
+/// The last command of a client that has called nothing.
 pub const NOTHING_CALLED: u16 = u16::MAX;
 
 /// State of a client that every worker may see.
 pub struct ClientInfo {
     /// Its number.
     pub id: u64,
-    /// Whence it came.
+    /// The peer's address.
     pub addr: PeerAddr,
-    /// Where it came to.
+    /// The local address.
     pub laddr: Option<PeerAddr>,
-    /// Its socket's number.
+    /// Its file descriptor.
     pub fd: i32,
-    /// When it came: seconds since 1970.
+    /// Time at which it connected: seconds since 1970.
     pub since_s: u64,
-    /// When it last sent something: seconds of the coarse monotonic clock.
+    /// Time at which bytes last arrived: seconds of the coarse monotonic clock.
     pub active_s: AtomicU32,
-    /// The number of the command that it called last, [`NOTHING_CALLED`] before the first.
+    /// The last command that it called, [`NOTHING_CALLED`] before the first.
     pub last: AtomicU16,
-    /// How many channels, patterns and channels of shards it is subscribed to.
+    /// Number of its channels, patterns and shard channels.
     pub subscriptions: [AtomicU32; 3],
     /// Names, database, protocol and user of the client.
     pub told: Mutex<Told>,
@@ -70,7 +70,7 @@ impl fmt::Display for PeerAddr {
 }
 
 impl ClientInfo {
-    /// Returns the state of a client that has come at this time, in seconds of either clock.
+    /// Returns the state of a client that connected at this time, in seconds of either clock.
     pub fn new(
         id: u64,
         (addr, laddr): (PeerAddr, Option<PeerAddr>),
@@ -90,7 +90,7 @@ impl ClientInfo {
         }
     }
 
-    /// Something has come from it at this time of the worker's clock in milliseconds.
+    /// Notes that bytes arrived at this time of the worker's clock in milliseconds.
     pub fn heard(&self, now_ms: u64) {
         let now_s = (now_ms / 1000) as u32;
         self.active_s.store(now_s, Ordering::Relaxed);
@@ -101,12 +101,12 @@ impl ClientInfo {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its user is this one from now on.
+    /// Sets its user.
     pub fn set_user(&self, name: &[u8]) {
         self.told().user = name.to_vec();
     }
 
-    /// Returns true if it is subscribed to anything.
+    /// Returns true if it has any subscription.
     pub fn is_subscriber(&self) -> bool {
         let mut counts = self.subscriptions.iter();
         counts.any(|count| count.load(Ordering::Relaxed) > 0)

@@ -13,27 +13,27 @@ use crate::shell::Shell;
 use crate::slab::{Ref, Slab};
 use crate::upstream::Kind;
 
-/// Output buffers that are kept for the next clients.
+/// Largest number of output buffers that are kept for other clients.
 const OUTS_MAX: usize = 256;
 
-/// See the module's text.
+/// A worker's clients.
 pub struct Clients<S: Shell> {
     slab: Slab<Client<S>>,
     /// Clients to serve, in this turn or the next.
     pub ready: VecDeque<u32>,
-    /// Clients that have got something, or for which something has changed.
+    /// Clients that have new output or changed state.
     pub dirty: Vec<u32>,
-    /// Output buffers for the next clients.
+    /// Output buffers for other clients.
     outs: Vec<Vec<u8>>,
-    /// Where replies of our own are made; empty between.
+    /// Buffer for the proxy's own replies; empty between them.
     reply: ReplyBuffer,
-    /// Clients that wait for a moment.
+    /// Clients that wait for a time.
     delayed: Vec<Delayed>,
     /// Number of requests that were answered.
     pub(crate) responses: u64,
 }
 
-/// A client that waits.
+/// A client that waits for a time.
 struct Delayed {
     until_ms: u64,
     client: Ref,
@@ -59,7 +59,7 @@ impl<S: Shell> Clients<S> {
         self.slab.get(at)
     }
 
-    /// Returns the client at this place, to look at.
+    /// Returns the client at this place, immutably.
     pub fn look(&self, at: u32) -> Option<&Client<S>> {
         self.slab.look(at)
     }
@@ -81,32 +81,32 @@ impl<S: Shell> Clients<S> {
         self.slab.taken()
     }
 
-    /// Returns where the next client will be put.
+    /// Returns the place that the next client will get.
     pub fn next_place(&mut self) -> Ref {
         self.slab.next_place()
     }
 
-    /// Puts a client where [`Clients::next_place`] said.
+    /// Puts a client at the place that [`Clients::next_place`] returned.
     pub(crate) fn put(&mut self, client: Client<S>) {
         self.slab.put(client);
     }
 
-    /// Takes a client out.
+    /// Removes a client.
     pub(crate) fn take(&mut self, at: u32) -> Option<Box<Client<S>>> {
         self.slab.take(at)
     }
 
-    /// The turn is over: places may be given to others.
+    /// Ends the turn: places may be reused.
     pub(crate) fn end_turn(&mut self) {
         self.slab.end_turn();
     }
 
-    /// Returns true if clients wait for a moment.
+    /// Returns true if clients wait for a time.
     pub fn has_delayed(&self) -> bool {
         !self.delayed.is_empty()
     }
 
-    /// Forgets that a client waits for a moment.
+    /// Removes a client from those that wait for a time.
     pub(crate) fn forget_delay(&mut self, me: Ref) {
         self.delayed.retain(|delayed| delayed.client != me);
     }
@@ -130,7 +130,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// Lets go on whose time has come.
+    /// Resumes the clients whose time has come.
     pub fn release_delayed(&mut self, now_ms: u64) {
         for delayed in self
             .delayed
@@ -146,7 +146,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// Clients may go on that waited for a server.
+    /// Resumes clients that waited for a server.
     pub fn let_go(&mut self, clients: Vec<Ref>) {
         for client in clients {
             if let Some(found) = self.slab.find(client)
@@ -158,7 +158,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// Changes what is known of a client, and lets others see it.
+    /// Changes a client's state, and publishes it to other workers.
     pub fn set_about(&mut self, me: Ref, change: impl FnOnce(&mut Client<S>)) {
         let Some(client) = self.slab.find(me) else {
             return;
@@ -192,7 +192,7 @@ impl<S: Shell> Clients<S> {
         waits
     }
 
-    /// The connection goes back once everything is answered, and the client's next request waits for that.
+    /// Gives the connection back once everything is answered; the client's next request waits for that.
     pub(crate) fn leave(&mut self, me: Ref, lease: Lease) {
         if let Some(client) = self.slab.find(me) {
             client.session = Session::Leaving(lease);
@@ -213,7 +213,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// The answer to MULTI is here, or never will be: the client goes on.
+    /// Resumes the client after the reply to MULTI, or its loss.
     pub(crate) fn resume(&mut self, me: Ref) {
         if let Some(client) = self.slab.find(me)
             && client.pause == Pause::Multi
@@ -223,7 +223,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// An error inside MULTI: EXEC will fail.
+    /// Answers with an error inside MULTI: EXEC will fail.
     pub fn abort(&mut self, me: Ref, line: &(impl AsRef<[u8]> + ?Sized)) -> Flow {
         if let Some(transaction) = self.transaction_of(me) {
             transaction.abort();
@@ -231,7 +231,7 @@ impl<S: Shell> Clients<S> {
         self.refuse(me, line)
     }
 
-    /// A client that is subscribed and speaks RESP2 may call little else.
+    /// Restricts a client that is subscribed and speaks RESP2 to few commands.
     pub(crate) fn restrict(&mut self, me: Ref) {
         let Some(client) = self.slab.find(me) else {
             return;
@@ -266,18 +266,18 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// The number of a client's pool.
+    /// Returns the number of a client's pool.
     pub(crate) fn home_of(&self, me: Ref) -> u16 {
         self.slab.look(me.at).map_or(0, |client| client.pool)
     }
 
-    /// The command that a client has called last.
+    /// Returns the command that a client has called last.
     pub(crate) fn command_called(&mut self, me: Ref) -> u16 {
         let last = self.slab.find(me).and_then(|client| client.last);
         last.map_or(NO_COMMAND, |id| id as u16)
     }
 
-    /// Returns the kind of a reply: silent, if the client has asked for no replies.
+    /// Returns the kind of a reply: silent, if the client wants no replies.
     pub(crate) fn silenced(&mut self, me: Ref, kind: Kind) -> Kind {
         let silent = self
             .find(me)
@@ -307,7 +307,7 @@ impl<S: Shell> Clients<S> {
         self.answer_as(me, number, proto, reply_mode, write)
     }
 
-    /// Answers a request that has had its number before.
+    /// Answers a request that was numbered before.
     pub fn answer_as(
         &mut self,
         me: Ref,
@@ -328,7 +328,7 @@ impl<S: Shell> Clients<S> {
         Flow::Done
     }
 
-    /// The client is served in this turn, or in the next if this one has done so already.
+    /// Queues the client to be served in this turn, or in the next if this one has served it already.
     pub fn enqueue(&mut self, at: u32) {
         if let Some(client) = self.slab.get(at)
             && !client.queued
@@ -338,7 +338,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// The client has got something, or something has changed for it: it is looked at before the turn ends.
+    /// Marks the client, which has new output or changed state, to be checked before the turn ends.
     #[inline]
     pub fn mark(&mut self, at: u32) {
         if let Some(client) = self.slab.get(at)
@@ -349,7 +349,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// Memory for a client's output, if it has none.
+    /// Gives a client an output buffer, if it has none.
     #[inline]
     fn lend_output(outs: &mut Vec<Vec<u8>>, client: &mut Client<S>) {
         if client.out.capacity() == 0
@@ -359,7 +359,7 @@ impl<S: Shell> Clients<S> {
         }
     }
 
-    /// Hands replies to a client, if it is still there.
+    /// Delivers replies to a client, if it is still there.
     #[inline]
     pub(crate) fn deliver(&mut self, to: Ref, first: u32, count: u32, bytes: &[u8]) {
         let Some(client) = self.slab.find(to) else {

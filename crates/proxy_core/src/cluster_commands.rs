@@ -1,4 +1,4 @@
-//! CLUSTER, READONLY, READWRITE and ASKING, where clients are shown a cluster. Must not know how requests are routed.
+//! CLUSTER, READONLY, READWRITE and ASKING, if the proxy presents a cluster. Must not know how requests are routed.
 
 use redline_acl::NO_AUTH;
 use redline_cluster::{SLOTS, slot_of};
@@ -14,7 +14,7 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::{access, errors};
 
-/// Answers a command of a cluster; none: it is no such command, or no cluster is shown.
+/// Answers a command of a cluster; none: it is no such command, or no cluster is presented.
 pub(crate) fn cluster_command<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -45,7 +45,7 @@ pub(crate) fn cluster_command<S: Shell>(
     }
     let wrong = refusal::wrong_arity;
     if name != "cluster" {
-        // Every proxy answers for every slot, whoever asks.
+        // Every proxy serves every slot, for any client.
         return Some(match args.len() {
             1 => ctx.clients.status(me, "OK"),
             _ => ctx.clients.refuse(me, &wrong(&name)),

@@ -1,5 +1,5 @@
-//! The cluster that clients are shown which insist on one: the proxies are its nodes. Each has an equal part of the slots
-//! by name, and serves all of them, so no client is ever sent elsewhere. Must not know how requests are routed.
+//! The cluster that is presented to cluster clients: the proxies are its nodes. Each nominally has an equal part of the
+//! slots, and serves all of them, so no client is ever redirected. Must not know how requests are routed.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use redline_proxy_config::{ClusterFace, Place};
 use redline_resp::Reply;
 use redline_spec::{self as spec, Group};
 
-/// The proxies that are shown as nodes.
+/// The proxies that are presented as nodes.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
-    /// In the order of their addresses, which is the same for all of them.
+    /// Ordered by address, the same in all of them.
     proxies: Vec<Proxy>,
-    /// Which of them this one is.
+    /// Index of this proxy.
     own: usize,
 }
 
@@ -25,8 +25,8 @@ struct Proxy {
 }
 
 impl ClusterView {
-    /// As it is configured; none: no cluster is shown. Without an address to announce there is no proxy in it, and each
-    /// client is shown the address that it came to.
+    /// Returns the view of a configuration; none: no cluster is presented. Without an address to announce it has no
+    /// proxies, and each client gets the address that it connected to.
     pub fn of(config: &ClusterFace) -> Option<ClusterView> {
         let proxy = |place: &Place| match place {
             Place::Tcp { host, port } => Some(Proxy {
@@ -50,7 +50,7 @@ impl ClusterView {
         Some(ClusterView { proxies, own })
     }
 
-    /// As a client sees it that came to this address.
+    /// Returns the view of a client that connected to this address.
     pub fn seen_at(&self, came_to: Option<SocketAddr>, port: u16) -> ClusterView {
         if !self.proxies.is_empty() {
             return self.clone();
@@ -60,7 +60,7 @@ impl ClusterView {
                 host: address.ip().to_canonical().to_string(),
                 port: address.port(),
             },
-            // An empty host is whichever the client uses.
+            // An empty host means the address that the client uses.
             _ => Proxy {
                 host: String::new(),
                 port,
@@ -82,12 +82,12 @@ impl ClusterView {
         self.proxies[self.own].hashed("shard")
     }
 
-    /// Returns true if a proxy that is shown has this id.
+    /// Returns true if a presented proxy has this id.
     pub fn has(&self, id: &[u8]) -> bool {
         self.proxies.iter().any(|proxy| proxy.id().as_bytes() == id)
     }
 
-    /// The first and the last slot of a proxy.
+    /// Returns the first and the last slot of a proxy.
     fn slots(&self, proxy: usize) -> (usize, usize) {
         let count = self.proxies.len();
         (proxy * SLOTS / count, (proxy + 1) * SLOTS / count - 1)
@@ -139,7 +139,7 @@ impl ClusterView {
         }
     }
 
-    /// CLUSTER NODES.
+    /// Returns the reply of CLUSTER NODES.
     pub fn nodes(&self) -> String {
         let mut text = String::new();
         for (number, proxy) in self.proxies.iter().enumerate() {
@@ -162,7 +162,7 @@ impl ClusterView {
         text
     }
 
-    /// CLUSTER INFO.
+    /// Returns the reply of CLUSTER INFO.
     pub fn info(&self) -> String {
         let count = self.proxies.len();
         let mut text = String::new();
@@ -186,7 +186,7 @@ impl ClusterView {
 }
 
 impl Proxy {
-    /// A node's id: 40 hexadecimal digits, the same whichever proxy is asked.
+    /// Returns a node's id: 40 hexadecimal digits, the same in every proxy.
     fn id(&self) -> String {
         self.hashed("node")
     }

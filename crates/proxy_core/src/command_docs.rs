@@ -1,6 +1,5 @@
-//! Servers' descriptions of their commands, as clients of the proxy may see them: without forbidden commands, and by the names
-//! that clients have to use. Where the configuration says nothing about names, servers' answers pass as they are. Must not
-//! know connections.
+//! Servers' descriptions of their commands, filtered for clients of the proxy: without forbidden commands, and with
+//! renamed ones. If the configuration renames nothing, replies pass unchanged. Must not know connections.
 
 use std::io::Write as _;
 
@@ -8,12 +7,12 @@ use redline_resp::{Proto, ReplyDecoder, Value};
 
 use crate::command_names::Names;
 
-/// Which answer it is.
+/// The kind of reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
     /// COMMAND: a row for each.
     Rows,
-    /// COMMAND INFO: a row for each that was asked for, or null.
+    /// COMMAND INFO: a row for each requested command, or null.
     Asked,
     /// COMMAND COUNT, of all rows.
     Count,
@@ -23,10 +22,10 @@ pub enum Listing {
     Names,
 }
 
-/// The place of the parts of a container in its row.
+/// Position of a container's subcommands in its row.
 const SUBCOMMANDS: usize = 9;
 
-/// The answer as clients may see it; `None`: it is no such answer.
+/// Returns the reply for clients; `None`: it has another form.
 pub fn rewritten(names: &Names, listing: Listing, proto: Proto, reply: &[u8]) -> Option<Vec<u8>> {
     let value = ReplyDecoder::new().decode(reply).ok()?.value?;
     let null = || match proto {
@@ -62,7 +61,7 @@ fn elements(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// A name as clients have to write it; `None`: it is not for them.
+/// Returns the name for clients; `None`: it is hidden from them.
 fn renamed(names: &Names, name: &Value) -> Option<Value> {
     names.new_name(name.as_bytes()?).map(Value::Bulk)
 }
@@ -83,7 +82,7 @@ fn row(names: &Names, row: Value) -> Option<Value> {
     Some(Value::Array(parts))
 }
 
-/// Names with their texts, of which a container's have the same for its parts.
+/// Filters names with their texts; a container has the same for its subcommands.
 fn docs(names: &Names, value: Value) -> Value {
     pairs(value, |name, text| {
         let text = pairs(text, |field, value| {
@@ -98,7 +97,7 @@ fn docs(names: &Names, value: Value) -> Value {
     })
 }
 
-/// Changes the pairs of a map, which RESP2 writes as an array.
+/// Maps the pairs of a map, which RESP2 encodes as an array.
 fn pairs(value: Value, change: impl Fn(Value, Value) -> Option<(Value, Value)>) -> Value {
     match value {
         Value::Map(pairs) => {
@@ -116,7 +115,7 @@ fn pairs(value: Value, change: impl Fn(Value, Value) -> Option<(Value, Value)>) 
     }
 }
 
-/// Writes a value as it was read.
+/// Encodes a value as it was decoded.
 fn write(value: &Value, out: &mut Vec<u8>) {
     let all = |values: &[Value], out: &mut Vec<u8>| values.iter().for_each(|it| write(it, out));
     let map = |pairs: &[(Value, Value)], out: &mut Vec<u8>| {

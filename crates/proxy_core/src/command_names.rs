@@ -1,9 +1,9 @@
-//! Commands under other names than the table's, and commands that the table does not have: as the configuration says, and as
-//! the servers behind say of what their modules brought. Must not know connections.
+//! Renamed commands, and commands that the table does not have: from the configuration, and from the servers' modules.
+//! Must not know connections.
 //!
-//! A command that is forbidden, or has another name now, is an unknown one, whoever knows of it: the table, the file, the
-//! servers' modules, the proxy alone. A call of a renamed one goes to its server under the name that servers know; what that
-//! name says is not renamed once more.
+//! A command that is forbidden or renamed is unknown under its own name, wherever it is defined: in the table, the file,
+//! the servers' modules, the proxy alone. A call of a renamed one goes to its server under the server's name; that name
+//! is not renamed again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,27 +18,27 @@ use crate::class::{Class, Command};
 pub struct Foreign {
     /// The command's access to data.
     pub mode: Mode,
-    /// Words of a call at least.
+    /// Smallest number of arguments, the name included.
     pub least: usize,
-    /// Words of a call at most.
+    /// Largest number of arguments, the name included.
     pub most: usize,
-    /// The first key's place; 0: it has none.
+    /// Position of the first key; 0: none.
     pub first: usize,
-    /// The last key's place, from the end if it is negative.
+    /// Position of the last key, from the end if negative.
     pub last: i64,
-    /// From one key to the next.
+    /// Distance between keys.
     pub step: usize,
-    /// It may have keys in other places, too.
+    /// It may have keys at other positions, too.
     pub has_more_keys: bool,
 }
 
 impl Foreign {
-    /// Returns true if a call of so many words has enough and not too many.
+    /// Returns true if a call of this many words fits the arity.
     pub fn allows(&self, words: usize) -> bool {
         (self.least..=self.most).contains(&words)
     }
 
-    /// Where the keys of a call of so many words are.
+    /// Returns the positions of the keys in a call of this many words.
     pub fn keys(&self, words: usize) -> impl Iterator<Item = usize> + use<> {
         let last = match usize::try_from(self.last) {
             Ok(last) => last.min(words - 1),
@@ -50,11 +50,11 @@ impl Foreign {
     }
 }
 
-/// Commands by their names in lower case; a part of a container by both names, with `|` between them.
+/// Commands by their names in lower case; a subcommand by both names, with `|` between them.
 pub type ForeignByName = HashMap<Vec<u8>, Foreign>;
 
-/// By the reply to COMMAND: those that the table does not have, and that are no administrator's business. Of a container its
-/// parts.
+/// Returns the commands in a reply to COMMAND that the table does not have, without administrative ones. Of a container
+/// its subcommands.
 pub fn learned(reply: &Value) -> ForeignByName {
     let Value::Array(entries) = reply else {
         return ForeignByName::new();
@@ -66,7 +66,7 @@ pub fn learned(reply: &Value) -> ForeignByName {
     parts.filter_map(entry).collect()
 }
 
-/// Returns the subcommands of a container; nothing of a command that is none.
+/// Returns the subcommands of a container; nothing for other commands.
 fn subcommands(entry: &Value) -> &[Value] {
     const PLACE: usize = 9;
     match entry {
@@ -119,25 +119,25 @@ fn entry(value: &Value) -> Option<(Vec<u8>, Foreign)> {
 /// The configuration's names for commands: renamed, forbidden and added ones.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// By the name that clients use: the name that servers know.
+    /// The servers' name of each new name.
     pub renamed: HashMap<Vec<u8>, String>,
     custom: ForeignByName,
-    /// Neither by its own name nor by another; of a container all that it has.
+    /// Commands without any name; of a container all subcommands.
     forbidden: Vec<CommandId>,
-    /// Under its own name it is unknown.
+    /// Commands that are unknown under their own names.
     moved: Vec<CommandId>,
     refused: Vec<CommandId>,
-    /// The same two of what the table does not have, by their names as in [`ForeignByName`].
+    /// The same for commands that the table does not have, by their names as in [`ForeignByName`].
     forbidden_others: HashSet<Vec<u8>>,
     moved_others: HashSet<Vec<u8>>,
 }
 
-/// The name by which a client calls a command.
+/// The kind of name in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// That of the table, the file or the servers.
+    /// The command's own name.
     ByOwnName,
-    /// The one that it was given.
+    /// The name that the configuration gave.
     ByNewName,
 }
 
@@ -147,7 +147,7 @@ impl Names {
         &self.custom
     }
 
-    /// By the configuration.
+    /// Returns the names of a configuration.
     pub fn of(config: &Commands) -> Names {
         let refused = match &config.permitted {
             None => Vec::new(),
@@ -196,12 +196,12 @@ impl Names {
         }
     }
 
-    /// Nobody may call it, by whichever name.
+    /// Returns true if a command is forbidden, under any name.
     pub fn is_forbidden(&self, id: CommandId) -> bool {
         self.forbidden.contains(&id)
     }
 
-    /// How a command goes that is called by its own name.
+    /// Returns the route of a command that is called by its own name.
     pub fn command(&self, id: CommandId) -> Command {
         let mut command = self.by_another_name(id);
         if self.moved.contains(&id) {
@@ -210,12 +210,12 @@ impl Names {
         command
     }
 
-    /// Returns true if clients may see fewer commands than servers have, or have to call some of them by another name.
+    /// Returns true if clients see fewer commands than servers have, or see some of them renamed.
     pub fn hide_something(&self) -> bool {
         !self.renamed.is_empty() || !self.forbidden.is_empty() || !self.forbidden_others.is_empty()
     }
 
-    /// How clients have to call what servers know by this name, a part of a container with `|`; none: they may not.
+    /// Returns the clients' name of a server's command, a subcommand with `|`; none: it is forbidden.
     pub fn new_name(&self, own: &[u8]) -> Option<Vec<u8>> {
         let own = own.to_ascii_lowercase();
         let mut parts = own.splitn(2, |byte| *byte == b'|');
@@ -237,7 +237,7 @@ impl Names {
         })
     }
 
-    /// The name by which servers know what clients call so; none: there is no such command for them.
+    /// Returns the servers' name of a clients' command; none: it does not exist for them.
     pub fn own_name(&self, new: &[u8]) -> Option<Vec<u8>> {
         let new = new.to_ascii_lowercase();
         let container = new.split(|byte| *byte == b'|').next().unwrap_or_default();
@@ -248,7 +248,7 @@ impl Names {
         (self.new_name(&own)? == new).then_some(own)
     }
 
-    /// Which command of the table has been given this name.
+    /// Returns the command of the table that has been given this name.
     pub fn id_behind(&self, args: Args<'_>) -> Option<CommandId> {
         if self.renamed.is_empty() {
             return None;
@@ -278,13 +278,13 @@ impl Names {
         name.extend_from_slice(&sub.to_ascii_lowercase());
         let is_forbidden = self.forbidden_others.contains(&name);
         is_forbidden.then(|| {
-            // What is forbidden is text, as the configuration is.
+            // Names of forbidden commands are text, as the configuration is.
             let container = String::from_utf8_lossy(&args[0]).to_ascii_uppercase();
             refusal::unknown_subcommand(&container, sub)
         })
     }
 
-    /// A command as it is when it is called by the name that the configuration gave it.
+    /// Returns the route of a command that is called by its configured name.
     pub fn by_another_name(&self, id: CommandId) -> Command {
         let mut command = Command::of(id);
         if self.refused.contains(&id) {
@@ -297,7 +297,7 @@ impl Names {
     }
 }
 
-/// Why a call of a forbidden command is one of no command.
+/// Returns why a call of a forbidden command does not resolve.
 pub fn forbidden(id: CommandId, names: &Names) -> Unresolved {
     let full = spec::row(id).full_name;
     let container = full

@@ -14,7 +14,7 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::split;
 
-/// COMMAND and what belongs to it.
+/// Handles COMMAND and its subcommands.
 pub(crate) fn command_table<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -46,7 +46,7 @@ pub(crate) fn command_table<S: Shell>(
         _ => return ctx.forward(me, node, raw),
     };
     let asked: Vec<Vec<u8>> = match listing {
-        // Nothing has an empty name.
+        // No command has an empty name.
         Listing::Asked | Listing::Docs => {
             let asked = args.iter().skip(2);
             asked

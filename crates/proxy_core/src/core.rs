@@ -1,5 +1,5 @@
-//! The core as a whole: events come in, and what is to be sent is in the buffers of clients and servers, which the shell writes out
-//! where [`Links::dirty`] and [`Clients::dirty`] say so.
+//! The core as a whole: it takes events, and leaves what is to be sent in the buffers of clients and servers; the shell
+//! writes out those in [`Links::dirty`] and [`Clients::dirty`].
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::subscriptions::Subscriptions;
 
-/// See the module's text.
+/// State of a worker's data path.
 pub struct Core<S: Shell> {
     /// Clients, connections to servers, and how both end.
     pub conns: Connections<S>,
@@ -81,7 +81,7 @@ impl<S: Shell> Core<S> {
         }
     }
 
-    /// The time is this one, in microseconds, until this is called again.
+    /// Sets the time, in microseconds, that holds until the next call.
     pub fn begin_turn(&mut self, now_us: u64) {
         let ctx = &mut self.conns.ctx;
         ctx.heard_to_ms = ctx.now_ms;
@@ -90,7 +90,7 @@ impl<S: Shell> Core<S> {
         ctx.recorder.begin_turn(&ctx.shared.observations, now_us);
     }
 
-    /// Everything that has come in is dealt with: places of those who have gone may be given to others.
+    /// Ends a turn, after all events were processed: places of closed connections may be reused.
     pub fn end_turn(&mut self) {
         let ctx = &mut self.conns.ctx;
         if ctx.cache.is_on {
@@ -103,7 +103,7 @@ impl<S: Shell> Core<S> {
         ctx.gathers.end_turn();
     }
 
-    /// A client has come, by a listener whose pool has this number.
+    /// Takes a new client, of a listener whose pool has this number.
     pub fn client_opened(
         &mut self,
         socket: S::ClientSocket,
@@ -119,21 +119,21 @@ impl<S: Shell> Core<S> {
         place
     }
 
-    /// Takes the requests that a client has sent, as far as it may go on, and returns how many bytes they were. The rest comes
-    /// again, with what is behind it.
+    /// Takes the requests that a client has sent, as far as it may go on, and returns the number of bytes taken. The
+    /// rest is passed again, together with later bytes.
     #[inline]
     pub fn client_bytes(&mut self, at: u32, query: &mut [u8]) -> usize {
         self.requests.serve(&mut self.conns, at, query)
     }
 
-    /// Takes the replies that a server has sent, as far as they are whole, and returns how many bytes they were. An error says
-    /// why the connection is of no more use.
+    /// Takes the complete replies that a server has sent, and returns the number of bytes taken. An error is the reason
+    /// why the connection has to end.
     #[inline]
     pub fn server_bytes(&mut self, at: u32, bytes: &[u8]) -> Result<usize, String> {
         replies::take_replies(&mut self.conns, at, bytes)
     }
 
-    /// A connection to a server is lost, for this reason.
+    /// Ends a connection to a server that was lost, for this reason.
     pub fn server_lost(&mut self, at: u32, reason: &str, loss: Loss) {
         self.conns.lose(at, reason, loss);
     }

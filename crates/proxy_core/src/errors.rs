@@ -7,34 +7,34 @@ use redline_spec::{self as spec, CommandId, Unresolved, refusal};
 
 /// The keys of one call belong to different servers.
 pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
-/// The call's keys cannot be told.
+/// The call's keys cannot be found.
 pub const INVALID_KEYS: &str = "ERR Invalid arguments specified for command";
 /// SORT's options read keys that may be on other servers.
 pub const SORT_BY_ELSEWHERE: &str = "ERR BY option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.";
 /// SORT with GET reads keys that may be on other servers.
 pub const SORT_GET_ELSEWHERE: &str = "ERR GET option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.";
-/// SELECT of a database that is not there.
+/// SELECT of a database that does not exist.
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 /// Not an integer.
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// An integer, but not one of 32 bits.
 pub const NOT_A_SHORT_INTEGER: &str =
     "ERR value is out of range, value must between -2147483648 and 2147483647";
-/// The words of a call do not fit its grammar.
+/// The arguments of a call do not fit its grammar.
 pub const SYNTAX: &str = "ERR syntax error";
 /// The slot has no server.
 pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
-/// A shard that Sentinels watch has no server yet.
+/// A shard that Sentinels watch has no primary yet.
 pub const NO_PRIMARY: &str = "ERR upstream is not available: no Sentinel has named its primary yet";
 /// CLUSTER, READONLY, READWRITE, ASKING.
 pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
 /// Too many clients.
 pub const CLIENTS_MAX: &str = "ERR max number of clients reached";
 
-/// There is no such command, or no such subcommand.
+/// Returns the error for a command or subcommand that does not exist.
 pub fn unresolved(reason: Unresolved, args: Args<'_>) -> Vec<u8> {
     match reason {
-        // There is such a command, and it is for a server's keepers.
+        // The command exists, and is administrative.
         Unresolved::Command => match spec::unbuilt(&args[0]) {
             Some(name) => refused_name(name).into_bytes(),
             None => refusal::unknown_command(args.iter()),
@@ -46,19 +46,19 @@ pub fn unresolved(reason: Unresolved, args: Args<'_>) -> Vec<u8> {
     }
 }
 
-/// Too few arguments, or too many.
+/// Returns the error for too few arguments, or too many.
 pub fn wrong_arity(id: CommandId) -> String {
     refusal::wrong_arity(spec::row(id).full_name)
 }
 
-/// A call of several servers' command whose keys only they could tell.
+/// Returns the error for a split command whose keys only servers could find.
 pub fn keys_untold(name: &str) -> String {
     format!(
         "ERR '{name}' is not available through the proxy: its arguments do not show which server has its keys"
     )
 }
 
-/// A command that concerns one server, or its keepers, and that the proxy does not pass on.
+/// Returns the error for a command that concerns one server, or its administrators, and is not forwarded.
 pub fn refused(id: CommandId) -> String {
     if matches!(id, CommandId::Wait | CommandId::Waitaof) {
         return format!(
@@ -69,7 +69,7 @@ pub fn refused(id: CommandId) -> String {
     refused_name(spec::row(id).full_name)
 }
 
-/// The same by the full name.
+/// Returns the same by the full name.
 pub fn refused_name(full_name: &str) -> String {
     let name = full_name.replace('|', " ");
     format!(
@@ -78,17 +78,17 @@ pub fn refused_name(full_name: &str) -> String {
     )
 }
 
-/// Subscribed clients that speak RESP2 may call few commands.
+/// Returns the error for a command that subscribed RESP2 clients may not call.
 pub fn subscribed(id: CommandId) -> String {
     refusal::subscribed(spec::row(id).full_name)
 }
 
-/// No connection to the server, so the call was not made.
+/// Returns the error for a call that was not made, since there is no connection to the server.
 pub fn unavailable(server: &str, reason: &str) -> String {
     format!("ERR upstream {server} is not available: {reason}")
 }
 
-/// The connection broke behind a call that may have been made or not.
+/// Returns the error for a call that may have been made, whose connection broke.
 pub fn outcome_unknown(server: &str, reason: &str) -> String {
     format!(
         "ERR upstream {server} was lost before it answered ({reason}): the outcome of this command is unknown"
@@ -96,12 +96,12 @@ pub fn outcome_unknown(server: &str, reason: &str) -> String {
 }
 
 /// Returns a server's error reply to the connection set-up, for clients and the log: without the password, which it may
-/// repeat. (One that has no AUTH says with which arguments it was called.)
+/// repeat. (A server without AUTH repeats the arguments of the call.)
 pub fn of_setup(said: &str, password: Option<&str>) -> String {
     const ARGUMENTS: &str = "with args beginning with";
-    /// A longer one may be repeated in part.
+    /// A password of more characters may be repeated in part.
     const BEGINNING_CHARS: usize = 8;
-    /// A shorter one occurs in texts that do not repeat it.
+    /// A password of fewer characters occurs in texts that do not repeat it.
     const PASSWORD_CHARS_MIN: usize = 4;
     let said = match said.find(ARGUMENTS) {
         Some(at) => said[..at].trim_end_matches([' ', ',']),

@@ -1,4 +1,4 @@
-//! Calls of commands that the table does not have, or that clients call by another name. Must not know connections.
+//! Calls of commands that the table does not have, or that are renamed. Must not know connections.
 
 use redline_acl::{KeyUse, NO_AUTH};
 use redline_proxy_config::Mode;
@@ -49,14 +49,14 @@ pub(crate) fn foreign_call<S: Shell>(
         return conns.ctx.clients.abort(me, OUT_OF_MEMORY);
     }
     let flow = make_foreign(conns, me, foreign, &name, raw, args);
-    // What has to wait comes again, and is shown then.
+    // A call that has to wait is decoded again, and shown then.
     if is_shown && flow != Flow::Again {
         monitor::show(&mut conns.ctx, me, None, args, None);
     }
     flow
 }
 
-/// A call that nothing speaks against.
+/// Makes a call that passed all checks.
 fn make_foreign<S: Shell>(
     conns: &mut Connections<S>,
     me: Ref,
@@ -121,7 +121,7 @@ fn make_foreign<S: Shell>(
     behind_watch(conns, me, flow)
 }
 
-/// Makes the client wait, if it is in a transaction, so that a call that has gone another way than its WATCH is not
+/// Makes the client wait, if it is in a transaction, so that a call on another connection than its WATCH is not
 /// overtaken by the next one.
 fn behind_watch<S: Shell>(conns: &mut Connections<S>, me: Ref, flow: Flow) -> Flow {
     if conns.ctx.clients.is_in_transaction(me) {
@@ -130,7 +130,7 @@ fn behind_watch<S: Shell>(conns: &mut Connections<S>, me: Ref, flow: Flow) -> Fl
     flow
 }
 
-/// Why a client may not make such a call: as it might not one of the table that does the same to the same keys.
+/// Returns why a client may not make such a call: by the rule for a command of the table with the same access to the same keys.
 fn foreign_refusal<S: Shell>(
     clients: &mut Clients<S>,
     me: Ref,
@@ -155,7 +155,7 @@ fn foreign_refusal<S: Shell>(
     };
     let keys: Vec<&[u8]> = foreign.keys(args.len()).map(|at| &args[at]).collect();
     if keys.is_empty() || foreign.has_more_keys || foreign.mode == Mode::Admin {
-        // Nobody sees which keys it uses.
+        // Its keys are not known.
         let may = user.check_every_key(id, words.len(), |at| words[at], needed);
         return (!may).then(no_command);
     }

@@ -1,4 +1,4 @@
-//! Replies of several servers that become one: the parts that have come, and those that have not. Must not know connections.
+//! Replies that are gathered of several servers: the parts that have arrived, and their number. Must not know connections.
 
 use redline_resp::Proto;
 
@@ -6,7 +6,7 @@ use crate::class::{Merge, NO_COMMAND};
 use crate::client::ReplyMode;
 use crate::slab::Ref;
 
-/// Replies of several servers that become one.
+/// A reply that is gathered of several servers.
 #[derive(Debug)]
 pub struct Gather {
     /// The client that sent the request.
@@ -17,21 +17,21 @@ pub struct Gather {
     pub proto: Proto,
     /// The client's mode of replies when it sent the request.
     pub reply_mode: ReplyMode,
-    /// How the replies become one.
+    /// The way in which the parts are merged.
     pub merge: Merge,
-    /// Parts that have not come.
+    /// Number of parts that have not arrived.
     pub missing: u32,
-    /// The replies, as they came.
+    /// The parts, in order of arrival.
     pub bytes: Vec<u8>,
-    /// Where each part's reply is in `bytes`.
+    /// Position of each part in `bytes`.
     pub parts: Vec<(usize, usize)>,
     /// For each place in the reply, the part that has it.
     pub order: Vec<u32>,
     /// The command's number.
     pub command: u16,
-    /// When it came in: microseconds of the worker's clock.
+    /// Time at which it arrived: microseconds of the worker's clock.
     pub since_us: u32,
-    /// Of SCAN: the shard that was asked, and how many there are.
+    /// Of SCAN: the shard that was asked, and the number of shards.
     pub scanned: (u32, u32),
 }
 
@@ -55,11 +55,11 @@ impl Gather {
     }
 }
 
-/// Groups so close together are sorted by counting.
+/// Largest span of groups that are sorted by counting.
 const GROUPS_NEAR: usize = 64;
 
-/// Puts the numbers of keys, of which `groups` has the group of each, in order of group and then of number. The shards of a
-/// pool have neighbouring numbers; slots have not.
+/// Sorts the numbers of keys, of which `groups` has the group of each, by group and then by number. The shards of a pool
+/// have neighbouring numbers; slots have not.
 pub fn sort_by_group(groups: &[u32], sorted: &mut Vec<u32>) {
     let least = groups.iter().copied().min().unwrap_or(0);
     let most = groups.iter().copied().max().unwrap_or(0);
@@ -69,7 +69,7 @@ pub fn sort_by_group(groups: &[u32], sorted: &mut Vec<u32>) {
         return sorted.sort_by_key(|&number| groups[number as usize]);
     }
     sorted.resize(groups.len(), 0);
-    // The remainder is what it was, and tells the compiler so.
+    // The remainder is the value itself, and tells the compiler its bound.
     let near = |group: u32| (group - least) as usize % GROUPS_NEAR;
     let mut next = [0; GROUPS_NEAR];
     for &group in groups {

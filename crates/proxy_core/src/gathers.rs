@@ -1,21 +1,21 @@
-//! Replies that several servers give parts of: those that are gathered, and what becomes of them. Must not know connections.
+//! Replies that are gathered of several servers, by place. Must not know connections.
 
 use crate::gather::Gather;
 use crate::slab::{Ref, Slab};
 
-/// Empty gatherings that are kept for the next ones.
+/// Largest number of empty gatherings that are kept for reuse.
 const SPARE_MAX: usize = 64;
-/// Bytes of replies that an empty gathering keeps room for.
+/// Largest reply buffer that an empty gathering keeps: bytes.
 const SPARE_BYTES_MAX: usize = 256 * 1024;
-/// Keys of a call for which room is kept.
+/// Number of a call's keys for which memory is kept.
 pub(crate) const KEYS_KEPT_MAX: usize = 16 * 1024;
 
-/// See the module's text.
+/// All gathered replies of a worker.
 #[derive(Default)]
 pub struct Gathers {
     slab: Slab<Gather>,
     spare: Vec<Gather>,
-    /// Where replies are made of parts; empty between.
+    /// Buffer for merged replies; empty between them.
     merged: Vec<u8>,
 }
 
@@ -30,14 +30,14 @@ impl Gathers {
         self.spare.pop().unwrap_or_else(|| Gather::new(me))
     }
 
-    /// Keeps a gathering until all its parts have come.
+    /// Keeps a gathering until all its parts have arrived.
     pub(crate) fn put(&mut self, gather: Gather) -> Ref {
         let place = self.slab.next_place();
         self.slab.put(gather);
         place
     }
 
-    /// The turn is over: places may be given to others.
+    /// Ends the turn: places may be reused.
     pub(crate) fn end_turn(&mut self) {
         self.slab.end_turn();
     }
@@ -57,7 +57,7 @@ impl Gathers {
         }
     }
 
-    /// A part less is missing; returns the gathering if it was the last.
+    /// Counts one missing part less; returns the gathering if it was the last.
     pub(crate) fn one_less(&mut self, place: Ref) -> Option<Box<Gather>> {
         let gather = self.slab.find(place)?;
         gather.missing -= 1;
@@ -67,7 +67,7 @@ impl Gathers {
         }
     }
 
-    /// Lends memory in which a reply is made of parts, to be given back by [`Gathers::give_back`].
+    /// Lends a buffer for a merged reply, to be returned by [`Gathers::give_back`].
     pub(crate) fn borrow_merged(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.merged)
     }

@@ -1,9 +1,9 @@
-//! Hashes and distributions: which shard of a pool has a key. Pure functions; those that users move in with give the
-//! same answers as where they come from. Must not know servers, only their names and weights.
+//! Hashes and distributions: which shard of a pool has a key. Pure functions; those that exist in other proxies give the
+//! same results as there. Must not know servers, only their names and weights.
 //!
-//! `nutcracker` (twemproxy) takes the bytes of a key as signed in six of its hashes, so keys beyond ASCII hash as if
-//! their bytes were extended by sign; its `fnv1a_64` has 32 bits; its `crc32` has 15. All of that is kept here, since a
-//! key must be found where it was put.
+//! `nutcracker` (twemproxy) takes the bytes of a key as signed in six of its hashes, so keys beyond ASCII hash with
+//! sign-extended bytes; its `fnv1a_64` has 32 bits; its `crc32` has 15. All of that is kept here, since existing keys
+//! must be found.
 
 mod functions;
 
@@ -23,16 +23,16 @@ pub struct Distribution {
 #[derive(Debug)]
 enum Layout {
     Circle(Circle),
-    /// As many entries of a shard as its weight.
+    /// Each shard as often as its weight.
     Remainders(Vec<u32>),
-    /// A seed and a weight for each shard.
+    /// Seed and weight of each shard.
     Scores(Vec<(u64, f64)>),
-    /// So many shards.
+    /// Number of shards.
     Random(usize),
 }
 
 impl Distribution {
-    /// Over shards with these names and weights, in their order. A weight of 0 counts as 1.
+    /// Returns a distribution over shards with these names and weights, in their order. A weight of 0 counts as 1.
     pub fn new(
         kind: DistributionKind,
         hash: HashKind,
@@ -63,26 +63,26 @@ impl Distribution {
         Distribution { hash, tag, layout }
     }
 
-    /// The number of the shard that has every key which this pattern becomes with something in place of its `*`; none: they
-    /// may be on several.
+    /// Returns the number of the shard that has every key that matches this pattern, by the text before or behind its
+    /// `*`; none: several shards may have such keys.
     pub fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize> {
         let (open, close) = self.tag?;
         let part = tagged(pattern, open, close);
         let begin = pattern.iter().position(|&byte| byte == open)?;
         let star = pattern.iter().position(|&byte| byte == b'*')?;
-        // What comes in its place could open a tag before this one.
+        // The matched text could open a tag before this one.
         let is_fixed = begin < star && part.len() < pattern.len() && !part.contains(&b'*');
         is_fixed.then(|| self.shard(pattern))
     }
 
-    /// The number of the shard that has `key`: below the number of shards.
+    /// Returns the number of the shard that has `key`: below the number of shards.
     pub fn shard(&self, key: &[u8]) -> usize {
         let key = self.hashed_part(key);
         match &self.layout {
             Layout::Circle(circle) => circle.shard(hash_of(self.hash, key)),
             Layout::Remainders(entries) => {
                 let at = match self.hash {
-                    // predixy divides without a sign.
+                    // predixy divides as unsigned.
                     HashKind::Atol => {
                         (functions::atol(key) as u64 % entries.len().max(1) as u64) as usize
                     }
@@ -93,7 +93,7 @@ impl Distribution {
             Layout::Scores(shards) => {
                 let hash = u64::from(hash_of(self.hash, key));
                 let score = |&(seed, weight): &(u64, f64)| {
-                    // Between 0 and 1, never either of them.
+                    // Strictly between 0 and 1.
                     let share = (functions::mix(hash ^ seed) >> 12) as f64 + 0.5;
                     weight / -(share / (1u64 << 52) as f64).ln()
                 };
@@ -108,17 +108,17 @@ impl Distribution {
         }
     }
 
-    /// [`shard`](Self::shard) of each of many keys, added to `shards`.
+    /// Adds [`shard`](Self::shard) of each of many keys to `shards`.
     pub fn shards<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, shards: &mut Vec<u32>) {
         let Layout::Circle(circle) = &self.layout else {
             return shards.extend(keys.map(|key| self.shard(key) as u32));
         };
-        // All hashes come first: in a hash each byte waits for the one before, so the CPU works on several keys at once,
-        // if no jump that it cannot foresee is between them.
+        // All hashes come first: in a hash each byte depends on the one before, so the CPU works on several keys at
+        // once, if no unpredictable branch is between them.
         let begin = shards.len();
         let parts = keys.map(|key| self.hashed_part(key));
         match self.hash {
-            // The usual one: known beforehand, it becomes part of the loop.
+            // The default: known at compile time, it is inlined into the loop.
             HashKind::Fnv1a64 => shards.extend(parts.map(|part| hash_of(HashKind::Fnv1a64, part))),
             hash => shards.extend(parts.map(|part| hash_of(hash, part))),
         }
@@ -140,7 +140,7 @@ impl Distribution {
 #[inline(always)]
 fn hash_of(kind: HashKind, key: &[u8]) -> u32 {
     match kind {
-        // Only as much of it as a remainder needs is ever looked at: see `Distribution`.
+        // Only the bits that a remainder needs are used: see `Distribution`.
         HashKind::Atol => functions::atol(key) as u32,
         HashKind::Crc16 => u32::from(redline_cluster::crc16(key)),
         HashKind::Crc16Twemproxy => functions::crc16_untruncated(key),
@@ -158,28 +158,28 @@ fn hash_of(kind: HashKind, key: &[u8]) -> u32 {
     }
 }
 
-/// Points of one shard when all have the same weight.
+/// Number of points of a shard if all weights are equal.
 const POINTS_EACH: f32 = 160.0;
-/// Points that one digest gives.
+/// Number of points of a digest.
 const POINTS_OF_DIGEST: usize = 4;
-/// Pieces of a circle for each of its points, as long as their table stays in the first-level cache; and at least.
+/// Pieces of the circle per point, as long as their table fits the first-level cache; and at least.
 const PIECES_EACH: usize = 8;
 const PIECES_EACH_MIN: usize = 2;
-/// That table has at most so many entries: as a power of two.
+/// Largest number of pieces, as a power of two.
 const PIECES_BITS: u32 = 12;
 
 /// Points on a circle: a hash belongs to the shard of the point at it or, if there is none, of the next one.
 #[derive(Debug)]
 struct Circle {
-    /// Points, rising, and the shard of each.
+    /// Points, ascending, and the shard of each.
     points: Vec<(u32, u32)>,
     /// The circle in equal pieces. Most hold no point, and so belong to one shard as a whole.
     pieces: Vec<Piece>,
-    /// The piece of a hash is what is left of it above so many bits.
+    /// Number of low bits that a hash is shifted by to get its piece.
     below: u32,
 }
 
-/// The shard of all of it, or with [`Piece::MIXED`] the number of the first point in it.
+/// The shard of the whole piece, or with [`Piece::MIXED`] the number of its first point.
 #[derive(Debug, Clone, Copy)]
 struct Piece(u32);
 
@@ -188,7 +188,7 @@ impl Piece {
 }
 
 impl Circle {
-    /// Of points that rise.
+    /// Returns the circle of ascending points.
     fn new(points: Vec<(u32, u32)>) -> Circle {
         let bits = |each: usize| (points.len() * each).next_power_of_two().ilog2();
         let bits = bits(PIECES_EACH)
@@ -230,7 +230,7 @@ impl Circle {
     }
 }
 
-/// The points of all shards, as twemproxy sets them.
+/// Returns the points of all shards, as twemproxy sets them.
 fn points(shards: &[(&str, u32)]) -> Vec<(u32, u32)> {
     let total: u32 = shards.iter().map(|&(_, weight)| weight.max(1)).sum();
     let mut points = Vec::new();
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn hashes_of_twemproxy_have_their_known_values() {
-        // Published check values; the step `proxy` of `cargo xtask compat` asks nutcracker about all of them.
+        // Published check values; the step `proxy` of `cargo xtask compat` compares all of them with nutcracker.
         for (kind, key, value) in [
             (HashKind::Crc16, "123456789", 0x31c3),
             (HashKind::Crc16Twemproxy, "123456789", 0x8690_31c3),

@@ -1,7 +1,7 @@
-//! Client states that need a connection of their own: a blocking call, a transaction. Must not know how requests are routed.
+//! Client states that need a dedicated connection: a blocking call, a transaction. Must not know how requests are routed.
 //!
-//! Such a connection comes out of a pool ([`Lease`]) and goes back when nothing of its client is left on it: behind the
-//! reply of a blocking call, of EXEC, DISCARD or UNWATCH. A client that leaves before takes it along: it is closed.
+//! Such a connection is leased from a pool ([`Lease`]) and goes back when no state of its client is left on it: after
+//! the reply to a blocking call, to EXEC, DISCARD or UNWATCH. If the client disconnects before, it is closed.
 
 use redline_resp::{Args, encode_request};
 use redline_spec::{CommandId, refusal};
@@ -25,13 +25,13 @@ use crate::{errors, split};
 /// The state of a client that lasts over several requests.
 #[derive(Debug)]
 pub enum Session {
-    /// Nothing: its requests go over shared connections.
+    /// None: its requests use shared connections.
     Shared,
-    /// A call on a connection of its own; behind its reply the connection goes back.
+    /// A call on a dedicated connection, which goes back after the reply.
     Leaving(Lease),
     /// WATCH or MULTI came.
     Transaction(Box<Transaction>),
-    /// A large request goes through in pieces.
+    /// A large request is passed through in pieces.
     Passing(Box<Passing>),
 }
 
@@ -39,12 +39,12 @@ pub enum Session {
 #[derive(Debug)]
 pub struct Lease {
     upstream: Ref,
-    /// How long its call asks to wait: milliseconds; none: for ever, or it is no such call.
+    /// Time-out of its blocking call: milliseconds; none: no time-out, or no such call.
     waits_ms: Option<u64>,
 }
 
 impl Lease {
-    /// Where the connection is, if it still is.
+    /// Returns the connection's place, which may be free by now.
     pub fn place(&self) -> Ref {
         self.upstream
     }
@@ -54,31 +54,31 @@ impl Lease {
     }
 }
 
-/// A transaction, or what WATCH has prepared for one.
+/// A transaction, or the WATCH before one.
 #[derive(Debug, Default)]
 pub struct Transaction {
     /// MULTI came.
     multi: bool,
-    /// The connection, from the first key on, and the server that it leads to.
+    /// The connection, from the first key on, and its server.
     bound: Option<(Lease, NodeId)>,
     /// Progress of MULTI at the server.
     begun: Begun,
-    /// The call that follows MULTI when the server has answered it; nothing more is taken from the client meanwhile.
+    /// The call that waits for the reply to MULTI; nothing more is taken from the client meanwhile.
     deferred: Option<Deferred>,
-    /// The server's error reply to MULTI: then it is sent nothing more.
+    /// The server's error reply to MULTI: nothing more is sent to it.
     refused: Option<String>,
-    /// Calls without keys that came before the server was known, which were answered QUEUED.
+    /// Calls without keys, answered QUEUED before the server was known.
     queued: Vec<Queued>,
     queued_bytes: usize,
-    /// EXEC will fail, and why.
+    /// The reason why EXEC will fail.
     aborted: Option<&'static str>,
     /// The client's number for the WATCH that chose the server, if one did.
     first_watch: Option<u32>,
-    /// Behind WATCH, the last call may wait.
+    /// After WATCH, the last call may block.
     may_wait: bool,
 }
 
-/// Calls as they came, no more than one entry of a connection's queue has room for, and how many they are.
+/// Calls as they arrived, at most one entry of a connection's queue, and their number.
 #[derive(Debug, Default)]
 struct Queued {
     calls: Vec<u8>,
@@ -103,7 +103,7 @@ impl Transaction {
         self.multi
     }
 
-    /// An error inside MULTI: EXEC will fail.
+    /// Notes an error inside MULTI: EXEC will fail.
     pub fn abort(&mut self) {
         if self.multi {
             self.aborted.get_or_insert(PREVIOUS_ERRORS);
@@ -115,30 +115,30 @@ impl Transaction {
         std::mem::take(&mut self.queued)
     }
 
-    /// Returns true if it is in a call that may wait.
+    /// Returns true if it is in a call that may block.
     pub(crate) fn waits(&self) -> bool {
         self.may_wait && !self.multi
     }
 
-    /// How long that asks to wait, as [`Lease::waits_ms`] says it.
+    /// Returns the time-out of that call, as [`Lease::waits_ms`].
     pub(crate) fn waits_ms(&self) -> Option<u64> {
         self.bound.as_ref().and_then(|(lease, _)| lease.waits_ms)
     }
 }
 
-/// How far a transaction's server is with MULTI. One that refuses it would make what follows at once, call by call.
+/// Progress of MULTI at the server. A server that refuses it would execute the following calls at once, one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Begun {
-    /// It was not told.
+    /// It was not sent.
     #[default]
     No,
-    /// It was told, and has not answered.
+    /// It was sent, and is not answered.
     Asked,
-    /// It has begun the transaction, or has never refused that on this connection.
+    /// The server has begun the transaction, or has never refused one on this connection.
     Yes,
 }
 
-/// A call, or EXEC, that waits for the answer to MULTI.
+/// A call, or EXEC, that waits for the reply to MULTI.
 #[derive(Debug)]
 struct Deferred {
     /// The client's number for it.
@@ -149,7 +149,7 @@ struct Deferred {
     ends: bool,
 }
 
-/// Bytes of a script that goes with each call of it in a transaction; of a longer one the name does.
+/// Largest script that is sent with each call in a transaction: bytes; longer ones are called by name.
 const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previous errors.";
 const LOST: &str = "ERR the connection to the server was lost";
@@ -160,7 +160,7 @@ const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 
-/// A call that may wait: alone on a connection of its own, and nothing of this client goes on until it is answered.
+/// Makes a call that may block: on a dedicated connection, and the client's next requests wait until it is answered.
 pub(crate) fn blocking<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -182,7 +182,7 @@ pub(crate) fn blocking<S: Shell>(
     }
 }
 
-/// A blocking call goes to another server.
+/// Moves a blocking call to another server; returns true if it could.
 pub(crate) fn move_lease<S: Shell>(
     ctx: &mut Context<S>,
     again: Waiting,
@@ -204,7 +204,7 @@ pub(crate) fn move_lease<S: Shell>(
     let Some(client) = ctx.clients.find(again.to) else {
         return false;
     };
-    // It begins to wait anew.
+    // Its time-out starts anew.
     lease.waits_ms = client
         .waits_ms()
         .map(|waits_ms| waits_ms.saturating_add(waited_ms.into()));
@@ -212,7 +212,7 @@ pub(crate) fn move_lease<S: Shell>(
     if let Session::Leaving(old) = before
         && let Some(upstream) = ctx.links.find(old.upstream)
     {
-        // Its last reply, the redirect, is being taken at this moment: then it is dropped.
+        // Its last reply, the redirect, is being handled at this moment: then it is dropped.
         upstream.owner = None;
         ctx.withdraw(old.upstream.at);
     }
@@ -235,7 +235,7 @@ pub(crate) fn take_lease<S: Shell>(
     })
 }
 
-/// Sends `count` requests over a private connection. With [`Kind::Client`] the next numbers of the client are theirs.
+/// Sends `count` requests over a private connection. With [`Kind::Client`] they get the client's next numbers.
 pub(crate) fn send_leased<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -252,7 +252,7 @@ pub(crate) fn send_leased<S: Shell>(
     send_numbered(ctx, me, lease, (seq, kind, count), raw);
 }
 
-/// The same for requests that have numbers, from `seq` on, if they are to have any.
+/// Sends requests that have numbers already, from `seq` on, if they are to have any.
 fn send_numbered<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -308,7 +308,7 @@ pub(crate) fn watch<S: Shell>(ctx: &mut Context<S>, me: Ref, raw: &[u8], args: A
     }
 }
 
-/// Makes sure that the transaction has a connection to this server, and no other.
+/// Binds the transaction to a connection to this server, and no other.
 pub(crate) fn bind<S: Shell>(ctx: &mut Context<S>, me: Ref, node: NodeId) -> Result<(), String> {
     let lease = match ctx.clients.transaction_of(me) {
         None => return Err(String::new()),
@@ -330,7 +330,7 @@ pub(crate) fn bind<S: Shell>(ctx: &mut Context<S>, me: Ref, node: NodeId) -> Res
     Ok(())
 }
 
-/// Tells the server what the client was answered already: MULTI, and calls without keys.
+/// Sends the server what the client was answered already: MULTI, and calls without keys.
 fn begin_bound<S: Shell>(ctx: &mut Context<S>, me: Ref) {
     let Some(transaction) = ctx.clients.transaction_of(me) else {
         return;
@@ -357,7 +357,7 @@ fn begin_bound<S: Shell>(ctx: &mut Context<S>, me: Ref) {
     }
 }
 
-/// Tells the server the calls without keys.
+/// Sends the server the calls without keys.
 fn send_queued<S: Shell>(ctx: &mut Context<S>, me: Ref) {
     let Some(transaction) = ctx.clients.transaction_of(me) else {
         return;
@@ -390,8 +390,8 @@ fn send_bound<S: Shell>(ctx: &mut Context<S>, me: Ref, kind: Kind, count: u16, r
     Flow::Done
 }
 
-/// Sends a call over the connection of WATCH. `waits`: it may wait, and for how long; nothing of this client goes on until
-/// it is answered.
+/// Sends a call over the connection of WATCH. `waits`: it may block, and its time-out; the client's next requests wait
+/// until it is answered.
 fn send_behind_watch<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -414,7 +414,7 @@ fn send_behind_watch<S: Shell>(
     flow
 }
 
-/// Any other call of a client that is in a transaction: `None` if it is none of the transaction's business.
+/// Handles any other call of a client in a transaction: `None` if it does not concern the transaction.
 pub(crate) fn in_transaction<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -436,7 +436,7 @@ pub(crate) fn in_transaction<S: Shell>(
         Class::Key | Class::Keys | Class::Split(_) | Class::Blocks
     );
     if !multi {
-        // Calls about the watched server go the way of WATCH, behind it.
+        // Calls about the watched server use the connection of WATCH, after it.
         let asks_servers =
             keys || matches!(command.class, Class::Any | Class::All(_) | Class::Scan);
         if !asks_servers {
@@ -456,7 +456,7 @@ pub(crate) fn in_transaction<S: Shell>(
                     blocks.then(|| waits_ms(command.id, args)),
                 ))
             }
-            // It goes over another connection than what is on its way.
+            // It uses another connection than requests in flight.
             _ if ctx.clients.must_wait(me) => Some(Flow::Again),
             Ok(Some(_)) if command.class == Class::Blocks => Some(ctx.clients.refuse(
                 me,
@@ -466,7 +466,7 @@ pub(crate) fn in_transaction<S: Shell>(
         };
     }
     if is_about_commands(command.id) && ctx.shared.names.hide_something() {
-        // The server's own table has what clients are not shown.
+        // The server's own table has commands that clients are not shown.
         return local_commands::must_stand_alone(
             &mut ctx.clients,
             me,
@@ -496,7 +496,7 @@ pub(crate) fn in_transaction<S: Shell>(
         {
             queue_anywhere(ctx, me, raw)
         }
-        // The server knows at EXEC what is wrong with it.
+        // The server finds its errors at EXEC.
         Class::Local
             if matches!(command.id, CommandId::Wait | CommandId::Waitaof)
                 && heeds_nobody(command.id, args) != Ok(false) =>
@@ -513,8 +513,8 @@ pub(crate) fn in_transaction<S: Shell>(
     })
 }
 
-/// EVAL in place of EVALSHA, if the script went through the proxy: inside MULTI a server that lacks it can no longer be
-/// given it.
+/// Returns EVAL in place of EVALSHA, if the script is known to the proxy: inside MULTI it can no longer be loaded into a
+/// server that lacks it.
 fn script_in_full<S: Shell>(ctx: &Context<S>, id: CommandId, args: Args<'_>) -> Option<Vec<u8>> {
     let name: &[u8] = match id {
         CommandId::Evalsha => b"EVAL",
@@ -532,8 +532,8 @@ fn script_in_full<S: Shell>(ctx: &Context<S>, id: CommandId, args: Args<'_>) -> 
     Some(request)
 }
 
-/// A call that the table does not have, with keys on the server `node`, of a client that is in a transaction; `None` if it
-/// is none of the transaction's business.
+/// Handles a call that the table does not have, with keys on the server `node`, of a client in a transaction; `None` if
+/// it does not concern the transaction.
 pub(crate) fn foreign_in_transaction<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -552,7 +552,7 @@ pub(crate) fn foreign_in_transaction<S: Shell>(
     }
 }
 
-/// A call inside MULTI that any server can answer: the transaction's, or the one that it will have.
+/// Queues a call inside MULTI that any server can answer: the transaction's server, or the one that it will have.
 pub(crate) fn queue_anywhere<S: Shell>(ctx: &mut Context<S>, me: Ref, raw: &[u8]) -> Flow {
     let query_bytes_max = ctx.shared.settings.query_bytes_max;
     let Some(transaction) = ctx.clients.transaction_of(me) else {
@@ -561,7 +561,7 @@ pub(crate) fn queue_anywhere<S: Shell>(ctx: &mut Context<S>, me: Ref, raw: &[u8]
     if transaction.begun != Begun::No {
         return send_bound(ctx, me, Kind::Client, 1, raw);
     }
-    // They count as what a client has sent and nobody has executed, as Redis counts them.
+    // They count as bytes sent and not executed, as in Redis.
     if transaction.queued_bytes + raw.len() > query_bytes_max {
         if let Some(client) = ctx.clients.find(me) {
             tell_of_query_buffer(&ctx.shell, &client.info.addr, query_bytes_max);
@@ -572,7 +572,7 @@ pub(crate) fn queue_anywhere<S: Shell>(ctx: &mut Context<S>, me: Ref, raw: &[u8]
     ctx.clients.status(me, "QUEUED")
 }
 
-/// EXEC or DISCARD, before MULTI is answered.
+/// Handles EXEC or DISCARD before MULTI is answered.
 fn end_early<S: Shell>(ctx: &mut Context<S>, me: Ref, id: CommandId, raw: &[u8]) -> Flow {
     if id == CommandId::Exec {
         hold_back(&mut ctx.clients, me, raw);
@@ -590,7 +590,7 @@ fn end_early<S: Shell>(ctx: &mut Context<S>, me: Ref, id: CommandId, raw: &[u8])
     ctx.clients.status(me, "OK")
 }
 
-/// Everything that the client asked is answered: what it no longer needs goes back.
+/// Gives back connections that the client no longer needs, once all its requests are answered.
 pub fn calm<S: Shell>(conns: &mut Connections<S>, at: u32) {
     let Some(client) = conns.ctx.clients.get(at) else {
         return;
@@ -603,7 +603,7 @@ pub fn calm<S: Shell>(conns: &mut Connections<S>, at: u32) {
     }
 }
 
-/// The client is gone, or begins anew: nobody can say what state its connection is in.
+/// Ends the session of a client that is gone, or begins anew: the state of its connection is not known.
 pub(crate) fn abandon<S: Shell>(conns: &mut Connections<S>, session: Session) {
     match session {
         Session::Shared => {}
@@ -617,7 +617,7 @@ pub(crate) fn abandon<S: Shell>(conns: &mut Connections<S>, session: Session) {
     }
 }
 
-/// A client's private connection broke; its requests were answered.
+/// Handles the loss of a client's private connection, whose requests were answered.
 pub(crate) fn lost_private<S: Shell>(conns: &mut Connections<S>, owner: Ref) {
     let Some(client) = conns.ctx.clients.find(owner) else {
         return;
@@ -631,13 +631,13 @@ pub(crate) fn lost_private<S: Shell>(conns: &mut Connections<S>, owner: Ref) {
             return let_deferred_go(conns, owner, node, LOST);
         }
         Session::Leaving(_) => client.session = Session::Shared,
-        // What is still to come of the request has to be taken from the client.
+        // The rest of the request has to be read from the client.
         Session::Shared | Session::Passing(_) => {}
     }
     conns.ctx.clients.mark(owner.at);
 }
 
-/// MULTI, EXEC, DISCARD, WATCH and UNWATCH.
+/// Handles MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 pub(crate) fn transaction<S: Shell>(
     conns: &mut Connections<S>,
     me: Ref,
@@ -707,8 +707,8 @@ pub(crate) fn begin<S: Shell>(
     }
 }
 
-/// The server has refused this call. If it is the WATCH that chose the server, and nothing came behind it, the client may
-/// watch elsewhere.
+/// Handles a refused call. If it is the WATCH that chose the server, and nothing was sent after it, the client may watch
+/// elsewhere.
 pub(crate) fn watch_refused<S: Shell>(conns: &mut Connections<S>, at: u32, refused: Waiting) {
     let me = refused.to;
     let Some(client) = conns.ctx.clients.find(me) else {
@@ -733,12 +733,12 @@ pub(crate) fn watch_refused<S: Shell>(conns: &mut Connections<S>, at: u32, refus
     forget_unbound(&mut conns.ctx.clients, me);
 }
 
-/// The server has answered the MULTI of a client's transaction.
+/// Handles the reply to the MULTI of a client's transaction.
 pub(crate) fn multi_answered<S: Shell>(conns: &mut Connections<S>, at: u32, me: Ref, reply: &[u8]) {
     let error = reply.strip_prefix(b"-");
     match conns.ctx.links.get(at) {
         Some(upstream) if error.is_none() => upstream.takes_multi = true,
-        // Nobody can say what state it is in for whoever comes next.
+        // Its state is not known to a next owner.
         _ => conns.ctx.withdraw(at),
     }
     let Some(transaction) = conns.ctx.clients.transaction_of(me) else {
@@ -788,7 +788,7 @@ pub(crate) fn multi_answered<S: Shell>(conns: &mut Connections<S>, at: u32, me: 
     }
 }
 
-/// Answers the call that waits for the answer to MULTI with an error, since it is not to be made any more.
+/// Answers the call that waits for the reply to MULTI with an error, since it will not be made.
 fn let_deferred_go<S: Shell>(
     conns: &mut Connections<S>,
     me: Ref,
@@ -821,7 +821,7 @@ fn let_deferred_go<S: Shell>(
     }
 }
 
-/// A call that is refused whatever else it says. Inside MULTI, EXEC will fail; EXEC itself ends the transaction.
+/// Refuses a call, whatever its arguments are. Inside MULTI, EXEC will fail; EXEC itself ends the transaction.
 pub(crate) fn reject<S: Shell>(
     conns: &mut Connections<S>,
     me: Ref,
@@ -850,7 +850,7 @@ pub(crate) fn reject<S: Shell>(
         .refuse(me, &refusal::exec_aborted(line.as_ref()))
 }
 
-/// EXEC or DISCARD.
+/// Handles EXEC or DISCARD.
 pub(crate) fn end<S: Shell>(
     conns: &mut Connections<S>,
     me: Ref,
@@ -886,7 +886,7 @@ pub(crate) fn end<S: Shell>(
             .transaction_of(me)
             .is_some_and(|it| it.bound.is_some());
     if begun != Begun::No || unwatches {
-        // Replies may be due from before, so the connection stays until they are here, and the server is told the end.
+        // Earlier replies may be due, so the connection stays until they have arrived, and the server is sent the end.
         let failed = aborted.filter(|_| id == CommandId::Exec);
         if begun == Begun::Asked && failed.is_none() {
             return end_early(&mut conns.ctx, me, id, raw);
@@ -916,7 +916,7 @@ fn drop_transaction<S: Shell>(conns: &mut Connections<S>, me: Ref) {
     }
 }
 
-/// A WATCH that failed leaves nothing behind, unless it has to be known that an earlier one was lost.
+/// Ends the transaction of a failed WATCH, unless the loss of an earlier one has to be remembered.
 fn forget_unbound<S: Shell>(clients: &mut Clients<S>, me: Ref) {
     if let Some(client) = clients.find(me)
         && let Session::Transaction(transaction) = &client.session
@@ -986,7 +986,7 @@ mod tests {
         assert_eq!(transaction.aborted, Some(PREVIOUS_ERRORS));
     }
 
-    /// Returns the connection that a client has for itself, which is made to stand.
+    /// Returns the client's dedicated connection, after establishing it.
     fn lease(proxy: &mut Proxy, me: Ref) -> u32 {
         let links = &proxy.core.conns.ctx.links;
         let mut places = links.taken();
@@ -1003,7 +1003,7 @@ mod tests {
         let (me, other) = (proxy.client(), proxy.client());
         proxy.send(me, &["MULTI", "PING", "SET a 1"]);
         let link = lease(&mut proxy, me);
-        // The server has to say first that it begins.
+        // The server must confirm MULTI first.
         assert_eq!(proxy.sent(link), "*1 MULTI");
         proxy.reply(link, "+OK ");
         assert_eq!(proxy.sent(link), "*1 PING *3 SET a 1");
@@ -1014,7 +1014,7 @@ mod tests {
         assert_eq!(proxy.got(me), "+OK +QUEUED +QUEUED *2 +PONG +OK");
         let upstream = proxy.core.conns.ctx.links.look(link).unwrap();
         assert!(upstream.owner.is_none() && upstream.waiting.is_empty());
-        // The next one takes it, and is told all at once.
+        // The next one reuses it, and everything is sent at once.
         proxy.send(other, &["MULTI", "SET b 1"]);
         assert_eq!(proxy.sent(link), "");
     }

@@ -1,37 +1,37 @@
-//! The core of `redline proxy`: a state machine. Bytes of clients and servers, routing tables and times come in ([`core`]); bytes
-//! for both are put into their buffers, which the shell writes out. This room must not know sockets, threads, files or clocks:
-//! what it asks of the process around is [`shell::Shell`], which a worker implements, and in tests a shell that has nothing.
+//! The core of `redline proxy`: a state machine. Its inputs are bytes of clients and servers, routing tables and times
+//! ([`core`]); its output is in their buffers, which the shell writes out. This crate must not know sockets, threads,
+//! files or clocks: what it needs of the process is [`shell::Shell`], which a worker implements, and so do tests.
 //!
-//! Its parts stand on one another, and each knows only those below: `clients`, `links` and `gathers` own their state; a
-//! [`context::Context`] has them, the cache and the routing table; [`connections::Connections`] have a context, subscriptions and
-//! retries, and know how connections end. A command is a function that takes as much of that as it may touch.
+//! The parts are layers, and each knows only those below: `clients`, `links` and `gathers` own their state; a
+//! [`context::Context`] has them, the cache and the routing table; [`connections::Connections`] have a context, subscriptions
+//! and retries, and know how connections end. A command is a function that takes as much of that as it may change.
 //!
 //! | | file | holds |
 //! |---|---|---|
-//! | around | `core`, `shell` | events in; what is asked of the process |
+//! | around | `core`, `shell` | events; requests to the process |
 //! | | `settings`, `shared` | limits and time-outs; what all workers share |
-//! | | `report` | what the control side is told |
+//! | | `report` | reports to the control side |
 //! | routing | `route` | the routing table: which server has a key; `hash`, `prefix`: which shard, and which pool |
-//! | parts | `client`, `clients`, `client_info` | a client, all of them, and what everybody may know of one |
-//! | | `ahead` | requests of a client that sends on and does not read |
+//! | parts | `client`, `clients`, `client_info` | a client, all of them, and the part of one that all workers see |
+//! | | `ahead` | requests of a client that sends without reading replies |
 //! | | `upstream`, `links` | a connection to a server, and all of them; `slab`: numbered places |
-//! | | `gather`, `gathers`, `merge` | replies that several servers give parts of, and one reply of several |
-//! | | `context` | those parts, how connections are made, and how requests are routed |
-//! | | `connections` | how connections end |
+//! | | `gather`, `gathers`, `merge` | replies made of parts of several servers |
+//! | | `context` | those parts, the making of connections, and the routing of requests |
+//! | | `connections` | the end of connections |
 //! | | `retry` | requests that are sent again |
-//! | | `subscriptions` | one connection for the subscriptions of all |
-//! | | `cache` | what GET answers of hot keys |
-//! | the way there | `requests` | decodes requests and sends each on its way; `request`: those that were forwarded |
-//! | | `class` | which way a command goes; `command_names`: commands that the table does not have, or not by that name |
-//! | | `access`, `foreign`, `routing_checks` | who may call what; calls of commands that the table does not have |
-//! | | `admission`, `rate_limit` | users' rates, faults on purpose, copies for another pool |
-//! | | `replica_reads` | which server answers a call that only reads |
+//! | | `subscriptions` | one upstream connection for the subscriptions of all clients |
+//! | | `cache` | replies to GET of hot keys |
+//! | requests | `requests` | decodes requests and routes each; `request`: those that were forwarded |
+//! | | `class` | the route of a command; `command_names`: commands that the table does not have, or not by that name |
+//! | | `access`, `foreign`, `routing_checks` | rights of users; calls of commands that the table does not have |
+//! | | `admission`, `rate_limit` | rates of users, injected faults, copies for another pool |
+//! | | `replica_reads` | the server for a call that only reads |
 //! | | `split` | requests that concern several servers |
-//! | | `leases` | connections of a client's own: blocking calls, transactions |
+//! | | `leases` | dedicated connections of a client: blocking calls, transactions |
 //! | | `streaming` | long values in pieces |
-//! | | `scripts`, `script_calls` | scripts that servers are given when they lack them |
-//! | the way back | `replies` | whose each reply is; `errors`: those of the proxy itself |
-//! | | `redirect` | MOVED, ASK and what passes |
+//! | | `scripts`, `script_calls` | scripts that are loaded into servers that lack them |
+//! | replies | `replies` | the client of each reply; `errors`: errors of the proxy itself |
+//! | | `redirect` | MOVED, ASK and temporary errors |
 //! | answered here | `local_commands` | commands about the connection |
 //! | | `cluster_commands`, `cluster_view` | CLUSTER, and the cluster that clients are shown |
 //! | | `command_table`, `command_docs` | COMMAND, and the commands that clients are shown |

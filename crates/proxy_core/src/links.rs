@@ -29,21 +29,21 @@ pub struct Links<S: Shell> {
 pub(crate) struct NodeLinks {
     /// The shared connections: two for each database, one for each protocol.
     pub(crate) shared: Vec<u32>,
-    /// Connections that nobody uses: what comes next takes one, be it a client alone or the requests of all.
+    /// Unused connections: the next client, or the shared traffic, takes one.
     pub(crate) idle: Vec<Ref>,
-    /// Private connections, and those that nobody uses.
+    /// Number of private connections, unused ones included.
     pub(crate) private: usize,
-    /// Connections that get nothing new and are not closed yet.
+    /// Number of connections that get no new requests and are not closed yet.
     pub(crate) detached: usize,
-    /// Attempts that failed since the last that did not.
+    /// Number of failed attempts since the last success.
     pub(crate) failures: u32,
-    /// No attempt before this time.
+    /// Time before which no attempt is made.
     pub(crate) retry_at_ms: u64,
-    /// How the last attempt failed.
+    /// The reason of the last failure.
     pub(crate) reason: String,
 }
 
-/// Which of a server's shared connections serves this database and protocol.
+/// Returns the index of a server's shared connection for this database and protocol.
 #[inline]
 pub(crate) fn lane(db: u16, proto: Proto) -> usize {
     usize::from(db) * 2 + usize::from(proto == Proto::Resp3)
@@ -61,7 +61,7 @@ impl<S: Shell> Links<S> {
         }
     }
 
-    /// The shared connection, if there is one.
+    /// Returns the shared connection, if there is one.
     #[inline]
     pub(crate) fn shared(&self, node: NodeId, db: u16, proto: Proto) -> Option<u32> {
         let at = *self
@@ -78,7 +78,7 @@ impl<S: Shell> Links<S> {
         self.slab.get(at)
     }
 
-    /// Returns the connection at this place, to look at.
+    /// Returns the connection at this place, immutably.
     pub fn look(&self, at: u32) -> Option<&Upstream<S>> {
         self.slab.look(at)
     }
@@ -99,22 +99,22 @@ impl<S: Shell> Links<S> {
         self.slab.taken()
     }
 
-    /// Returns where the next connection will be put.
+    /// Returns the place that the next connection will get.
     pub fn next_place(&mut self) -> Ref {
         self.slab.next_place()
     }
 
-    /// Puts a connection where [`Links::next_place`] said.
+    /// Puts a connection at the place that [`Links::next_place`] returned.
     pub(crate) fn put(&mut self, upstream: Upstream<S>) {
         self.slab.put(upstream);
     }
 
-    /// The turn is over: places may be given to others.
+    /// Ends the turn: places may be reused.
     pub(crate) fn end_turn(&mut self) {
         self.slab.end_turn();
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub(crate) fn take(&mut self, at: u32) -> Option<Box<Upstream<S>>> {
         self.slab.take(at)
     }
@@ -124,15 +124,15 @@ impl<S: Shell> Links<S> {
         of(&mut self.nodes, node)
     }
 
-    /// Forgets the results of earlier attempts where they do not hold any more.
+    /// Forgets the results of earlier attempts where they no longer apply.
     pub fn adopt(&mut self, before: &[Node], now: &[Node]) {
         let links = self.nodes.iter_mut();
         for (links, (before, now)) in links.zip(before.iter().zip(now)) {
             if now.is_another(before) {
                 links.forget_failures();
             } else if before.ejected && !now.ejected {
-                // A probe was answered: nobody has to wait for the pause after the last attempt. What it was refused for was
-                // said, and is said again only if it is something else.
+                // A probe was answered: the pause after the last attempt ends. The reason of the refusal was logged, and
+                // is logged again only if it changes.
                 (links.failures, links.retry_at_ms) = (0, 0);
             }
         }
@@ -156,7 +156,7 @@ impl NodeLinks {
 }
 
 impl<S: Shell> Links<S> {
-    /// The same, if there is one that stands.
+    /// Returns an unused connection, if one is established.
     pub(crate) fn unused_idle_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Option<Ref> {
         let place = self.idle_link(node, db, proto)?;
         of(&mut self.nodes, node).private -= 1;
@@ -166,7 +166,7 @@ impl<S: Shell> Links<S> {
         Some(place)
     }
 
-    /// A connection that nobody uses, if there is one; nobody else gets it.
+    /// Takes an unused connection, if there is one.
     pub(crate) fn idle_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Option<Ref> {
         let links = self.nodes.get_mut(usize::from(node))?;
         if links.idle.is_empty() {
@@ -195,7 +195,7 @@ impl<S: Shell> Links<S> {
         });
     }
 
-    /// The server is read in this turn, or in the next if this one has done so already.
+    /// Queues the server to be read in this turn, or in the next if this one has read it already.
     pub fn enqueue(&mut self, at: u32) {
         if let Some(upstream) = self.slab.get(at)
             && !upstream.queued
@@ -205,7 +205,7 @@ impl<S: Shell> Links<S> {
         }
     }
 
-    /// The server is to be sent something.
+    /// Marks the server as having something to send.
     #[inline]
     pub fn mark(&mut self, at: u32) {
         if let Some(upstream) = self.slab.get(at)

@@ -63,7 +63,7 @@ pub(crate) fn local<S: Shell>(
             let name = access::user_name(&mut conns.ctx.clients, me);
             conns.ctx.clients.answer(me, |reply| reply.bulk(&name))
         }
-        // As INFO says: who asks writes here, and sees nobody beside us.
+        // As in INFO: the proxy takes writes, and has no replicas.
         CommandId::Role => conns.ctx.clients.answer(me, |reply| {
             reply.array(3);
             reply.bulk(b"master");
@@ -81,7 +81,7 @@ pub(crate) fn reset<S: Shell>(conns: &mut Connections<S>, me: Ref) -> Flow {
     }
     if let Some(client) = conns.ctx.clients.find(me) {
         let session = std::mem::replace(&mut client.session, Session::Shared);
-        // Behind CLIENT REPLY SKIP this is the call that gets no reply.
+        // After CLIENT REPLY SKIP this is the call that gets no reply.
         if client.reply_mode != ReplyMode::Skipping {
             client.reply_mode = ReplyMode::On;
         }
@@ -114,7 +114,7 @@ pub(crate) fn select<S: Shell>(ctx: &mut Context<S>, me: Ref, text: &[u8]) -> Fl
     let number = std::str::from_utf8(text)
         .ok()
         .and_then(|text| text.parse::<i64>().ok())
-        // No sign, zero or space in front: then it is another text.
+        // Without a sign, zero or space in front, which would be another text.
         .filter(|number| number.to_string().as_bytes() == text);
     let Some(number) = number else {
         return ctx.clients.refuse(me, errors::NOT_AN_INTEGER);
@@ -133,7 +133,7 @@ pub(crate) fn select<S: Shell>(ctx: &mut Context<S>, me: Ref, text: &[u8]) -> Fl
             false => ctx.clients.refuse(me, BETWEEN_WATCH_AND_EXEC),
         };
     }
-    // Two databases are two connections: what was asked of the first must not come behind what is asked of the second.
+    // Two databases are two connections: requests to the first must not be executed after requests to the second.
     if ctx.clients.must_wait(me) {
         return Flow::Again;
     }
@@ -259,8 +259,8 @@ pub fn is_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// Returns true if WAIT or WAITAOF asks for no server at all: "at least so many have it" is true of none then. An error is
-/// what a server says of such arguments.
+/// Returns true if WAIT or WAITAOF asks for no server at all, so that its condition is met at once. An error is the
+/// server's error for such arguments.
 pub(crate) fn heeds_nobody(id: CommandId, args: Args<'_>) -> Result<bool, &'static str> {
     const TIMEOUT: &str = "ERR timeout is not an integer or out of range";
     let integer = |at: usize| std::str::from_utf8(&args[at]).ok()?.parse::<i64>().ok();

@@ -1,7 +1,7 @@
-//! How the replies of several servers become one. Bytes in, bytes out; must not know connections.
+//! Merging the replies of several servers. Bytes in, bytes out; must not know connections.
 //!
-//! An error of any part is the reply to the whole, the first one in the order of the parts: a key whose server failed must
-//! not look like a key that is not there.
+//! An error of any part is the reply to the whole, the first one in the order of the parts: a key whose server failed
+//! must not look like a missing key.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,14 @@ use redline_resp::{Framer, ReplyDecoder, Value, push_header};
 use crate::class::Merge;
 use crate::gather::Gather;
 
-/// Room for numbers of shards in cursors, at least: a cluster has no more shards than slots.
+/// Smallest factor of shard numbers in cursors: a cluster has no more shards than slots.
 const SCAN_STEP_MIN: u32 = SLOTS as u32;
-/// The reply where a part is not of the form that the command has.
+/// The reply if a part does not have the form of the command's reply.
 pub const MALFORMED: &[u8] = b"-ERR a server's reply does not fit the command\r\n";
 const CURSOR_TOO_LARGE: &[u8] =
     b"-ERR a server's cursor leaves no room for the number of its shard\r\n";
 
-/// Appends the reply.
+/// Appends the merged reply.
 pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
     let parts: Vec<&[u8]> = gather
         .parts
@@ -64,7 +64,7 @@ fn first(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
 
 fn first_without_error(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     let found = parts.iter().find(|part| !is_error(part));
-    // That a server has nothing to end says nothing of another one's script.
+    // NOTBUSY of one server says nothing about another one's script.
     let says_more = |part: &&&[u8]| !part.starts_with(b"-NOTBUSY ");
     let found = found.or_else(|| parts.iter().find(says_more));
     out.extend_from_slice(found.or(parts.first())?);
@@ -78,7 +78,7 @@ fn any_value(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The number of elements of an array (or a set), and what follows its header.
+/// Returns the number of elements of an array (or a set), and what follows its header.
 fn array(reply: &[u8]) -> Option<(usize, &[u8])> {
     if !matches!(reply.first()?, b'*' | b'~') {
         return None;
@@ -133,7 +133,7 @@ fn numbers(parts: &[&[u8]], out: &mut Vec<u8>, of: impl Fn(&[i64]) -> i64) -> Op
     Some(())
 }
 
-/// Of integers, or of arrays of integers, place by place.
+/// Appends the minimum of integers, or of arrays of integers, by place.
 fn minimum(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     if integer(parts.first()?).is_some() {
         return numbers(parts, out, |numbers| {
@@ -236,15 +236,15 @@ fn decoded(reply: &[u8]) -> Option<Value> {
     ReplyDecoder::new().decode(reply).ok()?.value
 }
 
-/// Returns the factor for the cursors of the shards, so that the rest has room for a shard's number: the same however many
-/// there are, so that the cursors that clients have stay right when a shard comes. Only a file may name more than a cluster
-/// can have.
+/// Returns the factor for the cursors of the shards, so that the remainder has room for a shard's number: the same for
+/// any number of shards, so that clients' cursors stay valid when a shard is added. Only a file may name more than a
+/// cluster can have.
 pub fn scan_step(shards: u32) -> u64 {
     u64::from(shards.next_power_of_two().max(SCAN_STEP_MIN))
 }
 
-/// The cursor of one shard becomes that of all: the shard's number is the remainder. Redis's own cursors are so short that
-/// the product fits into the 64 bits that clients have for it; one that does not fit is an error.
+/// Turns the cursor of one shard into that of all: the shard's number is the remainder. Redis's own cursors are so short
+/// that the product fits into the clients' 64 bits; one that does not fit is an error.
 fn scanned(parts: &[&[u8]], (shard, shards): (u32, u32), out: &mut Vec<u8>) -> Option<()> {
     let (2, rest) = array(parts.first()?)? else {
         return None;
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(scan(0, 0), "*2\r\n$1\r\n1\r\n*0\r\n");
         assert_eq!(scan(17, 1), "*2\r\n$6\r\n278529\r\n*0\r\n");
         assert_eq!(scan(0, 2), "*2\r\n$1\r\n0\r\n*0\r\n");
-        // Another shard more changes nothing, however many a cluster has.
+        // An added shard changes nothing, within the limit of a cluster.
         assert_eq!(scan_step(1), scan_step(SLOTS as u32));
         // Clients keep cursors in 64 bits.
         let last = u64::MAX / scan_step(3);

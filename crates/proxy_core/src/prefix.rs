@@ -1,5 +1,5 @@
-//! Which pool a key belongs to by how it begins, and keys that lose that beginning on their way to the server. Must not know
-//! connections or clients.
+//! The pool of a key by its prefix, and the removal of prefixes on the way to servers. Must not know connections or
+//! clients.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::request::forwarded;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
     by_prefix: HashMap<Box<[u8]>, Target>,
-    /// The lengths that there are, the longest first.
+    /// The lengths of prefixes, the longest first.
     lengths: Vec<usize>,
     strips: bool,
 }
@@ -24,7 +24,7 @@ struct Target {
 }
 
 impl Prefixes {
-    /// Of prefixes, the numbers of their pools, and whether the prefix is taken off on the way.
+    /// Returns the table of prefixes, each with its pool's number and whether it is removed on the way.
     pub fn new<'a>(prefixes: impl IntoIterator<Item = (&'a str, u16, bool)>) -> Prefixes {
         let mut made = Prefixes::default();
         for (prefix, pool, strip) in prefixes {
@@ -44,14 +44,14 @@ impl Prefixes {
         self.lengths.is_empty()
     }
 
-    /// Returns true if keys may change on their way.
+    /// Returns true if some prefix is removed on the way.
     #[inline]
     pub fn strips(&self) -> bool {
         self.strips
     }
 
-    /// The pool of a client's key, and the key as the servers there know it. The longest prefix wins; without one it is the
-    /// pool `home`.
+    /// Returns the pool of a client's key, and the key without a removed prefix. The longest prefix wins; without one it
+    /// is the pool `home`.
     pub fn find<'k>(&self, home: u16, key: &'k [u8]) -> (u16, &'k [u8]) {
         for &length in self.lengths.iter().filter(|&&length| length <= key.len()) {
             if let Some(target) = self.by_prefix.get(&key[..length]) {
@@ -62,7 +62,7 @@ impl Prefixes {
         (home, key)
     }
 
-    /// The request as the servers are to get it; `None`: as it is. Keys are those that the command's row finds.
+    /// Returns the request with prefixes removed; `None`: unchanged. The command's row finds its keys.
     pub fn stripped(&self, request: &[u8]) -> Option<Vec<u8>> {
         let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
         let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);

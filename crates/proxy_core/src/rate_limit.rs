@@ -1,14 +1,14 @@
-//! How much a user may ask for: a bucket that fills with time, and from which calls and bytes are taken. Pure: times come in
-//! as microseconds of any clock that does not go back.
+//! Rate limits of users: a bucket that fills with time, from which calls and bytes are taken. Pure: times are given in
+//! microseconds of any monotonic clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redline_proxy_config::{Excess, User};
 
-/// Calls wait for as many seconds' worth of others as this, and no more.
+/// Longest queue of waiting calls: seconds' worth of the rate.
 const BOOKED_S_MAX: u64 = 10;
 
-/// One user's, over all of its clients and all workers.
+/// Rate limits of one user, shared by its clients and all workers.
 #[derive(Debug)]
 pub struct Rates {
     commands: Option<Bucket>,
@@ -18,7 +18,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// As a user's record says; none: it has no limit.
+    /// Returns the limits of a user's record; none: it has no limit.
     pub fn of(user: &User) -> Option<Rates> {
         let bucket = |per_second: u64| (per_second > 0).then(|| Bucket::new(per_second));
         let rates = Rates {
@@ -29,7 +29,7 @@ impl Rates {
         (rates.commands.is_some() || rates.bytes.is_some()).then_some(rates)
     }
 
-    /// Takes a call of so many bytes, unless there is nothing left: whether it did.
+    /// Takes a call of this many bytes, unless the bucket is empty; returns true if it did.
     pub fn take(&self, bytes: usize, now_us: u64) -> bool {
         let is_there = self.empty_for_us(now_us) == 0;
         if is_there {
@@ -38,8 +38,8 @@ impl Rates {
         is_there
     }
 
-    /// Takes a call of so many bytes, and says when it may be made. So each of those that wait has its turn, and none has to ask
-    /// again.
+    /// Takes a call of this many bytes, and returns when it may be made. So each waiting call has its turn, and need not
+    /// ask again.
     pub fn book(self: &Arc<Rates>, bytes: usize, now_us: u64) -> Turn {
         let wait_us = self.empty_for_us(now_us);
         if wait_us > 0 {
@@ -62,13 +62,13 @@ impl Rates {
         Turn::Later(booking, wait_us)
     }
 
-    /// Returns the buckets that a call of so many bytes takes from, and how much it takes from each.
+    /// Returns the buckets that a call of this many bytes takes from, and the amount for each.
     fn buckets(&self, bytes: usize) -> impl Iterator<Item = (&Bucket, u64)> {
         let calls = self.commands.iter().map(|bucket| (bucket, 1));
         calls.chain(self.bytes.iter().map(move |bucket| (bucket, bytes as u64)))
     }
 
-    /// How long until something is there: microseconds.
+    /// Returns the time until the bucket is not empty: microseconds.
     pub fn empty_for_us(&self, now_us: u64) -> u64 {
         let buckets = self.commands.iter().chain(&self.bytes);
         let waits = buckets.map(|bucket| bucket.empty_for_us(now_us));
@@ -80,7 +80,7 @@ impl Rates {
             .for_each(|(bucket, count)| bucket.take(count, now_us));
     }
 
-    /// Takes bytes that are gone already: what is not there is owed.
+    /// Takes bytes that were sent already: the amount may become negative.
     pub fn take_bytes(&self, bytes: usize, now_us: u64) {
         if let Some(bucket) = &self.bytes {
             bucket.take(bytes as u64, now_us);
@@ -88,18 +88,18 @@ impl Rates {
     }
 }
 
-/// When a call may be made.
+/// The time at which a call may be made.
 #[derive(Debug)]
 pub enum Turn {
-    /// It may be made.
+    /// Now.
     Now,
-    /// After so many microseconds.
+    /// After this many microseconds.
     Later(Booking, u64),
-    /// Too much waits already. Nothing was taken.
+    /// Never: too many calls wait already. Nothing was taken.
     Never,
 }
 
-/// The amount taken for a call that waits for its turn. Dropped before that, it is given back.
+/// The amount taken for a call that waits for its turn. Dropping it before gives the amount back.
 #[derive(Debug)]
 pub struct Booking {
     rates: Arc<Rates>,
@@ -108,7 +108,7 @@ pub struct Booking {
 }
 
 impl Booking {
-    /// Its turn has come.
+    /// Uses the booking, at its turn.
     pub fn redeem(mut self) {
         self.is_due = true;
     }
@@ -120,7 +120,7 @@ impl Drop for Booking {
             bucket.with(|state| {
                 state.booked = state.booked.saturating_sub(count);
                 if !self.is_due {
-                    // More than it holds runs over when it is filled next.
+                    // An excess is cut off at the next refill.
                     state.millionths += i128::from(count) * 1_000_000;
                 }
             });
@@ -137,7 +137,7 @@ struct Bucket {
 
 #[derive(Debug)]
 struct State {
-    /// Millionths of what is in it; less than nothing is owed.
+    /// Content in millionths; may be negative.
     millionths: i128,
     filled_us: u64,
     /// The amount taken for calls that wait for their turn.
@@ -169,14 +169,14 @@ impl Bucket {
         })
     }
 
-    /// Returns true if so much may wait in addition to the calls that wait already. A single call always may, however large it
-    /// is.
+    /// Returns true if this much may wait in addition to the calls that wait already. A single call always may, of any
+    /// size.
     fn may_book(&self, count: u64) -> bool {
         let most = self.per_second.saturating_mul(BOOKED_S_MAX);
         self.with(|state| state.booked == 0 || state.booked.saturating_add(count) <= most)
     }
 
-    /// How long until something is in it.
+    /// Returns the time until the bucket is not empty: microseconds.
     fn empty_for_us(&self, now_us: u64) -> u64 {
         self.fill(now_us, |state| {
             let owed = -state.millionths.min(1) + 1;
@@ -209,7 +209,7 @@ mod tests {
         Arc::new(rates.unwrap())
     }
 
-    /// How long a call waits, and what it has booked.
+    /// Returns the wait of a call, and its booking.
     fn booked(rates: &Arc<Rates>, now_us: u64) -> (u64, Option<Booking>) {
         match rates.book(1, now_us) {
             Turn::Now => (0, None),
@@ -253,7 +253,7 @@ mod tests {
                 "{number}: {wait_us}"
             );
         }
-        // Who would rather be refused than wait is behind them all.
+        // A call that does not wait comes after all of them.
         assert!(!rates.take(1, now_us + 9_900_000) && rates.take(1, now_us + 10_100_000));
     }
 
@@ -265,13 +265,13 @@ mod tests {
             waits.drain(60..);
             let (wait_us, _) = booked(&rates, 5_000_000);
             assert!((5_000_000..5_000_010).contains(&wait_us), "{wait_us}");
-            // Turns that come give nothing back, and make room for others.
+            // Turns that have come give nothing back, and make room for others.
             let bookings = waits.into_iter().filter_map(|(_, booking)| booking);
             bookings.for_each(Booking::redeem);
             let (wait_us, _) = booked(&rates, 5_000_000);
             assert!((5_000_000..5_000_010).contains(&wait_us), "{wait_us}");
         }
-        // Alone, it waits however large it is.
+        // A single call waits, of any size.
         let rates = rates(0, 10);
         assert!(rates.take(1000, 5_000_000));
         let Turn::Later(_first, wait_us) = rates.book(1000, 5_000_000) else {

@@ -1,17 +1,17 @@
-//! Errors by which a server says that it is not the one, or not yet: the request goes elsewhere, or again a little later.
-//! Must not know what requests ask for.
+//! Errors by which a server redirects a request or asks for a later attempt: the request is sent elsewhere, or again a
+//! little later. Must not know the meaning of requests.
 //!
-//! MOVED changes the worker's own routing table at once and is reported, so that the control side asks for the whole map; ASK concerns
-//! one request, which goes behind ASKING. Where the target is not known yet, and for errors that pass by themselves, the
-//! request waits a little and is routed anew; meanwhile nothing more is taken from its client, whose later requests must not
-//! overtake it.
+//! MOVED changes the worker's own routing table at once and is reported, so that the control side fetches the whole map;
+//! ASK concerns one request, which is sent after ASKING. Where the target is not known yet, and for temporary errors,
+//! the request waits a little and is routed anew; meanwhile nothing more is taken from its client, whose later requests
+//! must not overtake it.
 //!
-//! A script, or a module's command, may answer with any error that its caller likes. Such a redirect changes no routing table and
-//! leads to no server that is not known already: else one client could have the keys of all, and the servers' password, sent
-//! wherever it wants. It only has the map asked for. And since a script that says so has run, it is never asked of the same
-//! server again for that: a redirect to the server that says it is its own words, which its client gets (no node sends
-//! anybody to itself), and where one leads to somebody unknown, the call waits for that one to be known. Whoever it leads to may
-//! say truly that the first one has the slot, so a call that may write follows one such redirect, and no second one.
+//! A script, or a module's command, may answer with any error that its caller likes. Such a redirect changes no routing
+//! table and leads to no server that is not known already: else one client could have the keys of all, and the servers'
+//! password, sent anywhere. It only causes the map to be fetched. And since a script that sent it has run, the same
+//! server is not asked again for it: a redirect to the sending server is the script's text, and goes to the client (no
+//! node redirects to itself), and if the target is unknown, the call waits until it is known. The target may truly
+//! redirect back to the first one, so a call that may write follows one such redirect, and no second one.
 
 use std::sync::Arc;
 
@@ -29,24 +29,24 @@ use crate::script_calls;
 use crate::shell::Shell;
 use crate::upstream::{Kind, Purpose, Waiting};
 
-/// How often one request is sent on, or again.
+/// Largest number of redirects and retries of one request.
 pub(crate) const TRIES_MAX: u8 = 8;
-/// Where the keys are now is nobody's business but ours: a client that speaks to clusters would go there.
+/// The new server of the keys is not shown: a client that speaks to clusters would connect there.
 pub(crate) const MOVED_ON: &str = "TRYAGAIN the keys have moved to another server; ask again";
 
-/// The action that an error asks for.
+/// The action for an error.
 #[derive(Debug, PartialEq, Eq)]
 enum Advice {
     Moved(Redirect),
     Ask(Redirect),
-    /// It will pass.
+    /// It is temporary.
     Wait,
     /// The server lacks the script.
     Script,
 }
 
-/// Looks at an error for the request `one`, the first that the server has not answered. `true`: the request has gone
-/// elsewhere, or will, and the error is nobody's business.
+/// Checks an error for the request `one`, the first that the server has not answered. Returns `true` if the request was
+/// or will be sent elsewhere, and the error is dropped.
 pub(crate) fn redirected<S: Shell>(
     conns: &mut Connections<S>,
     at: u32,
@@ -66,7 +66,7 @@ pub(crate) fn redirected<S: Shell>(
         if let Advice::Moved(redirect) = &advice {
             moved(&mut conns.ctx, node, redirect);
         }
-        // It is gone: only the client has it.
+        // The bytes are gone: only the client has them.
         conns.ctx.recorder.lost(&one, node, &[]);
         conns.ctx.fail(
             one,
@@ -80,7 +80,7 @@ pub(crate) fn redirected<S: Shell>(
         return false;
     };
     if advice == Advice::Wait && is_script(&request) {
-        // It may be the script's own word, and the script may have written.
+        // It may be the script's own text, and the script may have written.
         return false;
     }
     if advice == Advice::Script {
@@ -123,7 +123,7 @@ pub(crate) fn redirected<S: Shell>(
         }
         return is_sent || has_moved;
     }
-    // What waits for its second try must not be overtaken by what follows a redirect.
+    // Requests that wait for a retry must not be overtaken by others after a redirect.
     let others_wait = conns
         .ctx
         .client_of(&again)
@@ -132,7 +132,7 @@ pub(crate) fn redirected<S: Shell>(
     let linked = target
         .filter(|_| !others_wait)
         .and_then(|target| conns.ctx.link(target, db, proto).ok());
-    // What it asks next must not come in front of what is still to be sent on.
+    // Its next request must not precede one that is still to be sent on.
     if let Some(client) = conns.ctx.clients.find(again.to)
         && again.kind != Kind::Part
     {
@@ -158,7 +158,7 @@ pub(crate) fn redirected<S: Shell>(
     true
 }
 
-/// A server lacks the script of a call: it is given it, and the call again.
+/// Has a call repeated after loading its script, which the server lacks; returns true if that is possible.
 fn lacks_script<S: Shell>(
     conns: &mut Connections<S>,
     at: u32,
@@ -189,7 +189,7 @@ fn lacks_script<S: Shell>(
         .put_off(&mut conns.ctx, at, again, request, Why::Script, reply)
 }
 
-/// Of private connections only a blocking call that stands alone can go elsewhere; a transaction has to begin anew.
+/// Redirects a call on a private connection; true if it could. Only a single blocking call can move, no transaction.
 fn redirect_private<S: Shell>(
     ctx: &mut Context<S>,
     again: Waiting,
@@ -214,7 +214,7 @@ fn redirect_private<S: Shell>(
     leases::move_lease(ctx, again, target, asking, request)
 }
 
-/// Takes up what MOVED says, and finds the node.
+/// Applies MOVED to the routing table, and finds the node.
 pub(crate) fn moved<S: Shell>(
     ctx: &mut Context<S>,
     from: NodeId,
@@ -248,18 +248,18 @@ pub(crate) fn moved<S: Shell>(
             });
             pool.shards.len() - 1
         });
-    // A replica that takes writes now: its shard is still one.
+    // A replica that takes writes now: the shard stays one.
     pool.shards[shard].promote(target);
     let slot = &mut slots[usize::from(redirect.slot)];
     let before = std::mem::replace(slot, shard as u16);
     if before != shard as u16 || had_it != target {
-        // Others have asked there for keys of the slot, too, and will be redirected after us.
+        // Others have asked there for keys of the slot, too, and will be redirected later.
         ctx.settle_all(&[from, had_it]);
     }
     Some(target)
 }
 
-/// The node that a redirect names. One that is in no routing table is reported.
+/// Returns the node that a redirect names. One that is in no routing table is reported.
 pub fn find<S: Shell>(ctx: &Context<S>, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
     let found = known(ctx, from, redirect);
     if found.is_none()
@@ -274,7 +274,7 @@ pub fn find<S: Shell>(ctx: &Context<S>, from: NodeId, redirect: &Redirect) -> Op
     found
 }
 
-/// The host that a redirect means; none: it is that of `from`, which has no address.
+/// Returns the host that a redirect means; none: it is that of `from`, which has no address.
 fn host_of<S: Shell>(ctx: &Context<S>, from: NodeId, redirect: &Redirect) -> Option<String> {
     match (
         &redirect.host,
@@ -286,8 +286,8 @@ fn host_of<S: Shell>(ctx: &Context<S>, from: NodeId, redirect: &Redirect) -> Opt
     }
 }
 
-/// Where the error `said`, by which `from` has redirected a call, leads by now: the node, and whether it has to be told
-/// ASKING. None: to nobody known.
+/// Returns the current target of the error `said`, by which `from` has redirected a call: the node, and whether ASKING
+/// is needed. None: the node is not known.
 pub(crate) fn led_to<S: Shell>(
     ctx: &Context<S>,
     from: NodeId,
@@ -300,13 +300,13 @@ pub(crate) fn led_to<S: Shell>(
     }
 }
 
-/// Returns true if two numbers are one server's, which may have one by its name and one by its address.
+/// Returns true if two numbers are of one server, which may have one by its name and one by its address.
 pub(crate) fn is_same<S: Shell>(ctx: &Context<S>, one: NodeId, other: NodeId) -> bool {
     let endpoint = |node: NodeId| &ctx.routes.nodes[usize::from(node)].endpoint;
     one == other || endpoint(one) == endpoint(other)
 }
 
-/// The node that a redirect names, if it is in the routing table.
+/// Returns the node that a redirect names, if it is in the routing table.
 pub(crate) fn known<S: Shell>(
     ctx: &Context<S>,
     from: NodeId,
@@ -333,7 +333,7 @@ pub(crate) fn known<S: Shell>(
 }
 
 fn advice(reply: &[u8]) -> Option<Advice> {
-    // The commonest errors are none of these.
+    // The most common errors are none of these.
     if !matches!(
         reply.get(1)?,
         b'M' | b'A' | b'T' | b'C' | b'L' | b'R' | b'N'
@@ -373,7 +373,7 @@ fn may_say_anything(request: &[u8]) -> bool {
     id.is_none_or(|id| spec::row(id).group == Group::Scripting)
 }
 
-/// Returns true if a request changes nothing, whatever it runs.
+/// Returns true if a request is read-only, whatever it runs.
 fn only_reads(request: &[u8]) -> bool {
     let id = spec::lookup(request_name(request));
     id.is_some_and(|id| spec::gate(id).flags.has(Flags::READONLY))

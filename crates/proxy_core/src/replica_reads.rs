@@ -1,9 +1,9 @@
-//! Which server answers a call that only reads: of those that the routing table names for its keys' shard, one by its share. Must
-//! not know how they came to be named.
+//! The server for a call that only reads: one of the readers of its keys' shard in the routing table, by weight. Must
+//! not know how readers are chosen.
 //!
-//! A choice holds for what one client has sent in one piece, so calls in a row still go to one server in one piece. A client
-//! of whose calls one that may write is not answered is sent to the primary, which answers in order: in a pipeline, what was
-//! written is read. Behind the reply of a write, a replica may not have it yet.
+//! A choice holds for all requests that one client has sent in one piece, so consecutive calls still go to one server in
+//! one piece. While a write of a client is not answered, its reads go to the primary, which answers in order: a pipeline
+//! reads its own writes. After the reply to a write, a replica may not have it yet.
 
 use redline_resp::{Args, Decoded, RequestDecoder};
 use redline_spec::{self as spec, CommandId};
@@ -14,10 +14,10 @@ use crate::route::{NO_NODE, NodeId, Reader, Shard};
 use crate::shell::Shell;
 use crate::slab::Ref;
 
-/// How often a call that only reads is sent, all in all, because connections broke.
+/// Largest number of attempts of a read whose connections broke.
 pub(crate) const READ_TRIES_MAX: u8 = 3;
 
-/// The server for the keys of a group, in a pool that spreads reads. [`NO_NODE`] if none is known.
+/// Returns the server for the keys of a group, in a pool that spreads reads. [`NO_NODE`] if none is known.
 pub(crate) fn node_for<S: Shell>(ctx: &mut Context<S>, me: Ref, reads: bool, group: u32) -> NodeId {
     let Some(client) = ctx.clients.find(me) else {
         return NO_NODE;
@@ -34,7 +34,7 @@ pub(crate) fn node_for<S: Shell>(ctx: &mut Context<S>, me: Ref, reads: bool, gro
     if must_see {
         return shard.primary;
     }
-    // Some readers have no share, for when no other answers.
+    // Some readers have no weight, for when no other answers.
     let first = pick(&shard.readers, ctx.reads_turn).unwrap_or(shard.primary);
     if first == shard.primary && shard.readers.is_empty() {
         return first;
@@ -42,7 +42,7 @@ pub(crate) fn node_for<S: Shell>(ctx: &mut Context<S>, me: Ref, reads: bool, gro
     if ctx.links.shared(first, db, proto).is_some() {
         return first;
     }
-    // One that cannot be reached, of which the routing table does not know yet, is passed over.
+    // An unreachable server that the routing table does not know of yet is skipped.
     let shard = shard.clone();
     let rest = shard.readers.iter().map(|reader| reader.node);
     let mut candidates = std::iter::once(first).chain(rest.filter(|&node| node != first));
@@ -51,7 +51,7 @@ pub(crate) fn node_for<S: Shell>(ctx: &mut Context<S>, me: Ref, reads: bool, gro
         .unwrap_or(shard.primary)
 }
 
-/// The server for a call whose keys are on the server `primary`.
+/// Returns the server for a call whose keys are on the server `primary`.
 pub(crate) fn reader<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -76,7 +76,7 @@ pub(crate) fn reader<S: Shell>(
     }
 }
 
-/// Notes that a client calls what may write, so that it reads from the primary until that is answered.
+/// Notes a client's call that may write, so that it reads from the primary until that is answered.
 #[inline]
 pub(crate) fn note_write<S: Shell>(ctx: &mut Context<S>, me: Ref, id: CommandId) {
     if ctx.routes.spreads_reads(ctx.clients.home_of(me))
@@ -87,8 +87,8 @@ pub(crate) fn note_write<S: Shell>(ctx: &mut Context<S>, me: Ref, id: CommandId)
     }
 }
 
-/// Returns a connection to another server that may answer a request that only reads, when the server `lost` did not, nor
-/// `tries` before it: the first that can be reached.
+/// Returns a connection to another server for a read that the server `lost` did not answer, nor `tries` servers before
+/// it: the first that can be reached.
 pub(crate) fn other_reader<S: Shell>(
     ctx: &mut Context<S>,
     request: &[u8],
@@ -114,7 +114,7 @@ pub(crate) fn other_reader<S: Shell>(
     others(shard, lost, tries).find_map(|node| ctx.link(node, db, proto).ok())
 }
 
-/// Everybody who may answer but one. The primary comes last, unless it is a reader; but when several have failed, first.
+/// Returns the other servers of a shard. The primary comes last, unless it is a reader; but after several failures, first.
 fn others(shard: &Shard, but: NodeId, tries: u8) -> impl Iterator<Item = NodeId> {
     let readers = shard.readers.iter().map(|reader| reader.node);
     let first = (tries > 0).then_some(shard.primary);
@@ -122,7 +122,7 @@ fn others(shard: &Shard, but: NodeId, tries: u8) -> impl Iterator<Item = NodeId>
     nodes.filter(move |&node| node != but && node != NO_NODE)
 }
 
-/// One of them by their weights: over the turns each gets its share, and neighbouring turns get different ones.
+/// Returns a reader by weight: over the turns each gets its share, and neighbouring turns get different ones.
 fn pick(readers: &[Reader], turn: u32) -> Option<NodeId> {
     /// The golden ratio's part of 2^32: its multiples fill the circle evenly.
     const STEP: u32 = 0x9e37_79b9;

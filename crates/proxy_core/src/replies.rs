@@ -1,7 +1,7 @@
-//! From a server's bytes to the clients: where each reply ends, and whose it is. The hot path.
+//! From a server's bytes to the clients: the end and the client of each reply. The hot path.
 //!
-//! Consecutive replies to one client are handed over in one piece. A reply that is not whole stays with the connection; if
-//! it is long and its client's turn has come, what is there of it goes out at once.
+//! Consecutive replies to one client are delivered in one piece. An incomplete reply stays with the connection; if it is
+//! long and its client's turn has come, the available part is sent at once.
 //!
 //! Must not know how requests were routed.
 
@@ -11,12 +11,12 @@ use crate::shell::Shell;
 use crate::upstream::{Kind, Purpose, Waiting};
 use crate::{cached_reads, errors, leases, redirect, streaming};
 
-/// A reply of which so much is there, and more to come, is passed on in parts.
+/// Number of bytes from which an incomplete reply is passed on in parts.
 const PART_BYTES_MIN: usize = 32 * 1024;
-/// A bulk of which so much is to come has its connection for itself: bytes.
+/// Number of missing bytes from which a bulk gets a dedicated connection.
 const ALONE_BYTES_MIN: u64 = 128 * 1024;
 
-/// Hands on all replies that are whole; how many bytes they were. An error says why the connection is of no more use.
+/// Passes on all complete replies, and returns their bytes. An error is the reason why the connection has to end.
 pub fn take_replies<S: Shell>(
     conns: &mut Connections<S>,
     at: u32,
@@ -37,7 +37,7 @@ pub fn take_replies<S: Shell>(
             }
             continue;
         };
-        // As many as this client has coming and are plain.
+        // All plain replies that are due to this client.
         let start = done;
         let mut count = 0;
         while count < front.count && done < bytes.len() && !is_special(bytes[done]) {
@@ -80,7 +80,7 @@ pub fn take_replies<S: Shell>(
     Ok(done)
 }
 
-/// Passes on what is there of a long reply whose turn it is.
+/// Passes on the available part of a long reply whose turn it is.
 fn take_part<S: Shell>(conns: &mut Connections<S>, at: u32, front: Waiting, bytes: &[u8]) -> usize {
     let turn = conns
         .ctx
@@ -97,7 +97,7 @@ fn take_part<S: Shell>(conns: &mut Connections<S>, at: u32, front: Waiting, byte
     upstream.streaming |= len > 0;
     upstream.passed += len;
     if upstream.framer.bulk_missing() > ALONE_BYTES_MIN {
-        // Whoever comes now need not wait for it.
+        // New requests need not wait for it.
         conns.ctx.detach(at);
     }
     conns.ctx.clients.pass_on(front.to, &bytes[..len]);
@@ -106,15 +106,15 @@ fn take_part<S: Shell>(conns: &mut Connections<S>, at: u32, front: Waiting, byte
     len
 }
 
-/// Notes that what is to come of a long reply may go from socket to socket, if all that has come was passed on.
+/// Notes that the rest of a long reply may be spliced from socket to socket, if all that has arrived was passed on.
 fn let_splice<S: Shell>(conns: &mut Connections<S>, at: u32, is_all: bool) {
     if let Some(upstream) = conns.ctx.links.get(at) {
         upstream.may_splice = is_all;
     }
 }
 
-/// One reply that is not plain: an error, a push message, one that nobody or the proxy itself waits for, or one whose
-/// first part is gone. `None` if it is not whole.
+/// Takes one reply that is not plain: an error, a push message, one for the proxy itself or to be dropped, or one whose
+/// first part was passed on. `None` if it is incomplete.
 fn take_one<S: Shell>(
     conns: &mut Connections<S>,
     at: u32,
@@ -192,7 +192,7 @@ fn take_one<S: Shell>(
     Ok(Some(len))
 }
 
-/// Handles one whole reply, by the kind of request that waits for it. An error says why the connection is of no more use.
+/// Handles one complete reply, by the kind of its request. An error is the reason why the connection has to end.
 fn settle_one<S: Shell>(
     conns: &mut Connections<S>,
     at: u32,
@@ -245,7 +245,7 @@ fn settle_one<S: Shell>(
     Ok(())
 }
 
-/// A reply whose first part is gone ends with this. An error says why the connection is of no more use.
+/// Ends a reply whose first part was passed on. An error is the reason why the connection has to end.
 pub fn end_stream<S: Shell>(
     conns: &mut Connections<S>,
     at: u32,
@@ -276,12 +276,12 @@ pub fn end_stream<S: Shell>(
     Ok(())
 }
 
-/// Takes the available part of a reply that is not whole: it is passed on if its first part was, and dropped if it is not
+/// Takes the available part of an incomplete reply: it is passed on if its first part was, and dropped if it is not
 /// wanted.
 fn take_unfinished<S: Shell>(conns: &mut Connections<S>, at: u32, bytes: &[u8]) -> Option<usize> {
     let upstream = conns.ctx.links.get(at)?;
     if upstream.purpose == Purpose::Tracking {
-        // News are taken whole, whatever waits behind them: see `let_reader_go` for how long they may be.
+        // Push messages are taken whole, in any state: see `let_reader_go` for their largest size.
         return None;
     }
     let front = upstream.waiting.front().copied()?;
@@ -305,8 +305,8 @@ fn take_unfinished<S: Shell>(conns: &mut Connections<S>, at: u32, bytes: &[u8]) 
     (len > 0).then_some(len)
 }
 
-/// More of a reply is kept than a client may be owed: that client is let go, and what is to come for it is dropped. An
-/// error: it is nobody's, and yet there is no way to drop it.
+/// Closes the client of a reply that holds more bytes than a client may be owed, and drops the rest of the reply. An
+/// error: it has no client, and cannot be dropped.
 pub fn let_reader_go<S: Shell>(conns: &mut Connections<S>, at: u32) -> Result<(), String> {
     let upstream = conns.ctx.links.get(at);
     if upstream
@@ -316,7 +316,7 @@ pub fn let_reader_go<S: Shell>(conns: &mut Connections<S>, at: u32) -> Result<()
         return Err("its news are too long".to_owned());
     }
     let Some(front) = upstream.and_then(|upstream| upstream.waiting.front().copied()) else {
-        // A message, or what nobody has asked for: it is kept until it is whole.
+        // A push message, or an unexpected reply: it is kept until it is complete.
         return Err("it sends a message that is too long".to_owned());
     };
     match conns.ctx.reader_of(&front) {
@@ -329,7 +329,7 @@ pub fn let_reader_go<S: Shell>(conns: &mut Connections<S>, at: u32) -> Result<()
     Ok(())
 }
 
-/// Returns true if a reply that begins so has to be looked at.
+/// Returns true if a reply with this first byte needs handling.
 #[inline]
 fn is_special(first: u8) -> bool {
     matches!(first, b'-' | b'>' | b'!')

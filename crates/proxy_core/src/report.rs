@@ -1,11 +1,11 @@
-//! Reports from workers to the control side. Must not know what it makes of it.
+//! Reports from workers to the control side. Must not know their effects.
 
 use crate::route::NodeId;
 
-/// Something that the control side may want to know.
+/// An event for the control side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A server says that another one has the slot. An empty host is that of the server that said so.
+    /// A server redirects a slot to another one. An empty host is that of the sender.
     Moved {
         /// The pool's number.
         pool: u16,
@@ -13,9 +13,9 @@ pub enum Report {
         slot: u16,
         /// The server that sent the redirect.
         node: NodeId,
-        /// Where the slot is.
+        /// The host that has the slot.
         host: String,
-        /// Its port there.
+        /// Its port.
         port: u16,
     },
     /// A redirect names a server that is in no routing table.
@@ -29,24 +29,24 @@ pub enum Report {
     },
     /// A connection could not be made, or it broke.
     Failed {
-        /// Which server.
+        /// The server.
         node: NodeId,
-        /// How many requests of clients it has answered so far, those of all workers.
+        /// Number of clients' requests that it has answered so far, for all workers.
         answers: u64,
     },
-    /// A server kept a request, or a connection attempt, waiting for too long.
+    /// A request or a connection attempt at a server timed out.
     TimedOut {
-        /// Which server.
+        /// The server.
         node: NodeId,
-        /// How many requests of clients it has answered so far, those of all workers.
+        /// Number of clients' requests that it has answered so far, for all workers.
         answers: u64,
     },
-    /// A connection was made, and the server accepts who we are.
+    /// A connection was established, and the server accepts the greeting.
     Well {
-        /// Which server.
+        /// The server.
         node: NodeId,
     },
-    /// A client has called a command that nobody here knows.
+    /// A client has called an unknown command.
     Foreign {
         /// The number of its pool.
         pool: u16,

@@ -1,12 +1,12 @@
-//! Requests in bytes that were forwarded: where each ends, its name, whether it writes. They were decoded once, so their form is
-//! right. Pure.
+//! Requests in forwarded bytes: where each ends, its name, whether it writes. They were decoded once, so they are
+//! well-formed. Pure.
 
 use std::ops::Range;
 
 use redline_resp::{Args, Decoded, RequestDecoder, RequestLimits, Span};
 use redline_spec::{self as spec, Flags};
 
-/// The limits of requests that were let pass already.
+/// Returns the decoder limits for requests that were accepted already.
 pub fn forwarded() -> RequestLimits {
     RequestLimits {
         bulk_bytes_max: i64::MAX as u64,
@@ -15,7 +15,7 @@ pub fn forwarded() -> RequestLimits {
     }
 }
 
-/// The name of the command in the request at the front of a run; empty: it has none.
+/// Returns the name of the command in the request at the front of a run; empty: it has none.
 pub fn request_name(run: &[u8]) -> &[u8] {
     let name = || {
         let (_, at) = header(run)?;
@@ -25,7 +25,7 @@ pub fn request_name(run: &[u8]) -> &[u8] {
     name().unwrap_or_default()
 }
 
-/// The length of the request at the front of a run. It was decoded once, so its form is right.
+/// Returns the length of the request at the front of a run. It was decoded once, so it is well-formed.
 pub fn request_len(run: &[u8]) -> Option<usize> {
     let (arguments, mut at) = header(run)?;
     for _ in 0..arguments {
@@ -35,8 +35,8 @@ pub fn request_len(run: &[u8]) -> Option<usize> {
     (at <= run.len()).then_some(at)
 }
 
-/// The number in the line at the front, behind its sign, and where the next line begins. Clients may send any byte behind a
-/// carriage return, as to Redis.
+/// Returns the number in the line at the front, behind its type, and the start of the next line. Clients may send any
+/// byte behind a carriage return, as to Redis.
 fn header(bytes: &[u8]) -> Option<(usize, usize)> {
     let end = bytes.iter().position(|byte| *byte == b'\r')?;
     let digits = bytes[..end].get(1..)?;
@@ -44,7 +44,7 @@ fn header(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((number, end + 2))
 }
 
-/// The requests in bytes that were forwarded: where each is, and whether it writes.
+/// The requests in forwarded bytes: where each is, and whether it writes.
 pub struct Requests {
     bytes: Vec<u8>,
     at: usize,
@@ -53,7 +53,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Of bytes that hold whole requests.
+    /// Returns the requests of bytes that hold whole ones.
     pub fn of(bytes: &[u8]) -> Requests {
         Requests {
             bytes: bytes.to_vec(),

@@ -1,9 +1,9 @@
-//! From a client's bytes to the servers: decoding, and the way of each request. The hot path.
+//! From a client's bytes to the servers: decoding and routing of each request. The hot path.
 //!
-//! Requests that go to one server as they are, one behind the other, are copied in one piece. Everything that is not the
-//! call of one key on a shared connection takes [`Requests::dispatch`].
+//! Consecutive requests that go unchanged to one server are copied in one piece. Everything but a call of one key on a
+//! shared connection takes [`Requests::dispatch`].
 //!
-//! Must not know sockets, or what becomes of replies.
+//! Must not know sockets, or how replies are handled.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ use crate::{
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It has been dealt with.
+    /// It was handled.
     Done,
     /// It has to wait; the client's pause was set.
     Again,
@@ -41,18 +41,18 @@ pub enum Flow {
     Close,
 }
 
-/// Decodes the requests of clients, and sends them on their way.
+/// Decodes the requests of clients, and routes them.
 pub(crate) struct Requests {
     heads: Heads,
-    /// The commands that `heads` numbers.
+    /// The commands of the numbers in `heads`.
     named: [Command; HEADS],
     spans: Vec<Span>,
     splitter: Splitter,
 }
 
-/// Requests of one client in a row that go to one server.
+/// Consecutive requests of one client that go to one server.
 struct Run {
-    /// The command of the last ones, and behind how many they come.
+    /// The command of the last ones, and the number of requests before them.
     command: u16,
     same_from: u16,
     upstream: u32,
@@ -62,16 +62,16 @@ struct Run {
     end: usize,
 }
 
-/// Requests in a run. In a cluster any of them may have to be found again, to be sent elsewhere.
+/// Largest number of requests in a run. In a cluster any of them may have to be found again, for a redirect.
 const RUN_MAX: u16 = 1024;
 const RUN_OF_CLUSTER_MAX: u16 = 64;
-/// From one look for what the servers have learned meanwhile to the next: milliseconds.
+/// Interval between questions for newly learned commands: milliseconds.
 pub const LOOK_MS: u64 = 8;
-/// A request of which so much is missing may go through in pieces.
+/// Number of missing bytes from which a request may be passed through in pieces.
 const LARGE_NEED_MIN: usize = 8 * 1024;
 
 impl Requests {
-    /// Returns one that has decoded nothing; `commands` are all that there are.
+    /// Returns a decoder without state; `commands` are all commands.
     pub(crate) fn new(commands: &[Command]) -> Requests {
         Requests {
             heads: Heads::new(),
@@ -81,7 +81,7 @@ impl Requests {
         }
     }
 
-    /// A call whose first word the table does not have; none: nobody else has it, either.
+    /// Handles a call whose first word the table does not have; none: the servers do not have it either.
     pub(crate) fn foreign<S: Shell>(
         &mut self,
         conns: &mut Connections<S>,
@@ -119,7 +119,7 @@ impl Requests {
         {
             return None;
         }
-        // One that is known by now will be found the next time; what is known of nothing is waited for.
+        // A command known by now is found at the next attempt; if nothing is known, the call waits.
         conns.ctx.tell(Report::Foreign { pool: home });
         if learned.is_none() && conns.ctx.may_put_off {
             conns.ctx.clients.delay(me, conns.ctx.now_ms + LOOK_MS);
@@ -150,9 +150,9 @@ impl Requests {
         Some(self.check(conns, me, command, Called::ByNewName, &bytes, &spans))
     }
 
-    /// Takes the requests that a client has sent, as far as it may go on, and returns how many bytes they were.
+    /// Takes the requests that a client has sent, as far as it may go on, and returns the number of bytes taken.
     ///
-    /// One long loop, since each step of it may be the last: of the request, of the run before it, or of what the client sent.
+    /// One long loop, since each step may be the last: of the request, of the run before it, or of the client's bytes.
     pub(crate) fn serve<S: Shell>(
         &mut self,
         conns: &mut Connections<S>,
@@ -196,7 +196,7 @@ impl Requests {
                 break;
             }
             if query[done] != b'*' && client.pending() > 0 && client.decoder.is_idle() {
-                // Decoding changes an inline request, so it cannot be put off once that was done.
+                // Decoding changes an inline request, so it cannot be postponed afterwards.
                 client.pause = Pause::Order;
                 break;
             }
@@ -284,7 +284,7 @@ impl Requests {
             match self.take_any(conns, me, command, raw, kind) {
                 Flow::Done => done += consumed,
                 Flow::Again => {
-                    // It comes again, and counts then.
+                    // It is decoded again, and counts then.
                     conns.ctx.counters.requests -= 1;
                     break;
                 }
@@ -301,7 +301,7 @@ impl Requests {
         done
     }
 
-    /// The command that a request names.
+    /// Returns the command that a request names.
     #[inline]
     fn command_of<S: Shell>(
         &mut self,
@@ -317,7 +317,7 @@ impl Requests {
             Name::Known(number) => self.named[usize::from(number)],
             Name::New(number) => {
                 let Some(id) = spec::lookup(span(0)) else {
-                    // The number stays with the bytes: whoever sends them again must be told the same.
+                    // The number stays with the bytes: a repeated decoding must give the same.
                     self.heads = redline_resp::Heads::new();
                     return Err(Unresolved::Command);
                 };
@@ -339,7 +339,7 @@ impl Requests {
         }
     }
 
-    /// The shared connection for a call of one key, if that is where it goes.
+    /// Returns the shared connection for a call of one key, if it takes that route.
     #[inline]
     fn shared_target<S: Shell>(
         &mut self,
@@ -373,8 +373,8 @@ impl Requests {
         }
     }
 
-    /// Answers GET from the cache, if it can; returns true if it did. A call before it that may have to do with it is under
-    /// way then.
+    /// Answers GET from the cache, if it can; returns true if it did. Earlier calls that may concern the key are in
+    /// flight then.
     fn hits<S: Shell>(
         &mut self,
         conns: &mut Connections<S>,
@@ -405,7 +405,7 @@ impl Requests {
         cached_reads::answer_from_cache(&mut conns.ctx, me, key)
     }
 
-    /// Makes a call of one key, which goes to `target` as it is, the last of the run, or the first of the next one.
+    /// Adds a call of one key, which goes to `target` unchanged, to the run, or to the next one.
     #[inline]
     fn add_to_run<S: Shell>(
         &mut self,
@@ -498,7 +498,7 @@ impl Requests {
         }
     }
 
-    /// Everything that is not a plain call of one key.
+    /// Handles everything but a plain call of one key.
     fn take_any<S: Shell>(
         &mut self,
         conns: &mut Connections<S>,
@@ -587,7 +587,7 @@ impl Requests {
         }
         let command = match command {
             Ok(command) => command,
-            // Not a command of Redis's: there is no row for it.
+            // Not a command of Redis: it has no row.
             Err(Unresolved::Command) if args[0].eq_ignore_ascii_case(b"proxy") => {
                 return S::proxy(conns, me, args);
             }
@@ -652,14 +652,14 @@ impl Requests {
             return leases::reject(conns, me, command.id, &errors::subscribed(command.id));
         }
         let flow = self.make(conns, me, command, raw, args);
-        // What has to wait comes again, and is shown then.
+        // A call that has to wait is decoded again, and shown then.
         if is_shown && flow != Flow::Again {
             monitor::show(&mut conns.ctx, me, Some(command.id), args, None);
         }
         flow
     }
 
-    /// A call that nothing speaks against.
+    /// Makes a call that passed all checks.
     pub(crate) fn make<S: Shell>(
         &mut self,
         conns: &mut Connections<S>,
@@ -677,7 +677,7 @@ impl Requests {
         admission::mirror(&mut conns.ctx, me, command, raw, args);
         let flow = self.dispatch(conns, me, command, raw, args);
         if command.class != Class::Transaction && conns.ctx.clients.is_in_transaction(me) {
-            // Behind WATCH two connections are used: what comes next must not overtake this on the other one.
+            // After WATCH two connections are used: the next call must not overtake this one on the other.
             conns.ctx.clients.must_wait(me);
         }
         flow
@@ -694,7 +694,7 @@ impl Requests {
         match command.id {
             CommandId::ScriptLoad => conns.ctx.shared.scripts.learn(&args[2]),
             CommandId::ScriptFlush => conns.ctx.shared.scripts.forget(),
-            // Where there is one server, it learns by itself.
+            // A single server learns scripts by itself.
             CommandId::Eval | CommandId::EvalRo if !conns.ctx.has_one_shard(me) => {
                 conns.ctx.shared.scripts.learn(&args[1]);
             }
@@ -748,7 +748,7 @@ impl Requests {
                 self.splitter
                     .split(&mut conns.ctx, me, command.id, merge, raw, args)
             }
-            // A shared connection may be the one whose script is to be ended.
+            // The script to end may be running on a shared connection.
             Class::All(merge)
                 if matches!(command.id, CommandId::ScriptKill | CommandId::FunctionKill) =>
             {
@@ -789,7 +789,7 @@ fn forward_by_keys<S: Shell>(
     }
 }
 
-/// Returns true if a call of a command that may wait asks to wait. (A key or a group of that name does no harm.)
+/// Returns true if a call of a command that may block has a blocking option. (A key or a group of that name is harmless.)
 pub(crate) fn may_block(id: CommandId, args: Args<'_>) -> bool {
     match id {
         CommandId::Xread | CommandId::Xreadgroup => args
@@ -800,7 +800,7 @@ pub(crate) fn may_block(id: CommandId, args: Args<'_>) -> bool {
     }
 }
 
-/// How long a call that may wait asks to: milliseconds. None: for ever, or it is no number, and the server says what it is.
+/// Returns the time-out of a call that may block: milliseconds. None: no time-out, or no number, and the server sends the error.
 pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
     let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<f64>().ok();
     let ms = match id {
@@ -812,11 +812,11 @@ pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
         CommandId::Blmpop | CommandId::Bzmpop => number(args.get(1)?)? * 1_000.0,
         _ => number(args.get(args.len() - 1)?)? * 1_000.0,
     };
-    // What is not above 0 is for ever, or an error.
+    // 0 and below mean no time-out, or an error.
     (ms > 0.0).then_some(ms.ceil() as u64)
 }
 
-/// Returns true if a command asks for the table of commands.
+/// Returns true if a command reads the table of commands.
 pub(crate) fn is_about_commands(id: CommandId) -> bool {
     id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
 }

@@ -1,8 +1,8 @@
-//! Requests that a server has refused for a while, and that will be sent again: behind everything that their client has under way,
-//! in the order in which it sent them. Must not know which errors pass.
+//! Requests that a server has refused for a while, and that will be sent again: after all requests in flight of their
+//! client, in the order in which it sent them. Must not know which errors are temporary.
 //!
-//! Of requests that were under way together some may be refused and later ones be answered: the server had done loading, or a
-//! script was known. One of which a later request of the same client has used the same key is not sent again, since it would come
+//! Of requests in flight together some may be refused and later ones be answered: loading had ended, or a script was
+//! known. A request is not sent again if a later request of the same client has used the same key, since it would come
 //! too late: its client gets the error.
 
 use std::collections::{HashMap, HashSet};
@@ -19,12 +19,12 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 
-/// How long a request waits before the first time it is sent again; twice as long each time: milliseconds.
+/// Delay before the first retry; doubled each time: milliseconds.
 const PAUSE_MS: u64 = 8;
-/// How often requests that wait are looked at where nothing else happens: milliseconds.
+/// Interval between checks of waiting requests on an idle worker: milliseconds.
 pub const LOOK_MS: u64 = 4;
-/// Where more of them than this wait, they are not looked at in every turn, but after that pause, which is a millisecond longer
-/// for each thousand: others have something to do meanwhile.
+/// Largest number of waiting requests that are checked in every turn; more are checked after that pause, which is a
+/// millisecond longer for each thousand.
 const FEW: usize = 64;
 
 /// A request that will be sent again.
@@ -32,18 +32,18 @@ struct Retry {
     due_ms: u64,
     waiting: Waiting,
     request: Vec<u8>,
-    /// The server that was asked: it is asked again if there is no key to go by.
+    /// The server that was asked: the retry goes there if there is no key to route by.
     node: NodeId,
     db: u16,
     proto: Proto,
     why: Why,
     /// The connection that it came back from.
     from: Ref,
-    /// The error that the server sent, without the type's sign and the line's end.
+    /// The server's error, without the type and the line's end.
     error: String,
     /// Its keys; none: it may concern all.
     keys: HashSet<Vec<u8>>,
-    /// The client that sent the request, and the request's number.
+    /// The client, and its number of the request.
     owner: (Ref, u32),
 }
 
@@ -51,21 +51,21 @@ struct Retry {
 #[derive(Default)]
 pub struct Retries {
     waiting: Vec<Retry>,
-    /// When they are looked at next, if they are many: milliseconds.
+    /// Time of the next check, if there are many: milliseconds.
     look_ms: u64,
 }
 
-/// Why a request is put off.
+/// The reason of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The server's state will pass.
+    /// The server's state is temporary.
     Passes,
     /// The server lacks the script.
     Script,
-    /// The server that has the slot now is not known yet. What follows in the same slot fares no better, so nothing is
+    /// The server that has the slot now is not known yet. Later requests of the same slot wait as well, so nothing is
     /// overtaken.
     Moved,
-    /// The same, as a script says that may have made it up: who was asked is not asked again.
+    /// The same, from a script that may have made it up: the same server is not asked again.
     Hearsay,
 }
 
@@ -75,7 +75,7 @@ impl Retries {
         self.waiting.is_empty()
     }
 
-    /// Puts a request off that came back from a connection with this error. `true`, for whoever asks whether it is dealt with.
+    /// Queues a request for a retry that came back from a connection with this error. Returns `true`: it is handled.
     pub(crate) fn put_off<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -116,7 +116,7 @@ impl Retries {
             error: error.trim_start_matches('-').trim_end().to_owned(),
             owner,
         };
-        // One that comes back once more is still in front of what its client sent behind it.
+        // A repeated retry still precedes what its client sent later.
         let is_behind = |other: &Retry| {
             let distance = other.owner.1.wrapping_sub(owner.1);
             other.owner.0 == owner.0 && distance < u32::MAX / 2
@@ -130,8 +130,8 @@ impl Retries {
         true
     }
 
-    /// The server has answered the next `count` requests of the run `front`, so what it had refused before and has the same
-    /// keys comes too late.
+    /// Drops requests that have become too late: the server has answered the next `count` requests of the run `front`,
+    /// and those that it had refused before have the same keys.
     pub(crate) fn overtaken<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -166,7 +166,7 @@ impl Retries {
             let is_late = retry.from == from
                 && !matches!(retry.why, Why::Moved | Why::Hearsay)
                 && owner.is_some_and(|(client, number)| {
-                    // Of those answered, the ones behind it.
+                    // Of those answered, the later ones.
                     let behind = last.wrapping_sub(number);
                     let skipped = (number.wrapping_sub(seq) as i32).saturating_add(1).max(0);
                     client == me
@@ -190,7 +190,7 @@ impl Retries {
         }
     }
 
-    /// Sends what has waited long enough, each client's in its order, once nothing else of that client is under way.
+    /// Sends what has waited long enough, each client's in order, once nothing else of that client is in flight.
     pub fn send_due<S: Shell>(&mut self, ctx: &mut Context<S>) {
         if self.waiting.len() > FEW && ctx.now_ms < self.look_ms {
             return;
@@ -226,7 +226,7 @@ impl Retries {
         self.waiting = rest;
     }
 
-    /// Returns it if it has to wait once more.
+    /// Sends a request again; returns it if it has to wait once more.
     fn send_again<S: Shell>(&mut self, ctx: &mut Context<S>, retry: Retry) -> Option<Retry> {
         let by_keys = node_of_request(ctx, &retry.request, retry.node);
         let (node, asking) = match retry.why {
@@ -235,7 +235,7 @@ impl Retries {
                 led_to.unwrap_or((NO_NODE, false))
             }
             Why::Hearsay => (by_keys, false),
-            // Who was asked before may have run it.
+            // The server that was asked before may have run it.
             _ if retry.waiting.tries.was_led() => (retry.node, false),
             _ => (by_keys, false),
         };
@@ -290,7 +290,7 @@ impl Retries {
         }
     }
 
-    /// It is no longer put off.
+    /// Removes it from the count of its client and connection.
     fn taken_back<S: Shell>(&mut self, ctx: &mut Context<S>, retry: &Retry) {
         if let Some((me, _)) = ctx.client_of(&retry.waiting)
             && let Some(client) = ctx.clients.find(me)
@@ -303,7 +303,7 @@ impl Retries {
     }
 }
 
-/// Where a request goes now: within the pool of who was asked, whose servers know its keys by these names.
+/// Returns the server of a request: within the pool of the one that was asked, whose servers know its keys by these names.
 fn node_of_request<S: Shell>(ctx: &Context<S>, request: &[u8], asked: NodeId) -> NodeId {
     let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
     let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
@@ -322,7 +322,7 @@ fn node_of_request<S: Shell>(ctx: &Context<S>, request: &[u8], asked: NodeId) ->
     }
 }
 
-/// The keys of a request that was forwarded.
+/// Returns the keys of a request that was forwarded.
 fn keys_of(request: &[u8]) -> HashSet<Vec<u8>> {
     let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
     let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
@@ -339,7 +339,7 @@ fn keys_of(request: &[u8]) -> HashSet<Vec<u8>> {
         .collect()
 }
 
-/// Returns true if requests with these keys may concern the same ones.
+/// Returns true if requests with these keys may concern a common key.
 fn meet(one: &HashSet<Vec<u8>>, other: &HashSet<Vec<u8>>) -> bool {
     one.is_empty() || other.is_empty() || !one.is_disjoint(other)
 }
@@ -363,7 +363,7 @@ mod tests {
             keys(&["SET", "c", "a"]),
         );
         assert!(meet(&one, &both) && !meet(&one, &other) && !meet(&both, &other));
-        // One without keys may concern all.
+        // A request without keys may concern all.
         assert!(meet(&one, &keys(&["DBSIZE"])));
     }
 }

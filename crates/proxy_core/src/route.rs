@@ -1,4 +1,4 @@
-//! Which node has a key: an immutable routing table, made by the control side and read by every worker.
+//! The node of each key: an immutable routing table, made by the control side and read by every worker.
 //!
 //! Must not know connections, clients or how the table came about.
 
@@ -14,15 +14,15 @@ use crate::command_names::ForeignByName;
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;
 
-/// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
-/// keep connections by it; a node that left has nothing that routes to it any more.
+/// A node's number: its place in [`Routes::nodes`]. It stays for as long as the process runs, so workers may index
+/// connections by it; no route leads to a node that was removed.
 pub type NodeId = u16;
-/// No node has it.
+/// No node.
 pub const NO_NODE: NodeId = NodeId::MAX;
-/// No shard has it, in [`Placement::Slots`].
+/// No shard, in [`Placement::Slots`].
 pub const NO_SHARD: u16 = u16::MAX;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// An IP address and a port.
@@ -34,31 +34,31 @@ pub enum Endpoint {
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Where it is. A name was resolved by the control side, which publishes anew when the name points elsewhere.
+    /// Its address. The control side resolves names, and publishes a new table when a name resolves differently.
     pub endpoint: Endpoint,
-    /// As the configuration or the cluster writes it: for messages, and to find the target of a redirect.
+    /// Its name in the configuration or the cluster: for messages, and to find the target of a redirect.
     pub name: String,
     /// The user to authenticate as there, if it is not the default user.
     pub user: Option<String>,
     /// The password.
     pub password: Option<Secret>,
-    /// It does not answer: requests are refused at once, except probes.
+    /// It is marked down: requests are refused at once, except probes.
     pub ejected: bool,
-    /// Something routes to it. What does not may still be where a redirect points.
+    /// Some route leads to it. Others may still be targets of redirects.
     pub is_used: bool,
     /// Connections to it begin with READONLY: a node of a cluster whose replicas are read from.
     pub is_readonly: bool,
-    /// A replica that was asked how far it is and has not answered: reads do not wait for it.
+    /// A replica that has not answered the question for its replication offset: reads do not wait for it.
     pub is_silent: bool,
     /// The number of its pool. A server of two pools is two nodes.
     pub pool: u16,
-    /// The name of the data centre that it is in; empty: none that the configuration knows.
+    /// The name of its data centre; empty: none that the configuration knows.
     pub data_center: String,
 }
 
 impl Node {
-    /// Returns true if this is not the server that had its number in an earlier table, or its name leads to another one now:
-    /// the known state of that one does not apply to it.
+    /// Returns true if this is not the server that had its number in an earlier table, or if its name resolves
+    /// differently now: state of that server does not apply to it.
     pub fn is_another(&self, before: &Node) -> bool {
         (&self.name, self.pool, &self.endpoint) != (&before.name, before.pool, &before.endpoint)
     }
@@ -80,7 +80,7 @@ impl Node {
     }
 }
 
-/// One part of the keys, and who has it.
+/// A part of the keys, and its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The server that takes writes.
@@ -97,8 +97,8 @@ impl Shard {
         self.primary == node || self.replicas.contains(&node)
     }
 
-    /// A replica takes the primary's place, and the primary that of a replica: until the servers say more, both are of this
-    /// shard. False if it had that place.
+    /// Swaps a replica and the primary; until the servers say more, both stay in this shard. Returns false if it had
+    /// that place already.
     pub fn promote(&mut self, node: NodeId) -> bool {
         if self.primary == node {
             return false;
@@ -110,7 +110,7 @@ impl Shard {
     }
 }
 
-/// Somebody who may take reads.
+/// A server that may take reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader {
     /// The server.
@@ -119,7 +119,7 @@ pub struct Reader {
     pub weight: u32,
 }
 
-/// How keys are spread over the shards of a pool.
+/// The distribution of keys over the shards of a pool.
 #[derive(Clone, Debug)]
 pub enum Placement {
     /// There is one shard.
@@ -137,19 +137,19 @@ pub struct Pool {
     pub name: String,
     /// Its parts; at least one.
     pub shards: Vec<Shard>,
-    /// Which of them has a key.
+    /// The shard of each key.
     pub placement: Placement,
-    /// How many databases SELECT may name.
+    /// Number of databases that SELECT accepts.
     pub databases: u32,
     /// Some shard has readers.
     pub spreads_reads: bool,
-    /// Commands that its servers have and the table has not; none: nobody has asked.
+    /// Commands that its servers have and the table has not; none: not asked for.
     pub learned: Option<Arc<ForeignByName>>,
-    /// TCP's keepalive on connections to its servers: seconds; 0: none.
+    /// TCP keepalive of connections to its servers: seconds; 0: none.
     pub keepalive_s: u32,
     /// Cache of replies to GET; none: nothing is cached.
     pub caching: Option<Arc<Caching>>,
-    /// Connections to its servers that are made from now on have TLS.
+    /// New connections to its servers use TLS.
     pub has_tls: bool,
 }
 
@@ -165,7 +165,7 @@ impl Pool {
         }
     }
 
-    /// [`group_of`](Self::group_of) of each of many keys, added to `groups`.
+    /// Adds [`group_of`](Self::group_of) of each of many keys to `groups`.
     fn groups_of<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, groups: &mut Vec<u32>) {
         match &self.placement {
             Placement::Hashed(hashed) => hashed.shards(keys, groups),
@@ -173,7 +173,7 @@ impl Pool {
         }
     }
 
-    /// The server of a group's keys; [`NO_NODE`] if none is known.
+    /// Returns the server of a group's keys; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of_group(&self, group: u16) -> NodeId {
         match self.shard_of_group(group) {
@@ -182,7 +182,7 @@ impl Pool {
         }
     }
 
-    /// Everybody who has a group's keys.
+    /// Returns the shard of a group.
     #[inline]
     pub fn shard_of_group(&self, group: u16) -> Option<&Shard> {
         let shard = match &self.placement {
@@ -192,7 +192,7 @@ impl Pool {
         self.shards.get(usize::from(shard))
     }
 
-    /// The server of a key; [`NO_NODE`] if none is known.
+    /// Returns the server of a key; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of(&self, key: &[u8]) -> NodeId {
         self.node_of_group(self.group_of(key))
@@ -207,7 +207,7 @@ impl Pool {
             }
     }
 
-    /// Returns true if every key is on the same server as in `other`. `false` is also said where it would take long to tell.
+    /// Returns true if every key is on the same server as in `other`. May return `false` where a comparison would take long.
     pub fn has_keys_as(&self, other: &Pool) -> bool {
         let primary = |shard: &Shard| shard.primary;
         let others = other.shards.iter().map(primary);
@@ -224,11 +224,11 @@ impl Pool {
 /// The routing table.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// All servers that there ever were.
+    /// All servers, past ones included.
     pub nodes: Vec<Node>,
     /// At least one. A pool keeps its number for as long as the process runs.
     pub pools: Vec<Pool>,
-    /// Which keys are in another pool than that of the client's listener.
+    /// The prefixes of keys that are in another pool than that of the client's listener.
     pub prefixes: Arc<Prefixes>,
 }
 
@@ -244,7 +244,7 @@ impl Routes {
         self.group_in(pool, key)
     }
 
-    /// The same for each key of a call, in place of what is in `groups`.
+    /// Sets `groups` to the group of each key of a call.
     pub fn groups_of<'k>(
         &self,
         home: u16,
@@ -261,13 +261,13 @@ impl Routes {
         }
     }
 
-    /// The server of a group's keys; [`NO_NODE`] if none is known.
+    /// Returns the server of a group's keys; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of_group(&self, group: u32) -> NodeId {
         self.pool_of(group).node_of_group(group as u16)
     }
 
-    /// The group of a key whose call goes to its servers as it is; `None` if it has to be written anew.
+    /// Returns the group of a key whose call is forwarded unchanged; `None` if it has to be rewritten.
     #[inline]
     pub fn group_as_is(&self, home: u16, key: &[u8]) -> Option<u32> {
         let pool = match self.prefixes.is_empty() {
@@ -283,19 +283,19 @@ impl Routes {
         Some(self.group_in(pool, key))
     }
 
-    /// The group of a key that the servers of this pool know by this name.
+    /// Returns the group of a key that the servers of this pool know by this name.
     #[inline]
     pub fn group_in(&self, pool: u16, key: &[u8]) -> u32 {
         u32::from(pool) << 16 | u32::from(self.pools[usize::from(pool)].group_of(key))
     }
 
-    /// The pool of a group.
+    /// Returns the pool of a group.
     #[inline]
     pub fn pool_of(&self, group: u32) -> &Pool {
         &self.pools[(group >> 16) as usize]
     }
 
-    /// Everybody who has a group's keys.
+    /// Returns the shard of a group.
     pub fn shard_of_group(&self, group: u32) -> Option<&Shard> {
         self.pool_of(group).shard_of_group(group as u16)
     }
@@ -308,7 +308,7 @@ impl Routes {
         }
     }
 
-    /// The server of a client's key; [`NO_NODE`] if none is known.
+    /// Returns the server of a client's key; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of(&self, home: u16, key: &[u8]) -> NodeId {
         self.node_of_group(self.group_of(home, key))
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(routes.node_of(0, b"a:k"), 2);
         assert_eq!(routes.node_of(1, b"k"), 2);
         assert_eq!(routes.node_of(1, b"other"), NO_NODE);
-        // A key that loses its prefix has to be written anew.
+        // A key that loses its prefix has to be rewritten.
         assert_eq!(routes.group_as_is(0, b"a:k"), None);
         assert_eq!(routes.group_as_is(0, b"k"), Some(0));
         let mut groups = Vec::new();

@@ -1,4 +1,4 @@
-//! Calls that are refused for where they would go, or where they come from. Must not know connections.
+//! Calls that are refused for their destination or their origin. Must not know connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +11,9 @@ use crate::route::Placement;
 use crate::shell::{Level, Shell};
 use crate::slab::Ref;
 
-/// A browser's form is not taken for calls: the connection ends.
+/// Ends a connection on which a browser posts a form.
 pub(crate) fn leave_to_browser<S: Shell>(ctx: &mut Context<S>, me: Ref) -> Flow {
-    /// From one line in the log to the next: whoever attacks may come often.
+    /// Smallest interval of log lines: milliseconds; attacks may be frequent.
     const PAUSE_MS: u64 = 60_000;
     static NEXT_MS: AtomicU64 = AtomicU64::new(0);
     if ctx.now_ms >= NEXT_MS.load(Ordering::Relaxed)
@@ -30,8 +30,8 @@ pub(crate) fn leave_to_browser<S: Shell>(ctx: &mut Context<S>, me: Ref) -> Flow 
     Flow::Close
 }
 
-/// Why SORT cannot be made: its patterns stand for keys of other servers than that of its key, and would look like keys
-/// that are not there. (The nodes of a cluster say so themselves.)
+/// Returns why SORT cannot be made: its patterns name keys of other servers than that of its key, which would look like
+/// missing keys. (The nodes of a cluster refuse that themselves.)
 pub(crate) fn sorts_elsewhere<S: Shell>(
     ctx: &Context<S>,
     me: Ref,

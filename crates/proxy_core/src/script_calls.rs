@@ -1,4 +1,4 @@
-//! Calls of scripts by their names: a server that may lack one is given it. Must not know connections.
+//! Calls of scripts by their names: they are loaded into servers that may lack them. Must not know connections.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 
-/// The call that gives a server the script of this request, if it is one that we know.
+/// Returns the call that loads the script of this request into a server, if the script is known.
 pub(crate) fn script_of<S: Shell>(ctx: &Context<S>, request: &[u8]) -> Option<Vec<u8>> {
     let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
     let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
@@ -27,8 +27,8 @@ pub(crate) fn script_of<S: Shell>(ctx: &Context<S>, request: &[u8]) -> Option<Ve
     Some(load(&ctx.shared.scripts.find(name)?))
 }
 
-/// Gives a server the script of a call before the call, once for each connection: behind a NOSCRIPT other calls may have
-/// been made already.
+/// Loads the script of a call into a server before the call, once for each connection: after a NOSCRIPT, later calls may
+/// have been executed already.
 pub(crate) fn give_script<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,

@@ -1,17 +1,17 @@
-//! Scripts that went through: a server that does not know one is given it, instead of the client getting NOSCRIPT. Must not
-//! know connections.
+//! Scripts that were forwarded: they are loaded into a server that lacks them, so that clients do not get NOSCRIPT. Must
+//! not know connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of all scripts that are remembered.
+/// Largest size of all kept scripts: bytes.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 const NAME_BYTES: usize = 40;
-/// Memory that each script takes beside its text: the name, here and at each connection that was given it.
+/// Memory of each script beside its text: the name, here and at each connection that has loaded it.
 const SCRIPT_BYTES: usize = 128;
 
-/// The scripts that all workers have seen, by the name that EVALSHA calls them.
+/// The scripts of all workers, by the name in EVALSHA.
 #[derive(Default)]
 pub struct Scripts {
     known: Mutex<Known>,
@@ -25,7 +25,7 @@ struct Known {
 }
 
 impl Scripts {
-    /// Remembers a script; if there is no room, all others are forgotten.
+    /// Keeps a script; if there is no room, all others are dropped.
     pub fn learn(&self, body: &[u8]) {
         if body.len() > BYTES_MAX {
             return;
@@ -47,19 +47,19 @@ impl Scripts {
         known.bodies.insert(name, body.into());
     }
 
-    /// The script of that name, in whatever case.
+    /// Returns the script of that name, in any case.
     pub fn find(&self, name: &[u8]) -> Option<Arc<[u8]>> {
         let name = <[u8; NAME_BYTES]>::try_from(name.to_ascii_lowercase()).ok()?;
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.bodies.get(&name).cloned()
     }
 
-    /// Changes when everything is forgotten.
+    /// Returns a number that changes when all scripts are dropped.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// SCRIPT FLUSH.
+    /// Handles SCRIPT FLUSH.
     pub fn forget(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
@@ -88,7 +88,7 @@ mod tests {
     fn whoever_keeps_their_names_hears_that_they_are_forgotten() {
         let scripts = Scripts::default();
         let (mut epoch, mut names, mut most) = (scripts.epoch(), 0, 0);
-        // Names take room, however short the scripts are.
+        // Names take room, even of short scripts.
         for number in 0..BYTES_MAX / SCRIPT_BYTES + 1 {
             scripts.learn(number.to_string().as_bytes());
             if scripts.epoch() != epoch {

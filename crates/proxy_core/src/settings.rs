@@ -1,57 +1,56 @@
-//! Limits and time-outs of the data path. Must not know whether a file or flags said so.
+//! Limits and time-outs of the data path. Must not know whether a file or flags set them.
 
 use redline_proxy_config::{Config, Size, Span};
 
-/// The highest value of [`Settings::query_bytes_max`], since places in a request are numbers of 32 bits.
+/// The largest value of [`Settings::query_bytes_max`], since positions in a request are numbers of 32 bits.
 const QUERY_BYTES_MAX: usize = 3 << 30;
-/// Bytes of output beyond which no more requests of a client are taken, if it may leave so many unread.
+/// Bytes of output beyond which no more requests of a client are taken, if its limit of unread output allows as much.
 const CLIENT_OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
 /// Bytes that may wait to be sent to one server.
 const UPSTREAM_QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Private connections of one worker to one server that stay open unused.
 const PRIVATE_IDLE_MAX: usize = 16;
-/// How long a busy worker rests while requests gather: microseconds. Longer than the server does: what gathers here spares
-/// the server behind us, too. With redis-benchmark's 50 connections, of 50, 100 and 150 us the third cost the two of them
-/// least.
+/// Time for which a busy worker coalesces events: microseconds. Longer than the server's: coalescing here spares the
+/// server as well. With redis-benchmark's 50 connections, of 50, 100 and 150 us the third had the least cost for both.
 const EVENT_COALESCING_US: u64 = 150;
 
 /// Limits and time-outs of the workers. Zero means no limit where a field says so.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Clients of all workers together.
+    /// Largest number of clients of all workers together.
     pub clients_max: usize,
-    /// Bytes of output that a client may leave unread before it is cut off. Replies that come before their turn count.
+    /// Bytes of output that a client may leave unread before it is closed. Early replies count.
     pub client_output_bytes_max: usize,
-    /// Bytes of output that a client with subscriptions may leave unread before it is cut off.
+    /// Bytes of output that a client with subscriptions may leave unread before it is closed.
     pub subscriber_output_bytes_max: usize,
     /// Bytes of output beyond which no more requests of the client are taken.
     pub client_output_bytes_high: usize,
     /// Requests of one client that may wait for replies; beyond that no more are taken.
     pub pipeline_max: u32,
-    /// Bytes of a request that is not whole.
+    /// Largest size of an incomplete request: bytes.
     pub query_bytes_max: usize,
-    /// Bytes in one argument.
+    /// Largest argument: bytes.
     pub bulk_bytes_max: u64,
     /// Bytes that may wait to be sent to one server; beyond that its clients' requests are not taken.
     pub upstream_queue_bytes_max: usize,
     /// Connections of one worker to one server that blocking calls, transactions and large values may take.
     pub private_max: usize,
-    /// Of those, how many stay open unused.
+    /// Number of those that stay open unused.
     pub private_idle_max: usize,
-    /// How long a connection to a server may take: milliseconds.
+    /// Time-out of connecting to a server: milliseconds.
     pub connect_timeout_ms: u64,
-    /// How long a server may keep the oldest request of a shared connection waiting: milliseconds; 0: for ever.
+    /// Time-out of the oldest request of a shared connection: milliseconds; 0: none.
     pub request_timeout_ms: u64,
-    /// How long a busy worker rests while requests gather: microseconds; 0: never (see the event loop of the shell).
+    /// Time for which a busy worker coalesces events: microseconds; 0: never (see the event loop of the shell).
     pub event_coalescing_us: u64,
-    /// How long a client may take nothing of a long reply for which a server's connection rests: milliseconds; 0: for ever.
+    /// Time for which the client of a long reply may read nothing while a server waits: milliseconds; 0: no limit.
     pub reader_timeout_ms: u64,
-    /// How long clients get what they have asked for when the process is asked to end: milliseconds.
+    /// Time for which clients get their due replies when the process drains: milliseconds.
     pub drain_timeout_ms: u64,
 }
 
 impl Settings {
-    /// As a configuration says.
+    /// Returns the settings of a configuration.
     pub fn of(config: &Config) -> Settings {
         let (limits, timeouts) = (&config.limits, &config.timeouts);
         let bytes = |size: Size| match size.0 {

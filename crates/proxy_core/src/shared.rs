@@ -10,19 +10,19 @@ use crate::observability::Observations;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
 
-/// See the module's text.
+/// State that all workers share.
 pub struct Shared {
     /// Limits.
     pub settings: Settings,
-    /// The users; none: every client may do everything.
+    /// The users; none: every client may call everything.
     pub identities: Option<Arc<Identities>>,
-    /// Faults on purpose, and copies for other pools.
+    /// Injected faults, and copies for other pools.
     pub traffic: Traffic,
-    /// Commands under other names, and such that the table does not have.
+    /// Renamed commands, and commands that the table does not have.
     pub names: Names,
-    /// How CLUSTER is answered; none: as a server that is in no cluster does.
+    /// The answers to CLUSTER; none: those of a server without a cluster.
     pub cluster_view: Option<ClusterView>,
-    /// Scripts that went through.
+    /// Scripts that were forwarded.
     pub scripts: Scripts,
     /// The port of the first listener.
     pub port: u16,

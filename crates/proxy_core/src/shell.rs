@@ -1,5 +1,5 @@
-//! The side of the process that the core asks for connections, time, a log, and the answers to commands about the process.
-//! A worker implements it, and so does a test, without any of that.
+//! The process, as the core sees it: connections, time, a log, and the answers to commands about the process. A worker
+//! implements it, and so does a test, without any of that.
 
 use redline_resp::Args;
 use redline_spec::CommandId;
@@ -11,14 +11,14 @@ use crate::requests::Flow;
 use crate::route::{Node, Pool};
 use crate::slab::Ref;
 
-/// See the module's text.
+/// The process around the core.
 pub trait Shell: Sized {
-    /// A client's connection, of which the core knows only that there is one.
+    /// A client's connection, opaque to the core.
     type ClientSocket;
     /// A connection to a server.
     type ServerSocket;
 
-    /// Begins a connection to a server, which will be at the place `at`.
+    /// Begins a connection to a server, for the place `at`.
     fn connect(
         &mut self,
         at: u32,
@@ -29,7 +29,7 @@ pub trait Shell: Sized {
     /// Ends a client's connection.
     fn close_client(&mut self, socket: Self::ClientSocket, info: &ClientInfo);
 
-    /// Ends a connection to a server on which nobody waits for anything.
+    /// Ends a connection to a server without waiting requests.
     fn close_server(&mut self, socket: Self::ServerSocket);
 
     /// Reports something to the control side.
@@ -38,10 +38,10 @@ pub trait Shell: Sized {
     /// Returns true if there is a control side.
     fn has_control(&self) -> bool;
 
-    /// Logs a line, which is made only if lines of this level are logged.
+    /// Logs a line, which is made only if its level is logged.
     fn log(&self, level: Level, line: impl FnOnce() -> String);
 
-    /// Returns the time of a clock that does not go back, in microseconds.
+    /// Returns the time of a monotonic clock, in microseconds.
     fn monotonic_us(&self) -> u64;
 
     /// Returns the time since 1970, in microseconds.
@@ -60,19 +60,19 @@ pub trait Shell: Sized {
 /// The reason why a connection could not be begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectError {
-    /// As clients are told it.
+    /// The text for clients.
     pub reason: String,
-    /// The server is not to blame for it.
+    /// The cause is not the server.
     pub is_own: bool,
 }
 
-/// The level of a line in the log.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// For whoever looks for a fault in the proxy.
+    /// Details for finding faults in the proxy.
     Debug,
-    /// For what happens often.
+    /// Frequent events.
     Verbose,
-    /// For what somebody should look at.
+    /// Events that need attention.
     Warning,
 }

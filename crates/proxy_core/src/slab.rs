@@ -1,9 +1,9 @@
-//! Numbered places for the connections of a worker. Knows nothing of what is in them.
+//! Numbered places for the connections of a worker. Must not know their contents.
 //!
-//! A place that was vacated is not given away before the turn is over, so that events of the same turn which name it find
-//! nothing; whoever remembers a place for longer also remembers its generation.
+//! A vacated place is not reused before the turn is over, so that events of the same turn which name it find nothing;
+//! references that last longer include the place's generation.
 
-/// See the module's text.
+/// Values at numbered places.
 #[derive(Debug)]
 pub struct Slab<T> {
     places: Vec<Place<T>>,
@@ -17,17 +17,17 @@ struct Place<T> {
     value: Option<Box<T>>,
 }
 
-/// A place, and who was in it.
+/// A place and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ref {
     /// The place.
     pub at: u32,
-    /// Differs for each who comes after another.
+    /// Differs for each later value at the place.
     pub generation: u32,
 }
 
 impl Ref {
-    /// No place, and nobody in it.
+    /// No place and no value.
     pub const NONE: Ref = Ref {
         at: u32::MAX,
         generation: 0,
@@ -41,7 +41,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// No places.
+    /// Returns a slab without values.
     pub fn new() -> Slab<T> {
         Slab {
             places: Vec::new(),
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Where the next one will be put.
+    /// Returns the place that the next value will get.
     pub fn next_place(&mut self) -> Ref {
         let at = match self.free.last() {
             Some(&at) => at,
@@ -70,7 +70,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts a value where [`Slab::next_place`] said.
+    /// Puts a value at the place that [`Slab::next_place`] returned.
     pub fn put(&mut self, value: T) {
         let at = self.free.pop().expect("`next_place` was asked first");
         self.places[at as usize].value = Some(Box::new(value));
@@ -85,18 +85,18 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The turn is over: places that were vacated may be used again.
+    /// Ends the turn: vacated places may be reused.
     pub fn end_turn(&mut self) {
         self.free.append(&mut self.vacated);
     }
 
-    /// Returns the value that is at this place now.
+    /// Returns the value at this place.
     #[inline]
     pub fn get(&mut self, at: u32) -> Option<&mut T> {
         self.places.get_mut(at as usize)?.value.as_deref_mut()
     }
 
-    /// Returns the value that is at this place now, to look at.
+    /// Returns the value at this place, immutably.
     pub fn look(&self, at: u32) -> Option<&T> {
         self.places.get(at as usize)?.value.as_deref()
     }
@@ -111,7 +111,7 @@ impl<T> Slab<T> {
         found.value.as_deref_mut()
     }
 
-    /// The place with its generation, if somebody is there.
+    /// Returns the place with its generation, if it is taken.
     #[inline]
     pub fn place(&self, at: u32) -> Option<Ref> {
         let place = self.places.get(at as usize)?;
@@ -121,7 +121,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// The places that are taken.
+    /// Returns the places that are taken.
     pub fn taken(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.places.len() as u32).filter(|at| self.places[*at as usize].value.is_some())
     }

@@ -1,8 +1,8 @@
-//! Requests that concern several servers: cut by server, sent, and their replies gathered. What becomes of the replies is
-//! the business of [`merge`].
+//! Requests that concern several servers: split by server, sent, and their replies gathered. [`merge`] makes one reply
+//! of them.
 //!
 //! A call of many keys becomes one call for each server that has some of them (in a cluster one for each slot, since it
-//! refuses more, but all to one server leave in one write). Keys are copied with the headers that they came with.
+//! refuses more, but all to one server leave in one write). Keys are copied with their headers.
 
 use redline_resp::{Args, push_header};
 use redline_spec::CommandId;
@@ -18,7 +18,7 @@ use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::{errors, merge, replica_reads};
 
-/// Memory in which calls of many keys are cut; empty between.
+/// Memory for splitting calls of many keys; empty between calls.
 #[derive(Default)]
 pub(crate) struct Splitter {
     request: Vec<u8>,
@@ -26,17 +26,17 @@ pub(crate) struct Splitter {
     sorted: Vec<u32>,
 }
 
-/// By which of a server's connections a part goes.
+/// The connection for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The one of all clients.
+    /// The shared one.
     Shared,
-    /// One that it has for itself.
+    /// A dedicated one.
     Alone,
 }
 
 impl Splitter {
-    /// A call whose keys may be on several servers.
+    /// Splits a call whose keys may be on several servers.
     pub(crate) fn split<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -71,7 +71,7 @@ impl Splitter {
         sort_by_group(&groups, &mut sorted);
         let mut order = ctx.gathers.take_order(gather);
         order.resize(groups.len(), 0);
-        // Where an argument ends in `raw`, line end included: the next one's header begins there.
+        // End of an argument in `raw`, line end included: the next header begins there.
         let end_of = |at: usize| args.end_of(at) + 2;
         let name = &raw[end_of(0) - args[0].len() - 2..end_of(0)];
         let mut rest = sorted.as_slice();
@@ -107,7 +107,7 @@ impl Splitter {
     }
 }
 
-/// The server of a part whose keys are of this group.
+/// Returns the server of a part whose keys are of this group.
 fn node_of_part<S: Shell>(ctx: &mut Context<S>, me: Ref, id: CommandId, group: u32) -> NodeId {
     let reads = ctx.commands[id as usize].reads;
     match ctx.routes.pool_of(group).spreads_reads && reads {
@@ -116,7 +116,7 @@ fn node_of_part<S: Shell>(ctx: &mut Context<S>, me: Ref, id: CommandId, group: u
     }
 }
 
-/// One call to a server of each shard.
+/// Sends a call to one server of each shard.
 pub(crate) fn send_to_all<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -130,8 +130,8 @@ pub(crate) fn send_to_all<S: Shell>(
     send_to_each(ctx, me, merge, Way::Shared, raw)
 }
 
-/// The same over connections of its own, since what is under way on others may be what it is to end. What the client asked
-/// before is answered first, and what it asks next waits.
+/// Sends a call to one server of each shard over dedicated connections, since it may have to end a script that runs on
+/// others. The client's earlier requests are answered first, and its next ones wait.
 pub(crate) fn send_past_all<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -167,15 +167,15 @@ fn send_to_each<S: Shell>(
     Flow::Done
 }
 
-/// Returns true if a client's SCAN has the cursors of the one server that there is. In a cluster it has not, however few
-/// nodes there are: others may come while it goes on.
+/// Returns true if a client's SCAN has the cursors of the single server. In a cluster it has not, however few nodes
+/// there are: others may be added during the scan.
 pub(crate) fn scans_one_server<S: Shell>(ctx: &Context<S>, me: Ref) -> bool {
     let pool = ctx.home(me);
     pool.shards.len() == 1 && !matches!(pool.placement, Placement::Slots(_))
 }
 
-/// SCAN: one shard after the other. Which one is the remainder of the cursor, the shard's own cursor the quotient, so
-/// nothing is kept between two calls. A shard that is gone has nothing more.
+/// Runs SCAN: one shard after the other. The shard is the remainder of the cursor, the shard's own cursor the quotient,
+/// so no state is kept between calls. A removed shard has no elements.
 pub(crate) fn scan<S: Shell>(ctx: &mut Context<S>, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
     if scans_one_server(ctx, me) {
         let node = ctx.home(me).shards[0].primary;
@@ -214,7 +214,7 @@ pub(crate) fn scan<S: Shell>(ctx: &mut Context<S>, me: Ref, raw: &[u8], args: Ar
     Flow::Done
 }
 
-/// A call to one server, whose reply is not passed on as it comes.
+/// Sends a call to one server, whose reply is gathered.
 pub(crate) fn ask_one<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -240,7 +240,7 @@ pub(crate) fn begin<S: Shell>(ctx: &mut Context<S>, me: Ref, merge: Merge) -> Op
     gather.merge = merge;
     gather.command = client.last.map_or(NO_COMMAND, |id| id as u16);
     gather.since_us = ctx.recorder.now_us as u32;
-    // One more than there are parts, until all are sent: an error may come at once.
+    // One more than there are parts, until all are sent: an error may be set at once.
     gather.missing = 1;
     Some(ctx.gathers.put(gather))
 }

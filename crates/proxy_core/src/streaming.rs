@@ -1,12 +1,12 @@
-//! Large values: they go through in pieces, and are never here as a whole. Must not know what they mean.
+//! Large values: they are passed through in pieces, and never held as a whole. Must not know what they mean.
 //!
-//! A request whose argument is long and has not all arrived takes a private connection; what comes is written to it as it
-//! comes, and no more is read from the client than the server takes ([`WINDOW_BYTES`]). Such a request cannot be sent again.
+//! A request with a long, incomplete argument takes a private connection; its bytes are written there as they arrive,
+//! and no more is read from the client than the server takes ([`WINDOW_BYTES`]). Such a request cannot be sent again.
 //!
-//! A long reply is passed on in parts (see [`replies`](crate::replies)). Its connection gets no new requests then, and if nobody
-//! waits behind it, it is read only as fast as the client reads.
+//! A long reply is passed on in parts (see [`replies`](crate::replies)). Its connection gets no new requests then, and
+//! if no request waits behind it, it is read only as fast as the client reads.
 //!
-//! The bulk of a very long argument or reply need not even be read: the shell may pass it on from socket to socket.
+//! The bulk of a very long argument or reply need not even be read: the shell may splice it from socket to socket.
 
 use redline_resp::{Args, ProtocolError, Span, decode_bulk_header};
 use redline_spec as spec;
@@ -23,29 +23,29 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::upstream::{Kind, State};
 
-/// Arguments of at least this size go through in pieces, unless they have arrived already.
+/// Smallest argument that is passed through in pieces, unless it has arrived already: bytes.
 const BULK_BYTES_MIN: u64 = 32 * 1024;
-/// Bytes that may wait to be sent to the server before the client is no longer read.
+/// Largest number of bytes that wait for the server before the client is no longer read.
 const WINDOW_BYTES: usize = 256 * 1024;
-/// A request with more arguments than this before the long one is collected: it is looked at again with every read, from
-/// its start.
+/// Largest number of arguments before the long one; with more the request is collected: it is parsed from its start with
+/// every read.
 const ARGUMENTS_BEFORE_MAX: usize = 64;
-/// Bytes of a header's line.
+/// Largest header line: bytes.
 const LINE_BYTES_MAX: usize = 32;
 
-/// How far a request is that goes through in pieces.
+/// Progress of a request that is passed through in pieces.
 #[derive(Debug)]
 pub struct Passing {
-    /// The connection that it goes over.
+    /// Its connection.
     pub lease: Lease,
-    /// Bytes of the argument to come, its line end included.
+    /// Missing bytes of the argument, its line end included.
     pub bulk: u64,
-    /// Arguments to come behind it.
+    /// Number of arguments after it.
     pub arguments: u64,
 }
 
 impl Passing {
-    /// Returns true if some of the request is to come.
+    /// Returns true if the request is incomplete.
     pub fn is_unfinished(&self) -> bool {
         self.bulk > 0 || self.arguments > 0
     }
@@ -53,17 +53,17 @@ impl Passing {
 
 /// The beginning of a request.
 struct Beginning {
-    /// How many arguments it has.
+    /// Number of its arguments.
     arguments: u64,
-    /// Those that are here.
+    /// The complete ones.
     whole: Vec<Span>,
-    /// Bytes of the next one that are to come, its line end included.
+    /// Missing bytes of the next one, its line end included.
     missing: u64,
     /// The length of that one.
     bulk: u64,
 }
 
-/// Looks whether the incomplete request in `bytes` is to go through in pieces. If so, it has taken all of them.
+/// Begins to pass the incomplete request in `bytes` through in pieces, if it is large; returns true if it has taken them all.
 pub(crate) fn begin_large<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: &[u8]) -> bool {
     let Some(beginning) = beginning(bytes) else {
         return false;
@@ -83,7 +83,7 @@ pub(crate) fn begin_large<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: &[u8])
         matches!(client.session, Session::Shared)
             && client.reply_mode == ReplyMode::On
             && !client.restricted
-            // Of these every argument is looked at.
+            // Every argument of these is checked.
             && !client.is_watched
     });
     let arguments = usize::try_from(beginning.arguments).unwrap_or(usize::MAX);
@@ -99,7 +99,7 @@ pub(crate) fn begin_large<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: &[u8])
     if node == NO_NODE || ctx.clients.must_wait(me) {
         return false;
     }
-    // Where it cannot be had, the request is collected, and then answered as others are.
+    // If none is available, the request is collected, and then answered as others are.
     let Ok(lease) = leases::take_lease(ctx, me, node) else {
         return false;
     };
@@ -141,7 +141,7 @@ pub(crate) fn begin_large<S: Shell>(ctx: &mut Context<S>, me: Ref, bytes: &[u8])
 fn pass_bytes<S: Shell>(ctx: &mut Context<S>, me: Ref, lease: &Lease, bytes: &[u8]) {
     let place = lease.place();
     let Some(upstream) = ctx.links.find(place) else {
-        // It was lost, and the client told so; the rest of the request goes nowhere.
+        // It was lost, and the client got an error; the rest of the request is dropped.
         return;
     };
     upstream.passes = true;
@@ -155,8 +155,8 @@ fn pass_bytes<S: Shell>(ctx: &mut Context<S>, me: Ref, lease: &Lease, bytes: &[u
     ctx.links.mark(place.at);
 }
 
-/// A part of a reply was passed on, and the client has so much to read: the connection is for this reply alone from now
-/// on, and rests if nobody else waits for it.
+/// Slows down a long reply whose client has much to read: the connection is dedicated to it from now on, and is not read
+/// while no other request waits for it.
 pub(crate) fn slow_down<S: Shell>(ctx: &mut Context<S>, at: u32, client: Ref) {
     let high = ctx.shared.settings.client_output_bytes_high;
     let Some(reader) = ctx.clients.find(client) else {
@@ -184,31 +184,31 @@ pub(crate) fn slow_down<S: Shell>(ctx: &mut Context<S>, at: u32, client: Ref) {
     }
 }
 
-/// Reserves room in the client's output for the rest of a long reply, since others wait behind it: for all of it at once,
-/// so that it is not there twice whenever there is too little.
+/// Reserves room in the client's output for the rest of a long reply, since others wait behind it: for all of it at
+/// once, so that it is not copied at each growth.
 fn hold_rest<S: Shell>(ctx: &mut Context<S>, at: u32, client: Ref) {
     let limit = ctx.shared.settings.client_output_bytes_max;
     let (Some(upstream), Some(reader)) = (ctx.links.get(at), ctx.clients.find(client)) else {
         return;
     };
     let rest = usize::try_from(upstream.framer.bulk_missing()).unwrap_or(limit);
-    // What is beyond the limit ends the client.
+    // Bytes beyond the limit end the client.
     let room = rest.min(limit.saturating_sub(reader.unsent()));
     let _ = reader.out.try_reserve_exact(room);
 }
 
-/// The client has read most of what it had: the connection that rests for it goes on.
+/// Reads on from a connection that waited for this client, which has read most of its output.
 pub fn go_on_feeding<S: Shell>(ctx: &mut Context<S>, place: Ref) {
     let now_ms = ctx.now_ms;
     if let Some(upstream) = ctx.links.find(place) {
         (upstream.rests, upstream.rested) = (false, None);
-        // It was the client who kept us waiting.
+        // The delay was the client's.
         upstream.goes_on(now_ms);
         ctx.links.enqueue(place.at);
     }
 }
 
-/// Passes on what has come of a request that goes through in pieces; how many bytes that was.
+/// Passes on the available bytes of a request that is passed through in pieces; returns their number.
 pub fn pass_large<S: Shell>(conns: &mut Connections<S>, me: Ref, bytes: &[u8]) -> usize {
     let Some(client) = conns.ctx.clients.find(me) else {
         return bytes.len();
@@ -217,7 +217,7 @@ pub fn pass_large<S: Shell>(conns: &mut Connections<S>, me: Ref, bytes: &[u8]) -
     else {
         return 0;
     };
-    // Who has not authenticated does not get so far.
+    // A client without authentication does not get here.
     conns.ctx.limits.unauthenticated = false;
     let mut done = 0;
     let mut broken = None;
@@ -255,10 +255,10 @@ pub fn pass_large<S: Shell>(conns: &mut Connections<S>, me: Ref, bytes: &[u8]) -
     if is_whole {
         let (place, now_ms) = (passing.lease.place(), conns.ctx.now_ms);
         match conns.ctx.links.find(place) {
-            // It has answered before it had the end: nobody can say what it makes of that.
+            // It has answered before the end: its further behaviour is not known.
             Some(upstream) if upstream.waiting.is_empty() => conns.give_back(place, false),
             Some(upstream) => {
-                // From now on it is the server who is waited for.
+                // From now on the proxy waits for the server.
                 upstream.goes_on(now_ms);
                 conns.ctx.clients.leave(me, passing.lease);
             }
@@ -270,8 +270,8 @@ pub fn pass_large<S: Shell>(conns: &mut Connections<S>, me: Ref, bytes: &[u8]) -
     done
 }
 
-/// Ends a request in the midst of which its client broke the protocol: there is no telling any more where the next one
-/// begins. The server never gets the rest, so it was not made.
+/// Ends a request in which its client broke the protocol: the start of the next one is not known. The server never gets
+/// the rest, so it was not executed.
 fn break_off<S: Shell>(conns: &mut Connections<S>, me: Ref, lease: Lease, error: ProtocolError) {
     let place = lease.place();
     let waiting = conns.ctx.links.find(place);
@@ -286,7 +286,7 @@ fn break_off<S: Shell>(conns: &mut Connections<S>, me: Ref, lease: Lease, error:
     }
 }
 
-/// Closes clients that have taken nothing for too long while a server's connection rests for them.
+/// Closes clients that have read nothing for too long while a server's connection waits for them.
 pub fn check_readers<S: Shell>(conns: &mut Connections<S>) {
     let (now_ms, allowed_ms) = (
         conns.ctx.now_ms,
@@ -316,7 +316,7 @@ pub fn check_readers<S: Shell>(conns: &mut Connections<S>) {
     }
 }
 
-/// Closes clients that have sent nothing for too long of a large request for which they hold a server's connection.
+/// Closes clients that have sent nothing of a large request for too long while they hold a server's connection.
 pub fn check_senders<S: Shell>(conns: &mut Connections<S>) {
     let (now_ms, allowed_ms) = (
         conns.ctx.now_ms,
@@ -334,7 +334,7 @@ pub fn check_senders<S: Shell>(conns: &mut Connections<S>) {
         });
         match since_ms {
             _ if !is_awaited || !is_open => {}
-            // It was answered before its end had come, which is of no use to anybody.
+            // It was answered before its end, so the connection is not usable.
             None => conns.drop_upstream(at),
             Some(since_ms) => {
                 let silent_ms = (now_ms as u32).wrapping_sub(since_ms);
@@ -350,7 +350,7 @@ pub fn check_senders<S: Shell>(conns: &mut Connections<S>) {
     }
 }
 
-/// The bytes of a request without the first `count` bytes of this argument.
+/// Returns the bytes of a request without the first `count` bytes of this argument.
 fn without(bytes: &[u8], argument: &Span, count: usize) -> Vec<u8> {
     let start = argument.start as usize;
     // Between `$` and the argument there are only digits and the line's end.
@@ -362,7 +362,7 @@ fn without(bytes: &[u8], argument: &Span, count: usize) -> Vec<u8> {
     shorter
 }
 
-/// Reads as much of a request as is there; `None` if it is not of that kind, or does not stop inside an argument.
+/// Parses the available part of a request; `None` if it has another form, or does not stop inside an argument.
 fn beginning(bytes: &[u8]) -> Option<Beginning> {
     let (arguments, mut at) = line(bytes, b'*').ok()??;
     let mut whole = Vec::new();
@@ -387,7 +387,7 @@ fn beginning(bytes: &[u8]) -> Option<Beginning> {
     None
 }
 
-/// The number in the line at the start and where the next one begins; `Ok(None)` if it is not whole.
+/// Returns the number in the line at the start and the start of the next one; `Ok(None)` if it is incomplete.
 fn line(bytes: &[u8], kind: u8) -> Result<Option<(u64, usize)>, ()> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     match window.first() {

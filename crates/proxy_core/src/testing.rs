@@ -1,4 +1,4 @@
-//! Support for unit tests: a shell without sockets, whose time is the test's.
+//! Support for unit tests: a shell without sockets, with a simulated clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::shell::{ConnectError, Level, Shell};
 use crate::slab::Ref;
 
-/// A process of which there is nothing but what it was asked for.
+/// A shell that records the requests to it.
 #[derive(Default)]
 pub(crate) struct TestShell {
     /// The time of both clocks: microseconds.
@@ -107,14 +107,14 @@ pub(crate) fn with_args(words: &[&str], then: impl FnOnce(Args<'_>)) {
     then(Args::new(&bytes, &spans));
 }
 
-/// Returns a client that has just come.
+/// Returns a new client.
 pub(crate) fn client() -> Client<TestShell> {
     let addr = PeerAddr::Unix("/".into());
     let info = ClientInfo::new(1, (addr, None), 0, (0, 0));
     Client::new((), 1, Arc::new(info))
 }
 
-/// A core with servers and clients that are the test's: what either sends comes in by a call, and what it gets is taken.
+/// A core whose servers and clients are the test: their bytes are inputs of calls, and its outputs are taken.
 pub(crate) struct Proxy {
     pub(crate) core: Core<TestShell>,
     now_us: u64,
@@ -198,7 +198,7 @@ impl Proxy {
         }
     }
 
-    /// Lets time pass: a turn ends, and another one begins.
+    /// Advances time: a turn ends, and another one begins.
     pub(crate) fn pass_ms(&mut self, ms: u64) {
         self.core.end_turn();
         self.now_us += ms * 1000;
@@ -210,7 +210,7 @@ impl Proxy {
         self.settle();
     }
 
-    /// Lets a client in.
+    /// Adds a client.
     pub(crate) fn client(&mut self) -> Ref {
         let addr = PeerAddr::Unix("/".into());
         let info = ClientInfo::new(self.next_id, (addr, None), 0, (0, 0));
@@ -218,7 +218,7 @@ impl Proxy {
         self.core.client_opened((), Arc::new(info), 0)
     }
 
-    /// A client sends these requests in one piece, each of words with spaces between them.
+    /// Sends these requests of a client in one piece, each of words with spaces between them.
     pub(crate) fn send(&mut self, me: Ref, lines: &[&str]) {
         let mut bytes = Vec::new();
         for line in lines {
@@ -228,14 +228,14 @@ impl Proxy {
         self.send_bytes(me, &bytes);
     }
 
-    /// A client sends these bytes.
+    /// Sends these bytes of a client.
     pub(crate) fn send_bytes(&mut self, me: Ref, bytes: &[u8]) {
         self.unread.entry(me.at).or_default().extend(bytes);
         self.core.conns.ctx.clients.enqueue(me.at);
         self.settle();
     }
 
-    /// Takes what clients have sent, as often as any of them goes on.
+    /// Takes the bytes that clients have sent, as long as any of them goes on.
     fn settle(&mut self) {
         for _ in 0..100 {
             while let Some(at) = self.core.conns.ctx.clients.ready.pop_front() {
@@ -248,7 +248,7 @@ impl Proxy {
                 query.drain(..taken);
                 self.unread.insert(at, query);
             }
-            // Nothing is lost: what was written stays in `out` until it is taken.
+            // Nothing is lost: written bytes stay in `out` until they are taken.
             let dirty = std::mem::take(&mut self.core.conns.ctx.clients.dirty);
             for at in dirty {
                 if let Some(client) = self.core.conns.ctx.clients.get(at) {
@@ -264,7 +264,7 @@ impl Proxy {
         panic!("a client is served again and again");
     }
 
-    /// Takes what a client has got.
+    /// Takes a client's received bytes.
     pub(crate) fn got(&mut self, me: Ref) -> String {
         let conns = &mut self.core.conns;
         let Some(client) = conns.ctx.clients.find(me) else {
@@ -277,7 +277,7 @@ impl Proxy {
         shown(&unsent)
     }
 
-    /// Returns the shared connection to a server, which is made to stand.
+    /// Returns the shared connection to a server, after establishing it.
     pub(crate) fn link(&mut self, server: NodeId) -> u32 {
         let links = &self.core.conns.ctx.links;
         let at = links.shared(server, 0, redline_resp::Proto::Resp2);
@@ -286,7 +286,7 @@ impl Proxy {
         at
     }
 
-    /// A connection stands, if it did not.
+    /// Establishes a connection, if it is not.
     pub(crate) fn up(&mut self, at: u32) {
         let state = self.core.conns.ctx.links.look(at).map(|link| link.state);
         if state == Some(crate::upstream::State::Connecting) {
@@ -294,7 +294,7 @@ impl Proxy {
         }
     }
 
-    /// Takes what a server has got over a connection.
+    /// Takes the bytes that a server has received over a connection.
     pub(crate) fn sent(&mut self, at: u32) -> String {
         let conns = &mut self.core.conns;
         let link = conns.ctx.links.get(at).expect("there is a connection");
@@ -306,7 +306,7 @@ impl Proxy {
         shown(&bytes)
     }
 
-    /// A server sends these bytes over a connection.
+    /// Sends these bytes of a server over a connection.
     pub(crate) fn reply(&mut self, at: u32, bytes: &str) {
         let bytes = bytes.replace(' ', "\r\n").replace('_', " ");
         match self.core.server_bytes(at, bytes.as_bytes()) {
@@ -319,7 +319,7 @@ impl Proxy {
         self.settle();
     }
 
-    /// A connection to a server breaks.
+    /// Breaks a connection to a server.
     pub(crate) fn lose(&mut self, at: u32) {
         self.core
             .server_lost(at, "it closed the connection", Loss::Broken);
@@ -327,7 +327,7 @@ impl Proxy {
     }
 }
 
-/// Shows requests and replies in one line: the ends of theirs are spaces, and lengths are left out.
+/// Formats requests and replies in one line: their line ends become spaces, and lengths are left out.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace(' ', "_");
     let lines = text.split("\r\n").filter(|line| !line.is_empty());

@@ -1,9 +1,9 @@
-//! A connection to a server: what is to be sent, what was sent and is not answered, and for whom. Must not know clients
-//! beyond their places, nor routes.
+//! A connection to a server: bytes to send, and requests that were sent and are not answered, with their clients. Must
+//! not know clients beyond their places, nor routes.
 //!
-//! The bytes of a request stay until its reply has come: should the server say that somebody else has the key, or the
-//! connection break, they can be sent again. The queue of who waits has one entry for each run of requests that one client
-//! sent in a row, not for each request.
+//! The bytes of a request stay until its reply has arrived: after a redirect, or if the connection breaks, they can be
+//! sent again. The queue of waiting requests has one entry for each run of requests that one client sent in a row, not
+//! for each request.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ pub enum Kind {
     Client,
     /// It answers a request of a client that wants no reply.
     Silent,
-    /// It is a part of a reply: of the gathering at the place `to`, part number `seq`.
+    /// It is part number `seq` of the gathered reply at the place `to`.
     Part,
-    /// It answers what the proxy itself asked when the connection was made: an error there ends the connection.
+    /// It answers a request of the proxy itself when the connection was made: an error ends the connection.
     Setup,
-    /// It answers a MULTI of the client `to`, which was told already that all is well: nothing follows before it is here.
+    /// It answers a MULTI of the client `to`, which was answered already: nothing follows before the reply.
     Multi,
-    /// Nobody wants it (of ASKING, of calls that the client was answered already).
+    /// It is dropped (of ASKING, and of calls that were answered already).
     Unwanted,
 }
 
@@ -42,25 +42,25 @@ impl Kind {
     }
 }
 
-/// How often a request was sent before; and whether a redirect was followed that may have been of its caller's words.
+/// Number of earlier attempts; and whether a redirect was followed whose text the caller may have made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries(u8);
 
 impl Tries {
     const LED: u8 = 0x80;
 
-    /// How often it was sent before.
+    /// Returns the number of earlier attempts.
     pub fn count(self) -> u8 {
         self.0 & !Tries::LED
     }
 
-    /// The same after so many more.
+    /// Returns the same after this many more.
     #[must_use]
     pub fn and(self, more: u8) -> Tries {
         Tries(self.0 & Tries::LED | (self.count() + more).min(Tries::LED - 1))
     }
 
-    /// The same once such a redirect is followed.
+    /// Returns the same after such a redirect.
     #[must_use]
     pub fn led(self) -> Tries {
         Tries(self.0 | Tries::LED)
@@ -75,32 +75,32 @@ impl Tries {
 /// A run of requests that wait for replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    /// For whom: a client, or a gathering.
+    /// The destination: a client, or a gathered reply.
     pub to: Ref,
-    /// The number of the first request of the run, as the client counts them; of a gathering, the part.
+    /// The client's number of the first request of the run; of a gathered reply, the part.
     pub seq: u32,
     /// Bytes of the run, in `Upstream::out`.
     pub bytes: u32,
-    /// When it was queued: milliseconds of the worker's clock, in their lowest bits.
+    /// Time at which it was queued: milliseconds of the worker's clock, in their lowest bits.
     pub since_ms: u32,
-    /// How many requests are not answered.
+    /// Number of requests that are not answered.
     pub count: u16,
-    /// How many of the run were answered.
+    /// Number of requests of the run that were answered.
     pub answered: u16,
     /// The destination of the replies.
     pub kind: Kind,
-    /// How often the request was sent before, and whether anybody's words have led it on.
+    /// Earlier attempts, and whether a redirect led on.
     pub tries: Tries,
-    /// Which command, as a number; [`MIXED`]: several, which [`Upstream::mix`] has; or [`NO_COMMAND`].
+    /// The command, as a number; [`MIXED`]: several, which [`Upstream::mix`] has; or [`NO_COMMAND`].
     pub command: u16,
-    /// When it came in: microseconds of the worker's clock, in their lowest bits.
+    /// Time at which it arrived: microseconds of the worker's clock, in their lowest bits.
     pub since_us: u32,
 }
 
 const _: () = assert!(size_of::<Waiting>() <= 32, "two entries in a cache line");
 
 impl Waiting {
-    /// For one request of these bytes, queued at this time of the worker's clock in milliseconds.
+    /// Returns the entry of one request of these bytes, queued at this time of the worker's clock in milliseconds.
     #[inline]
     pub fn one(to: Ref, seq: u32, kind: Kind, bytes: &[u8], now_ms: u64) -> Waiting {
         Waiting {
@@ -117,7 +117,7 @@ impl Waiting {
         }
     }
 
-    /// The same as a call of this command, which came in at this time in microseconds.
+    /// Returns the same for a call of this command, which arrived at this time in microseconds.
     #[inline]
     pub fn of(self, command: u16, now_us: u64) -> Waiting {
         Waiting {
@@ -128,18 +128,18 @@ impl Waiting {
     }
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The attempt has not ended.
     Connecting,
-    /// The server has not said yet that it takes us: only what introduces us is sent.
+    /// The server has not accepted the greeting: only that is sent.
     Greeting,
-    /// It stands.
+    /// It is established.
     Open,
 }
 
-/// Why the connection exists.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The requests of all clients of a worker.
@@ -148,7 +148,7 @@ pub enum Purpose {
     Private,
     /// The subscriptions of clients.
     Subscriptions,
-    /// Messages of a server about keys that have changed: see `cache`.
+    /// A server's messages about changed keys: see `cache`.
     Tracking,
 }
 
@@ -156,91 +156,91 @@ pub enum Purpose {
 pub struct Upstream<S: Shell> {
     /// Its socket.
     pub socket: S::ServerSocket,
-    /// Which server.
+    /// The server.
     pub node: NodeId,
-    /// Which database.
+    /// The database.
     pub db: u16,
-    /// Which protocol.
+    /// The protocol.
     pub proto: Proto,
-    /// Why it exists.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// How far it is.
+    /// Its state.
     pub state: State,
-    /// When it was begun.
+    /// Time at which the attempt began.
     pub since_ms: u64,
     /// Requests: answered ones, sent ones, those to send.
     pub out: Vec<u8>,
-    /// Up to here they are answered.
+    /// End of the answered ones.
     pub acked: usize,
-    /// Up to here they are sent.
+    /// End of the sent ones.
     pub sent: usize,
     /// Runs of requests that wait for replies, in the order of the requests.
     pub waiting: VecDeque<Waiting>,
-    /// A reply that is not whole.
+    /// An incomplete reply.
     pub partial: Vec<u8>,
-    /// Where replies end.
+    /// Finds the ends of replies.
     pub framer: Framer,
-    /// The front reply is passed on in parts: its first bytes are gone.
+    /// The front reply is passed on in parts: its first bytes are dropped.
     pub streaming: bool,
     /// It is in the list of upstreams to write to, or of those that linger.
     pub dirty: bool,
-    /// In so many turns what is queued was left to wait for more.
+    /// Number of turns for which queued requests have waited for more.
     pub lingers: u8,
     /// It is in the list of upstreams to read.
     pub queued: bool,
     /// The peer has closed: read until the end is seen.
     pub closed: bool,
-    /// The poller tells when there is room to write.
+    /// The poller reports when the socket is writable.
     pub wants_room: bool,
     /// Clients that wait until less is queued.
     pub held_back: Vec<Ref>,
-    /// Bytes of what introduces us.
+    /// Bytes of the greeting.
     pub greeting: usize,
-    /// How many requests of the front run are known to take how many bytes.
+    /// Number of requests of the front run whose length is known, and their bytes.
     walked: (u16, usize),
-    /// Nothing new is sent: when everything is answered it is closed, or put by.
+    /// Nothing new is sent: once everything is answered it is closed, or pooled.
     pub retired: bool,
-    /// A large request goes through: what was sent is not kept.
+    /// A large request is passed through: sent bytes are not kept.
     pub passes: bool,
-    /// It was retired for a long reply only: once it is answered, it is as good as a new one.
+    /// It was retired only for a long reply: once that is answered, it is usable again.
     pub may_return: bool,
     /// It was made, or taken, for one call that must not wait behind others, and ends with it.
     pub is_lone: bool,
-    /// It is not read until the client that it has a long reply for has read more.
+    /// It is not read until the client of its long reply has read more.
     pub rests: bool,
-    /// Requests that came back from it and will be sent again.
+    /// Number of requests that came back from it and will be sent again.
     pub retries: u32,
-    /// The server has begun a transaction on it: it may be told the calls of the next one together with its MULTI.
+    /// The server has begun a transaction on it: the calls of the next one may be sent together with its MULTI.
     pub takes_multi: bool,
-    /// Scripts that were given to it since they were last flushed (see `Scripts::epoch`).
+    /// Scripts loaded over it since the last flush (see `Scripts::epoch`).
     pub scripts: (u64, HashSet<Vec<u8>>),
-    /// Since when that client has taken nothing, in milliseconds, and how much it had to take then.
+    /// Time since which that client has read nothing, in milliseconds, and its unread bytes then.
     pub rested: Option<(u64, usize)>,
-    /// All that has come of its front reply was passed on: what is to come of a long bulk may go from socket to socket.
+    /// All bytes of its front reply were passed on: the rest of a long bulk may be spliced from socket to socket.
     pub may_splice: bool,
-    /// Of a private one: whose it is.
+    /// The owner of a private connection.
     pub owner: Option<Ref>,
-    /// The commands of the runs that have several, in their order, and how many of each in a row.
+    /// The commands of runs of several commands, in order, each with its number of consecutive calls.
     pub mix: VecDeque<(u16, u16)>,
-    /// Bytes of the front reply that are passed on.
+    /// Bytes of the front reply that were passed on.
     pub passed: usize,
     /// Counters of the server.
     pub stats: Arc<NodeStats>,
-    /// Requests on their way that concern the cache of its pool.
+    /// Requests in flight that concern the cache of its pool.
     pub marks: Option<Box<Marks>>,
 }
 
-/// Number of turns, at most, for which queued requests wait for more.
+/// Largest number of turns for which queued requests wait for more.
 const LINGERS_MAX: u8 = 4;
-/// So much that is queued is worth a write of its own.
+/// Number of queued bytes that are worth a write of their own.
 const LINGERING_BYTES_MAX: usize = 16 * 1024;
-/// Capacity of an empty buffer that is kept at most.
+/// Largest capacity of an empty buffer that is kept.
 const BYTES_KEPT_MAX: usize = 256 * 1024;
-/// Answered requests are dropped from the front in steps of at least this size.
+/// Smallest number of answered bytes that are dropped from the front at once.
 const DROP_BYTES_MIN: usize = 64 * 1024;
 
 impl<S: Shell> Upstream<S> {
-    /// A connection whose attempt was begun.
+    /// Returns a connection whose attempt has begun.
     pub fn new(
         socket: S::ServerSocket,
         node: NodeId,
@@ -291,7 +291,7 @@ impl<S: Shell> Upstream<S> {
         }
     }
 
-    /// Queues a run of `waiting.count` requests, of which `cache` has to know.
+    /// Queues a run of `waiting.count` requests, and tracks them in `cache`.
     #[inline]
     pub fn push(&mut self, waiting: Waiting, bytes: &[u8], cache: &mut Cache) {
         if let Some(marks) = &mut self.marks {
@@ -300,7 +300,7 @@ impl<S: Shell> Upstream<S> {
         self.push_own(waiting, bytes);
     }
 
-    /// Queues a run of `waiting.count` requests that concern no key, so the cache need not know of them.
+    /// Queues a run of `waiting.count` requests without keys, which the cache need not know.
     #[inline]
     pub fn push_own(&mut self, waiting: Waiting, bytes: &[u8]) {
         if let Some(marks) = &mut self.marks {
@@ -319,13 +319,12 @@ impl<S: Shell> Upstream<S> {
         self.push_own(waiting, ASKING);
     }
 
-    /// Returns true if no client but the one whose reply is next waits for anything here, now or later.
+    /// Returns true if the client of the next reply is the only one that waits for replies here, now or later.
     pub fn is_for_one_alone(&self) -> bool {
         self.owner.is_some() || self.retired && self.waiting.len() == 1
     }
 
-    /// Returns the bytes of the front run that are not answered. However often it is asked for, no request is walked over
-    /// twice.
+    /// Returns the bytes of the front run that are not answered. Repeated calls scan no request twice.
     pub fn front_unanswered(&mut self) -> Option<&[u8]> {
         let front = self.waiting.front()?;
         let run = self
@@ -339,7 +338,7 @@ impl<S: Shell> Upstream<S> {
         run.get(*bytes..)
     }
 
-    /// The command of the front call.
+    /// Returns the command of the front call.
     pub fn front_command(&self) -> Option<u16> {
         match self.waiting.front()?.command {
             MIXED => self.mix.front().map(|(command, _)| *command),
@@ -347,14 +346,14 @@ impl<S: Shell> Upstream<S> {
         }
     }
 
-    /// The front request has got on a little: how long it takes counts from now, in milliseconds.
+    /// Notes progress of the front request: its time-out counts from now, in milliseconds.
     pub fn goes_on(&mut self, now_ms: u64) {
         if let Some(front) = self.waiting.front_mut() {
             front.since_ms = now_ms as u32;
         }
     }
 
-    /// Forgets what was sent, if it will never be sent again.
+    /// Drops sent bytes, if they will never be sent again.
     pub fn forget_sent(&mut self) {
         if !self.passes || self.state != State::Open || self.sent == 0 {
             return;
@@ -364,20 +363,20 @@ impl<S: Shell> Upstream<S> {
         (self.sent, self.acked) = (0, 0);
     }
 
-    /// Bytes that were not sent.
+    /// Returns the number of bytes that were not sent.
     #[inline]
     pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Returns true if requests are on their way that the server will have to answer before any new one.
+    /// Returns true if requests are in flight that the server has to answer before any new one.
     #[inline]
     pub fn is_under_way(&self) -> bool {
         self.sent > self.acked
     }
 
-    /// Returns true if queued requests may wait for more, so that they leave in one write and arrive in one read: the server
-    /// has something to do on this connection meanwhile. Counts the turns.
+    /// Returns true if queued requests may wait for more, so that they leave in one write and arrive in one read: the
+    /// server is busy on this connection meanwhile. Counts the turns.
     pub fn may_linger(&mut self) -> bool {
         let may = self.purpose == Purpose::Shared
             && self.state == State::Open
@@ -389,13 +388,13 @@ impl<S: Shell> Upstream<S> {
         may
     }
 
-    /// Bytes that were not answered, sent or not.
+    /// Returns the number of bytes that were not answered, sent or not.
     #[inline]
     pub fn unanswered(&self) -> usize {
         self.out.len() - self.acked
     }
 
-    /// Up to where bytes may be sent now.
+    /// Returns the end of the bytes that may be sent now.
     #[inline]
     pub fn may_send(&self) -> usize {
         match self.state {
@@ -405,7 +404,7 @@ impl<S: Shell> Upstream<S> {
         }
     }
 
-    /// The front run has got `count` replies.
+    /// Takes note of `count` replies to the front run.
     #[inline]
     pub fn answered(&mut self, count: u16) {
         let Some(front) = self.waiting.front_mut() else {
@@ -440,7 +439,7 @@ impl<S: Shell> Upstream<S> {
     }
 }
 
-/// So many calls of the front run are answered.
+/// Removes this many answered calls of the front run.
 #[cold]
 fn unmix(mix: &mut VecDeque<(u16, u16)>, count: u16) {
     let mut left = count;

@@ -1,7 +1,7 @@
-//! Users and rules, generated: the same to us and to a real Redis, and then calls under these rules. Every reply must
-//! be equal. In RESP2 and RESP3.
+//! Users and rules, generated: the same on both servers, and then calls under these rules. Every reply must be equal. In
+//! RESP2 and RESP3.
 //!
-//! Must not know what a rule means.
+//! Must not know the meaning of rules.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use redline_spec::{Categories, CommandId, Row, is_after_reference, table};
 
 use crate::pair::Pair;
 
-/// Calls of ACL DRYRUN, and calls under the rules, for each user.
+/// Number of calls of ACL DRYRUN, and of calls under the rules, for each user.
 const CALLS_PER_USER: usize = 30;
 const NAMES: &[&str] = &["ann", "bob", "cy"];
 const KEYS: &[&str] = &["a", "b", "ab", "x:1", "x:2", "y:1", "", "[k]", "*"];
@@ -18,7 +18,7 @@ const PATTERNS: &[&str] = &[
     "*", "a", "a*", "x:*", "?", "[ab]", "\\*", "", "x:[12]", "**",
 ];
 const CHANNELS: &[&str] = &["news", "n*", "*", "news.1", ""];
-/// Rules that are said as they are, right ones and wrong ones.
+/// Fixed rules, valid and invalid ones.
 const WORDS: &[&str] = &[
     "on",
     "OFF",
@@ -92,7 +92,7 @@ const WORDS: &[&str] = &[
 
 type Call = Vec<String>;
 
-/// Compares `rounds` users; how many calls that took, or the first difference.
+/// Compares `rounds` users; returns the number of calls, or the first difference.
 pub fn run(
     ours: SocketAddr,
     theirs: SocketAddr,
@@ -129,7 +129,7 @@ pub fn run(
     Ok(calls)
 }
 
-/// Logs in as the user, if one can, and calls.
+/// Authenticates as the user, if possible, and makes calls.
 fn as_user(
     ours: SocketAddr,
     theirs: SocketAddr,
@@ -163,7 +163,7 @@ impl Maker {
         self.0.usize(..n) == 0
     }
 
-    /// A command that both servers have.
+    /// Returns a command that both servers have.
     fn row(&mut self) -> &'static Row {
         let rows = table::all();
         loop {
@@ -196,7 +196,7 @@ impl Maker {
         rules
     }
 
-    /// A rule on commands, keys or channels.
+    /// Returns a rule on commands, keys or channels.
     fn inner_rule(&mut self) -> String {
         let sign = if self.one_in(3) { "-" } else { "+" };
         match self.0.usize(..9) {
@@ -220,11 +220,11 @@ impl Maker {
         }
     }
 
-    /// A call of any command, by its arity: whether it makes sense is no matter.
+    /// Returns a call of any command, by its arity, whether it is meaningful or not.
     fn call(&mut self) -> Call {
         let row = self.row();
         let mut call: Call = row.full_name.split('|').map(str::to_owned).collect();
-        // See docs/differences.md: keys are compared in calls that the command itself takes.
+        // See docs/differences.md: keys are compared in calls that the command itself accepts.
         if matches!(row.id, CommandId::Xread | CommandId::Xreadgroup) {
             if row.id == CommandId::Xreadgroup {
                 call.extend(["GROUP", self.pick(KEYS), self.pick(KEYS)].map(str::to_owned));
@@ -251,8 +251,8 @@ impl Maker {
         call
     }
 
-    /// A call whose reply depends on the rules and on few keys, not on the process, and that leaves the connection as
-    /// it was.
+    /// Returns a call whose reply depends on the rules and on few keys, not on the process, and that leaves the
+    /// connection unchanged.
     fn harmless_call(&mut self) -> Call {
         const CALLS: &[&str] = &[
             "GET k",

@@ -1,4 +1,4 @@
-//! Certificates for tests, made when they run: an authority and what it signs, as PEM text.
+//! Certificates for tests, made at run time: an authority and its certificates, as PEM text.
 //!
 //! Knows nothing of TLS.
 
@@ -13,14 +13,14 @@ pub struct Certified {
     pub key: String,
 }
 
-/// Somebody who signs certificates.
+/// An authority that signs certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     cert: String,
 }
 
 impl Authority {
-    /// An authority of that name, with a new key.
+    /// Returns an authority of that name, with a new key.
     pub fn new(name: &str) -> Authority {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = params(name);
@@ -33,12 +33,12 @@ impl Authority {
         }
     }
 
-    /// Its own certificate, in PEM form.
+    /// Returns its own certificate, in PEM form.
     pub fn cert(&self) -> &str {
         &self.cert
     }
 
-    /// A new certificate of that name, good for servers and clients.
+    /// Returns a new certificate of that name, valid for servers and clients.
     pub fn certify(&self, name: &str) -> Certified {
         let key = KeyPair::generate().expect("a key can be made");
         let cert = params(name).signed_by(&key, &self.issuer);

@@ -1,5 +1,4 @@
-//! A connection that sends what it is told, cut up as it is told, and reads replies of any type.
-//! Knows no commands.
+//! A connection that sends given bytes, in given pieces, and reads replies of any type. Knows no commands.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +8,10 @@ use redline_resp::Skipper;
 use redline_resp::reply_decoder::ReplyDecoder;
 pub use redline_resp::reply_decoder::Value;
 
-/// How long a reply may take before the test gives up.
+/// Time-out of a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
-/// How much of replies that are gone over is read at a time.
+/// Size of one read of skipped replies: bytes.
 const SKIP_BYTES: usize = 128 << 10;
 
 /// A blocking connection to a server.
@@ -21,7 +20,7 @@ pub struct Client {
     stream: TcpStream,
     decoder: ReplyDecoder,
     buffer: Vec<u8>,
-    /// Where replies are read that are gone over; kept, since to clear it takes longer than to go over it.
+    /// Read buffer for skipped replies; kept, since clearing it takes longer than skipping.
     skipped: Vec<u8>,
 }
 
@@ -40,12 +39,12 @@ impl Client {
         })
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The next reply; `None` once the server has closed the connection.
+    /// Returns the next reply; `None` once the server has closed the connection.
     pub fn reply(&mut self) -> io::Result<Option<Value>> {
         loop {
             let decoded = self
@@ -69,7 +68,7 @@ impl Client {
         }
     }
 
-    /// Goes over so many replies, which are not looked at; of errors among them, the first.
+    /// Skips this many replies; returns the first error among them.
     pub fn skip(&mut self, replies: u64) -> io::Result<Option<Vec<u8>>> {
         let mut skipper = Skipper::new();
         self.skipped.resize(SKIP_BYTES, 0);

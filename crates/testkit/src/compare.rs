@@ -1,10 +1,10 @@
 //! The same calls to two servers, reply by reply.
 //!
-//! A *round* starts both from nothing, with the same thresholds, and sends the same bytes, cut up at the same places,
-//! over the same number of connections to each. A round ends at its first disagreement, since from there on the two
-//! may hold different data; the next round starts afresh. At the end of a round all that the servers hold is compared,
-//! and DEBUG DIGEST. In half of the rounds a subscriber on each side hears the keyspace events; and now and then a value
-//! crosses over: each side restores what the other has dumped.
+//! A *round* starts both without data, with the same thresholds, and sends the same bytes, in the same pieces, over the
+//! same number of connections to each. A round ends at its first disagreement, since from there on the two may hold
+//! different data; the next round starts anew. At the end of a round all data of the servers is compared, and DEBUG
+//! DIGEST. In half of the rounds a subscriber on each side receives the keyspace events; and now and then each side
+//! restores a value that the other has dumped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,35 +20,35 @@ use crate::generate::{Call, Generator, innermost};
 use crate::rules::{rule, without_times};
 use crate::through::{self, Behind};
 
-/// Calls in a round.
+/// Number of calls in a round.
 const ROUND_CALLS: usize = 400;
-/// Connections that a round uses in turn, so that one watches what another changes.
+/// Number of connections that a round uses in turn, so that one watches changes of another.
 const CONNECTIONS: usize = 3;
-/// How long expired keys may be counted.
+/// Longest time in which expired keys may be counted.
 const EXPIRED_GONE: Duration = Duration::from_secs(3);
-/// How long a server may take to hear that nobody listens any more.
+/// Longest time until a server has noticed that there are no subscribers.
 const UNHEARD: Duration = Duration::from_secs(5);
 /// The classes of keyspace events that are compared, as `notify-keyspace-events` takes them: all but evictions. With all of
-/// them Redis would write `A`, and forget `n`, `o` and `c` when it puts the old value back after a CONFIG SET that failed.
+/// them Redis would write `A`, and forget `n`, `o` and `c` when it restores the old value after a CONFIG SET that failed.
 const EVENTS: &str = "KEg$lshzxtdmnoc";
-/// The channel on which a batch's last event is told from what comes later.
+/// The channel of the message that ends a batch's events.
 const EVENTS_END: &str = "end-of-events";
-/// Start of a line of a monitor, once its time and its address are removed.
+/// Start of a line of a monitor, without its time and its address.
 const LINE: &str = "line of db ";
-/// Disagreements reported in full; the rest is counted.
+/// Largest number of disagreements reported in full; the rest is counted.
 const REPORTED_MAX: usize = 60;
 
 /// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// About how many calls.
+    /// Approximate number of calls.
     pub calls: usize,
-    /// Where the generator starts.
+    /// Seed of the generator.
     pub seed: u64,
-    /// The servers behind ours, if ours is a proxy. What the comparison arranges, and looks at in the end, is there; the calls
-    /// are those that one proxy before so many servers can answer as one server does.
+    /// The servers behind ours, if ours is a proxy. They get the comparison's settings, and their data is compared; the
+    /// calls are those that one proxy in front of this many servers can answer as one server does.
     pub behind: Vec<SocketAddr>,
-    /// They are the primaries of a Redis Cluster: all keys are put into one slot.
+    /// They are the primaries of a Redis Cluster: all keys have one slot.
     pub is_cluster: bool,
 }
 
@@ -69,9 +69,9 @@ impl Options {
 pub struct Disagreement {
     /// Seed of the round.
     pub seed: u64,
-    /// 2 or 3.
+    /// RESP version, 2 or 3.
     pub protocol: u8,
-    /// The call, or what was looked at.
+    /// The call, or the compared data.
     pub call: String,
     /// The calls before it in its batch.
     pub before: Vec<String>,
@@ -100,19 +100,19 @@ impl fmt::Display for Disagreement {
 /// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Calls that both answered.
+    /// Number of calls that both answered.
     pub calls: usize,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Calls by command.
+    /// Number of calls by command.
     pub by_command: BTreeMap<String, usize>,
-    /// How often each entry of the list was needed.
+    /// Number of uses of each entry of the list.
     pub explained: BTreeMap<&'static str, usize>,
-    /// Why it could not go on.
+    /// The reason why it could not go on.
     pub broken: Option<String>,
     /// The differences that are accepted.
     accepted: &'static [Difference],
-    /// Set when the servers of the current round hold different data, for a reason on the list.
+    /// Set when the servers of the current round hold different data, for an accepted reason.
     parted: bool,
     /// The disagreements that no accepted difference explains.
     pub disagreements: Vec<Disagreement>,
@@ -152,17 +152,17 @@ struct Round {
     behind: Option<Behind>,
 }
 
-/// One server's end of a round.
+/// One server's side of a round.
 struct Side {
     address: SocketAddr,
     clients: Vec<Client>,
     /// The servers themselves.
     servers: Vec<SocketAddr>,
-    /// Asks what belongs to no batch.
+    /// Sends requests outside of batches.
     control: Client,
-    /// Publishes on a server what ends the events of a batch.
+    /// Publishes the message that ends a batch's events.
     announcer: Client,
-    /// Hears keyspace events, in the rounds that compare them.
+    /// Receives keyspace events, in the rounds that compare them.
     listener: Option<Client>,
 }
 
@@ -175,7 +175,7 @@ impl Round {
     ) -> io::Result<Round> {
         let behind = &options.behind[..];
         let protocol = if seed.is_multiple_of(2) { 2 } else { 3 };
-        // The events of several servers come in no order.
+        // The events of several servers have no order.
         let setup = setup(seed, behind.len() < 2);
         let servers = if behind.is_empty() { &[ours] } else { behind };
         Ok(Round {
@@ -238,7 +238,7 @@ impl Round {
             name == b"sort" || name == b"sort_ro"
         };
         if calls.iter().any(sorts) {
-            // BY and GET look keys up in the order of the collection's table.
+            // BY and GET read keys in the order of the collection's table.
             for events in [&mut ours, &mut theirs] {
                 let missed =
                     |event: &String| event.contains(" keymiss") || event.contains(":keymiss ");
@@ -252,7 +252,7 @@ impl Round {
             .take_while(|(our, their)| our == their)
             .count();
         Ok((ours != theirs).then(|| {
-            // The one before tells where in the batch it is.
+            // The event before shows the position in the batch.
             let from = same.saturating_sub(1);
             let (ours, theirs) = (ours[from..].join(", "), theirs[from..].join(", "));
             let mut found = self.disagreement(calls, calls.len(), &ours, &theirs);
@@ -262,7 +262,7 @@ impl Round {
         }))
     }
 
-    /// Each side restores what the other has dumped of a key.
+    /// Restores on each side the dump of a key of the other.
     fn cross_over(&mut self, report: &mut Report) -> io::Result<Option<Disagreement>> {
         let tag = match self.behind {
             Some(Behind::Cluster) => through::TAG,
@@ -304,7 +304,7 @@ impl Round {
         self.events(&[call])
     }
 
-    /// Sends a batch to both sides and compares what comes back.
+    /// Sends a batch to both sides and compares the replies.
     fn batch(
         &mut self,
         calls: &[Call],
@@ -355,7 +355,7 @@ impl Round {
         Ok(found.map(|(at, ours, theirs)| {
             let mut found = self.disagreement(calls, at, &ours, &theirs);
             if sequence {
-                // One call may have answered several times.
+                // One call may have several replies.
                 found.before = calls.iter().map(shown).collect();
             }
             found
@@ -378,12 +378,12 @@ impl Round {
         }
     }
 
-    /// Compares all that both servers hold.
+    /// Compares all data of both servers.
     fn contents(&mut self) -> io::Result<Option<Disagreement>> {
         let of = |whose: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("the contents of {whose}: {error}"))
         };
-        // There is none of several servers.
+        // Several servers have none in common.
         let digested = matches!(self.behind, None | Some(Behind::One));
         let databases = match self.behind {
             Some(Behind::Cluster) => 1,
@@ -438,10 +438,10 @@ struct Exchange {
     end: End,
 }
 
-/// How a connection is left after a batch.
+/// State of a connection after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// All replies came.
+    /// All replies arrived.
     Open,
     /// The server closed it.
     Closed,
@@ -494,7 +494,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Waits until the servers behind a proxy have heard that nobody is subscribed any more.
+    /// Waits until the servers behind a proxy have noticed that there are no subscribers.
     fn nobody_listens(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + UNHEARD;
         let own = if self.listener.is_some() { 2 } else { 0 };
@@ -518,7 +518,7 @@ impl Side {
         Ok(())
     }
 
-    /// The keyspace events since the last call.
+    /// Returns the keyspace events since the last call.
     fn events(&mut self) -> io::Result<Vec<String>> {
         let mut events = Vec::new();
         let Some(listener) = &mut self.listener else {
@@ -562,7 +562,7 @@ impl Side {
         let client = &mut self.clients[connection];
         let mut from = 0;
         for &to in cuts {
-            // A server that closes in the middle is found out below, where its replies are read.
+            // A server that closes early is detected below, where its replies are read.
             let _ = client.send(&bytes[from..to]);
             from = to;
         }
@@ -586,7 +586,7 @@ impl Side {
         Ok(Exchange { replies, end })
     }
 
-    /// Every key of the first databases with all there is to know of it.
+    /// Returns every key of the first databases with all its properties.
     fn contents(&mut self, digested: bool, databases: u32) -> io::Result<BTreeMap<String, String>> {
         let mut contents = BTreeMap::new();
         let mut sizes: BTreeMap<u32, (i64, usize)> = BTreeMap::new();
@@ -607,7 +607,7 @@ impl Side {
                 }
             }
             if digested {
-                // Last, so that what differs is named, if it can be.
+                // Last, so that a difference is reported in detail, if possible.
                 let digest = client.call(&["DEBUG", "DIGEST"])?;
                 contents.insert("~ digest of everything".to_owned(), format!("{digest:?}"));
             }
@@ -619,7 +619,7 @@ impl Side {
     }
 }
 
-/// Returns the reply of DBSIZE once keys that have expired, which SCAN leaves out, are gone: they go without being asked for.
+/// Returns the reply of DBSIZE once expired keys, which SCAN leaves out, are reclaimed, which happens without requests.
 fn settled_size(client: &mut Client, keys: usize) -> io::Result<i64> {
     let deadline = Instant::now() + EXPIRED_GONE;
     loop {
@@ -662,7 +662,7 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
         b"list" => (&[b"LRANGE", b"0", b"-1"], 0),
         b"hash" => (&[b"HGETALL"], 2),
         b"set" => (&[b"SMEMBERS"], 1),
-        // What belongs to the elements is part of the digest.
+        // Properties of elements are part of the digest.
         b"vectorset" => (&[b"VRANDMEMBER", b"1000000"], 1),
         b"zset" => (&[b"ZRANGE", b"0", b"-1", b"WITHSCORES"], 0),
         b"stream" => (&[b"XRANGE", b"-", b"+"], 0),
@@ -694,7 +694,7 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
         String::new()
     };
     let mut encoding = client.call(&[&b"OBJECT"[..], b"ENCODING", key])?;
-    // What INCRBYFLOAT leaves is on the list of differences.
+    // The encoding after INCRBYFLOAT is on the list of differences.
     if encoding == Value::Bulk(b"int".to_vec()) {
         encoding = Value::Bulk(b"embstr".to_vec());
     }
@@ -707,7 +707,7 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
     ))
 }
 
-/// Which fields of a hash expire.
+/// Returns the fields of a hash that expire.
 fn timed_fields(client: &mut Client, key: &[u8]) -> io::Result<String> {
     let Value::Array(fields) = client.call(&[b"HKEYS", key])? else {
         return Err(io::Error::other("HKEYS answers no array"));
@@ -740,7 +740,7 @@ fn expect_ok(reply: &Value, what: &str) -> io::Result<()> {
     Err(io::Error::other(format!("{what} was answered {reply:?}")))
 }
 
-/// A subscribed RESP2 connection answers PING with an array.
+/// Returns true for the reply to PING; a subscribed RESP2 connection sends an array.
 fn is_marker(reply: &Value, marker: &str) -> bool {
     match reply {
         Value::Bulk(text) => text == marker.as_bytes(),
@@ -770,7 +770,7 @@ fn compare_sequence(calls: &[Call], ours: &[Value], theirs: &[Value]) -> Found {
     (ours != theirs).then(|| (usize::MAX, show(&ours[same..]), show(&theirs[same..])))
 }
 
-/// The replies without the times and addresses of what MONITOR shows: `1755555555.123456 [0 127.0.0.1:4444] "PING"`.
+/// Returns the replies without the times and addresses in lines of MONITOR: `1755555555.123456 [0 127.0.0.1:4444] "PING"`.
 fn without_stamps(replies: &[Value]) -> Vec<Value> {
     let stamped = |text: &[u8]| {
         let text = std::str::from_utf8(text).ok()?;
@@ -788,8 +788,8 @@ fn without_stamps(replies: &[Value]) -> Vec<Value> {
     each.collect()
 }
 
-/// Returns the values that the replies consist of, without nesting, and then the lines of a monitor. Redis writes the lines of
-/// the commands of a transaction between the elements of EXEC's reply, so that both are read as something else.
+/// Returns the values of the replies, without nesting, and then the lines of a monitor. Redis writes the lines of the
+/// commands of a transaction between the elements of EXEC's reply, so that both are decoded differently.
 fn lines_last(replies: &[Value]) -> Vec<Value> {
     fn flatten(value: &Value, words: &mut Vec<Value>, lines: &mut Vec<Value>) {
         match value {
@@ -810,8 +810,8 @@ fn lines_last(replies: &[Value]) -> Vec<Value> {
     words
 }
 
-/// The replies with the names in runs of `unsubscribe` and `punsubscribe` sorted: leaving all channels at once names
-/// them in any order, while the counts go down one by one. Likewise the patterns that one message matches.
+/// Returns the replies with the names in runs of `unsubscribe` and `punsubscribe` sorted: leaving all channels at once
+/// names them in any order, while the counts decrease by one. Likewise the patterns that one message matches.
 fn in_free_order(replies: &[Value]) -> Vec<Value> {
     let mut replies = replies.to_vec();
     let kind = |value: &Value| match value {
@@ -951,7 +951,7 @@ fn command_name(call: &[Vec<u8>]) -> String {
     }
 }
 
-/// Writes the call as an inline request if its words can be written so.
+/// Encodes the call as an inline request if that is possible; returns true if so.
 fn inline_form(call: &Call, out: &mut Vec<u8>) -> bool {
     let plain = |word: &Vec<u8>| {
         !word.is_empty()
@@ -959,7 +959,7 @@ fn inline_form(call: &Call, out: &mut Vec<u8>) -> bool {
                 .iter()
                 .all(|c| c.is_ascii_alphanumeric() || b"-.*+(".contains(c))
     };
-    // A first word that starts like a multibulk header would be read as one.
+    // A first word that starts like a multibulk header would be decoded as one.
     if !call.iter().all(plain) || call[0][0] == b'*' {
         return false;
     }
@@ -968,7 +968,7 @@ fn inline_form(call: &Call, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Thresholds of a round: Redis's own in one of three, small ones in the others, so that encodings change.
+/// Returns the thresholds of a round: Redis's own in one of three, small ones in the others, so that encodings change.
 fn setup(seed: u64, heard: bool) -> Vec<(&'static str, &'static str)> {
     let small = !seed.is_multiple_of(3);
     let pick = |default: &'static str, tiny: &'static str| if small { tiny } else { default };

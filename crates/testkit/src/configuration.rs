@@ -1,7 +1,7 @@
-//! The configuration: every parameter of the real Redis, read from both servers, set to values right and wrong on both, and
-//! written to a file by both. Every reply must be equal, and every file.
+//! The configuration: every parameter of the real Redis, read from both servers, set to valid and invalid values on
+//! both, and written to a file by both. Every reply must be equal, and every file.
 //!
-//! Must not know what a parameter means.
+//! Must not know the meaning of parameters.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -97,18 +97,18 @@ const VALUES: &[&str] = &[
     "\0x",
 ];
 
-/// Parameters that cannot be set here: they are the machine's, or end one of the servers.
+/// Parameters that cannot be set here: they depend on the machine, or end one of the servers.
 const LEFT_ALONE: &[&str] = &[
     "port",
     "bind",
     "dir",
     "logfile",
     "tls-port",
-    // The real one ends when it has no TLS.
+    // The real one ends without TLS.
     "tls-cluster",
     "tls-replication",
     "maxclients",
-    // Whoever comes next would have to know it.
+    // Later connections would have to know it.
     "requirepass",
 ];
 
@@ -151,7 +151,7 @@ const SEVERAL: &[&[&str]] = &[
     &["maxclients", "x"],
 ];
 
-/// Compares every parameter; how many calls that took, or the differences.
+/// Compares every parameter; returns the number of calls, or the differences.
 pub fn run(ours: &ServerProcess, theirs: &ServerProcess) -> Result<usize, String> {
     let mut pair = Pair::connect(ours, theirs)?;
     let (own, real) = (all(&mut pair.ours)?, all(&mut pair.theirs)?);
@@ -178,7 +178,7 @@ pub fn run(ours: &ServerProcess, theirs: &ServerProcess) -> Result<usize, String
     outcome(calls, &differences)
 }
 
-/// Compares with a real Valkey the parameters that it has and Redis has not; how many calls that took, or the differences.
+/// Compares with a real Valkey the parameters that Redis does not have; returns the number of calls, or the differences.
 pub fn run_beyond(
     ours: &ServerProcess,
     valkey: &ServerProcess,
@@ -212,7 +212,7 @@ fn outcome(calls: usize, differences: &[String]) -> Result<usize, String> {
     }
 }
 
-/// A configuration file with every parameter of that server as it is, but for those that say where it is.
+/// Returns a configuration file with every parameter of that server, except those for its addresses and paths.
 pub fn file_of(server: &ServerProcess) -> Result<String, String> {
     let address = server.address();
     let mut client = Client::connect(address).map_err(|error| format!("{address}: {error}"))?;
@@ -221,7 +221,7 @@ pub fn file_of(server: &ServerProcess) -> Result<String, String> {
         .iter()
         .filter(|(name, value)| {
             let is_place = ["port", "bind", "dir", "logfile", "pidfile"].contains(&name.as_str());
-            // In a file this one has two words or is not there.
+            // In a file this one has two arguments or is absent.
             let is_nobody = ["replicaof", "slaveof"].contains(&name.as_str()) && value.is_empty();
             !is_place && !is_nobody
         })
@@ -229,27 +229,27 @@ pub fn file_of(server: &ServerProcess) -> Result<String, String> {
     Ok(lines.collect())
 }
 
-/// Parameters of Valkey that begin or answer otherwise here; docs/differences.md has the reasons.
+/// Parameters of Valkey whose default or reply differs here; docs/differences.md has the reasons.
 const OTHERWISE_THAN_VALKEY: &[&str] = &[
     "extended-redis-compatibility",
     "log-format",
-    // Needed by parts that do not exist; a Valkey that is built without RDMA refuses those of it in other words.
+    // Needed by parts that do not exist; a Valkey built without RDMA refuses its parameters in other words.
     "import-mode",
     "rdma-bind",
     "rdma-port",
 ];
 
-/// Where we answer otherwise on purpose; docs/differences.md has the reasons.
+/// Returns true for deliberate differences; docs/differences.md has the reasons.
 fn explained(set: &[&str; 2]) -> bool {
     let [name, value] = set;
     match *name {
-        // What needs a part that does not exist is refused.
+        // Parameters of a part that does not exist are refused.
         "save" | "appendonly" => true,
         "min-replicas-to-write" | "min-slaves-to-write" => true,
         "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
         // Beyond 64 bits Valkey takes it for -1.
         "slot-migration-max-failover-repl-bytes" => value.starts_with("184467"),
-        // Theirs are those of the machine.
+        // Theirs are the locales of the machine.
         "locale-collate" => value.bytes().all(|byte| byte.is_ascii_lowercase()),
         _ => false,
     }
@@ -272,7 +272,7 @@ fn all(client: &mut Client) -> Result<Parameters, String> {
         .collect())
 }
 
-/// A connection to each.
+/// A connection to each server.
 struct Pair {
     ours: Client,
     theirs: Client,
@@ -288,7 +288,7 @@ impl Pair {
             ours: connect(ours)?,
             theirs: connect(theirs)?,
         };
-        // Limits on clients are among what is set.
+        // Limits on clients are among the settings.
         pair.both(&["CLIENT", "NO-EVICT", "ON"])?;
         Ok(pair)
     }
@@ -306,23 +306,23 @@ impl Pair {
         Ok((ours, theirs))
     }
 
-    /// Sets a parameter to every value; the differences.
+    /// Sets a parameter to every value; returns the differences.
     fn set_all(&mut self, name: &str, default: &str) -> Result<Vec<String>, String> {
         let mut differences = Vec::new();
         for value in VALUES {
             let set = [name, *value];
             differences.extend(self.set(&set, &[name])?.filter(|_| !explained(&set)));
-            // Both begin the next one as they began.
+            // Both begin the next one with its default.
             self.both(&["CONFIG", "SET", name, default])?;
         }
         Ok(differences)
     }
 
-    /// Sets on both, and looks at `shown`: the difference, if there is one.
+    /// Sets on both, and compares `shown`; returns the difference, if there is one.
     fn set(&mut self, pairs: &[&str], shown: &[&str]) -> Result<Option<String>, String> {
         let replies = self.both(&[&["CONFIG", "SET"], pairs].concat())?;
         let (own, real) = self.both(&[&["CONFIG", "GET"], shown].concat())?;
-        // Patterns list in an order of their own.
+        // Patterns list in different orders.
         let sorted = |value: Value| match value {
             Value::Array(mut words) => {
                 words.sort_by_key(|word| format!("{word:?}"));
@@ -341,10 +341,10 @@ impl Pair {
     }
 }
 
-/// A file, and what is called before CONFIG REWRITE.
+/// A file, and the calls before CONFIG REWRITE.
 type Rewriting = (&'static str, &'static [&'static [&'static str]]);
 
-/// Files, with what is peculiar about each.
+/// Files, with the special feature of each.
 const REWRITTEN: &[Rewriting] = &[
     // Comments, indented too, empty lines, a parameter twice.
     (
@@ -360,7 +360,7 @@ const REWRITTEN: &[Rewriting] = &[
             "2gb",
         ]],
     ),
-    // Lines of several words, texts in quotes, what becomes the default.
+    // Lines of several words, quoted texts, values that become the default.
     (
         "maxmemory 100\nclient-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 4 5 6\n\
          loglevel   \"notice\"\nnotify-keyspace-events KEA\nmasterauth 'a b'\nlatency-tracking-info-percentiles 1 2\n",
@@ -395,7 +395,7 @@ const REWRITTEN: &[Rewriting] = &[
             ],
         ],
     ),
-    // Users, older names, other directives, a signature that is there already.
+    // Users, older names, other directives, an existing signature.
     (
         "user ann on >p ~* +@all\n# about bob\nuser bob off\nrename-command FLUSHALL \"\"\n\
          hash-max-ziplist-entries 100\nslave-read-only no\ninclude nosuch*.conf\n\
@@ -415,7 +415,7 @@ const REWRITTEN: &[Rewriting] = &[
             ],
         ],
     ),
-    // Nothing but what is added.
+    // Nothing but additions.
     (
         "",
         &[&[
@@ -447,11 +447,11 @@ const REWRITTEN: &[Rewriting] = &[
     ),
 ];
 
-/// Has both write files, with programs that are started for each; how many, or the first difference.
+/// Has both write files, with programs started for each; returns their number, or the first difference.
 pub fn rewrite(ours: &Path, theirs: &Path) -> Result<usize, String> {
     for (text, calls) in REWRITTEN {
         let failed = |error: io::Error| format!("{text:?}: {error}");
-        // Without this line the default shows, which is another one here.
+        // Without this line the default shows, which differs here.
         let text = &format!("save \"\"\n{text}");
         let redline = ServerProcess::redline_of_file(ours, text, &[]).map_err(failed)?;
         let redis = ServerProcess::redis_of_file(theirs, text, &[]).map_err(failed)?;
@@ -489,7 +489,7 @@ pub fn rewrite(ours: &Path, theirs: &Path) -> Result<usize, String> {
     Ok(REWRITTEN.len())
 }
 
-/// The file, without what differs from server to server; what was added comes in one order.
+/// Returns the file, without server-specific lines; additions are in one order.
 fn comparable(server: &ServerProcess) -> io::Result<String> {
     let text = fs::read_to_string(server.config_file())?;
     let port = server.address().port().to_string();

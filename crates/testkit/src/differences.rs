@@ -1,20 +1,20 @@
-//! Where the server answers otherwise than Redis 8.2.3, on purpose. The comparison accepts these and nothing else.
+//! Replies of the server that deliberately differ from Redis 8.2.3. The comparison accepts these and nothing else.
 //!
-//! Each entry is narrow: what a command does is never excused as a whole. At most [`DIFFERENCES_MAX`] of them.
+//! Each entry is narrow: no command is excused as a whole. At most [`DIFFERENCES_MAX`] of them.
 
 use redline_resp::reply_decoder::Value;
 
 use crate::generate::EQUAL_SCORES_KEY;
 
-/// More than this, and the list is no longer a list of exceptions.
+/// Largest number of entries, so that the list stays a list of exceptions.
 pub const DIFFERENCES_MAX: usize = 40;
 
-/// One difference that stays.
+/// An accepted difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
     /// The name of the difference in reports.
     pub name: &'static str,
-    /// Why it stays.
+    /// The reason for it.
     pub reason: &'static str,
     /// True if the two servers hold different data after it, so that nothing more can be compared in its round.
     pub parts_ways: bool,
@@ -22,7 +22,7 @@ pub struct Difference {
     pub explains: fn(call: &[Vec<u8>], ours: &Value, theirs: &Value) -> bool,
 }
 
-/// Of the proxy, too: it has names of its own.
+/// Accepted for the proxy, too, which has its own names.
 pub(crate) const NAME_WITH_ZERO_BYTE: Difference = Difference {
     name: "a client's name or library with a zero byte",
     reason: "Redis checks the text up to its first zero byte and stores all of it, line ends included; here all of it is checked.",
@@ -178,7 +178,7 @@ pub(crate) fn contains(value: &Value, part: &str) -> bool {
     })
 }
 
-/// Is the argument an integer of more than 32 bits?
+/// Returns true if the argument is an integer of more than 32 bits.
 fn wide(call: &[Vec<u8>], at: usize) -> bool {
     let number = call
         .get(at)
@@ -201,7 +201,7 @@ pub(crate) fn is_text(value: &Value, text: &str) -> bool {
     value.as_bytes() == Some(text.as_bytes())
 }
 
-/// The difference of this list that explains a disagreement.
+/// Returns the difference of this list that explains a disagreement.
 pub fn explain(
     accepted: &'static [Difference],
     call: &[Vec<u8>],

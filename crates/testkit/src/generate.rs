@@ -1,7 +1,7 @@
-//! Calls made from the command table's argument grammar: most of them valid, the rest bent out of shape, all of them
-//! over the few words of [`crate::pools`], so that they meet each other's keys. Equal seeds make equal calls.
+//! Calls made from the command table's argument grammar: most of them valid, the rest spoiled, all of them over the few
+//! words of [`crate::pools`], so that they share keys. Equal seeds make equal calls.
 //!
-//! Must not know what a call does; only which calls would end or blind a comparison.
+//! Must not know the effect of calls; only which calls would end or distort a comparison.
 
 use fastrand::Rng;
 use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, Row, is_after_reference, table};
@@ -9,15 +9,15 @@ use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, Row, is_after_referenc
 use crate::pools::*;
 use crate::vectors;
 
-/// The words of one call.
+/// The arguments of one call.
 pub type Call = Vec<Vec<u8>>;
 
-/// Calls in one batch, before what comes in blocks.
+/// Largest number of calls in one batch, before expansion of blocks.
 const BATCH_CALLS_MAX: usize = 24;
 
-/// A sorted set whose members all have the score 0, and so an order by member that is defined.
+/// A sorted set whose members all have the score 0, and so a defined order by member.
 pub const EQUAL_SCORES_KEY: &str = "zlex";
-/// Elements that a call may ask for with repetition: both servers would build the whole reply.
+/// Largest number of elements picked with repetition: both servers would build the whole reply.
 const PICKS_MAX: i64 = 10_000;
 
 /// Makes calls.
@@ -25,14 +25,14 @@ const PICKS_MAX: i64 = 10_000;
 pub struct Generator {
     rng: Rng,
     rows: Vec<&'static Row>,
-    /// How many keys, or fields, the call being made has announced.
+    /// Number of keys, or fields, that the current call has announced.
     keys_announced: Option<usize>,
 }
 
 impl Generator {
-    /// A generator whose calls depend on the seed alone.
+    /// Returns a generator whose calls depend on the seed alone.
     pub fn new(seed: u64) -> Generator {
-        // What the other server does not have cannot be compared.
+        // Commands that the other server does not have cannot be compared.
         let rows = table::all()
             .iter()
             .filter(|row| !is_after_reference(row.since))
@@ -45,17 +45,17 @@ impl Generator {
         }
     }
 
-    /// A number below `n`, for whoever drives the generator.
+    /// Returns a number below `n`, for the caller's own choices.
     pub fn below(&mut self, n: usize) -> usize {
         self.rng.usize(..n)
     }
 
-    /// Two keys, perhaps the same.
+    /// Returns two keys, perhaps the same.
     pub fn two_keys(&mut self) -> [&'static str; 2] {
         [self.pick(ALL_KEYS), self.pick(ALL_KEYS)]
     }
 
-    /// Calls that leave the connection outside of a transaction, and not subscribed.
+    /// Returns calls that leave the connection outside of a transaction, and not subscribed.
     pub fn batch(&mut self) -> Vec<Call> {
         let mut calls = Vec::new();
         for _ in 0..1 + self.below(BATCH_CALLS_MAX) {
@@ -72,8 +72,8 @@ impl Generator {
         calls
     }
 
-    /// Calls about channels: their replies are compared as one sequence, since one call may answer several times.
-    /// Nothing is published: when a message arrives between replies is no promise. The client programs look at those.
+    /// Returns calls about channels: their replies are compared as one sequence, since one call may have several.
+    /// Nothing is published: the time of a message among replies is not defined. The client programs test that.
     pub fn channel_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "SUBSCRIBE a b",
@@ -122,8 +122,8 @@ impl Generator {
         calls
     }
 
-    /// Calls of a client that tracks keys and changes them itself: of that it hears between its replies. Not of what is
-    /// broadcast: when that comes depends on how the requests arrive.
+    /// Returns calls of a client that tracks keys and changes them itself: it gets those invalidations between its
+    /// replies. Not broadcast ones: their time depends on how the requests arrive.
     pub fn tracking_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "CLIENT TRACKING ON",
@@ -151,7 +151,7 @@ impl Generator {
             "MULTI",
             "EXEC",
         ];
-        // Keys that expire would be invalidated sooner by the one, later by the other.
+        // Keys that expire would be invalidated at different times.
         let mut calls = vec![split("MSET s1 1 s2 2")];
         for _ in 0..2 + self.below(14) {
             calls.push(split(self.pick(CALLS)));
@@ -161,7 +161,7 @@ impl Generator {
         calls
     }
 
-    /// Calls of a client that is shown what runs, which is what it calls itself, between its replies.
+    /// Returns calls of a client with MONITOR, which gets its own calls between its replies.
     pub fn monitor_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "MONITOR",
@@ -206,8 +206,8 @@ impl Generator {
         calls
     }
 
-    /// Calls after which some replies are missing, and one that brings them back. No EXEC: one whose queue switches
-    /// replies on makes Redis send elements without their array.
+    /// Returns calls after which some replies are missing, and one that enables them. No EXEC: one whose queue enables
+    /// replies makes Redis send elements without their array.
     pub fn silenced_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "CLIENT REPLY SKIP",
@@ -255,7 +255,7 @@ impl Generator {
         calls.extend(repair);
     }
 
-    /// A call of the command of this row, as its grammar has it.
+    /// Returns a call of the command of this row, by its grammar.
     pub fn call_of(&mut self, row: &'static Row) -> Call {
         match row.group {
             Group::Module => vectors::call(&mut self.rng, row),
@@ -273,7 +273,7 @@ impl Generator {
         for arg in row.args {
             self.arg(row, arg, &mut call);
         }
-        // What BY … ALPHA finds equal comes in any order: the two would hold different data.
+        // Elements equal under BY … ALPHA have no defined order: the two would hold different data.
         let has = |name: &str| {
             let mut words = call.iter();
             words.any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
@@ -342,7 +342,7 @@ impl Generator {
         }
     }
 
-    /// An argument that was picked, and so is there even if it may be left out elsewhere.
+    /// Appends an argument that was chosen, and so is present even if it is optional elsewhere.
     fn arg_present(&mut self, row: &'static Row, arg: &Arg, call: &mut Call) {
         let mut arg = *arg;
         arg.optional = false;
@@ -374,7 +374,7 @@ impl Generator {
             (_, "milliseconds") if row.group == Group::Stream => &["1", "1", "1", "-1", "abc"],
             (_, "script") => return self.pick_script().0.to_owned(),
             (_, "sha1") => &["e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", "f"][..],
-            // A key stored as expired counts until it is reclaimed, which neither server promises a time for.
+            // A key stored as expired counts until it is reclaimed, at no defined time.
             (ArgKind::UnixTime, what) if name == "set" && what.contains("milliseconds") => {
                 &UNIX_MILLISECONDS[3..]
             }
@@ -402,7 +402,7 @@ impl Generator {
             }
             (_, "group") => GROUPS,
             (_, "consumer") if row.group == Group::Stream => CONSUMERS,
-            // Above what a test may take, or none at all: how long an entry has been pending is never close.
+            // Above the length of a test, or none at all: idle times of pending entries are never close.
             (_, "min-idle-time" | "ms") => &["0", "0", "0", "100000000", "-1", "abc"],
             (_, "id-selector" | "threshold") => &[
                 "*", "2-*", "5-*", "3-0", "1", "0", "10", "-1", "9-9", "15-*", "16-1",
@@ -423,7 +423,7 @@ impl Generator {
             _ if row.group == Group::String || name == "echo" || name == "ping" => VALUES,
             _ => MEMBERS,
         };
-        // Strings that hold numbers make more of the numeric commands work than strings that hold anything.
+        // Strings of numbers make more of the numeric commands succeed.
         if row.group == Group::String && self.below(4) == 0 && pool == VALUES {
             return self.pick(&["1", "10", "3.5", "100", "-7"]).to_owned();
         }
@@ -464,7 +464,7 @@ impl Generator {
         self.pick(pool)
     }
 
-    /// Bends a call: words lost, doubled, swapped, replaced, added.
+    /// Spoils a call: arguments removed, doubled, swapped, replaced, added.
     fn spoil(&mut self, call: &mut Call) {
         let name_words = 1;
         let at = |rng: &mut Rng, len: usize| name_words + rng.usize(..len - name_words);
@@ -536,7 +536,7 @@ impl Generator {
 
     fn script(&mut self, calls: &mut Vec<Call>) {
         let name = self.pick(&["EVAL", "EVAL", "EVAL", "eval", "EVAL_RO"]);
-        // A command of ours that has no row yet has no business here.
+        // A command of ours without a row is not to be called.
         let name = if name == "EVAL_RO" { "EVAL" } else { name };
         if self.below(2) == 0 {
             let (script, keys) = self.pick_script();
@@ -598,8 +598,7 @@ impl Generator {
             .collect()
     }
 
-    /// Returns a call of DEBUG: one of those subcommands whose reply is the same on every server that holds the same
-    /// data.
+    /// Returns a call of DEBUG: a subcommand whose reply is the same on every server that holds the same data.
     fn debugging(&mut self) -> Call {
         const CALLS: &[&str] = &[
             "DEBUG DIGEST",
@@ -668,10 +667,10 @@ impl Generator {
 
 /// A script that runs the command in its arguments.
 pub const CALL_IN_SCRIPT: &str = "return redis.call(unpack(ARGV))";
-/// A script that runs the command in its arguments, and takes its error for a value.
+/// A script that runs the command in its arguments, and returns its error as a value.
 pub const PCALL_IN_SCRIPT: &str = "return redis.pcall(unpack(ARGV))";
 
-/// The call that a script of this module makes, or the call itself.
+/// Returns the call made by a script of this module, or the call itself.
 pub fn innermost(call: &Call) -> &[Vec<u8>] {
     let scripted = call.len() > 3
         && call[0].eq_ignore_ascii_case(b"eval")
@@ -684,10 +683,10 @@ fn is_there(arg: &Arg) -> bool {
     arg.since.is_none_or(|since| !is_after_reference(since))
 }
 
-/// How often a command comes up.
+/// Returns the relative frequency of a command.
 fn weight(row: &Row) -> usize {
     match row.id {
-        // These have batches of their own, or are never sent: they end, blind or stop a connection or a server.
+        // These have their own batches, or are never sent: they end, distort or stop a connection or a server.
         CommandId::Subscribe
         | CommandId::Psubscribe
         | CommandId::Unsubscribe
@@ -718,12 +717,12 @@ fn weight(row: &Row) -> usize {
         | CommandId::Auth => 0,
         // Redis's takes seconds.
         CommandId::Pfselftest => 0,
-        // Its answer depends on whether more is in the pipe.
+        // Its reply depends on whether more requests follow.
         CommandId::ScriptDebug => 0,
         // See `access.rs`.
         _ if row.container == Some(CommandId::Acl) => 0,
         CommandId::Flushall | CommandId::Flushdb | CommandId::Swapdb | CommandId::Select => 1,
-        // What fills the keys.
+        // Commands that fill the keys.
         CommandId::Rpush
         | CommandId::Lpush
         | CommandId::Hset
@@ -741,15 +740,15 @@ fn weight(row: &Row) -> usize {
     }
 }
 
-/// Calls that would close the connection under a pipeline, or change what the comparison itself relies on.
+/// Returns true for calls that would close the connection under a pipeline, or change the comparison's own settings.
 fn ends_comparison(call: &Call) -> bool {
     let is = |at: usize, word: &str| {
         call.get(at)
             .is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()))
     };
-    // Killing by filter may hit the comparison's other connection: only forms that hit nobody are left.
+    // Killing by filter may close the comparison's other connection: only forms without a match are left.
     let kills = is(0, "client") && is(1, "kill") && !call.iter().any(|word| word == b"99999");
-    // Picks that may repeat, by the thousand million.
+    // Repeatable picks, by the thousand million.
     let picks = is(0, "srandmember") || is(0, "hrandfield") || is(0, "zrandmember");
     let endless = |word: &Vec<u8>| {
         let number = std::str::from_utf8(word)
@@ -757,7 +756,7 @@ fn ends_comparison(call: &Call) -> bool {
             .and_then(|word| word.parse::<i64>().ok());
         number.is_some_and(|number| (-i64::MAX..-PICKS_MAX).contains(&number))
     };
-    // What it trims is on the list of differences, but its reply does not tell.
+    // The difference in trimming is on the list, but its reply does not show it.
     let trims_unseen = is(0, "xadd") && call.iter().any(|word| word.eq_ignore_ascii_case(b"acked"));
     kills
         || trims_unseen
@@ -767,7 +766,7 @@ fn ends_comparison(call: &Call) -> bool {
         || vectors::is_unwise(call)
 }
 
-/// Calls of blocking commands that would hold the comparison up.
+/// Returns true for blocking calls that would delay the comparison.
 fn waits_long(call: &Call) -> bool {
     const LONG_MS: f64 = 50.0;
     let name = call[0].to_ascii_lowercase();
@@ -790,11 +789,11 @@ fn waits_long(call: &Call) -> bool {
     };
     let hexadecimal = text.contains(['x', 'X']) && text.len() > 1;
     let span_ms = text.parse().map_or(f64::NAN, |span: f64| span * unit_ms);
-    // 0 is for ever, and what rounds up to it.
+    // 0 and values that round to it mean no time-out.
     hexadecimal || (-1.0 < span_ms && span_ms <= 0.0) || (LONG_MS..1e19).contains(&span_ms)
 }
 
-/// Calls whose keys would be gone a moment later: on one server before, on the other after the next call.
+/// Returns true for calls whose keys would expire a moment later: on one server before the next call, on the other after.
 fn short_lived(call: &Call) -> bool {
     let name = call[0].to_ascii_lowercase();
     let soon = |at: usize, most: i64| {
@@ -814,7 +813,7 @@ fn short_lived(call: &Call) -> bool {
     }
 }
 
-/// Returns the call that makes both servers equal again after a command with a random or clocked outcome.
+/// Returns the call that makes both servers equal again after a command with a random or time-dependent outcome.
 fn repair(row: &Row, call: &Call) -> Option<Call> {
     let random = match row.id {
         CommandId::Spop => true,

@@ -1,4 +1,4 @@
-//! Test support: start servers, talk to them, and compare two of them reply by reply.
+//! Test support: starts servers, sends them requests, and compares two of them reply by reply.
 //!
 //! Start in [`compare`]. Knows servers only from outside: by their process and their socket.
 

@@ -1,4 +1,4 @@
-//! The same call to two servers at a time. Must not know what is called.
+//! The same call to two servers at a time. Must not know the calls.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use redline_resp::reply_decoder::Value;
 
 use crate::client::Client;
 
-/// A connection to each.
+/// A connection to each server.
 pub(crate) struct Pair {
     ours: Client,
     theirs: Client,
@@ -30,7 +30,7 @@ impl Pair {
         Ok((ours, theirs))
     }
 
-    /// They have to answer alike.
+    /// Checks that both replies are equal.
     pub(crate) fn same(&mut self, call: &[String]) -> Result<(), String> {
         let (ours, theirs) = self.both(call)?;
         if ours == theirs {
@@ -39,7 +39,7 @@ impl Pair {
         Err(format!("{call:?}\n  ours   {ours:?}\n  theirs {theirs:?}"))
     }
 
-    /// Of a reply that describes the server: both fail, or neither does.
+    /// Checks replies that describe the server: both are errors, or neither is.
     pub(crate) fn same_kind(&mut self, call: &[String]) -> Result<(), String> {
         let (ours, theirs) = self.both(call)?;
         match ours.is_error() == theirs.is_error() {

@@ -1,6 +1,6 @@
-//! Values of every type that travel between two servers by DUMP and RESTORE, there and back. They have arrived if DEBUG
-//! DIGEST-VALUE says the same on both sides, and where the versions are those of one server also OBJECT ENCODING, the
-//! times of fields that expire, and all that XINFO tells of a stream and its groups.
+//! Values of every type that are copied between two servers by DUMP and RESTORE, in both directions. They are equal if
+//! DEBUG DIGEST-VALUE is the same on both sides, and for one version also OBJECT ENCODING, the times of fields that
+//! expire, and all replies of XINFO about a stream and its groups.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,18 +10,18 @@ use redline_resp::reply_decoder::Value;
 
 use crate::client::Client;
 
-/// How two servers are to be compared.
+/// The options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Values in each direction.
+    /// Number of values in each direction.
     pub values: usize,
-    /// Decides them.
+    /// Seed of the values.
     pub seed: u64,
     /// The other server is of the version that ours follows: it reads what ours writes, and has the same encodings.
     pub same_version: bool,
 }
 
-/// Sends values to and fro; how many have arrived, or the first that has not.
+/// Copies values in both directions; returns their number, or the first that differs.
 pub fn run(
     ours: SocketAddr,
     theirs: SocketAddr,
@@ -52,10 +52,10 @@ pub fn run(
 
 type Call = Vec<Vec<u8>>;
 
-/// So much of a fault is shown.
+/// Largest number of characters of a reported fault.
 const FAULT_CHARS_MAX: usize = 4_000;
 
-/// Makes a value on one side and takes it to the other; what is wrong then.
+/// Makes a value on one side and copies it to the other; an error describes a difference.
 fn travel(
     from: &mut Client,
     to: &mut Client,
@@ -94,7 +94,7 @@ fn travel(
         }
     }
     if same_version {
-        // A payload does not say how a value came to be, which an encoding tells: both have read it when they are asked.
+        // A payload does not contain a value's history, which an encoding shows: both have loaded it when they are asked.
         from.call(&[&restore[..], &[b"REPLACE"]].concat())?;
         let encodings = (
             from.call(&["OBJECT", "ENCODING", "k"])?,
@@ -107,7 +107,7 @@ fn travel(
     Ok(None)
 }
 
-/// Are all links of a layer still there? Ours gets more, where a graph was not connected.
+/// Returns true if all links of a layer are still there. Ours gets more, if a graph was not connected.
 fn keeps_links(sent: &Value, got: &Value) -> bool {
     match (sent, got) {
         (Value::Array(sent), Value::Array(got)) => {
@@ -127,7 +127,7 @@ fn name(call: &Call) -> String {
     String::from_utf8_lossy(&call[0]).into_owned()
 }
 
-/// Returns the calls to which both sides must reply alike.
+/// Returns the calls whose replies must be equal on both sides.
 fn questions(calls: &[Call], same_version: bool) -> Vec<Call> {
     let words = |text: &str| {
         text.split(' ')
@@ -135,7 +135,7 @@ fn questions(calls: &[Call], same_version: bool) -> Vec<Call> {
             .collect()
     };
     let mut questions: Vec<Call> = vec![words("TYPE k")];
-    // An older server writes the digits of scores in another way before it digests them.
+    // An older server formats the digits of scores differently before it digests them.
     if same_version || !calls.iter().any(|call| name(call) == "ZADD") {
         questions.push(words("DEBUG DIGEST-VALUE k"));
     } else {
@@ -162,7 +162,7 @@ fn questions(calls: &[Call], same_version: bool) -> Vec<Call> {
     questions
 }
 
-/// Calls that make a value of any type and size under the key `k`. The times of fields are for servers that know them.
+/// Returns calls that make a value of any type and size under the key `k`. Field times are for servers that have them.
 fn filling(random: &mut Rng, timed_fields: bool) -> Vec<Call> {
     let size = [1, 3, 20, 150, 600][random.usize(..5)];
     let call = |name: &str, words: Vec<Vec<u8>>| {
@@ -170,7 +170,7 @@ fn filling(random: &mut Rng, timed_fields: bool) -> Vec<Call> {
         call.extend(words);
         call
     };
-    // Servers that know the times of fields know vector sets as well.
+    // Servers with field times have vector sets as well.
     match random.u8(..if timed_fields { 15 } else { 13 }) {
         13 | 14 => vector_set(random, size),
         0 | 1 => vec![call("SET", texts(random, 1))],
@@ -207,7 +207,7 @@ fn filling(random: &mut Rng, timed_fields: bool) -> Vec<Call> {
     }
 }
 
-/// A vector set of any shape, some of whose elements have attributes, and some have gone.
+/// Returns calls that make a vector set of any shape, some of whose elements have attributes, and some are removed.
 fn vector_set(random: &mut Rng, size: usize) -> Vec<Call> {
     let inputs = random.usize(1..40);
     let reduce = random.usize(1..=inputs).to_string();
@@ -239,7 +239,7 @@ fn vector_set(random: &mut Rng, size: usize) -> Vec<Call> {
     calls
 }
 
-/// A stream with entries that are gone, and groups whose consumers have read, acknowledged and claimed.
+/// Returns calls that make a stream with removed entries, and groups whose consumers have read, acknowledged and claimed.
 fn stream(random: &mut Rng, size: usize) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     let mut add = |text: String| {

@@ -1,6 +1,6 @@
-//! The words that generated calls are made of: few, so that calls meet each other's keys, and at the edges.
+//! The words of generated calls: few, so that calls share keys, and edge cases.
 
-/// Keys, by the type that they mostly hold.
+/// Keys of strings.
 pub const STRING_KEYS: &[&str] = &["s1", "s2", "s3", "{t}s"];
 /// Keys of lists.
 pub const LIST_KEYS: &[&str] = &["l1", "l2", "l3"];
@@ -71,9 +71,9 @@ pub const OFF_THE_MAP: &[&str] = &[
 ];
 /// Keys of streams.
 pub const STREAM_KEYS: &[&str] = &["x1", "x2"];
-/// Keys of vector sets, each for vectors of a shape of its own.
+/// Keys of vector sets, each for vectors of one shape.
 pub const VECTOR_KEYS: &[&str] = &["v1", "v2", "v3", "v4"];
-/// All of them, and keys that are never made.
+/// All of them, and keys that never exist.
 pub const ALL_KEYS: &[&str] = &[
     "s1", "s2", "s3", "{t}s", "l1", "l2", "l3", "h1", "h2", "set1", "set2", "set3", "ints", "z1",
     "z2", "z3", "x1", "x2", "p1", "g1", "v1", "v3", "none1", "",
@@ -105,7 +105,7 @@ pub const MEMBERS: &[&str] = &[
     "9223372036854775807",
     "a member of more than sixty-four bytes, which no listpack takes by default",
 ];
-/// Values of strings: what MEMBERS are, and numbers in all their spellings.
+/// Values of strings: MEMBERS, and numbers in all spellings.
 pub const VALUES: &[&str] = &[
     "",
     "0",
@@ -134,7 +134,7 @@ pub const VALUES: &[&str] = &[
     "forty-four bytes are the most that is embedded",
     "exactly forty-four bytes in this very string",
 ];
-/// Integers: small ones twice, then the edges and what is none.
+/// Integers: small ones twice, then edge cases and invalid ones.
 pub const INTEGERS: &[&str] = &[
     "0",
     "1",
@@ -204,7 +204,7 @@ pub const BIT_OFFSETS: &[&str] = &[
     "01",
     "200000",
 ];
-/// Floating-point numbers and what is none.
+/// Floating-point numbers and invalid ones.
 pub const DOUBLES: &[&str] = &[
     "0",
     "1",
@@ -332,7 +332,7 @@ pub const STREAM_IDS: &[&str] = &[
     "13-*",
     "*-1",
 ];
-/// Where XREADGROUP begins.
+/// Start ids of XREADGROUP.
 pub const READ_IDS: &[&str] = &[
     ">", ">", ">", ">", "0", "0", "3-0", "$", "+", "-", "a", "1-",
 ];
@@ -363,14 +363,14 @@ pub const ID_BOUNDS: &[&str] = &[
     "8-0",
     "12",
 ];
-/// Parameters that CONFIG SET may change on both sides without harm, with values good and bad.
+/// Parameters that CONFIG SET may change on both sides without harm, with valid and invalid values.
 pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("hash-max-listpack-entries", &["128", "4", "abc", "-1", ""]),
     ("hash-max-listpack-value", &["64", "8", "x"]),
     ("set-max-intset-entries", &["512", "3"]),
     ("set-max-listpack-entries", &["128", "4"]),
     ("zset-max-listpack-entries", &["128", "4"]),
-    // No other size: Redis splits an existing list at the size it was made with, we at the current one.
+    // No other size: Redis splits an existing list at the size it was made with, this server at the current one.
     ("list-max-listpack-size", &["abc", ""]),
     (
         "maxmemory-policy",
@@ -387,7 +387,7 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("appendonly", &["no"]),
     ("save", &[""]),
 ];
-/// Scripts, each with how many keys it takes.
+/// Scripts, each with its number of keys.
 pub const SCRIPTS: &[(&str, usize)] = &[
     ("return 1", 0),
     ("return {1,2,{3,'four'}}", 0),
@@ -477,14 +477,14 @@ pub const SCRIPTS: &[(&str, usize)] = &[
     ("#!lua\nreturn redis.call('get','s1')", 0),
 ];
 
-/// Times that a blocking command may wait: moments, and what is none. Seconds.
+/// Time-outs of blocking commands: short ones, and invalid ones. Seconds.
 pub const TIMEOUTS: &[&str] = &[
     "0.001", "0.002", "1e-3", "0.0005", "0.001", ".001", "x", "-1", "nan", "inf", "", "1e400",
     "-0.5",
 ];
-/// Times that a blocking command may wait, in whole milliseconds.
+/// Time-outs of blocking commands, in whole milliseconds.
 pub const BLOCK_MILLISECONDS: &[&str] = &["1", "2", "1", "-1", "abc", "1.5", "9223372036854775807"];
-/// Where XREAD begins.
+/// Start ids of XREAD.
 pub const AFTER_IDS: &[&str] = &[
     "0",
     "0-0",

@@ -1,5 +1,5 @@
-//! A server as a process of its own: on a free loopback port, in a directory of its own, stopped when dropped.
-//! Knows which words start a redis-server and `redline server`, and nothing else of them.
+//! A server as a separate process: on a free loopback port, in its own directory, stopped when dropped. Knows the
+//! arguments that start a redis-server and `redline server`, and nothing else of them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,15 +17,15 @@ use crate::client::Client;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// A port that was free may be taken by somebody else before the server binds it.
+/// Largest number of attempts: a free port may be taken before the server binds it.
 const START_ATTEMPTS_MAX: u32 = 5;
 
-/// Words that keep a server from writing files.
+/// Arguments that keep a server from writing files.
 const UNSAVED: [&str; 4] = ["--save", "", "--appendonly", "no"];
 const CONFIG_FILE: &str = "redis.conf";
-/// Placeholder for the port of the server in the text of a configuration file: nothing that a real file has.
+/// Placeholder for the server's port in the text of a configuration file: not in any real file.
 pub const PORT: &str = "@port@";
-/// The same in words and files for a further port: see [`ServerProcess::second_port`].
+/// Placeholder for a second port in arguments and files: see [`ServerProcess::second_port`].
 pub const SECOND_PORT: &str = "@second-port@";
 
 /// A running server.
@@ -38,12 +38,12 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a redis-server without persistence; `words` are further words of its command line.
+    /// Starts a redis-server without persistence; `words` are further arguments.
     pub fn redis(program: &Path, words: &[String]) -> io::Result<ServerProcess> {
         ServerProcess::start(program, &[], None, words)
     }
 
-    /// Starts a redis-server with a configuration file of this text; `words` come behind it.
+    /// Starts a redis-server with a configuration file of this text; `words` are further arguments.
     pub fn redis_of_file(
         program: &Path,
         text: &str,
@@ -68,7 +68,7 @@ impl ServerProcess {
         ServerProcess::start(program, &["server"], None, &all)
     }
 
-    /// Starts `redline proxy` in front of these servers; `words` are further words of its command line.
+    /// Starts `redline proxy` in front of these servers; `words` are further arguments.
     pub fn proxy(
         program: &Path,
         upstreams: &[SocketAddr],
@@ -82,8 +82,8 @@ impl ServerProcess {
         ServerProcess::start(program, &["proxy"], None, &all)
     }
 
-    /// Starts `redline proxy` with a configuration file of this text, which [`ServerProcess::config_file`] finds. If it
-    /// says [`PORT`], that is the port that is waited for, and the file has all listeners.
+    /// Starts `redline proxy` with a configuration file of this text, which [`ServerProcess::config_file`] finds. A
+    /// [`PORT`] in it is the port that is waited for, and the file has all listeners.
     pub fn proxy_of_file(program: &Path, text: &str) -> io::Result<ServerProcess> {
         ServerProcess::start(program, &["proxy"], Some(text), &[])
     }
@@ -186,28 +186,28 @@ impl ServerProcess {
         }
     }
 
-    /// Where it listens.
+    /// Returns its listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The port that was put in place of [`SECOND_PORT`]. Like the first it is another one with each attempt to start,
-    /// until nobody has taken it meanwhile.
+    /// Returns the port in place of [`SECOND_PORT`]. Like the first it changes with each attempt to start, until both
+    /// are free.
     pub fn second_port(&self) -> u16 {
         self.second_port
     }
 
-    /// Its process.
+    /// Returns its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its working directory.
+    /// Returns its working directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Its configuration file, if it was started with one.
+    /// Returns its configuration file, if it was started with one.
     pub fn config_file(&self) -> PathBuf {
         self.directory.join(CONFIG_FILE)
     }
@@ -223,7 +223,7 @@ impl ServerProcess {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Asks it to stop as an operator would, and says whether it did so in good order.
+    /// Asks it to stop as an operator would; returns true if it ended cleanly.
     pub fn stop(mut self) -> io::Result<bool> {
         Command::new("kill")
             .arg(self.child.id().to_string())
@@ -247,8 +247,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A port of the loopback that nobody has now, and that this process has not given out before: who was given one may
-/// not have taken it yet.
+/// Returns a free port of the loopback that this process has not returned before, since it may not be bound yet.
 pub fn free_port() -> io::Result<u16> {
     free_address().map(|address| address.port())
 }

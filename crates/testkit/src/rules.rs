@@ -1,5 +1,5 @@
-//! How two replies to the same call are compared: equal to the byte wherever Redis promises that, by what it does
-//! promise elsewhere (an order that is free, a random pick, a clock, a text for people).
+//! The comparison of two replies to the same call: equal to the byte if Redis defines that, else by the defined part (an
+//! undefined order, a random pick, a clock, a text for people).
 
 use redline_resp::reply_decoder::Value;
 use redline_spec::{CommandId, lookup, lookup_subcommand, row};
@@ -13,31 +13,31 @@ pub enum Rule {
     AnyOrder,
     /// The pairs, in any order.
     AnyPairOrder,
-    /// Types and how many elements: the elements are picked at random.
+    /// Types and the number of elements: the elements are picked at random.
     Picked,
     /// All but the notes, which are texts for people.
     WithoutNotes,
     /// The type of the reply alone: a text for people, the state of the process.
     Type,
-    /// Numbers that a clock is part of, up to a few seconds; everything else is equal.
+    /// Numbers that depend on a clock, up to a few seconds; everything else is equal.
     Clock,
-    /// Everything but times and how long something has been idle, in what is said of streams.
+    /// Everything but times and idle times, in replies about streams.
     WithoutTimes,
-    /// Elements, nearest first: those at the same distance come in any order, and of the farthest given some may be others
-    /// as far away. Without scores, in any order.
+    /// Elements, nearest first: those at the same distance have any order, and of the farthest given some may be others
+    /// at the same distance. Without scores, in any order.
     Nearest {
         /// Number of values given with each element; `scored` is true if one of them is a score.
         parts: usize,
         /// See `parts`.
         scored: bool,
     },
-    /// All but what is drawn by lot, or counts what the process did before.
+    /// All but random parts, and counters of the process.
     WithoutLots,
-    /// A cursor, which is the server's own, and the rest by type: contents are compared by whole scans.
+    /// A cursor, which is server-specific, and the rest by type: contents are compared by whole scans.
     Cursor,
 }
 
-/// The rule for a call.
+/// Returns the rule for a call.
 pub fn rule(words: &[Vec<u8>]) -> Rule {
     let Some(id) = words.first().and_then(|name| lookup(name)) else {
         return Rule::Exact;
@@ -77,12 +77,12 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::ObjectIdletime
         | CommandId::ObjectFreq
         | CommandId::CommandDocs
-        // What took long, and how long.
+        // Slow calls, and their times.
         | CommandId::SlowlogGet
         | CommandId::SlowlogLen
         | CommandId::LatencyDoctor
         | CommandId::LatencyHistogram
-        // Both refuse it; there it is said of the pipeline.
+        // Both refuse it; Redis's text is about the pipeline.
         | CommandId::ScriptDebug
         | CommandId::Hello => Rule::Type,
         CommandId::Command | CommandId::CommandCount | CommandId::CommandList => Rule::Type,
@@ -114,8 +114,8 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
     }
 }
 
-/// Free is the order of elements that `BY … ALPHA` finds equal, and that of a set that is not sorted at all (`BY nosort`);
-/// with LIMIT it is free which elements are named.
+/// Returns the rule for SORT: elements equal under `BY … ALPHA` have any order, and so has a set without sorting (`BY
+/// nosort`); with LIMIT any elements may be named.
 fn sort_rule(words: &[Vec<u8>]) -> Rule {
     let place = |name: &str| {
         let mut words = words.iter();
@@ -134,7 +134,7 @@ fn sort_rule(words: &[Vec<u8>]) -> Rule {
     }
 }
 
-/// How far two clocks may be apart.
+/// Largest difference of two clocks.
 const CLOCK_MS: u64 = 3000;
 
 impl Rule {
@@ -177,7 +177,7 @@ impl Rule {
     }
 }
 
-/// The elements of an aggregate in an order of their own, taken `group` at a time; the aggregate's type first.
+/// Returns the elements of an aggregate, sorted, in groups of `group`; the aggregate's type first.
 fn sorted(value: &Value, group: usize) -> Vec<String> {
     let mut texts: Vec<String> = match value {
         Value::Array(elements) => elements
@@ -193,8 +193,8 @@ fn sorted(value: &Value, group: usize) -> Vec<String> {
     texts
 }
 
-/// Returns the parts of a reply that VSIM promises: the scores in their order, and which elements have each but the
-/// last. (Those of the last may be some of many.) Without scores: how many there are.
+/// Returns the defined parts of a reply of VSIM: the scores in order, and the elements of each but the last. (Those of
+/// the last may be some of many.) Without scores: the number of elements.
 fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, Vec<String>) {
     let entries: Vec<(String, Vec<Value>)> = match value {
         Value::Array(elements) => elements
@@ -241,8 +241,8 @@ fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, V
     (head, scores, if scored { named } else { Vec::new() })
 }
 
-/// Returns the fields of VINFO's reply without the layers of the graph, which are drawn by lot, and the number of the set
-/// in the process.
+/// Returns the fields of VINFO's reply without the layers of the graph, which are random, and the number of the set in
+/// the process.
 fn without_lots(value: &Value) -> Vec<String> {
     let fields: Vec<(&Value, &Value)> = match value {
         Value::Array(elements) => elements
@@ -260,7 +260,7 @@ fn without_lots(value: &Value) -> Vec<String> {
     kept.map(|field| format!("{field:?}")).collect()
 }
 
-/// The value without the field `notes` of every map and flat map in it.
+/// Returns the value without the field `notes` of every map and flat map in it.
 fn without_notes(value: &Value) -> Value {
     let notes = Value::Bulk(b"notes".to_vec());
     match value {
@@ -283,8 +283,8 @@ fn without_notes(value: &Value) -> Value {
     }
 }
 
-/// The value with 0 for each time in what XINFO and XPENDING say: in fields that are called so, and in pending entries,
-/// which are `id, [consumer,] time, deliveries`. That there is no time (-1) stays.
+/// Returns the value with 0 for each time in replies of XINFO and XPENDING: in fields of that name, and in pending
+/// entries, which are `id, [consumer,] time, deliveries`. A missing time (-1) stays.
 pub fn without_times(value: &Value) -> Value {
     let timeless = |value: &Value| match value {
         Value::Integer(0..) => Value::Integer(0),
@@ -350,7 +350,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The types of a reply and of all its elements.
+/// Returns the types of a reply and of all its elements.
 fn shape(value: &Value) -> String {
     let inner: Vec<String> = match value {
         Value::Array(elements) | Value::Set(elements) | Value::Push(elements) => {

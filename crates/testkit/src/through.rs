@@ -1,5 +1,5 @@
-//! The part of the comparison that goes through a proxy, and the differences between the replies of a proxy and those of the
-//! server behind it. Must not know how calls are routed, only what a user is told of it.
+//! The part of the comparison that uses a proxy, and the differences between replies of a proxy and of the server behind
+//! it. Must not know how calls are routed, only what the documentation says of it.
 
 use redline_spec::{self as spec, CommandId};
 
@@ -17,10 +17,10 @@ pub enum Behind {
     Cluster,
 }
 
-/// The start of keys that are to be in one slot of a cluster.
+/// Prefix of keys that are to be in one slot of a cluster.
 pub const TAG: &str = "{t}";
 
-/// Commands that concern one server, its keepers or one connection to it. A proxy refuses them, or answers for itself.
+/// Commands that concern one server, its administrators or one connection to it. A proxy refuses them, or answers itself.
 const OF_ONE_SERVER: &[&str] = &[
     "acl",
     "bgrewriteaof",
@@ -49,7 +49,7 @@ const OF_ONE_SERVER: &[&str] = &[
     "wait",
     "waitaof",
 ];
-/// Subcommands that concern one server, its keepers or one connection to it.
+/// Subcommands that concern one server, its administrators or one connection to it.
 const OF_ONE_CONNECTION: &[&str] = &[
     "client|caching",
     "client|getredir",
@@ -85,7 +85,7 @@ const OF_A_CONNECTION: &[&str] = &[
     "readonly",
     "readwrite",
 ];
-/// Several servers together have no answer of one.
+/// Commands that several servers cannot answer as one.
 const OF_ONE_KEYSPACE: &[&str] = &[
     "discard",
     "exec",
@@ -111,8 +111,8 @@ const OF_ONE_KEYSPACE: &[&str] = &[
     "quit",
     "move",
 ];
-/// A cluster has one database, a cursor of all its nodes, no sharded channels but those of a node's own slots, and scripts that
-/// one node may know and another not.
+/// A cluster has one database, a cursor of all its nodes, no sharded channels but those of a node's own slots, and
+/// scripts that one node may know and another not.
 const NOT_OF_A_CLUSTER: &[&str] = &[
     "scan",
     "select",
@@ -140,7 +140,7 @@ const SPLIT: &[&str] = &["del", "exists", "mget", "mset", "touch", "unlink"];
 /// Returns true if a proxy before these servers can answer the call as one server would.
 fn is_compared(call: &Call, behind: Behind) -> bool {
     let Ok(id) = spec::resolve(&call[0], call.get(1).map(Vec::as_slice)) else {
-        // Errors of what there is not are the same.
+        // Errors of unknown commands are the same.
         return !named(&call[0], OF_ONE_SERVER);
     };
     let row = spec::row(id);
@@ -151,8 +151,8 @@ fn is_compared(call: &Call, behind: Behind) -> bool {
     match behind {
         Behind::One => true,
         Behind::Several => is_one_place(call, id, first),
-        // A script without keys is run by any node; keys that cannot be told cannot be put into one slot; COPY may name
-        // another database.
+        // A script without keys runs on any node; keys that cannot be found cannot be tagged; COPY may name another
+        // database.
         Behind::Cluster => {
             !NOT_OF_A_CLUSTER.contains(&row.full_name)
                 && innermost(call).len() == call.len()
@@ -188,12 +188,12 @@ fn tag(call: &mut Call) {
     }
 }
 
-/// The calls of a batch of which one can expect that a proxy before these servers answers them as one server would.
+/// Returns the calls of a batch that a proxy in front of these servers answers as one server would.
 ///
-/// Between MULTI and EXEC the connection is somebody's own for a while: what changes a connection is refused there. And
-/// when a server hears that nobody listens any more is not promised, so nobody asks; nor is it when a message comes among
-/// replies. In a cluster it goes from node to node: who subscribes to a pattern behind it, or published in a transaction, which
-/// any node may have, may hear what is older.
+/// Between MULTI and EXEC the connection is dedicated: commands that change a connection are refused there. The time at
+/// which a server notices the end of subscriptions is not defined, so it is not asked for; nor is the time of a message
+/// among replies. In a cluster messages go from node to node: a later subscriber to a pattern, or one after a PUBLISH in
+/// a transaction, which any node may execute, may receive older ones.
 pub fn kept(calls: Vec<Call>, behind: Behind) -> Vec<Call> {
     let (mut watched, mut queues, mut joined, mut left) = (false, false, false, false);
     let mut travels = false;
@@ -231,7 +231,7 @@ pub fn kept(calls: Vec<Call>, behind: Behind) -> Vec<Call> {
     kept
 }
 
-/// The lines of `clients/calls.txt` of which the same can be expected.
+/// Returns the lines of `clients/calls.txt` with the same replies.
 pub fn kept_lines(text: &str) -> String {
     let kept = text.lines().filter(|line| {
         let call = line.trim_start_matches(['~', '?']).split_whitespace();
@@ -264,7 +264,7 @@ fn is_one_place(call: &[Vec<u8>], id: CommandId, first: &str) -> bool {
     }
 }
 
-/// The list. What servers of ours answer otherwise is on another: behind the proxy is a Redis.
+/// The list. Differences of our server are on another: behind the proxy is a Redis.
 pub const DIFFERENCES: &[Difference] = &[
     NAME_WITH_ZERO_BYTE,
     Difference {

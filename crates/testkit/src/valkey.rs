@@ -1,8 +1,8 @@
-//! Comparison with Valkey of the features that Redis has not: generated calls of those to us and to a real Valkey, whose
+//! Comparison with Valkey of the features that Redis does not have: generated calls of those to both servers, whose
 //! replies must be equal. In RESP2 and RESP3. Scripts that use its table are in [`scripts`].
 //!
-//! Must not know what a call does. Calls that both families have are the business of [`compare`](crate::compare); here they
-//! only make the data.
+//! Must not know the effect of calls. Common commands are compared by [`compare`](crate::compare); here they only make
+//! the data.
 
 mod scripts;
 
@@ -13,7 +13,7 @@ use redline_resp::reply_decoder::Value;
 
 use crate::pair::Pair;
 
-/// Calls of a round, which begins with no keys.
+/// Number of calls of a round, which begins with no keys.
 const ROUND_CALLS: usize = 60;
 const KEYS: &[&str] = &["s1", "s2", "h1", "h2", "z1", "g1", "g2"];
 /// A line is a call; `{…}` stands for one of the words of [`choices`].
@@ -108,7 +108,7 @@ fn choices(name: &str) -> &'static [&'static str] {
         ],
         "order" => &["ASC", "DESC"],
         "script" => &["return", "return-1"],
-        // How large replies are that describe clients differs.
+        // The sizes of replies that describe clients differ.
         "log" => &["large-request", "SLOW", "other"],
         "filter" => &[
             "NAME a",
@@ -158,7 +158,7 @@ fn choices(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Compares two servers, that many rounds in each protocol. Returns the number of calls.
+/// Compares two servers, this many rounds in each protocol. Returns the number of calls.
 pub fn run(
     ours: SocketAddr,
     theirs: SocketAddr,
@@ -201,7 +201,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A call, with a word in each place.
+/// Returns a call, with a word in each place.
 fn filled(rng: &mut Rng) -> String {
     let mut rest = CALLS[rng.usize(..CALLS.len())];
     let mut call = String::new();
@@ -229,13 +229,13 @@ fn filled(rng: &mut Rng) -> String {
     call + rest
 }
 
-/// Not far from where the others are.
+/// Returns a coordinate near the others.
 fn coordinate(rng: &mut Rng) -> String {
     format!("{}.{}", rng.i32(-5..15), rng.u32(0..1000))
 }
 
-/// A reply without what two servers cannot have in common: times and addresses of a log, the clients of a list beyond how
-/// many there are.
+/// Returns a reply without server-specific parts: times and addresses of a log, the clients of a list beyond their
+/// number.
 fn comparable(call: &[String], reply: Value) -> Value {
     let is = |at: usize, word: &str| call.get(at).is_some_and(|it| it.eq_ignore_ascii_case(word));
     match reply {
@@ -251,7 +251,7 @@ fn comparable(call: &[String], reply: Value) -> Value {
             });
             Value::Array(bare.collect())
         }
-        // Which of two mistakes is told of is Redis's to decide.
+        // The precedence of two errors is Redis's.
         reply if is(0, "client") && is(1, "list") && reply.is_error() => Value::Null,
         reply if is(0, "client") && is(1, "list") => {
             let lines = reply

@@ -1,8 +1,8 @@
-//! Calls about vector sets. Their grammar alone would hardly ever give two vectors of equal length, so each key has a
-//! shape of its own, which most calls keep to. Must not know replies.
+//! Calls about vector sets. Their grammar alone would hardly ever give two vectors of equal length, so each key has its
+//! own shape, which most calls use. Must not know replies.
 //!
-//! Sets stay far smaller than what a search keeps, so that both servers find exactly the nearest; and vectors are drawn
-//! from many, so that few are equally near.
+//! Sets stay far smaller than the candidates of a search, so that both servers find exactly the nearest; and vectors are
+//! drawn from many, so that few are equally near.
 
 use fastrand::Rng;
 use redline_spec::{CommandId, Row};
@@ -12,7 +12,7 @@ use crate::{
     pools::{ALL_KEYS, VECTOR_KEYS},
 };
 
-/// A larger count makes Redis take memory for as many, or end.
+/// Largest count: for a larger one Redis allocates as much memory, or ends.
 const COUNT_MAX: u64 = 1_000_000;
 
 const ELEMENTS: &[&str] = &[
@@ -66,7 +66,7 @@ const FILTERS: &[&str] = &[
 
 /// The properties that most sets of a key have.
 struct Shape {
-    /// Components of the vectors that are given.
+    /// Number of components of the given vectors.
     inputs: usize,
     reduce: Option<usize>,
     quantization: &'static [&'static str],
@@ -100,7 +100,7 @@ const SHAPES: [Shape; VECTOR_KEYS.len()] = [
     },
 ];
 
-/// A call of a command about vector sets.
+/// Returns a call of a command about vector sets.
 pub(crate) fn call(rng: &mut Rng, row: &Row) -> Call {
     let at = rng.usize(..VECTOR_KEYS.len());
     let key = match rng.u8(..9) {

@@ -1,15 +1,15 @@
-//! The calls that `cargo xtask cost` weighs, one row each, and the keys that they find. Must not know how they are sent.
+//! The calls that `cargo xtask cost` measures, one row each, and their keys. Must not know how they are sent.
 //!
 //! In a call `{j}` is a number below the size of the key, another one each time, `{u}` one that grows, `{n}` the size,
-//! `{h}` its half, `{v}` a string of that size, and `{dump}` the payload of key `a`. Calls between semicolons follow each
-//! other; the later ones undo what the first has done, so that a key stays as large as it was.
+//! `{h}` its half, `{v}` a string of that size, and `{dump}` the payload of key `a`. Calls between semicolons are sent
+//! in order; the later ones undo the effect of the first, so that a key keeps its size.
 
-/// Type of keys `a` and `b`; of a collection `b` holds the first half of what `a` holds.
+/// Type of keys `a` and `b`; of a collection `b` holds the first half of the elements of `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Strings of letters; `z` has zeros and a last byte.
     String,
-    /// Strings of a length at which LCS comes to an end.
+    /// Strings of a length at which LCS is feasible.
     Text,
     /// Integers.
     Number,
@@ -30,7 +30,7 @@ pub enum Kind {
     /// Places, `e0` and so on.
     Geo,
     /// Streams of the entries 1-1, 2-1 and so on, all of them pending with consumer `c` of the group `g`; `f` is a group
-    /// that has seen nothing.
+    /// that has read nothing.
     Stream,
     /// Vector sets of `e0` and so on, of eight dimensions.
     Vectors,
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How large its keys are, one after the other.
+    /// Returns the sizes of its keys, in order.
     pub fn sizes(self) -> &'static [usize] {
         match self {
             Kind::String => &[16, 4_096, 65_536],
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The calls that make its keys.
+    /// Returns the calls that make its keys.
     pub fn made_by(self, size: usize) -> Vec<String> {
         let each = |size: usize, word: &dyn Fn(usize) -> String| -> String {
             (0..size).map(word).collect::<Vec<_>>().join(" ")
@@ -130,7 +130,7 @@ impl Kind {
     }
 }
 
-/// The call that adds one of the vectors, no two of which have the same direction.
+/// Returns the call that adds one of the vectors, no two of which have the same direction.
 fn vector(key: &str, n: usize) -> String {
     let values: Vec<String> = (1..=8)
         .map(|dimension| {
@@ -146,7 +146,7 @@ fn vector(key: &str, n: usize) -> String {
     )
 }
 
-/// Calls, and the kinds of keys that each of them is tried on.
+/// Calls, and the kinds of keys for each of them.
 pub struct Row {
     /// Those keys.
     pub on: &'static [Kind],
@@ -154,7 +154,7 @@ pub struct Row {
     pub calls: &'static [&'static str],
 }
 
-/// Commands that no row weighs, and why.
+/// Commands that no row measures, and the reasons.
 #[cfg(test)]
 pub const UNWEIGHED: &[(&str, &str)] = &[
     (
@@ -166,7 +166,7 @@ pub const UNWEIGHED: &[(&str, &str)] = &[
     ("flushdb", "what it costs is what was there"),
 ];
 
-/// Vector sets are a module's in Redis, which copies none.
+/// Vector sets are a module's in Redis, which does not copy them.
 const COPIED: &[Kind] = &[
     Kind::String,
     Kind::Hyperloglog,
@@ -510,7 +510,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of the commands that come first in a row, in the form in which the table lists them.
+    /// Returns the names of the commands that come first in a row, in the form of the table.
     fn weighed() -> BTreeSet<String> {
         let calls = ROWS.iter().flat_map(|row| row.calls);
         let firsts = calls.map(|calls| calls.split(';').next().unwrap_or_default());

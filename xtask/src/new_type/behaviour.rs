@@ -1,5 +1,5 @@
-//! Calls that every type of values must answer alike, made to a server that has the type of `xtask/toy`. Must not know
-//! how the type came into it.
+//! Calls that every type of values must answer alike, made to a server with the type of `xtask/toy`. Must not know how
+//! the type was added.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::compat::stop;
 use crate::run::Failure;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-/// Longer than the key of [`CALLS`] that expires has to live.
+/// Longer than the time to live of the key in [`CALLS`] that expires.
 const LIFETIME: Duration = Duration::from_millis(100);
-/// The value that makes a difference to MEMORY USAGE.
+/// Size of a value that changes MEMORY USAGE.
 const LARGE_BYTES: usize = 5000;
 
 /// Calls and their replies.
@@ -75,7 +75,7 @@ const CALLS: &[(&str, &str)] = &[
     ("REGISTER.SET k again", "OK"),
     ("PERSIST k", "1"),
     ("PTTL k", "-1"),
-    // What is written and read again.
+    // Written and loaded again.
     ("DEBUG RELOAD", "OK"),
     ("REGISTER.GET k", "again"),
     ("OBJECT REFCOUNT k", "1"),
@@ -84,7 +84,7 @@ const CALLS: &[(&str, &str)] = &[
     ("TYPE k", "none"),
 ];
 
-/// Asks all of it; returns the number of calls.
+/// Makes all calls; returns their number.
 pub fn check(program: &Path) -> Result<usize, Failure> {
     let words = ["--enable-debug-command", "yes"].map(str::to_owned);
     let server = ServerProcess::redline(program, 2, &words)
@@ -103,7 +103,7 @@ pub fn check(program: &Path) -> Result<usize, Failure> {
     Ok(calls)
 }
 
-/// DUMP and RESTORE, and DEBUG DIGEST, which tells equal values from others.
+/// Checks DUMP and RESTORE, and DEBUG DIGEST, which tells equal values from others.
 fn payloads_and_digests(asker: &mut Asker) -> Result<(), Failure> {
     asker.expect(&[b"FLUSHALL"], "OK")?;
     let empty = asker.text(&[b"DEBUG", b"DIGEST"])?;
@@ -132,7 +132,7 @@ fn payloads_and_digests(asker: &mut Asker) -> Result<(), Failure> {
     Ok(())
 }
 
-/// MEMORY USAGE sees a value grow.
+/// Checks that MEMORY USAGE grows with a value.
 fn memory(asker: &mut Asker) -> Result<(), Failure> {
     let small = asker.number(&[b"MEMORY", b"USAGE", b"a"])?;
     asker.expect(&[b"REGISTER.SET", b"a", &[b'x'; LARGE_BYTES]], "OK")?;
@@ -145,7 +145,7 @@ fn memory(asker: &mut Asker) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A change ends the transaction of who watches the key.
+/// Checks that a change ends the transaction of a client that watches the key.
 fn watches(asker: &mut Asker, server: SocketAddr) -> Result<(), Failure> {
     asker.expect(&[b"WATCH", b"a"], "OK")?;
     let mut other = Asker::connect(server)?;
@@ -157,7 +157,7 @@ fn watches(asker: &mut Asker, server: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A key that has expired has gone, whether somebody asks for it or not.
+/// Checks that an expired key is gone, whether it is read or not.
 fn expiry(asker: &mut Asker) -> Result<(), Failure> {
     asker.expect(&[b"FLUSHALL"], "OK")?;
     for key in [&b"asked"[..], b"forgotten"] {
@@ -221,7 +221,7 @@ fn text_of_call(words: &[&[u8]]) -> String {
     words.join(&b' ').escape_ascii().to_string()
 }
 
-/// A reply as [`CALLS`] has it: elements in brackets, those of a pair that begins with a cursor without.
+/// Returns a reply in the form of [`CALLS`]: elements in brackets, those of a pair that begins with a cursor without.
 fn text(reply: &Value) -> String {
     let joined = |parts: &[Value]| parts.iter().map(text).collect::<Vec<_>>().join(",");
     match reply {

@@ -1,7 +1,7 @@
-//! Why a number is what it is: what each party used while it was measured, and what follows from that.
+//! The cause of a result: the resources of each party during the measurement, and the bottleneck.
 //!
-//! Knows no workload. `parties` measures, `verdict` judges: the one does not judge, the other does not measure.
-//! `preflight` looks for what spoils figures before a run begins.
+//! Knows no workload. `parties` measures, `verdict` judges: neither does the other's work. `preflight` checks for
+//! disturbing conditions before a run.
 
 pub mod parties;
 pub mod preflight;

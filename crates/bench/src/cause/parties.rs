@@ -1,7 +1,7 @@
 //! Resources that the parties of a run used: the generator's threads, the server, a proxy, the machine.
 //!
-//! It measures and does not judge. The generator's threads account for themselves (`run::drive::Usage`); processes are
-//! looked at in `/proc`, twice or once a slice; a server that is elsewhere is asked (INFO).
+//! It measures and does not judge. The generator's threads measure themselves (`run::drive::Usage`); processes are read
+//! in `/proc`, twice or once per slice; a remote server is asked (INFO).
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use super::verdict::Load;
 /// A process that takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Threads of ours are not its: the embedded server lives in this process.
+    /// The generator's threads are excluded: the embedded server runs in this process.
     pub embedded: bool,
 }
 
 impl Process {
-    /// The process with this number.
+    /// Returns the process with this number.
     pub fn new(pid: u32) -> std::io::Result<Process> {
         Ok(Process {
             pid,
@@ -31,7 +31,7 @@ impl Process {
         })
     }
 
-    /// Its threads and what they have used so far.
+    /// Returns its threads and their use so far.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let mut threads = process::threads_of(self.pid).ok()?;
         if self.embedded {
@@ -47,7 +47,7 @@ impl Process {
     }
 }
 
-/// The generator's own threads and what they have used so far.
+/// Returns the generator's own threads and their use so far.
 pub fn generator_snapshot() -> Option<Snapshot> {
     let mut threads = process::threads_self().ok()?;
     threads.retain(|thread| thread.name.starts_with("load-"));
@@ -59,32 +59,32 @@ pub fn generator_snapshot() -> Option<Snapshot> {
     })
 }
 
-/// By how much a time in ticks of 10 ms, of which user and system time have one each, may be too long.
+/// Largest error of a time in ticks of 10 ms, one for each of user and system time.
 const TICKS: Duration = Duration::from_millis(20);
 
-/// Resources that a process has used until a moment.
+/// Resources that a process has used up to a time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
     threads: Vec<Thread>,
-    /// Of all its threads, those that have ended included; `None` of a part of a process.
+    /// Of all its threads, ended ones included; `None` of a part of a process.
     process: Option<CpuTime>,
     resident_bytes: Option<u64>,
 }
 
-/// Resident memory of a process, as it was looked at; bytes.
+/// Resident memory of a process, at the observations; bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// At the first look.
+    /// At the first observation.
     pub first_bytes: u64,
-    /// At the last.
+    /// At the last observation.
     pub last_bytes: u64,
-    /// The most that was seen.
+    /// The largest.
     pub max_bytes: u64,
 }
 
 impl Memory {
-    /// Takes another look in.
+    /// Adds an observation.
     pub fn see(memory: &mut Option<Memory>, bytes: u64) {
         let seen = memory.get_or_insert(Memory {
             first_bytes: bytes,
@@ -95,14 +95,14 @@ impl Memory {
     }
 }
 
-/// A process over time. Of each look there remains one figure, so that a run may last.
+/// A process over time. Each observation leaves one figure, so that memory is bounded in long runs.
 #[derive(Clone, Debug, Default)]
 pub struct Looks {
     first: Option<Snapshot>,
     last: Option<Snapshot>,
-    /// True if the process ran at the last look.
+    /// True if the process ran at the last observation.
     runs: bool,
-    /// CPUs used between one look and the next; `None` if it did not run at both.
+    /// CPUs used between two observations; `None` if it did not run at both.
     pub cpus: Vec<Option<f64>>,
     /// Its memory, while it ran.
     pub memory: Option<Memory>,
@@ -110,7 +110,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Takes a look in; `None` if it does not run.
+    /// Adds an observation; `None` if it does not run.
     pub fn add(&mut self, snapshot: Option<Snapshot>) {
         if self.looks > 0 {
             let before = self.last.as_ref().filter(|_| self.runs);
@@ -136,7 +136,7 @@ impl Looks {
         }
     }
 
-    /// Returns the resources used from the first look to the last, if the process ran at two.
+    /// Returns the resources used from the first observation to the last, if the process ran at two.
     pub fn used(&self) -> Option<Used> {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         (last.at > first.at).then(|| last.since(first))
@@ -150,20 +150,20 @@ pub struct Used {
     pub wall: Duration,
     /// CPU time of all threads.
     pub cpu: CpuTime,
-    /// Time that threads waited for a CPU, all together.
+    /// Time that threads waited for a CPU, summed.
     pub waited: Duration,
     /// Threads that ran at all.
     pub threads: usize,
     /// The busiest thread: running or waiting for a CPU.
     pub busiest: Duration,
-    /// Of that, waiting.
+    /// Part of that waiting.
     pub busiest_waited: Duration,
-    /// How often the busiest thread went to sleep for want of work; `None` where that is not known.
+    /// Sleeps of the busiest thread without work; `None` if not known.
     pub busiest_sleeps: Option<u64>,
 }
 
 impl Used {
-    /// Returns the use as shares of the span: CPUs and shares, as the verdict wants them.
+    /// Returns the use as shares of the span: CPUs and shares, for the verdict.
     pub fn load(&self) -> Load {
         let wall = self.wall.as_secs_f64().max(1e-9);
         let share = |span: Duration| span.as_secs_f64() / wall;
@@ -176,7 +176,7 @@ impl Used {
         }
     }
 
-    /// Counts a thread in.
+    /// Adds a thread.
     pub fn add_thread(&mut self, cpu: CpuTime, waited: Duration, sleeps: Option<u64>) {
         let busy = cpu.total() + waited;
         if busy.is_zero() {
@@ -196,9 +196,9 @@ impl Used {
 impl Snapshot {
     /// Returns the resources used since `earlier`.
     ///
-    /// The kernel counts user and system time in ticks of 10 ms, but running time exactly. So the sum is the exact
-    /// one, and is split as the ticks are. What threads have used that have ended since is in the process's time only, in
-    /// ticks: that counts where it is more than these explain.
+    /// The kernel counts user and system time in ticks of 10 ms, but running time exactly. So the sum is the exact one,
+    /// and is split as the ticks are. The use of threads that have ended since is in the process's time only, in ticks:
+    /// it counts if it exceeds that of the others.
     pub fn since(&self, earlier: &Snapshot) -> Used {
         let mut used = Used {
             wall: self.at.duration_since(earlier.at),
@@ -228,7 +228,7 @@ impl Snapshot {
     }
 }
 
-/// Splits `total` as `ticks` are split; without ticks, as half and half, which is then a matter of milliseconds.
+/// Splits `total` as `ticks` are split; without ticks in halves, which is then a matter of milliseconds.
 fn split(total: Duration, ticks: &CpuTime) -> CpuTime {
     let counted = ticks.total().as_secs_f64();
     let share = if counted > 0.0 {
@@ -243,7 +243,7 @@ fn split(total: Duration, ticks: &CpuTime) -> CpuTime {
     }
 }
 
-/// Returns the time that the host took from this virtual machine between two moments, as a share of all CPUs' time.
+/// Returns the time that the host took from this virtual machine between two times, as a share of all CPUs' time.
 pub fn stolen_share(before: &MachineTime, after: &MachineTime) -> f64 {
     let total = after.total.saturating_sub(before.total).as_secs_f64();
     let stolen = after.stolen.saturating_sub(before.stolen).as_secs_f64();
@@ -312,11 +312,11 @@ mod tests {
             threads,
         };
         let before = look(0, cpu(1_000, 500), vec![thread(1, 10, 0, 12, 0)]);
-        // Two threads came and went.
+        // Two threads were started and ended.
         let after = look(1, cpu(1_600, 800), vec![thread(1, 20, 0, 24, 0)]);
         let used = after.since(&before);
         assert_eq!(used.cpu, cpu(600, 300));
-        // Its threads tell exactly what the process tells in ticks.
+        // Its threads report exactly what the process reports in ticks.
         let after = look(1, cpu(1_010, 510), vec![thread(1, 20, 0, 24, 0)]);
         assert_eq!(after.since(&before).cpu, cpu(12, 0));
     }

@@ -1,6 +1,6 @@
-//! Preflight: what is looked at before a run, because it has spoiled many a benchmark.
+//! Preflight: checks before a run of conditions that often spoil benchmarks.
 //!
-//! [`Facts`] are gathered from this machine and from the server; what they mean is a pure function of them. Nothing here
+//! [`Facts`] are gathered from this machine and from the server; the findings are a pure function of them. Nothing here
 //! ends a run: findings become warnings of the result.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use redline_net::Endpoint;
 
-/// Facts that are known before a run.
+/// Facts from before a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// How the CPUs' speed is governed, where the kernel says so.
+    /// Governors of the CPUs' speed, if the kernel reports them.
     pub governors: Vec<String>,
     /// Memory of this machine that is swapped out, in bytes.
     pub swapped_bytes: u64,
@@ -24,40 +24,40 @@ pub struct Facts {
     pub shares_cores: bool,
     /// CPUs that may be used.
     pub cpus: usize,
-    /// CPUs that neither the generator nor the server nor a proxy used while it was measured, if that is known.
+    /// CPUs used by other processes than the generator, the server and a proxy during the measurement, if known.
     pub others_cpus: Option<f64>,
     /// The server is on this machine.
     pub is_local: bool,
-    /// Threads that will send.
+    /// Threads of the generator.
     pub threads: usize,
     /// Lines of INFO.
     pub info: BTreeMap<String, String>,
     /// The proxy in front of the server was named, if there is one.
     pub names_proxy: bool,
-    /// The process that listens for the server and is not it, by name and number.
+    /// The process that listens for the server and only forwards, by name and id.
     pub forwarder: Option<(String, u32)>,
-    /// The server's log level, if it says.
+    /// The server's log level, if it reports it.
     pub log_level: Option<String>,
     /// Clients that receive every command (MONITOR).
     pub monitors: usize,
-    /// Half of the pings took at most so long.
+    /// Median of the pings.
     pub ping_us: Option<u64>,
-    /// Bytes a second in the fuller direction that the rate asked for will need, as far as known.
+    /// Bytes per second that the requested rate will need in the fuller direction, as far as known.
     pub needed_bytes_per_second: Option<f64>,
     /// Bandwidth of the link in bytes per second, if known.
     pub link_bytes_per_second: Option<f64>,
 }
 
-/// Others that use more of the CPUs than this share, and more than this, take them from those who are measured.
+/// Smallest share of the CPUs used by others, and smallest number of CPUs, that is reported.
 const OTHERS_SHARE: f64 = 0.05;
 const OTHERS_CPUS: f64 = 0.3;
-/// Less is swapped out of most machines, and never asked for again.
+/// Smallest amount of swapped memory that is reported: less is usual, and never needed again.
 const SWAPPED_BYTES: u64 = 1 << 20;
 /// Pings that take longer than this make a closed loop without pipelining measure the network.
 const PING_US_LONG: u64 = 1_000;
 
 impl Facts {
-    /// Returns the facts that this machine tells; the server's part is left out.
+    /// Returns the facts of this machine, without the server's part.
     pub fn of_machine() -> Facts {
         let cpus = Path::new("/sys/devices/system/cpu");
         let per_cpu = |file: &str| -> Vec<String> {
@@ -103,7 +103,7 @@ impl Facts {
         }
     }
 
-    /// One sentence for each thing that may spoil the figures.
+    /// Returns one sentence for each condition that may spoil the figures.
     pub fn findings(&self) -> Vec<String> {
         let mut findings = self.of_cpus();
         if self.swapped_bytes >= SWAPPED_BYTES {
@@ -223,7 +223,7 @@ impl Facts {
     }
 }
 
-/// Returns true if it was a proxy that answered INFO: `redline proxy`, or predixy.
+/// Returns true if the server of this INFO is a proxy: `redline proxy`, or predixy.
 pub fn is_proxy(info: &BTreeMap<String, String>) -> bool {
     info.get("RedisMode").is_some_and(|mode| mode == "proxy")
 }

@@ -1,27 +1,27 @@
-//! The verdict: what was the bottleneck, how sure that is, and on what grounds.
+//! The verdict: the bottleneck, its certainty, and the evidence.
 //!
 //! A pure function of measurements: no clock, no file, no socket.
 //!
-//! # How it is found
+//! # The rules
 //!
-//! The party that cannot do more is the one whose threads never sleep. A thread is *busy* while it runs and while it
-//! waits for a CPU; what counts is each party's busiest thread, since a server with one thread is full when that one
-//! is, whatever the machine has left. The rules, in their order:
+//! The bottleneck is the party whose threads never sleep. A thread is *busy* while it runs and while it waits for a CPU;
+//! each party is judged by its busiest thread, since a server with one thread is full when that one is, even if the
+//! machine is not. The rules, in order:
 //!
 //! 0. So little was measured that shares of it mean nothing: undecided.
-//! 1. A rate was asked for and reached: the rate is the limit, nobody else.
+//! 1. A rate was requested and reached: the rate is the limit, no party.
 //! 2. One party is full and the others are not: it is that one. A server's time is then split: with at least half of
-//!    it in the kernel, system calls are the limit, and fewer of them (pipelining, or a proxy that merges the requests
-//!    of many clients into one write) would help; otherwise the commands themselves are.
-//! 3. Several are full. Being busy is then no sign of being the limit: a generator that asks the kernel for each reply
-//!    as it comes is busy as well, only with calls that would be fewer if there were more to do. But whoever has to
-//!    wait for another sleeps in between, if only for microseconds, and the limit does not: there is always work in
-//!    front of it. So it is the one that sleeps rarely while all the others sleep often.
-//! 4. If that tells nothing, the one that is clearly fuller, with low certainty, or nobody. If they had to wait for
-//!    CPUs, the machine is too small for all of them, and none of them can be blamed.
-//! 5. Nobody is full, and what was transferred is nearly what the link can carry: the bandwidth.
-//! 6. Otherwise it is undecided. In a closed loop that is the usual case with few connections: everybody waits for
-//!    everybody.
+//!    it in the kernel, system calls are the limit, and fewer of them (pipelining, or a proxy that merges the requests of
+//!    many clients into one write) would help; otherwise the commands themselves are.
+//! 3. Several are full. Being busy is then no sign of being the limit: a generator that reads each reply as it arrives
+//!    is busy as well, only with calls that would be fewer with more work. But a party that waits for another sleeps in
+//!    between, if only for microseconds, and the limit does not: there is always work queued for it. So it is the one that
+//!    sleeps rarely while all the others sleep often.
+//! 4. If that decides nothing, the one that is clearly fuller, with low certainty, or none. If they had to wait for
+//!    CPUs, the machine is too small for all of them, and none of them is the bottleneck.
+//! 5. No party is full, and the transferred bytes are near the link's bandwidth: the bandwidth.
+//! 6. Otherwise it is undecided. In a closed loop that is the usual case with few connections: the parties wait for each
+//!    other.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
-    /// The load generator: the number is not the server's.
+    /// The load generator: the figure is not the server's.
     Client,
     /// The server, mostly in its own code.
     ServerUser,
@@ -39,21 +39,21 @@ pub enum Bottleneck {
     Proxy,
     /// The network's bandwidth.
     Bandwidth,
-    /// The rate that was asked for.
+    /// The requested rate.
     Rate,
     /// Not known.
     Undecided,
 }
 
-/// How sure it is.
+/// The certainty of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// Nothing speaks against it.
+    /// No evidence against it.
     High,
-    /// Another is not far behind.
+    /// Another party is close.
     Medium,
-    /// Another may be as true.
+    /// Another party is as likely.
     Low,
 }
 
@@ -62,79 +62,79 @@ pub enum Certainty {
 pub struct Verdict {
     /// The bottleneck.
     pub bottleneck: Bottleneck,
-    /// How sure that is.
+    /// Its certainty.
     pub certainty: Certainty,
-    /// One sentence for people.
+    /// One sentence for the user.
     pub text: String,
-    /// The measurements that it rests on.
+    /// The supporting measurements.
     pub evidence: Vec<String>,
-    /// Advice on what could be tried.
+    /// Advice on what to try.
     pub advice: Option<String>,
 }
 
-/// Resources that one party used, as shares of the time that was measured.
+/// Resources that one party used, as shares of the measured time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// Its busiest thread: running or waiting for a CPU, 0 to 1.
     pub busiest: f64,
-    /// Of that, waiting for a CPU, 0 to 1.
+    /// Part of that waiting for a CPU, 0 to 1.
     pub waiting: f64,
     /// CPUs used by all of its threads, in user mode: 1.0 is one CPU.
     pub user: f64,
     /// CPUs used by all of its threads, in the kernel.
     pub system: f64,
-    /// How often a second its busiest thread slept because it had nothing to do; `None` if that is not known.
+    /// Sleeps per second of its busiest thread without work; `None` if not known.
     pub sleeps_per_second: Option<f64>,
 }
 
-/// Everything that the verdict is made of.
+/// The inputs of a verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurements {
-    /// Requests a second that were asked for, in an open loop.
+    /// Requested rate per second, in an open loop.
     pub offered: Option<f64>,
-    /// Requests a second that were answered.
+    /// Answered requests per second.
     pub achieved: f64,
     /// The generator.
     pub client: Load,
-    /// The server, or the busiest of several; `None` if nothing is known of it.
+    /// The server, or the busiest of several; `None` if not known.
     pub server: Option<Load>,
-    /// Why nothing is known of it.
+    /// The reason why it is not known.
     pub server_unknown: Option<&'static str>,
     /// The proxy, if one was named.
     pub proxy: Option<Load>,
-    /// Bytes a second, the fuller direction.
+    /// Bytes per second, in the fuller direction.
     pub bytes_per_second: f64,
     /// Bandwidth of the link in bytes per second, if known.
     pub link_bytes_per_second: Option<f64>,
     /// Share of all CPUs' time that the host of a virtual machine took away, 0 to 1.
     pub stolen: f64,
-    /// It was over before anybody's CPU time had been read twice at moments that tell something.
+    /// The run ended before CPU times could be read twice at meaningful times.
     pub too_short: bool,
 }
 
-/// A party whose busiest thread is busy for this share is full.
+/// Share of its busiest thread from which a party is full.
 const FULL: f64 = 0.9;
-/// Parties this far apart are told apart.
+/// Smallest difference of two parties' shares.
 const APART: f64 = 0.05;
-/// A party below this is far from full.
+/// Share below which a party is far from full.
 const FAR_FROM_FULL: f64 = 0.75;
-/// A party that sleeps so many times per second waits for another party.
+/// Sleeps per second from which a party waits for another party.
 const OFTEN: f64 = 500.0;
-/// A party that sleeps so many times more rarely than another is told apart from it.
+/// Smallest ratio of two parties' sleeps.
 const RARER: f64 = 5.0;
-/// A rate reached to this share is reached.
+/// Share of a rate from which it counts as reached.
 pub(crate) const REACHED: f64 = 0.98;
-/// A server with this share of its time in the kernel is bound there.
+/// Share of kernel time from which a server is bound by the kernel.
 const KERNEL: f64 = 0.5;
-/// A link used to this share is full: the rest is headers.
+/// Share of a link's bandwidth from which it is full: the rest is headers.
 const LINK_FULL: f64 = 0.85;
-/// Waiting for a CPU for this share of the time says that there are too few.
+/// Share of time waiting for a CPU from which there are too few.
 const CROWDED: f64 = 0.2;
-/// Stolen time above this is worth a word.
+/// Smallest stolen share that is reported.
 const STOLEN: f64 = 0.02;
 
 impl Measurements {
-    /// The verdict.
+    /// Returns the verdict.
     pub fn verdict(&self) -> Verdict {
         let evidence = self.evidence();
         let (bottleneck, certainty) = self.judge();
@@ -179,7 +179,7 @@ impl Measurements {
             };
         }
         let starved = parties[0].0.waiting >= CROWDED;
-        // Of whom nothing is known may have been as busy, and who waits for a CPU may have little to do.
+        // An unknown server may have been as busy, and a party that waits for a CPU may have little to do.
         let certainty = if self.server.is_none() || (starved && next < FULL) {
             Certainty::Low
         } else if next < FAR_FROM_FULL {
@@ -202,7 +202,7 @@ impl Measurements {
         (who, certainty)
     }
 
-    /// Returns the parties, each with the bottleneck that it would be if it were the limit.
+    /// Returns the parties, each with its bottleneck.
     fn parties(&self) -> Vec<(&Load, Bottleneck)> {
         let server = self.server.iter();
         let proxy = self.proxy.iter();
@@ -212,13 +212,13 @@ impl Measurements {
             .collect()
     }
 
-    /// Returns true if there were too few CPUs: a party that could have run had to wait for one.
+    /// Returns true if there were too few CPUs: a runnable party had to wait for one.
     fn is_crowded(&self) -> bool {
         let mut parties = self.parties().into_iter();
         parties.any(|(party, _)| party.waiting >= CROWDED)
     }
 
-    /// The names of those who were busy all the time.
+    /// Returns the names of the parties that were busy all the time.
     fn full(&self) -> Vec<&'static str> {
         let full = self.parties().into_iter();
         full.filter(|(party, _)| party.busiest >= FULL)
@@ -342,7 +342,7 @@ impl Measurements {
     }
 }
 
-/// Of several full parties the one that works without a pause while all the others wait for work in between.
+/// Returns the one of several full parties that never sleeps while all the others sleep in between.
 fn sleepless<'a>(parties: &[(&'a Load, Bottleneck)]) -> Option<(&'a Load, Bottleneck)> {
     let full = parties.iter().filter(|(load, _)| load.busiest >= FULL);
     let mut full = full
@@ -441,7 +441,7 @@ mod tests {
         assert!(verdict.text.contains("CPU for 55 %"), "{}", verdict.text);
         let verdict = closed(load(0.5, 0.3, 0.2), load(0.95, 0.2, 0.7)).verdict();
         assert!(!verdict.text.contains("waited"), "{}", verdict.text);
-        // Beside another who is as full, it is not blamed.
+        // Beside another full one, it is not the bottleneck.
         let both = closed(load(0.93, 0.5, 0.4), starved).verdict();
         assert_eq!(both.bottleneck, Bottleneck::Undecided);
     }
@@ -468,7 +468,7 @@ mod tests {
             system: 0.2,
             sleeps_per_second: Some(100.0),
         };
-        // The second: others take the CPUs, and so nobody gets to be busy.
+        // The second: other processes use the CPUs, so no party can be busy.
         for (client, server) in [(1.0, 0.93), (0.6, 0.85)] {
             let verdict = closed(crowded(client), crowded(server)).verdict();
             assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
@@ -491,7 +491,7 @@ mod tests {
             let judged = judged(&closed(busy(client), busy(server)));
             assert_eq!(judged.0, expected, "{client} {server}");
         }
-        // The one that was kept from its work by others is blamed with less certainty.
+        // The one that had to wait for CPUs is the bottleneck with less certainty.
         let mut measurements = closed(busy(20_000.0), busy(3.0));
         assert_eq!(judged(&measurements).1, Certainty::Medium);
         measurements.server = Some(Load {

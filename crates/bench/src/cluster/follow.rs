@@ -1,17 +1,16 @@
-//! One thread that follows its data: to the node that owns a key's slot, and to the next one when that changes.
+//! One thread that follows its data: to the node that owns a key's slot, and to the next one when the owner changes.
 //!
-//! Must not know what is sent, nor when: that is the business of `run::drive`, whose clients it serves. Each client has
-//! a connection of its own to every node that it has needed.
+//! Must not know which requests are sent, nor when: `run::drive` decides that, whose clients it serves. Each client has
+//! its own connection to every node that it has needed.
 //!
-//! # No request is forgotten
+//! # No request is lost
 //!
-//! A request keeps its bytes until a reply settles it. A redirect sends it on at once (MOVED also mends the map, and
-//! has the whole of it asked for again); a node that cannot serve now (CLUSTERDOWN, TRYAGAIN, LOADING, MASTERDOWN,
-//! READONLY), a connection that is lost, or a node that is silent for too long, has it sent again after a pause that
-//! grows. So a request is answered, or is among the unanswered when the run ends. One whose connection was lost may
-//! have been executed all the same, and is then executed twice: those are counted.
+//! A request keeps its bytes until a reply settles it. A redirect sends it on at once (MOVED also updates the map, and
+//! causes a question for the whole map); after CLUSTERDOWN, TRYAGAIN, LOADING, MASTERDOWN or READONLY, a lost
+//! connection, or a node's time-out, it is sent again after a growing pause. So it is answered, or counted as unanswered
+//! at the end. One whose connection was lost may have been executed, and is then executed twice: those are counted.
 //!
-//! Replies of different nodes overtake each other. Each is recorded when it arrives.
+//! Replies of different nodes overtake each other. Each is recorded on arrival.
 
 mod links;
 mod names;
@@ -36,18 +35,18 @@ use crate::worker::{Ended, Load, Patience, PollerAlarm, Progress, Shared, Then, 
 use links::{Awaited, Link};
 use names::Names;
 
-/// How a thread follows.
+/// The settings of a thread that follows its data.
 #[derive(Clone, Debug)]
 pub struct Manner {
     /// Source of the map of slots.
     pub source: Source,
-    /// Where reads go.
+    /// The nodes for reads.
     pub reads: Reads,
-    /// A node that leaves a request unanswered for so long is given up, and asked again on a new connection.
+    /// Time-out of a node's reply; the node is then asked again on a new connection.
     pub patience: Duration,
-    /// A request that nobody has answered for so long, however often it was sent, ends the run.
+    /// Time-out of a request over all its attempts, which ends the run.
     pub silence_max: Option<Duration>,
-    /// True if the numbers of acknowledged writes are to be kept: the last word of each request.
+    /// Keeps the numbers of acknowledged writes: the last word of each request.
     pub keeps_acks: bool,
     /// Length of a piece of [`Counts::trouble`].
     pub slice: Duration,
@@ -56,18 +55,18 @@ pub struct Manner {
 /// Counts of redirects, replies, errors and acknowledged writes.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// How often the way to a node was another.
+    /// Redirects of requests.
     pub redirects: Redirects,
     /// Replies by node.
     pub by_node: BTreeMap<String, u64>,
-    /// By piece of the time since the start, and by kind (the first word of an error): what went wrong.
+    /// Errors by piece of the time since the start, and by kind (the first word of an error).
     pub trouble: BTreeMap<u64, BTreeMap<String, u64>>,
-    /// The numbers of acknowledged writes, and when, since the start.
+    /// The numbers of acknowledged writes, and their times since the start.
     pub acks: Vec<(u64, Duration)>,
 }
 
 impl Counts {
-    /// Adds another thread's.
+    /// Adds another thread's counts.
     pub fn add(&mut self, other: &Counts) {
         self.redirects.add(&other.redirects);
         for (node, replies) in &other.by_node {
@@ -87,7 +86,7 @@ impl Counts {
 pub struct Followed<'a> {
     /// Latencies and counts.
     pub drive: Drive<'a>,
-    /// Redirects, and what went wrong.
+    /// Redirects, and errors.
     pub counts: Counts,
 }
 
@@ -99,26 +98,26 @@ pub struct Follower<'s, 'a> {
     manner: Manner,
     map: Map,
     names: Names,
-    /// Nodes that are asked for the map; none if it is whichever is known.
+    /// Nodes that are asked for the map; empty: any known one.
     askable: Vec<usize>,
     poller: Poller,
     alarm: PollerAlarm,
     clients: Vec<Pending>,
     links: Vec<Option<Link>>,
-    /// Places of `links` that are empty.
+    /// Empty places of `links`.
     free: Vec<usize>,
-    /// Where the link of a node and a client is.
+    /// The place of the link of a node and a client.
     found: HashMap<(usize, usize), usize>,
     /// Links with bytes to send.
     dirty: Vec<usize>,
-    /// Links that do not stand yet.
+    /// Number of links that are not established yet.
     connecting: usize,
-    /// Requests that come again, by when and in their order.
+    /// Requests that are sent again, by time and in order.
     later: BTreeMap<(u64, u64), Flight>,
     later_count: u64,
     /// The map is doubted.
     doubts: bool,
-    /// It is not, and is asked for all the same.
+    /// It is not doubted, and still asked for.
     checks: bool,
     ask_at_ns: u64,
     asked_node: usize,
@@ -146,20 +145,20 @@ struct Flight {
 /// The client whose connections ask for the map.
 const ASKER: usize = usize::MAX;
 const EVENTS_MAX: usize = 1024;
-/// Connections that one thread opens at a time.
+/// Largest number of connections that one thread opens at a time.
 const CONNECTING_MAX: usize = 64;
 const WAKE_TOKEN: usize = usize::MAX;
-/// From one question for the map to the next.
+/// Interval of questions for the map.
 const ASK_PAUSE_NS: u64 = 100_000_000;
-/// A question that is not answered in so long is put to the next node.
+/// Time-out of a question, which is then sent to the next node.
 const ASK_PATIENCE: Duration = Duration::from_millis(500);
-/// How often silent connections are looked for.
+/// Interval of checks for silent connections.
 const LOOK_PAUSE_NS: u64 = 50_000_000;
-/// Pauses before a request comes again.
+/// Pauses before a request is sent again.
 const PAUSE_MIN_NS: u64 = 5_000_000;
 const PAUSE_MAX_NS: u64 = 100_000_000;
 
-/// Runs drives, a thread for each, from the map that is known, to their end.
+/// Runs drives, a thread for each, from the known map, to their end.
 pub fn run<'a>(
     control: &mut Control,
     plan: Plan,
@@ -191,7 +190,7 @@ pub fn run<'a>(
 }
 
 impl<'s, 'a> Follower<'s, 'a> {
-    /// A thread's state without its connections.
+    /// Returns a thread's state without its connections.
     pub fn new(
         shared: &'s Shared,
         progress: &'s Progress,
@@ -256,7 +255,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         self.stand(0)
     }
 
-    /// Waits until no more than so many links do not stand yet.
+    /// Waits until at most this many links are not established yet.
     fn stand(&mut self, connecting_max: usize) -> Result<(), Failure> {
         let mut patience = Patience::new(self.shared.tls.as_ref());
         while self.connecting > connecting_max && !self.stopped() {
@@ -313,7 +312,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             .map_err(|error| Failure::local("epoll", &error))
     }
 
-    /// Waits for events, or until there is something to do.
+    /// Waits for events, or until the next due time.
     fn sleep(&mut self) -> Result<(), Failure> {
         let mut at_ns = match self.drive.wait() {
             Wait::ForEvents => u64::MAX,
@@ -333,7 +332,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         self.poll(None)
     }
 
-    /// Has a client send what is next for it.
+    /// Sends a client's next requests.
     fn pump(&mut self, client: usize, now_ns: u64) {
         let pending = &mut self.clients[client];
         let bytes = self.drive.next(client, pending, now_ns);
@@ -352,7 +351,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         }
     }
 
-    /// Sends a request to the node that it belongs to, or later if there is none.
+    /// Sends a request to its node, or later if there is none.
     fn dispatch(&mut self, flight: Flight, now_ns: u64) {
         match self.place(&flight) {
             Some(node) => self.send(flight, node, false, now_ns),
@@ -385,7 +384,7 @@ impl<'s, 'a> Follower<'s, 'a> {
     fn send(&mut self, flight: Flight, node: usize, asking: bool, now_ns: u64) {
         let token = match self.link(node, flight.client, now_ns) {
             Ok(Some(token)) => token,
-            // Its name is looked up aside.
+            // Its name is resolved in the background.
             Ok(None) => return self.again_later(flight, now_ns),
             Err(_) => {
                 self.counts.redirects.connects_failed += 1;
@@ -403,7 +402,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         self.dirty.push(token);
     }
 
-    /// Has a request come again, and the map asked for.
+    /// Schedules a request for another attempt, and a question for the map.
     fn again_later(&mut self, mut flight: Flight, now_ns: u64) {
         let pause_ns = (PAUSE_MIN_NS << flight.tries.min(8)).min(PAUSE_MAX_NS);
         flight.tries += 1;
@@ -422,7 +421,7 @@ impl<'s, 'a> Follower<'s, 'a> {
     ) -> Result<(), Failure> {
         match awaited {
             Awaited::Asking => Ok(()),
-            // A Sentinel that does not let us in is not the only one.
+            // A Sentinel that refuses access is not the only one.
             Awaited::Prefix if value.is_error() && self.is_sentinel(node) => Err(Failure::Closed),
             Awaited::Prefix if value.is_error() => Err(Failure::Reply(text_of(value))),
             Awaited::Prefix => Ok(()),
@@ -486,7 +485,7 @@ impl<'s, 'a> Follower<'s, 'a> {
                 self.counts.redirects.moved += 1;
                 self.map.moved(redirect.slot, target);
                 self.doubts = true;
-                // Two nodes that name each other would have it sent for ever, and nothing else done.
+                // Two nodes that redirect to each other would keep it busy for ever.
                 if flight.tries > 3 {
                     self.again_later(flight, now_ns);
                 } else {
@@ -530,7 +529,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         }
     }
 
-    /// Counts something that went wrong, by when it did.
+    /// Counts an error, by its time.
     fn note(&mut self, kind: &str, now_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.started_ns);
         let slice = since_ns / self.manner.slice.as_nanos().max(1) as u64;
@@ -561,8 +560,8 @@ impl<'s, 'a> Follower<'s, 'a> {
                 return Err(Failure::TimedOut);
             }
         }
-        // A primary that was replaced while it worked serves on until it is told: writes that it takes meanwhile are lost,
-        // and only Sentinels know.
+        // A primary that was replaced while it worked serves on until it is demoted: writes that it takes meanwhile are
+        // lost, and only Sentinels know.
         self.checks = matches!(self.manner.source, Source::Sentinels { .. });
         for token in 0..self.links.len() {
             let Some(link) = &self.links[token] else {
@@ -574,7 +573,7 @@ impl<'s, 'a> Follower<'s, 'a> {
                 self.manner.patience
             };
             let since_ns = link.awaited.front().map(|&(_, at_ns)| at_ns);
-            // A link that does not stand yet may have had nothing to do for long.
+            // A link that is not established yet may have been idle for long.
             let since_ns = since_ns.map(|at_ns| at_ns.max(link.since_ns));
             if since_ns.is_some_and(|at_ns| now_ns - at_ns > patience.as_nanos() as u64) {
                 self.lose(token, &Failure::TimedOut, now_ns);
@@ -598,7 +597,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         if waits {
             return;
         }
-        // Who has answered is asked again: one that does not know yet would name the old primary once more.
+        // A server that has answered is asked again: one that does not know yet would name the old primary once more.
         self.asked_node = self.asked_node.wrapping_add(usize::from(self.doubts));
         let node = nodes[self.asked_node % nodes.len()];
         let Ok(Some(token)) = self.link(node, ASKER, now_ns) else {
@@ -618,7 +617,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         if learned {
             let is_news = self.manner.source == Source::Cluster || self.map.primaries() != before;
             self.counts.redirects.maps += u64::from(is_news);
-            // While requests wait to come again, the last word has not been spoken.
+            // While requests wait for another attempt, the map may still be wrong.
             self.doubts = !self.later.is_empty();
         }
     }
@@ -666,8 +665,8 @@ fn text_of(value: &Value) -> String {
     said(value.as_bytes().unwrap_or_default())
 }
 
-/// Kinds of trouble that are told apart in a piece of the series, and how much of the name of each: a server may word its
-/// errors as it likes.
+/// Largest number of kinds of errors in a piece of the series, and of bytes of each name: a server may word its errors
+/// as it likes.
 const KINDS_MAX: usize = 50;
 const KIND_CHARS_MAX: usize = 40;
 
@@ -723,7 +722,7 @@ mod tests {
 
     #[test]
     fn a_run_that_only_replies_end_does_not_wait_for_a_silent_node_for_ever() {
-        // The kernel accepts for it, and nobody reads.
+        // The kernel accepts for it, and the data is never read.
         let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = silent.local_addr().expect("it is bound").port();
         let address = Address::tcp("127.0.0.1", port);

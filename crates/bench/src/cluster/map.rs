@@ -1,7 +1,7 @@
-//! Map from slots to their owners: what CLUSTER SLOTS and redirects say of a Redis Cluster, or Sentinels of their one
-//! primary.
+//! Map from slots to their owners: from CLUSTER SLOTS and redirects of a Redis Cluster, or from Sentinels about their
+//! one primary.
 //!
-//! Opens no socket. What arrives from a server is checked: a slot or a port that cannot be leaves the map as it was.
+//! Opens no socket. Servers' data is checked: an invalid slot or port leaves the map unchanged.
 
 use std::net::IpAddr;
 
@@ -9,25 +9,25 @@ use redline_cluster::{Node, Redirect, SLOTS, Topology};
 use redline_net::Address;
 use redline_resp::Value;
 
-/// Nodes that are remembered: more than any cluster has, and few enough for a hostile map.
+/// Largest number of nodes: more than any cluster has, and few enough for a hostile map.
 const NODES_MAX: usize = 4_096;
-/// Nobody owns the slot, as far as is known.
+/// The slot has no known owner.
 const NOBODY: u16 = u16::MAX;
 
 /// The map of one thread.
 #[derive(Clone, Debug)]
 pub struct Map {
     nodes: Vec<Address>,
-    /// By slot.
+    /// Owner of each slot.
     owners: Vec<u16>,
-    /// Those among `owners`, each once and in order.
+    /// The owners in `owners`, each once and in order.
     primaries: Vec<usize>,
-    /// By owner: the nodes that copy it.
+    /// Replicas of each owner.
     replicas: Vec<Vec<u16>>,
 }
 
 impl Map {
-    /// A map in which one node owns everything: what is known before the first answer.
+    /// Returns a map in which one node owns everything: before the first reply.
     pub fn of(first: Address) -> Map {
         Map {
             nodes: vec![first],
@@ -37,17 +37,17 @@ impl Map {
         }
     }
 
-    /// The node with this number.
+    /// Returns the node with this number.
     pub fn address(&self, node: usize) -> &Address {
         &self.nodes[node]
     }
 
-    /// Nodes that were ever heard of.
+    /// Returns the number of nodes that were ever known.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Those that own a slot now.
+    /// Returns the nodes that own a slot now.
     pub fn primaries(&self) -> &[usize] {
         &self.primaries
     }
@@ -58,7 +58,7 @@ impl Map {
         self.owners.iter().all(|&owner| usize::from(owner) < nodes)
     }
 
-    /// Those that copy an owner.
+    /// Returns the replicas of an owner.
     pub fn replicas_of(&self, owner: usize) -> &[u16] {
         &self.replicas[owner]
     }
@@ -69,7 +69,7 @@ impl Map {
         (owner < self.nodes.len()).then_some(owner)
     }
 
-    /// The number of a node, which is a new one for one not heard of before; `None` when there are too many.
+    /// Returns the number of a node, a new one for an unknown address; `None` when there are too many.
     pub fn node(&mut self, address: Address) -> Option<usize> {
         if let Some(known) = self.nodes.iter().position(|node| *node == address) {
             return Some(known);
@@ -82,13 +82,13 @@ impl Map {
         Some(self.nodes.len() - 1)
     }
 
-    /// The node that a redirect names; `from` is who has sent it.
+    /// Returns the node that a redirect names; `from` is its sender.
     pub fn target(&mut self, redirect: &Redirect, from: usize) -> Option<usize> {
         let host = redirect.host.clone().or_else(|| self.host_of(from))?;
         self.node(Address::tcp(host, redirect.port))
     }
 
-    /// That a slot has moved.
+    /// Moves a slot.
     pub fn moved(&mut self, slot: u16, to: usize) {
         let owner = &mut self.owners[usize::from(slot)];
         if *owner != to as u16 {
@@ -97,7 +97,7 @@ impl Map {
         }
     }
 
-    /// That one node owns everything, as a primary does that Sentinel names.
+    /// Makes one node the owner of everything, such as the primary that Sentinel names.
     pub fn all_to(&mut self, node: usize) {
         self.owners.fill(node as u16);
         self.primaries = vec![node];
@@ -114,7 +114,7 @@ impl Map {
         self.primaries = nodes.filter(|&node| owns[node]).collect();
     }
 
-    /// Takes in the reply to CLUSTER SLOTS that `from` gave. False if it is no map at all.
+    /// Applies a reply of `from` to CLUSTER SLOTS. Returns false if it is no map at all.
     pub fn take(&mut self, reply: &Value, from: usize) -> bool {
         let Some(topology) = Topology::from_slots(reply) else {
             return false;
@@ -145,7 +145,7 @@ impl Map {
     }
 
     fn node_of(&mut self, node: &Node, from: usize) -> Option<usize> {
-        // No host: the one that was asked.
+        // No host: that of the node that was asked.
         let host = node.host.clone().or_else(|| self.host_of(from))?;
         self.node(Address::tcp(host, node.port))
     }

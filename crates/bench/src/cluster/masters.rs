@@ -1,8 +1,8 @@
-//! The masters of a cluster as redis-benchmark's `--cluster` sees them, and the keys by which it reaches each.
+//! The masters of a cluster for redis-benchmark's `--cluster`, and the keys that belong to each.
 //!
 //! Opens no socket. redis-benchmark does not follow keys: each connection is to one master, and `{tag}` in a key becomes
 //! a hash tag whose slot that master owns, the first of its slots, so that a test works on one list, set, hash of each
-//! master. A slot that is seen to move is given up for the master's next one.
+//! master. If that slot moves, the master's next one is used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use crate::failure::Failure;
 const PLACEHOLDER: &[u8; 5] = b"{tag}";
 /// Characters of a tag; three of these reach every slot.
 const TAG_BYTES: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// A cluster that is down mostly recovers by itself.
+/// Pause while a cluster is down: it mostly recovers by itself.
 const DOWN_PAUSE: Duration = Duration::from_secs(1);
 
 /// A node that owns slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Master {
-    /// As the nodes call it.
+    /// Its id in the nodes' replies.
     pub id: String,
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// Slots that the node owns, in their order; at least one.
+    /// Slots that the node owns, in order; at least one.
     pub slots: Vec<u16>,
 }
 
-/// Returns the masters that CLUSTER NODES lists, in its order, and a warning for each that owns nothing. `asked` is
-/// where that was said, since a node that no other has met does not know its own host. Lines that cannot be are left
-/// out.
+/// Returns the masters that CLUSTER NODES lists, in its order, and a warning for each without slots. `asked` is the
+/// address of the replying node, since a node that no other has met does not know its own host. Invalid lines are
+/// skipped.
 pub fn masters(text: &str, asked: &Address) -> (Vec<Master>, Vec<String>) {
     let (mut masters, mut warnings) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -72,7 +72,7 @@ pub fn masters(text: &str, asked: &Address) -> (Vec<Master>, Vec<String>) {
     (masters, warnings)
 }
 
-/// `7`, `0-5460`; none for what is migrating, `[7->-id]`.
+/// Parses `7`, `0-5460`; none for a migrating slot, `[7->-id]`.
 fn slots_of(range: &str) -> impl Iterator<Item = u16> {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let number = |text: &str| text.parse::<u16>().ok();
@@ -80,18 +80,18 @@ fn slots_of(range: &str) -> impl Iterator<Item = u16> {
     (first..=last).filter(|&slot| usize::from(slot) < SLOTS)
 }
 
-/// The requests of a batch, before they have their tags.
+/// The requests of a batch, without tags.
 pub struct Recipe {
     /// One request.
     pub request: Vec<u8>,
-    /// How often a batch repeats it.
+    /// Number of repetitions in a batch.
     pub depth: usize,
     /// The argument of [`Batch::new`].
     pub keyspace: Option<u64>,
 }
 
 impl Recipe {
-    /// The batch with tags of that slot.
+    /// Returns the batch with tags of that slot.
     pub fn batch(&self, slot: u16) -> Result<Batch, TooLarge> {
         let (mut request, tag) = (self.request.clone(), tag_of(slot));
         for at in self.tags() {
@@ -127,7 +127,7 @@ pub struct TaggedBatches<'a> {
     recipe: &'a Recipe,
     /// By master.
     masters: Vec<Tagged>,
-    /// This thread, and how many there are.
+    /// This thread, and the number of threads.
     thread: usize,
     threads: usize,
 }
@@ -141,8 +141,8 @@ struct Tagged {
 }
 
 impl<'a> TaggedBatches<'a> {
-    /// Returns the batches that each of `threads` threads (as many as asked for, even if some have no connection) sends
-    /// to `masters`, of which there is at least one.
+    /// Returns the batches of each of `threads` threads (as many as asked for, even if some have no connection) for
+    /// `masters`, of which there is at least one.
     pub fn of_threads(
         recipe: &'a Recipe,
         masters: &[Master],
@@ -154,7 +154,7 @@ impl<'a> TaggedBatches<'a> {
                 master: master.clone(),
             })
         };
-        // All threads share what they send.
+        // All threads share the bytes.
         let masters: Vec<Tagged> = masters.iter().map(tagged).collect::<Result<_, _>>()?;
         Ok((0..threads).map(move |thread| TaggedBatches {
             recipe,
@@ -166,8 +166,8 @@ impl<'a> TaggedBatches<'a> {
 }
 
 impl Batches for TaggedBatches<'_> {
-    /// As redis-benchmark deals connections out: a thread has one master, or, if there are fewer threads than masters, all
-    /// of them in turn.
+    /// Distributes connections as redis-benchmark does: a thread has one master, or, if there are fewer threads than
+    /// masters, all of them in turn.
     fn place(&self, token: usize) -> usize {
         let client = if self.threads < self.masters.len() {
             self.thread + token * self.threads
@@ -194,13 +194,13 @@ impl Batches for TaggedBatches<'_> {
         let place = self.place(token);
         let Tagged { master, batch } = &mut self.masters[place];
         let (kind, rest) = error.split_once(' ').unwrap_or((&error, ""));
-        // Whoever names keys of his own has to know where they are.
+        // Users who name their own keys have to know their nodes.
         let has_tags = self.recipe.tags().next().is_some();
         match kind {
             "MOVED" | "ASK" if has_tags => {
                 let gone = Redirect::parse(rest).map(|redirect| redirect.slot);
                 master.slots.retain(|&slot| Some(slot) != gone);
-                // Others were under way with the same slot when the first such reply came.
+                // Others were in flight with the same slot when the first such reply arrived.
                 if let Some(&slot) = master.slots.first() {
                     *batch = self.recipe.batch(slot).expect("it is as large as before");
                     return Ok(());
@@ -324,7 +324,7 @@ ff ::1:7006@17006 master - 0 1 4 connected 99999 4-3 3
         };
         assert_eq!(sent(&mut batches, 1), with(2));
         let moved = || "MOVED 2 127.0.0.1:9".to_owned();
-        // Several requests were under way.
+        // Several requests were in flight.
         assert!(batches.excuse(1, moved()).is_ok() && batches.excuse(1, moved()).is_ok());
         assert_eq!(sent(&mut batches, 1), with(3));
         assert_eq!(sent(&mut batches, 0), with(1));

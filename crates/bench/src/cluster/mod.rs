@@ -1,15 +1,15 @@
-//! Loads that follow their data: requests go to the node that owns their key, and come again when it was another.
+//! Loads that follow their data: requests go to the node that owns their key, and are sent again after a redirect.
 //!
-//! Apart from the worker of one server (`worker`), whose straight path knows nothing of it. redis-benchmark's `--cluster`
-//! follows nothing: it is on that path, with keys that belong where they are sent.
+//! Separate from the worker of one server (`worker`), whose hot path does not know it. redis-benchmark's `--cluster`
+//! follows nothing: it uses that path, with keys that belong to their connection's node.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `source` | who says where the data is |
-//! | `map` | who owns which slot: Redis Cluster's map, or the one primary that Sentinel names |
-//! | `masters` | what redis-benchmark's `--cluster` sends to which master |
-//! | `requests` | where a rendered request belongs |
-//! | `follow` | one thread: its clients, redirects, and requests that come again; `follow/links` its connections to every node |
+//! | `source` | the source of the topology |
+//! | `map` | owners of slots: Redis Cluster's map, or the one primary of Sentinel |
+//! | `masters` | batches of redis-benchmark's `--cluster` for each master |
+//! | `requests` | the slot of a rendered request |
+//! | `follow` | one thread: its clients, redirects, and repeated requests; `follow/links` its connections to every node |
 
 pub mod follow;
 pub mod map;

@@ -1,4 +1,4 @@
-//! Rendered requests taken apart: where each belongs. Opens no socket.
+//! Parsing of rendered requests, to find their nodes. Opens no socket.
 
 use redline_cluster::slot_of;
 use redline_spec::{Flags, reachable_keys, resolve, row};
@@ -6,7 +6,7 @@ use redline_spec::{Flags, reachable_keys, resolve, row};
 /// A request's bytes, the slot of its first key, and whether it only reads.
 pub type Parted = (Vec<u8>, Option<u16>, bool);
 
-/// Takes rendered requests apart. They are ours, so they are whole.
+/// Parses rendered requests. They were made here, so they are complete.
 pub fn requests_of(bytes: &[u8]) -> Vec<Parted> {
     let (mut requests, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -27,7 +27,7 @@ pub fn requests_of(bytes: &[u8]) -> Vec<Parted> {
     requests
 }
 
-/// The number of a header, whose line ends at `at` afterwards.
+/// Returns the number of a header, and advances `at` to the end of its line.
 fn number_at(bytes: &[u8], at: &mut usize) -> usize {
     let mut number = 0;
     *at += 1;
@@ -39,7 +39,7 @@ fn number_at(bytes: &[u8], at: &mut usize) -> usize {
     number
 }
 
-/// The number that is a request's last word.
+/// Returns the number that is a request's last word.
 pub fn number_of(request: &[u8]) -> Option<u64> {
     let line = request.strip_suffix(b"\r\n")?;
     let start = line.iter().rposition(|&byte| byte == b'\n')? + 1;

@@ -1,4 +1,4 @@
-//! The source of the topology, and how it is asked. Opens no socket.
+//! The source of the topology, and the questions to it. Opens no socket.
 
 use redline_net::Address;
 use redline_resp::Value;
@@ -10,24 +10,24 @@ use super::map::Map;
 pub enum Source {
     /// The nodes of a Redis Cluster.
     Cluster,
-    /// Sentinels, of the primary that they watch under a name.
+    /// Sentinels, of the primary that they monitor under a name.
     Sentinels {
         /// The name.
         name: String,
-        /// Where they are.
+        /// Their addresses.
         at: Vec<Address>,
-        /// The arguments of AUTH of each, or none: their users are not those of the data.
+        /// The arguments of AUTH of each, or none: their users differ from those of the data.
         auth: Vec<Vec<Vec<u8>>>,
     },
-    /// The servers themselves: whichever says that it is a primary.
+    /// The servers themselves: the one that reports to be the primary.
     Roles {
-        /// Where they are.
+        /// Their addresses.
         at: Vec<Address>,
     },
 }
 
 impl Source {
-    /// The nodes that are asked; none if it is whichever is known.
+    /// Returns the nodes that are asked; none if any known one is.
     pub fn asked(&self) -> &[Address] {
         match self {
             Source::Cluster => &[],
@@ -44,7 +44,7 @@ impl Source {
         auth.get(place).map(Vec::as_slice)
     }
 
-    /// The question.
+    /// Returns the question.
     pub fn question(&self) -> Vec<&str> {
         match self {
             Source::Cluster => vec!["CLUSTER", "SLOTS"],
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Takes what `from` has answered into the map. False if that says nothing.
+    /// Applies the reply of `from` to the map. Returns false if it is of no use.
     pub fn take(&self, map: &mut Map, reply: &Value, from: usize) -> bool {
         let primary = match self {
             Source::Cluster => return map.take(reply, from),
@@ -85,7 +85,7 @@ pub enum Reads {
     All,
 }
 
-/// The primary that a Sentinel names.
+/// Returns the primary that a Sentinel names.
 pub fn primary_of(value: &Value) -> Option<Address> {
     let Value::Array(parts) = value else {
         return None;

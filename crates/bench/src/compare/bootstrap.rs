@@ -1,24 +1,23 @@
-//! How sure a ratio is, of few runs: the bootstrap on pairs. Of many it is `ranks` that says so.
+//! Confidence of a ratio, of few runs: the bootstrap on pairs. Of many runs it is `ranks`.
 //!
 //! Pure arithmetic: knows no run.
 //!
 //! # The method
 //!
-//! Runs are done in pairs, so that what changes slowly on a machine (its clock rate, its neighbours) is the same for
-//! both of a pair, and what is judged is the ratio within pairs. Ratios are made into logarithms, whose mean is the
-//! logarithm of their geometric mean: then "twice" and "half" are equally far from "the same". The interval is the
-//! studentised bootstrap's (Efron and Tibshirani 1993, chapter 12): pairs are drawn again and again with replacement,
-//! and of each such sample it is noted how many of *its own* standard errors its mean is away from the true sample's.
-//! Those distances, applied to the true sample, are the interval. Percentiles of the means alone would be too narrow for
-//! the dozen pairs that anybody has patience for. With few pairs, some samples are one pair over and over, and have no
-//! spread to be measured by; so each draw is blurred by as much as the mean is uncertain (a smoothed bootstrap). In
-//! trials with 3 to 20 pairs, intervals of 99 % held the truth in 97 to 100 %.
+//! Runs are made in pairs, so that slow changes of a machine (its clock rate, other load) are the same for both of a
+//! pair, and the ratio within pairs is judged. Ratios are made into logarithms, whose mean is the logarithm of their
+//! geometric mean: then "twice" and "half" are equally far from "the same". The interval is the studentised bootstrap's
+//! (Efron and Tibshirani 1993, chapter 12): pairs are drawn again and again with replacement, and for each such sample
+//! the distance of its mean from the true sample's is taken, in *its own* standard errors. Those distances, applied to
+//! the true sample, are the interval. Percentiles of the means alone would be too narrow for a dozen pairs. With few
+//! pairs, some samples are one pair over and over, without a spread; so each draw is blurred by the uncertainty of the
+//! mean (a smoothed bootstrap). In trials with 3 to 20 pairs, intervals of 99 % contained the truth in 97 to 100 %.
 //!
-//! Percentiles come out of a histogram, in whole microseconds. That all of A's are 40 and all of B's 41 does not say that
-//! they differ by a fortieth: both may lie next to 40.5. So the error is never less than what rounding leaves open, and
-//! more pairs do not make that less.
+//! Percentiles come from a histogram, in whole microseconds. If all of A's are 40 and all of B's 41, they need not
+//! differ by a fortieth: both may be near 40.5. So the error is never less than that of rounding, and more pairs do not
+//! reduce it.
 
-/// The ratio of B to A that pairs show, with its interval.
+/// The ratio of B to A of pairs, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The geometric mean of B / A.
@@ -30,22 +29,22 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Returns true if the interval excludes that both are the same.
+    /// Returns true if the interval excludes that both are equal.
     pub fn is_shown(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
 
-/// Samples that are drawn.
+/// Number of samples.
 const SAMPLES: usize = 20_000;
-/// A step of a histogram of three digits, as a share of the figure, where it is more than a microsecond.
+/// A step of a histogram of three digits, as a share of the figure, if it is more than a microsecond.
 const STEP_SHARE: f64 = 1.0 / 1024.0;
-/// Pairs below which nothing can be said.
+/// Smallest number of pairs.
 pub const PAIRS_MIN: usize = 3;
 
-/// The ratio B / A of pairs `(a, b)` of positive figures, `rounded` as a histogram of microseconds rounds them or exact,
-/// with an interval that holds the truth with `confidence` (0 to 1). `None` for too few pairs, or with a figure that is
-/// not positive.
+/// Returns the ratio B / A of pairs `(a, b)` of positive figures, `rounded` as a histogram of microseconds rounds them
+/// or exact, with an interval that contains the truth with `confidence` (0 to 1). `None` for too few pairs, or with a
+/// figure that is not positive.
 pub fn ratio(pairs: &[(f64, f64)], rounded: bool, confidence: f64, seed: u64) -> Option<Ratio> {
     sampled(pairs, rounded, confidence, seed, SAMPLES)
 }
@@ -96,7 +95,7 @@ fn sampled(
     })
 }
 
-/// The standard error of the logarithm of B / A that rounding leaves, which is as if it was drawn evenly from one step.
+/// Returns the standard error of the logarithm of B / A by rounding, for a uniform distribution within one step.
 pub fn rounding_error(pairs: &[(f64, f64)]) -> f64 {
     let share = |of: fn(&(f64, f64)) -> f64| {
         let mean = pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
@@ -105,13 +104,13 @@ pub fn rounding_error(pairs: &[(f64, f64)]) -> f64 {
     share(|pair| pair.0).hypot(share(|pair| pair.1)) / 12f64.sqrt()
 }
 
-/// A draw from the normal distribution (Box and Muller; 1 - x, since the logarithm of 0 is none).
+/// Returns a draw from the normal distribution (Box and Muller; 1 - x, since 0 has no logarithm).
 pub fn normal(random: &mut fastrand::Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
-/// The value that a normally distributed one is below with this probability, above 0 and below 1.
+/// Returns the quantile of the normal distribution of a probability above 0 and below 1.
 pub fn normal_quantile(probability: f64) -> f64 {
     let (mut low, mut high) = (-8.0, 8.0);
     for _ in 0..60 {
@@ -125,7 +124,7 @@ pub fn normal_quantile(probability: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The probability of being below: the power series of the integral, which is exact to many digits where it is asked.
+/// Returns the normal probability below a value: the power series of the integral, exact to many digits in its range.
 fn normal_share_below(value: f64) -> f64 {
     let (mut term, mut sum, mut factor) = (value, value, 1.0);
     while term.abs() > 1e-18 {
@@ -136,7 +135,7 @@ fn normal_share_below(value: f64) -> f64 {
     0.5 + sum * (-value * value / 2.0).exp() / std::f64::consts::TAU.sqrt()
 }
 
-/// The mean and its standard error.
+/// Returns the mean and its standard error.
 fn mean_and_error(values: impl ExactSizeIterator<Item = f64> + Clone) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.clone().sum::<f64>() / count;
@@ -148,7 +147,7 @@ fn mean_and_error(values: impl ExactSizeIterator<Item = f64> + Clone) -> (f64, f
 mod tests {
     use super::*;
 
-    /// Pairs whose figures scatter by `spread`, and whose ratio is `truth`; both drift together.
+    /// Returns pairs whose figures scatter by `spread`, and whose ratio is `truth`; both drift together.
     fn pairs(count: usize, truth: f64, spread: f64, random: &mut fastrand::Rng) -> Vec<(f64, f64)> {
         (0..count)
             .map(|index| {

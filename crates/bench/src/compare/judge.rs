@@ -1,4 +1,4 @@
-//! Evaluation of pairs of runs: what they say about a figure, and whether that is enough.
+//! Evaluation of pairs of runs: the ratio of a figure, and whether it is decided.
 //!
 //! Pure arithmetic: knows no run.
 
@@ -6,10 +6,10 @@ use super::bootstrap::{self, Ratio, normal_quantile};
 use super::metric::Metric;
 use super::ranks;
 
-/// The same runs give the same interval.
+/// Fixed, so that the same runs give the same interval.
 const SEED: u64 = 1;
 
-/// The ratio B / A of pairs `(a, b)` of a figure, with an interval that misses the truth with at most the probability
+/// Returns the ratio B / A of pairs `(a, b)` of a figure, with an interval that misses the truth with at most the probability
 /// `error`. `None` for too few pairs, or with a figure that is not positive.
 pub fn ratio(metric: Metric, pairs: &[(f64, f64)], error: f64) -> Option<Ratio> {
     let rounded = metric.is_rounded();
@@ -32,9 +32,9 @@ pub fn ratio(metric: Metric, pairs: &[(f64, f64)], error: f64) -> Option<Ratio> 
 /// Aim of a comparison for a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
-    /// Differences up to so many percent matter to nobody.
+    /// Largest difference in percent that is irrelevant.
     pub resolve_percent: f64,
-    /// B fails if it is worse by so many percent.
+    /// B fails if it is worse by this many percent.
     pub fail_percent: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use super::super::looks::Looks;
     use super::*;
 
-    /// A machine that others use too: what is left of it drifts, and every now and then much less is left for a while.
+    /// A machine with other load: its free share drifts, and now and then drops for a while.
     struct Machine {
         random: fastrand::Rng,
         drift: f64,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     impl Machine {
-        /// How fast a run is just now, beside others, as a logarithm.
+        /// Returns the current speed of a run, beside other load, as a logarithm.
         fn speed(&mut self) -> f64 {
             self.drift = 0.9 * self.drift + 0.03 * normal(&mut self.random);
             self.hit = self.random.f64() < if self.hit { 0.7 } else { 0.06 };
@@ -77,8 +77,8 @@ mod tests {
         }
     }
 
-    /// A comparison of servers whose rates differ by `truth`, on such a machine, until it is decided or `planned` pairs
-    /// are done: the pairs that it took, and what it says in the end.
+    /// Returns a comparison of servers whose rates differ by `truth`, on such a machine, until it is decided or
+    /// `planned` pairs are done: the number of pairs, and the final ratio.
     fn compared(truth: f64, planned: usize, seed: u64) -> (usize, Ratio) {
         let random = fastrand::Rng::with_seed(seed);
         let mut coin = fastrand::Rng::with_seed(!seed);
@@ -119,7 +119,7 @@ mod tests {
                 ratio.low <= truth && truth <= ratio.high
             });
             let held = held.count();
-            // 99 % of a thousand, and three of the standard errors of so many trials.
+            // 99 % of a thousand, and three standard errors of that number of trials.
             assert!(held >= 981, "{truth}, {planned} pairs: {held} of 1000");
         }
     }
@@ -147,7 +147,7 @@ mod tests {
         let rps = |aim: Aim, ratio| aim.is_reached(Metric::Rps, &ratio);
         assert!(rps(aim(None), ratio(0.985, 1.015)) && rps(aim(None), ratio(0.9, 0.99)));
         assert!(!rps(aim(None), ratio(0.97, 1.015)));
-        // Shown to be slower, and not yet whether by as much as counts.
+        // Shown to be slower, and not yet by how much.
         assert!(!rps(aim(Some(5.0)), ratio(0.9, 0.99)) && rps(aim(Some(5.0)), ratio(0.9, 0.94)));
         // No difference shown, and none that would count.
         assert!(rps(aim(Some(5.0)), ratio(0.96, 1.1)));

@@ -1,31 +1,31 @@
-//! When a comparison that goes on until it is decided is looked at, and how much of its error each look may use.
+//! The times at which a comparison without a fixed length is evaluated, and the share of its error for each look.
 //!
 //! Pure arithmetic: knows no run.
 //!
-//! Who looks after each pair, and stops at the first difference that seems to be shown, finds one between anything and
-//! itself. So there are few looks, planned by numbers of pairs that do not depend on what is measured, and each has a
-//! share of the error that the whole may have: as large a share as the part of the plan that was done since the look
-//! before. The shares add up to one, so whichever look ends the comparison, its interval misses the truth no more often
-//! than was asked for. The last look keeps half of the error: to look before costs about a tenth more pairs where
-//! the whole plan is needed, and saves up to seven eighths where it is not.
+//! Evaluating after each pair, and stopping at the first apparent difference, would find one between anything and
+//! itself. So there are few looks, planned by numbers of pairs that do not depend on the measurements, and each has a
+//! share of the whole's error: as large as the part of the plan that was done since the look before. The shares add up
+//! to one, so whichever look ends the comparison, its interval misses the truth no more often than allowed. The last
+//! look keeps half of the error: earlier looks cost about a tenth more pairs if the whole plan is needed, and save up to
+//! seven eighths if it is not.
 
 use super::ranks;
 
-/// The parts of a plan after which it is looked at, before its end.
+/// The parts of a plan after which there is a look, before its end.
 const PARTS: [f64; 3] = [0.125, 0.25, 0.5];
 
-/// The looks that are left.
+/// The remaining looks.
 #[derive(Clone, Debug)]
 pub struct Looks {
     planned: usize,
-    /// Numbers of pairs, in their order.
+    /// Numbers of pairs, ascending.
     at: Vec<usize>,
-    /// The share of the error that earlier looks had.
+    /// The share of the error of earlier looks.
     spent: f64,
 }
 
 impl Looks {
-    /// One, in the end.
+    /// Returns one look, at the end.
     pub fn once() -> Looks {
         Looks {
             planned: 0,
@@ -34,7 +34,7 @@ impl Looks {
         }
     }
 
-    /// Those of a plan of so many pairs.
+    /// Returns the looks of a plan of this many pairs.
     pub fn until(planned: usize) -> Looks {
         let at = PARTS.map(|part| (planned as f64 * part).round() as usize);
         Looks {
@@ -47,7 +47,7 @@ impl Looks {
         }
     }
 
-    /// The share of the error of a look after so many pairs, if it is time for one. The last may have what is left.
+    /// Returns the share of the error of a look after this many pairs, if one is planned. The last gets the rest.
     pub fn share(&mut self, pairs: usize, is_last: bool) -> Option<f64> {
         if is_last {
             let left = 1.0 - self.spent;

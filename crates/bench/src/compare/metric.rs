@@ -1,6 +1,6 @@
-//! The figures that are compared, and what of them a run gave.
+//! The figures that are compared, and their values in a run.
 //!
-//! Must not know what is made of them.
+//! Must not know how they are judged.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All of them, in the order in which they are listed.
+    /// All figures, in the order in which they are listed.
     pub const ALL: [Metric; 6] = [
         Metric::Rps,
         Metric::Mean,
@@ -51,7 +51,7 @@ impl Metric {
         (figure > 0.0).then_some(figure)
     }
 
-    /// Returns whether B is worse by so many percent of A, as the sentence counts them.
+    /// Returns true if B is worse by this many percent of A, as the sentence counts them.
     pub fn is_worse(self, ratio: f64, percent: f64) -> bool {
         match self {
             Metric::Rps => ratio <= 1.0 - percent / 100.0,
@@ -59,12 +59,12 @@ impl Metric {
         }
     }
 
-    /// Returns whether it comes out of a histogram.
+    /// Returns true if it comes from a histogram.
     pub fn is_rounded(self) -> bool {
         matches!(self, Metric::P50 | Metric::P99 | Metric::P999)
     }
 
-    /// How sentences call it, and more and less of it.
+    /// Returns its name in sentences, and the words for more and less of it.
     pub fn words(self) -> (&'static str, &'static str, &'static str) {
         // name, more, less
         match self {
@@ -77,7 +77,7 @@ impl Metric {
         }
     }
 
-    /// How tables and charts call it.
+    /// Returns its name in tables and charts.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Rps => "requests/s",
@@ -96,20 +96,20 @@ pub struct Sample {
     figures: [Option<f64>; Metric::ALL.len()],
     /// The bottleneck.
     pub bottleneck: Bottleneck,
-    /// True if so many reads found nothing that it is worth a note.
+    /// Set if the share of misses is worth a note.
     pub misses_many: bool,
-    /// Why it ended before its time, if it did; a slice that does is none.
+    /// The reason why it ended early, if it did; such a slice does not count.
     pub ended_early: Option<String>,
     /// True for an open loop.
     pub is_paced: bool,
-    /// The load in words; of a result that was saved.
+    /// The load in words; of a saved result.
     pub load: Option<String>,
 }
 
 impl Sample {
-    /// Of a result that was saved.
+    /// Returns the sample of a saved result.
     pub fn of(result: &RunResult) -> Sample {
-        // Of several servers, what all of them took.
+        // Of several servers, the sum.
         let parties = result.parties.iter();
         let servers = parties.filter(|party| party.role == "server");
         let cpu_us = servers
@@ -126,7 +126,7 @@ impl Sample {
         }
     }
 
-    /// Of a run whose servers took so much CPU time for each reply.
+    /// Returns the sample of a run with this CPU time of its servers per reply.
     pub fn of_slice(result: &RunResult, server_cpu_us: Option<f64>) -> Sample {
         Sample {
             figures: Metric::ALL.map(|metric| metric.of(result, server_cpu_us)),
@@ -138,7 +138,7 @@ impl Sample {
         }
     }
 
-    /// A figure, if it is known.
+    /// Returns a figure, if it is known.
     pub fn figure(&self, metric: Metric) -> Option<f64> {
         self.figures[metric as usize]
     }

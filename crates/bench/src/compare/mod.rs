@@ -1,7 +1,7 @@
-//! `redline bench compare`: is B faster than A, and how sure is that?
+//! `redline bench compare`: the ratio of B to A, and its confidence.
 //!
-//! Must not know how a run is done: that is the business of `sides`. The arithmetic is in `judge`, with `ranks` for many
-//! runs and `bootstrap` for few; `looks` says when it is done.
+//! Must not know how a run is made: `sides` does that. The arithmetic is in `judge`, with `ranks` for many runs and
+//! `bootstrap` for few; `looks` decides when it is done.
 
 mod bootstrap;
 mod judge;
@@ -44,7 +44,7 @@ struct Head {
     options: CompareArguments,
 }
 
-/// Said before the parser's own words when it meets an option of `run`.
+/// Printed before the parser's own message for a misplaced option of `run`.
 const MISPLACED: &str = "\
 Options of `redline bench run` stand behind --: those of A behind the first, those of B behind the second, those of both
 behind a third, as in  redline bench compare -- -p 6379 -- -p 7000 -- --command \"GET key\"
@@ -93,73 +93,73 @@ struct CompareArguments {
 /// A condition of `--fail-if`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gate {
-    /// The figure that is judged is worse by so many percent.
+    /// The judged figure is worse by this many percent.
     Slower(f64),
-    /// The server's CPU time for each request is more by so many percent.
+    /// The server's CPU time per request is more by this many percent.
     Dearer(f64),
 }
 
 /// The result of a comparison: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Changes when a field changes its meaning or goes away.
+    /// Changes when a field changes its meaning or is removed.
     pub format: u32,
-    /// The figure that is judged. Unless it was asked for, the server's CPU per request is judged beside it.
+    /// The judged figure. Unless it was given, the server's CPU per request is judged beside it.
     pub metric: Metric,
-    /// How sure it is, in percent, that all intervals of figures that are judged hold the truth.
+    /// Confidence, in percent, that all intervals of judged figures contain the truth.
     pub confidence_percent: f64,
-    /// True if a difference of a figure that is judged is shown: its interval excludes 1.
+    /// True if a difference of a judged figure is shown: its interval excludes 1.
     pub difference_shown: bool,
-    /// The finding, for people: a sentence for each figure that is judged.
+    /// The finding: a sentence for each judged figure.
     pub text: String,
-    /// By how much B has to be slower for exit code 3, in percent.
+    /// Percentage by which B has to be slower for exit code 3.
     pub fail_if_slower_percent: Option<f64>,
-    /// By how much B's server has to use more CPU, likewise.
+    /// Percentage by which B's server has to use more CPU for exit code 3.
     #[serde(default)]
     pub fail_if_dearer_percent: Option<f64>,
-    /// True if it is.
+    /// True if `--fail-if` calls it a failure.
     pub failed: bool,
-    /// Each figure; those first that are judged.
+    /// All figures; judged ones first.
     pub figures: Vec<Figure>,
-    /// Which of A and B had the same limit in all runs, and which.
+    /// The limits of A and B that were the same in all runs.
     pub notes: Vec<String>,
 }
 
-/// One figure of both.
+/// One figure of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Which.
+    /// Its metric.
     pub metric: Metric,
     /// True if it is judged.
     #[serde(default)]
     pub is_judged: bool,
-    /// Of A, run by run.
+    /// Values of A, run by run.
     pub a: Vec<f64>,
-    /// Of B, likewise.
+    /// Values of B, run by run.
     pub b: Vec<f64>,
     /// B / A: of few pairs the geometric mean, of many a median.
     pub ratio: f64,
     /// The interval's lower end.
     pub low: f64,
-    /// The interval's upper end; as large as it gets if nothing is excluded.
+    /// The interval's upper end; the largest number if nothing is excluded.
     pub high: f64,
 }
 
-/// Of [`Comparison`].
+/// The format of [`Comparison`].
 pub const FORMAT: u32 = 2;
-/// An interval whose ends are this far apart leaves room for differences that matter to everybody.
+/// An interval whose ends are this far apart leaves room for relevant differences.
 const WIDE: f64 = 1.25;
-/// Duration of a run if none is given, and there is time for many: of rates, and of percentiles, whose rare events
-/// have to fit in.
+/// Default duration of a run if there is time for many: for rates, and for percentiles, whose rare events need longer
+/// runs.
 const SLICE: Duration = Duration::from_millis(250);
 const SLICE_OF_PERCENTILES: Duration = Duration::from_secs(2);
-/// How long it goes on, and up to how many percent a difference is none, unless told.
+/// Defaults: the duration, and the largest percentage that is no difference.
 const TIME_MAX_DEFAULT: Duration = Duration::from_secs(120);
 const RESOLVE_PERCENT_DEFAULT: f64 = 2.0;
-/// How often it is told how far it is.
+/// Interval of progress messages.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs `redline bench compare` with the arguments behind that; returns the exit code.
+/// Runs `redline bench compare` with these arguments; returns the exit code.
 pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<'_>>) -> u8 {
     let words: Vec<String> = args
         .iter()
@@ -174,7 +174,7 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
             let misplaced = error.kind() == ErrorKind::UnknownArgument;
             let stderr = &mut *streams.stderr;
             if misplaced {
-                // A closed stream cannot be told about itself.
+                // A closed stream cannot report its own error.
                 let _ = stderr.write_all(MISPLACED.as_bytes());
             }
             return crate::run::say(&error, streams);
@@ -230,7 +230,7 @@ impl CompareArguments {
         })
     }
 
-    /// By how much of a figure B fails.
+    /// Returns the percentage of a figure by which B fails.
     fn gate(&self, metric: Metric, is_first: bool) -> Option<f64> {
         let slower = self.slower().filter(|_| is_first);
         let dearer = self.dearer().filter(|_| metric == Metric::ServerCpu);
@@ -240,7 +240,7 @@ impl CompareArguments {
         }
     }
 
-    /// The figures that are judged: that which was named, or those that say most, as far as they are known.
+    /// Returns the judged figures: the given one, or the most telling ones, as far as they are known.
     fn judged(&self, pairs: &[(Sample, Sample)]) -> Result<Vec<Metric>, Failure> {
         let is_paced = pairs.iter().any(|(a, b)| a.is_paced || b.is_paced);
         let usual = if is_paced { Metric::P99 } else { Metric::Rps };
@@ -264,8 +264,8 @@ impl CompareArguments {
         }
     }
 
-    /// Returns the estimates of the figures that are judged, by the pairs. All of them share the error equally, and `share` of it
-    /// is that of this look.
+    /// Returns the estimates of the judged figures. All of them share the error equally, and this look has `share` of
+    /// it.
     fn judge(
         &self,
         pairs: &[(Sample, Sample)],
@@ -286,7 +286,7 @@ impl CompareArguments {
         self.time_max.unwrap_or(TIME_MAX_DEFAULT)
     }
 
-    /// Checks that no option of the runs is given where the results come from files.
+    /// Checks that no option of the runs is given if the results come from files.
     fn check_for_files(&self, both: &[String]) -> Result<(), Failure> {
         let named = [
             (self.pairs.is_some(), "--pairs"),
@@ -306,13 +306,13 @@ impl CompareArguments {
         }
     }
 
-    /// How often what is said may be wrong.
+    /// Returns the probability of a wrong finding.
     fn error(&self) -> f64 {
         1.0 - self.confidence / 100.0
     }
 
-    /// Returns whether more pairs would not change the verdict: of what B may fail by, or else of the first figure. The CPU's is
-    /// soon known, and does not end the wait for the other.
+    /// Returns true if more pairs would not change the verdict: on the gate of B, or else on the first figure. The CPU's
+    /// is known soon, and does not end the wait for the other.
     fn is_decided(&self, judged: &[(Metric, Ratio)]) -> bool {
         let mut judged = judged.iter().enumerate();
         judged.all(|(index, (metric, ratio))| {
@@ -326,7 +326,7 @@ impl CompareArguments {
     }
 }
 
-/// A figure of all pairs, if it is known of each.
+/// Returns a figure of all pairs, if it is known of each.
 fn figures(pairs: &[(Sample, Sample)], metric: Metric) -> Option<Vec<(f64, f64)>> {
     let figures = pairs.iter();
     figures
@@ -336,17 +336,17 @@ fn figures(pairs: &[(Sample, Sample)], metric: Metric) -> Option<Vec<(f64, f64)>
 
 /// Pairs of runs.
 struct Measured {
-    /// Of A, and of B.
+    /// Samples of A, and of B.
     pairs: Vec<(Sample, Sample)>,
-    /// The share of the error that the last look has.
+    /// The share of the error of the last look.
     share: f64,
-    /// True if it had been looked at before, or could have been.
+    /// True if there was an earlier look, or could have been.
     looks: bool,
     /// The cause of an early end.
     failure: Option<Failure>,
 }
 
-/// Runs pairs; with Ctrl-C or a failure, those count that there are by then, if they are enough.
+/// Runs pairs; after Ctrl-C or a failure, the existing ones count, if they are enough.
 fn measure(
     options: &CompareArguments,
     groups: &[&[String]],
@@ -362,7 +362,7 @@ fn measure(
             ));
         }
     };
-    // Options would not begin with a word that is none.
+    // Options would not begin with a plain word.
     let is_file = |word: &String| {
         word.ends_with(".json") || !word.starts_with('-') && Path::new(word).is_file()
     };
@@ -414,7 +414,7 @@ fn measure(
         let all = matches!(limit, Limit::Pairs(pairs) if pairs < ranks::PAIRS_MIN);
         if all || is_last || told.is_none_or(|told| now - told >= TELL_EVERY) {
             told = Some(now);
-            // Progress is for who looks; a closed stream is nobody.
+            // Progress is informative only; errors of a closed stream are ignored.
             let _ = writeln!(stderr, "{}", progress(&pairs, course.planned()));
         }
         let Some(share) = course.looks.share(pairs.len(), is_last) else {
@@ -431,7 +431,7 @@ fn measure(
     }
 }
 
-/// An option without effect on either side is a mistake; without effect on one, it may be meant for the other.
+/// Rejects an option without effect on either side; without effect on one, it may be meant for the other.
 fn check_effect(a: &RunPlan, b: &RunPlan, stderr: &mut dyn Write) -> Result<(), Failure> {
     if let Some(text) = a.idle.iter().find(|text| b.idle.contains(text)) {
         return Err(Failure::Local(text.clone()));
@@ -444,7 +444,7 @@ fn check_effect(a: &RunPlan, b: &RunPlan, stderr: &mut dyn Write) -> Result<(), 
     Ok(())
 }
 
-/// The newest of these pairs.
+/// Returns a line about the newest pair.
 fn progress(pairs: &[(Sample, Sample)], planned: Option<usize>) -> String {
     let rate = |sample: &Sample| sample.figure(Metric::Rps).unwrap_or_default();
     let (a, b) = pairs.last().map_or((0.0, 0.0), |(a, b)| (rate(a), rate(b)));
@@ -453,7 +453,7 @@ fn progress(pairs: &[(Sample, Sample)], planned: Option<usize>) -> String {
 }
 
 fn saved(a: &[String], b: &[String]) -> Result<Vec<(Sample, Sample)>, Failure> {
-    // A pattern that fits no file is taken as it stands by most shells.
+    // Most shells pass a pattern that matches no file unchanged.
     for path in a.iter().chain(b) {
         if !Path::new(path).exists() {
             return Err(Failure::Local(format!("{path}: there is no such file.")));
@@ -503,7 +503,7 @@ fn plan(options: &CompareArguments, words: &[String], both: &[String]) -> Result
     }
 }
 
-/// Prints the comparison; whether `--fail-if` calls it a failure.
+/// Prints the comparison; returns true if `--fail-if` calls it a failure.
 fn report(
     options: &CompareArguments,
     measured: &Measured,
@@ -609,7 +609,7 @@ fn sentence(figure: &Figure, confidence: f64, pairs: usize, goes_on: bool) -> St
     }
 }
 
-/// Limits that make the comparison one of something else than the servers.
+/// Returns notes on limits that make the comparison one of something else than the servers.
 fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
     use crate::cause::verdict::Bottleneck;
     let mut notes = Vec::new();
@@ -652,7 +652,7 @@ fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
             ));
         }
     }
-    // Saved results say what they are of; who gives options knows.
+    // Saved results have a description; for options it is not needed.
     let first = pairs.first().and_then(|(a, _)| a.load.as_ref());
     let samples = pairs.iter().flat_map(|(a, b)| [("A", a), ("B", b)]);
     let other = samples
@@ -666,7 +666,7 @@ fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
     notes
 }
 
-/// The comparison as a page with a chart for each figure.
+/// Returns the comparison as a page with a chart for each figure.
 pub fn page(comparison: &Comparison) -> Result<String, Failure> {
     let mut charts = Vec::new();
     for figure in &comparison.figures {
@@ -754,7 +754,7 @@ fn text(comparison: &Comparison) -> String {
 }
 
 impl Gate {
-    /// Reads `slower=5%` or `dearer=5%`.
+    /// Parses `slower=5%` or `dearer=5%`.
     fn parse(text: &str) -> Result<Gate, String> {
         let gate = text.split_once('=').and_then(|(what, share)| {
             let percent = percent(share).ok()?;
@@ -768,7 +768,7 @@ impl Gate {
     }
 }
 
-/// Reads `5%`, or `5`.
+/// Parses `5%`, or `5`.
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     percent

@@ -1,28 +1,28 @@
-//! How sure a ratio is, of many short runs: Wilcoxon's signed ranks on pairs.
+//! Confidence of a ratio, of many short runs: Wilcoxon's signed ranks on pairs.
 //!
 //! Pure arithmetic: knows no run.
 //!
 //! # The method
 //!
-//! On a machine that others use as well, the rate of a short run is what the machine left over just then: most pairs are
-//! fair, and some were hit. A mean, and the spread around it, follow the few that were hit. Ranks do not: the estimate is
-//! the median of the means of all pairs of logarithms of ratios (Hodges and Lehmann), and the interval's ends are those
-//! of the same means behind which the signed-rank statistic falls too seldom.
+//! On a machine with other load, the rate of a short run depends on the CPU time left: most pairs are fair, and some
+//! were disturbed. A mean, and the spread around it, follow the few disturbed ones. Ranks do not: the estimate is the
+//! median of the means of all pairs of logarithms of ratios (Hodges and Lehmann), and the interval's ends are those of
+//! the same means beyond which the signed-rank statistic falls too seldom.
 //!
-//! What makes the interval hold is not the noise's shape but the coin that decides who of a pair comes first. If both
-//! sides are the same, the coin alone makes a pair's sign, whatever the machine did meanwhile, and however what it did
-//! in one pair depends on what it did in the pairs before. So the statistic's distribution is that of independent fair
-//! signs, which is counted out here; above [`COUNTED_MAX`] pairs it is the normal one to many digits. A ratio that is
-//! not one is the same statement about figures of which one side's are multiplied by it.
+//! The interval's validity does not depend on the distribution of the noise, but on the coin that decides the order
+//! within a pair. If both sides are equal, the coin alone decides a pair's sign, whatever the machine did meanwhile, and
+//! however pairs depend on earlier ones. So the statistic's distribution is that of independent fair signs, which is
+//! computed exactly here; above [`COUNTED_MAX`] pairs it is the normal one to many digits. A ratio other than one is the
+//! same statement with one side's figures multiplied by it.
 
 use super::bootstrap::{Ratio, normal_quantile};
 
-/// With this many pairs the statistic has enough values for intervals of any confidence that is asked for.
+/// Number of pairs from which the statistic has enough values for intervals of any confidence.
 pub const PAIRS_MIN: usize = 20;
-/// Pairs whose signs are counted out.
+/// Largest number of pairs whose distribution is computed exactly.
 const COUNTED_MAX: usize = 150;
 
-/// The ratio whose logarithms are these, at least one, with an interval that misses the truth with at most the
+/// Returns the ratio whose logarithms are these, at least one, with an interval that misses the truth with at most the
 /// probability `error`.
 pub fn ratio(logs: &[f64], error: f64) -> Ratio {
     let mut means: Vec<f64> = Vec::with_capacity(logs.len() * (logs.len() + 1) / 2);
@@ -36,7 +36,7 @@ pub fn ratio(logs: &[f64], error: f64) -> Ratio {
         _ => means[half],
     };
     let beyond = ranks_beyond(logs.len(), error / 2.0);
-    // Without a single arrangement of signs that is seldom enough, nothing can be excluded.
+    // If no arrangement of signs is rare enough, nothing can be excluded.
     let (low, high) = match beyond.checked_sub(1) {
         Some(at) => (means[at], means[means.len() - 1 - at]),
         None => (f64::NEG_INFINITY, f64::INFINITY),
@@ -48,7 +48,7 @@ pub fn ratio(logs: &[f64], error: f64) -> Ratio {
     }
 }
 
-/// How many of the lowest values the sum of ranks of `pairs` fair signs takes with a probability of at most `tail`.
+/// Returns how many of the lowest sums of ranks of `pairs` fair signs have together a probability of at most `tail`.
 fn ranks_beyond(pairs: usize, tail: f64) -> usize {
     let sums = pairs * (pairs + 1) / 2 + 1;
     if pairs > COUNTED_MAX {
@@ -57,7 +57,7 @@ fn ranks_beyond(pairs: usize, tail: f64) -> usize {
         let last = (sums - 1.0) / 2.0 + normal_quantile(tail) * deviation;
         return last.floor().max(0.0) as usize;
     }
-    // Of each sum, the share of all arrangements of signs that come to it.
+    // For each sum, the share of all arrangements of signs with it.
     let mut shares = vec![0.0; sums];
     shares[0] = 1.0;
     for rank in 1..=pairs {

@@ -1,6 +1,6 @@
-//! The two that are compared, and their runs: in what order, and how many.
+//! The two sides of a comparison, and their runs: the order, and the number.
 //!
-//! Knows `run` as something that can be done again and again; must not know how its figures are judged.
+//! Knows `run` as an operation that can be repeated; must not know how its figures are judged.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use crate::failure::Failure;
 use crate::run::execute::Prepared;
 use crate::run::plan::RunPlan;
 
-/// Beyond, more pairs make an interval narrower by next to nothing.
+/// Largest number of pairs: more make an interval narrower by next to nothing.
 pub const PAIRS_MAX: usize = 2000;
-/// Time that a short run takes beyond the time that is measured, for its connections.
+/// Time of a short run beyond the measured time, for its connections.
 const AROUND: Duration = Duration::from_millis(10);
 
 /// A and B.
 pub struct Sides {
     sides: [Side; 2],
-    /// Signals come to one place: that of the side which was made first, and then of the one that runs.
+    /// The side that receives signals: the first one made, and then the one that runs.
     listens: usize,
 }
 
@@ -38,7 +38,7 @@ impl Side {
 
     fn run(&mut self) -> Result<Sample, Failure> {
         let finished = self.prepared.run(&self.plan)?;
-        // What was filled is filled.
+        // A fill is made once.
         self.plan.load = None;
         match finished.failure {
             Some(failure) => Err(failure),
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// Returns the time that a run will take; `None` if that is up to the server.
+    /// Returns the expected time of a run; `None` if it depends on the server.
     fn takes(&self) -> Option<Duration> {
         let manner = &self.plan.manner;
         let measured = manner.duration.filter(|_| manner.requests.is_none())?;
@@ -61,7 +61,7 @@ impl Side {
 }
 
 impl Sides {
-    /// Finds both.
+    /// Prepares both.
     pub fn new(a: RunPlan, b: RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Sides, Failure> {
         let side = |name, plan| Side::new(plan, start).map_err(|failure| of_side(name, failure));
         Ok(Sides {
@@ -89,13 +89,13 @@ impl Sides {
         }
     }
 
-    /// Returns the time that a pair will take; `None` if that is up to the servers.
+    /// Returns the expected time of a pair; `None` if it depends on the servers.
     pub fn pair_takes(&self) -> Option<Duration> {
         Some(self.sides[0].takes()? + self.sides[1].takes()?)
     }
 }
 
-/// Says on which side it happened.
+/// Adds the side's name to a failure.
 fn of_side(name: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Interrupted => failure,
@@ -103,31 +103,31 @@ fn of_side(name: &str, failure: Failure) -> Failure {
     }
 }
 
-/// How long a comparison goes on, and who comes first.
+/// The length of a comparison, and the order within pairs.
 pub struct Course {
     limit: Limit,
-    /// Most pairs; not known before the second pair if that is up to the servers.
+    /// Largest number of pairs; not known before the second pair if it depends on the servers.
     planned: Option<usize>,
-    /// When it is looked at.
+    /// The planned looks.
     pub looks: Looks,
-    /// When the first pair was done: it may have filled, and waited for what comes once.
+    /// Time at the end of the first pair, which may include fills and other one-time waits.
     began: Option<Instant>,
     /// Time that the last pair took.
     last_took: Duration,
     coin: fastrand::Rng,
 }
 
-/// The limit that ends a comparison that is not decided.
+/// The limit that ends an undecided comparison.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// So many pairs, all of which are done.
+    /// Number of pairs, all of which are done.
     Pairs(usize),
-    /// So much time.
+    /// Duration.
     Time(Duration),
 }
 
 impl Course {
-    /// One whose pairs take so long, if that is known.
+    /// Returns a course whose pairs take this long, if that is known.
     pub fn new(limit: Limit, pair_takes: Option<Duration>) -> Course {
         let mut course = Course {
             limit,
@@ -159,13 +159,13 @@ impl Course {
         self.looks = Looks::until(planned);
     }
 
-    /// The most pairs that there will be, if that is known.
+    /// Returns the largest number of pairs, if that is known.
     pub fn planned(&self) -> Option<usize> {
         self.planned
     }
 
-    /// Returns true if B comes first after so many pairs. Few pairs take turns, which shares evenly what gets better or
-    /// worse with time; of many, a coin decides, which nothing that happens meanwhile can follow.
+    /// Returns true if B comes first after this many pairs. Few pairs alternate, which balances drifts; of many, a coin
+    /// decides, which cannot correlate with anything.
     pub fn b_first(&mut self, pairs: usize) -> bool {
         match self.planned {
             Some(planned) if planned < ranks::PAIRS_MIN => pairs % 2 == 1,
@@ -173,7 +173,7 @@ impl Course {
         }
     }
 
-    /// Another pair is done, so many in all, and took so long. Whether it was the last.
+    /// Notes another pair, the number of all, and its time; returns true if it was the last.
     pub fn is_last(&mut self, pairs: usize, took: Duration, now: Instant) -> bool {
         self.last_took = took;
         let began = *self.began.get_or_insert(now);
@@ -196,7 +196,7 @@ impl Course {
 mod tests {
     use super::*;
 
-    /// The pairs of a comparison whose pairs take so many milliseconds.
+    /// Returns the number of pairs of a comparison whose pairs take this many milliseconds.
     fn done(mut course: Course, pair_ms: u64) -> usize {
         let start = Instant::now();
         let took = Duration::from_millis(pair_ms);
@@ -210,7 +210,7 @@ mod tests {
         let takes = |ms| Some(Duration::from_millis(ms));
         assert_eq!(done(Course::new(time, takes(100)), 100), 101);
         assert_eq!(done(Course::new(time, None), 100), 101);
-        // Pairs that take longer than they should, and shorter.
+        // Pairs that take longer than expected, and shorter.
         assert_eq!(done(Course::new(time, takes(100)), 200), 51);
         assert_eq!(done(Course::new(time, takes(100)), 50), 101);
         assert_eq!(done(Course::new(time, takes(100)), 60_000), 3);

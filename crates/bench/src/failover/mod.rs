@@ -1,14 +1,14 @@
-//! `redline bench failover`: numbered values under load while a primary fails, and what became of them.
+//! `redline bench failover`: numbered values under load while a primary fails, and their fate.
 //!
-//! Knows no socket: a run (`run::execute`) follows the data, runs the user's command, and remembers which writes were
-//! acknowledged; what was acknowledged is then read back.
+//! Knows no socket: a run (`run::execute`) follows the data, runs the user's command, and keeps the acknowledged writes,
+//! which are then read back.
 //!
-//! # What is counted
+//! # Definitions
 //!
-//! Every write is a key of its own, whose value is its number. A write is *acknowledged* when its reply has arrived, and
-//! *gone* if it was acknowledged and its key has no value, or another, when everything is over. A shard is *without
-//! service* from an acknowledgement on if none follows for ten times as long as one would take to follow, and for a tenth
-//! of a second at least. A shard is what one node owned at the start.
+//! Every write has its own key, whose value is its number. A write is *acknowledged* when its reply has arrived, and
+//! *gone* if it was acknowledged and its key has no value, or another, at the end. A shard is *without service* after an
+//! acknowledgement if none follows for ten times the expected interval, and for a tenth of a second at least. A shard is
+//! the set of slots that one node owned at the start.
 
 mod text;
 
@@ -37,21 +37,21 @@ use crate::run::watch::Happened;
 use crate::run::{Written, can_be_written, write, write_json};
 use crate::workload::template::Protocol;
 
-/// Changes when a field changes its meaning or goes away; new fields may come without.
+/// Changes when a field changes its meaning or is removed; new fields may be added without.
 pub const FORMAT: u32 = 1;
-/// Seconds until keys are gone by themselves.
+/// Seconds until keys expire.
 const EXPIRE_S: u32 = 3600;
-/// Keys that are read back at a time: few enough for one write.
+/// Number of keys that are read back at a time: few enough for one write.
 const READ_KEYS: usize = 64;
-/// Writes of one client that are under way.
+/// Largest number of writes in flight of one client.
 const UNDER_WAY_MAX: usize = 1_000_000;
-/// How long no key may be readable.
+/// Time-out of reading back without progress.
 const READ_WITHIN: Duration = Duration::from_secs(60);
-/// A shard without acknowledgements for less is not without service.
+/// Shortest time without acknowledgements that is an outage.
 const OUTAGE_S_MIN: f64 = 0.1;
-/// Nor is one whose writes come so rarely: this many of them would have come.
+/// Nor is a shorter time than that of this many expected writes.
 const OUTAGE_WRITES: f64 = 10.0;
-/// Ranges of numbers that are named one by one.
+/// Largest number of ranges that are listed.
 const RANGES_MAX: usize = 1000;
 
 /// The result of `redline bench failover`.
@@ -63,7 +63,7 @@ pub struct FailoverResult {
     pub command: String,
     /// Start, end and exit status of the user's command.
     pub happened: Happened,
-    /// When shards were without service.
+    /// Times in which shards were without service.
     pub outages: Vec<Outage>,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
@@ -74,12 +74,12 @@ pub struct FailoverResult {
     /// Of these, those that could not be read back.
     #[serde(default)]
     pub unread: u64,
-    /// The numbers of those, as ranges: the first and the last of each.
+    /// The numbers of those that are gone, as ranges: the first and the last of each.
     pub gone_numbers: Vec<(u64, u64)>,
     /// Prefix of the keys; their number follows.
     pub key_prefix: String,
-    /// Number of errors on the way, by kind: the first word of an error, `lost` and `timeout` of connections, `connect`
-    /// of attempts to make one.
+    /// Number of errors, by kind: the first word of an error, `lost` and `timeout` of connections, `connect` of attempts
+    /// to make one.
     pub trouble: BTreeMap<String, u64>,
     /// Errors, by kind, in each piece of the series; without the warm-up.
     pub trouble_over_time: Vec<Trouble>,
@@ -92,9 +92,9 @@ pub struct FailoverResult {
 pub struct Outage {
     /// The node that owned the shard at the start.
     pub node: String,
-    /// From the start of the run.
+    /// Its start, from the start of the run.
     pub from_s: f64,
-    /// How long.
+    /// Its length.
     pub seconds: f64,
 }
 
@@ -103,7 +103,7 @@ pub struct Outage {
 pub struct Trouble {
     /// Its start.
     pub at_s: f64,
-    /// How often, by kind.
+    /// Number of errors, by kind.
     pub kinds: BTreeMap<String, u64>,
 }
 
@@ -133,7 +133,7 @@ pub fn run(
         written.and(write(path, &log, stdout));
     }
     if !matches!(finished.failure, Some(Failure::Interrupted)) {
-        // Progress is for who looks; a closed stream is nobody.
+        // Progress is informative only; errors of a closed stream are ignored.
         let _ = writeln!(stderr, "reading back {} acknowledged writes", acks.len());
     }
     let mut read = read_back(&mut prepared, &prefix, acks);
@@ -202,7 +202,7 @@ pub fn run(
     written.end(failure.or(read.failure))
 }
 
-/// The run that it is: an open loop of one command, that counts errors and goes on.
+/// Returns the plan of the run: an open loop of one command, which counts errors and continues.
 fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> {
     if prefix.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '{' | '}')) {
         return Err("--prefix: no spaces, quotes or braces.".into());
@@ -220,7 +220,7 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
     run.server = arguments.server.clone();
     run.manner.rps = Some(arguments.rps);
     run.manner.connections = arguments.connections;
-    // Writes to a shard that serves do not wait for those to one that does not.
+    // Writes to one shard do not wait for those to another without service.
     run.manner.pipeline = UNDER_WAY_MAX;
     run.manner.duration = Some(arguments.duration);
     run.manner.timeout = Some(arguments.timeout);
@@ -248,18 +248,18 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
     Ok(plan)
 }
 
-/// Acknowledged writes whose value is not known to be there.
+/// Acknowledged writes whose value was not found.
 #[derive(Default)]
 struct ReadBack {
     /// Without a value, or with another.
     gone: Vec<u64>,
-    /// Nobody could be asked, or none would say.
+    /// No node could be asked, or all refused.
     unread: Vec<u64>,
-    /// Why.
+    /// The reason.
     failure: Option<Failure>,
 }
 
-/// Reads what was acknowledged, again and again until all of it could be read, or none for [`READ_WITHIN`].
+/// Reads back acknowledged writes, again and again until all of them could be read, or none for [`READ_WITHIN`].
 fn read_back(prepared: &mut Prepared, prefix: &str, acks: &[(u64, Duration)]) -> ReadBack {
     let mut read = ReadBack {
         unread: acks.iter().map(|&(number, _)| number).collect(),
@@ -291,7 +291,7 @@ fn read_back(prepared: &mut Prepared, prefix: &str, acks: &[(u64, Duration)]) ->
     read
 }
 
-/// Reads each that is unread once, over one connection to each node. The error is the last of those that left some unread.
+/// Reads each unread one once, over one connection to each node. The error is the last of those that left some unread.
 fn read_pass(
     prepared: &mut Prepared,
     prefix: &str,
@@ -306,7 +306,7 @@ fn read_pass(
     }
     let mut result = Ok(());
     for (node, numbers) in by_node {
-        // Who was interrupted asks nobody else.
+        // After an interrupt no other node is asked.
         if matches!(result, Err(Failure::Interrupted)) {
             read.unread.extend(numbers);
             continue;
@@ -317,7 +317,7 @@ fn read_pass(
     result
 }
 
-/// Reads what one node owns. The error is the last of those that left some unread.
+/// Reads the keys that one node owns. The error is the last of those that left some unread.
 fn read_node(
     prepared: &mut Prepared,
     prefix: &str,
@@ -347,7 +347,7 @@ fn read_node(
         for (&number, reply) in chunk.iter().zip(&replies) {
             match reply {
                 Value::Bulk(value) if *value == number.to_string().as_bytes() => {}
-                // It is elsewhere, or not to be had yet.
+                // It is elsewhere, or not available yet.
                 reply if reply.is_error() => {
                     let text = reply.as_bytes().unwrap_or_default();
                     result = Err(Failure::Reply(said(text)));
@@ -360,7 +360,7 @@ fn read_node(
     result
 }
 
-/// Times without acknowledgements, by who owned the shard at the start.
+/// Returns times without acknowledgements, by the shard's owner at the start.
 fn outages(
     counts: &Counts,
     map: &Map,
@@ -403,7 +403,7 @@ fn outages(
     found
 }
 
-/// Numbers as ranges, at most so many that a person may still look at them.
+/// Returns numbers as ranges, at most as many as can be read.
 fn ranges(numbers: &mut [u64]) -> Vec<(u64, u64)> {
     numbers.sort_unstable();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
@@ -466,7 +466,7 @@ mod tests {
         // The end of the run counts as well: 0.99 s, 1.01 s, and 1.01 s to the end.
         let found = outages(&counts, &map, "k", false, 4.0, 100.0);
         assert_eq!(found.len(), 2);
-        // Where writes come every second, a second without one means nothing.
+        // With one write per second, a second without one means nothing.
         assert!(outages(&counts, &map, "k", false, 3.0, 1.0).is_empty());
     }
 }

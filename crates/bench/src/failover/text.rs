@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::FailoverResult;
 
-/// Lines of the timeline that are shown at most; the JSON has all.
+/// Largest number of lines of the timeline; the JSON has all.
 const LINES_MAX: usize = 400;
 
-/// Everything a person wants to see at the end.
+/// Returns the final report for the user.
 pub fn text(result: &FailoverResult) -> String {
     let mut out = String::new();
     let run = &result.run;
@@ -97,7 +97,7 @@ fn timeline(out: &mut String, result: &FailoverResult) {
         );
         for place in 0..run.target.nodes.len() {
             let _ = match point.node_cpus.get(place).copied().flatten() {
-                // Of one node the sum is its own.
+                // With one node the sum is its own.
                 None if run.target.nodes.len() == 1 && point.server_cpus.is_some() => {
                     write!(out, "{:>9.0} %", 100.0 * point.server_cpus.unwrap_or(0.0))
                 }

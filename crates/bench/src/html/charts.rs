@@ -1,4 +1,4 @@
-//! Charts of a report, as SVG. Knows points and names, not what they mean.
+//! Charts of a report, as SVG. Knows points and names, not their meaning.
 
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -15,29 +15,29 @@ pub struct Line {
 pub struct Axes<'a> {
     /// Title of the chart.
     pub title: &'a str,
-    /// The axis across.
+    /// Label of the horizontal axis.
     pub x: &'a str,
-    /// The axis upright.
+    /// Label of the vertical axis.
     pub y: &'a str,
-    /// Equal steps upright are equal factors; points at zero are then drawn at the bottom.
+    /// The vertical axis is logarithmic; points at zero are then drawn at the bottom.
     pub logarithmic: bool,
-    /// The axis across shows shares of requests: its numbers are decades of the share that is left, and 3 means 99.9 %.
+    /// The horizontal axis shows shares of requests: its numbers are decades of the remaining share, and 3 means 99.9 %.
     pub percentiles: bool,
 }
 
 /// Stacked bars, one for each name.
 pub struct Bar {
-    /// Under the bar.
+    /// Name under the bar.
     pub name: String,
     /// The parts, from the bottom up, in the order of the legend.
     pub parts: Vec<f64>,
 }
 
-/// Why a chart could not be drawn.
+/// The reason why a chart could not be drawn.
 pub type DrawError = Box<dyn std::error::Error>;
 
 const SIZE: (u32, u32) = (860, 320);
-/// Colours that can be told apart, also by those who see fewer.
+/// Colours that can be distinguished, also with a colour vision deficiency.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -48,10 +48,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(120, 94, 40),
     RGBColor(80, 80, 80),
 ];
-/// The least that a logarithmic axis starts with.
+/// Smallest start of a logarithmic axis.
 const LEAST: f64 = 0.1;
 
-/// Lines over a common axis.
+/// Returns a chart of lines over a common axis.
 pub fn lines(axes: &Axes<'_>, lines: &[Line]) -> Result<String, DrawError> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let (left, right) = range(points().map(|point| point.0));
@@ -130,7 +130,7 @@ where
     Ok(svg)
 }
 
-/// As many points as can be told apart: of those in one column of pixels the first, the last, the lowest and the highest.
+/// Returns the distinguishable points: of those in one column of pixels the first, the last, the lowest, the highest.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let columns = SIZE.0 as usize;
     if points.len() <= 4 * columns {
@@ -152,7 +152,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     thin
 }
 
-/// Stacked bars side by side; `parts` names what is stacked.
+/// Returns a chart of stacked bars side by side; `parts` names the stacked parts.
 pub fn bars(axes: &Axes<'_>, parts: &[&str], bars: &[Bar]) -> Result<String, DrawError> {
     let mut svg = String::new();
     {
@@ -207,7 +207,7 @@ pub fn bars(axes: &Axes<'_>, parts: &[&str], bars: &[Bar]) -> Result<String, Dra
     Ok(svg)
 }
 
-/// The ends of what is there, apart from each other.
+/// Returns the bounds of the values, apart from each other.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let ends = values.fold(None, |ends: Option<(f64, f64)>, value| {
         let (least, most) = ends.unwrap_or((value, value));
@@ -220,7 +220,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// A number as short as it can be said.
+/// Returns the shortest text of a number.
 fn plain(number: f64) -> String {
     let magnitude = number.abs();
     if magnitude >= 1e6 {
@@ -237,7 +237,7 @@ fn trimmed(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the percentage that a place on the axis of percentiles stands for: 2 is 99 %.
+/// Returns the percentage at a place on the axis of percentiles: 2 is 99 %.
 fn percentile(decades: f64) -> String {
     let left = 100.0 / 10f64.powf(decades);
     format!("{} %", trimmed_long(100.0 - left))

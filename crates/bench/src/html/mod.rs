@@ -1,6 +1,6 @@
 //! Results as one HTML page that needs no network and no script.
 //!
-//! Knows results, and not how they were measured.
+//! Knows results, and not their measurement.
 
 pub mod charts;
 
@@ -10,7 +10,7 @@ use crate::run::result::{Latency, Point, RunResult};
 use crate::run::text::rate;
 use charts::{Axes, Bar, DrawError, Line};
 
-/// A page of text as a terminal shows it, with charts under it.
+/// Returns a page of text as a terminal shows it, with charts under it.
 pub fn page_of_text(title: &str, text: &str, charts: &[String]) -> String {
     let mut out = String::new();
     begin(&mut out, title);
@@ -22,7 +22,7 @@ pub fn page_of_text(title: &str, text: &str, charts: &[String]) -> String {
     out
 }
 
-/// The page of one result, or of several side by side, each with the name that it is to be called by.
+/// Returns the page of one result, or of several side by side, each with its name.
 pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
     let mut out = String::new();
     let title = match results {
@@ -44,7 +44,7 @@ pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
     Ok(out)
 }
 
-/// Whatever the page said, the browser would fetch nothing for it and run nothing of it.
+/// Prevents the browser from fetching or running anything for the page, whatever it contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd}\
@@ -93,7 +93,7 @@ fn summary(out: &mut String, name: &str, result: &RunResult, named: bool) {
     out.push_str("</div>\n");
 }
 
-/// Rates, latencies and cost, a column for each result.
+/// Writes rates, latencies and cost, a column for each result.
 fn table(out: &mut String, results: &[(String, RunResult)]) {
     out.push_str("<table><tr><th></th>");
     for (name, _) in results {
@@ -190,7 +190,7 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         vec![over_time(name, result, "", &rate)]
     });
     let latencies = each(&|name, result| {
-        // Where nothing was answered, nor given up, there is no latency, and the line jumps over the gap.
+        // Without replies or given-up requests there is no latency, and the line has a gap.
         let known = |point: &Point, us: u64| {
             (point.answered + point.unanswered > 0).then_some(us as f64 / 1000.0)
         };
@@ -220,7 +220,7 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
             let server = |point: &Point| point.server_cpus;
             lines.insert(0, over_time(name, result, "server", &server));
         }
-        // Of several servers each is a line of its own.
+        // Each of several servers has its own line.
         for (place, node) in result.target.nodes.iter().enumerate() {
             let cpus = |point: &Point| point.node_cpus.get(place).copied().flatten();
             lines.push(over_time(name, result, &node.address, &cpus));
@@ -262,7 +262,7 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
     Ok(drawn)
 }
 
-/// A curve over decades of the share of requests that is left.
+/// Returns a curve over decades of the remaining share of requests.
 fn curve(latency: &Latency) -> Vec<(f64, f64)> {
     let most = (latency.count.max(1) as f64).log10();
     let points = latency.curve.iter().map(|&(percentile, us)| {
@@ -321,13 +321,13 @@ fn details(out: &mut String, name: &str, result: &RunResult) {
     }
 }
 
-/// [`escaped`] text of several lines.
+/// Returns [`escaped`] text of several lines.
 fn escaped_lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(escaped).collect();
     lines.join("\n")
 }
 
-/// Text as it may stand in the page: what comes from a server or a command line is no markup.
+/// Escapes text for the page: text of a server or a command line is no markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -337,7 +337,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters have no place in a page.
+            // Control characters are not allowed in a page.
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }

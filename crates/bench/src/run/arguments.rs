@@ -1,6 +1,6 @@
 //! The command line of the sub-commands: their options, defaults and help.
 //!
-//! Only says what may be said; what the words mean together, `plan` checks.
+//! Knows the syntax only; `plan` checks what options mean together.
 
 // Brackets in the help are optional parts, and no links.
 #![allow(rustdoc::broken_intra_doc_links)]
@@ -378,7 +378,7 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Returns whether something else than the text goes to standard output.
+    /// Returns true if an output other than the text goes to standard output.
     pub fn takes_stdout(&self) -> bool {
         [&self.json, &self.csv, &self.html]
             .into_iter()
@@ -386,7 +386,7 @@ impl OutputArguments {
             .any(|path| path.as_os_str() == "-")
     }
 
-    /// Returns whether the result of the run goes to any file.
+    /// Returns true if the result of the run goes to any file.
     pub fn names_file(&self) -> bool {
         [&self.json, &self.csv, &self.hdr, &self.html]
             .into_iter()
@@ -394,7 +394,7 @@ impl OutputArguments {
     }
 }
 
-/// Two outputs in one place could not be told apart.
+/// Checks that no two outputs go to standard output, where they could not be told apart.
 pub fn one_to_stdout<'p>(
     paths: impl IntoIterator<Item = Option<&'p PathBuf>>,
 ) -> Result<(), String> {
@@ -405,7 +405,7 @@ pub fn one_to_stdout<'p>(
     }
 }
 
-/// A number of seconds, decimals allowed.
+/// Parses a number of seconds, decimals allowed.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "not a span of time".into())

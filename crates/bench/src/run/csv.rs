@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::result::RunResult;
 
-/// A header, and a line for each point. What is not known is empty.
+/// Returns a header, and a line for each point. Unknown values are empty.
 pub fn series(result: &RunResult) -> String {
     let mut out = String::from(
         "at_s,answered,errors,mean_us,p50_us,p99_us,p99_9_us,max_us,server_cpus,proxy_cpus,unanswered\n",

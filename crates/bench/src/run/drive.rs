@@ -1,25 +1,24 @@
 //! The load of `redline bench run`: a mix of commands, in a closed or an open loop.
 //!
-//! Knows no socket: it says what to send and when, and records what came back.
+//! Knows no socket: it decides what to send and when, and records replies.
 //!
 //! # The closed loop
 //!
-//! A connection has at most `depth` requests under way. In batches, the next ones leave when all of the last have been
-//! answered; with a sliding window, each reply makes room for one. Each request's latency lasts from its own write to
-//! its own reply. A server that stands still makes every connection wait, and so hides from the figures how many
-//! requests would have come meanwhile.
+//! A connection has at most `depth` requests in flight. In batches, the next ones are sent when all of the last have
+//! been answered; with a sliding window, after each reply. Each request's latency lasts from its own write to its own
+//! reply. A stalled server makes every connection wait, and so hides from the figures how many requests would have been
+//! sent meanwhile.
 //!
 //! # The open loop
 //!
-//! Requests have a schedule that does not care about replies: each thread has an even share of the rate, and is shifted
-//! against the others by an even share of the interval. A request that is due leaves on the connection that has been
-//! free for the longest time, and what is due by then leaves with it, as far as that connection has room: with a write
-//! for each, the writes would be what limits the rate. If no connection is free it waits, and so do those behind it,
-//! which costs nothing but the number of the next: they are all sent, late, and their response times count from when
-//! they were due. Two more times are recorded: the service time, from the write, and how late a request was written
-//! although a connection was free (schedule lag), which is the generator's own fault.
-//! When the time is over, what is due is still sent for a moment; requests that are then still unsent or unanswered are
-//! counted, and enter the response times with what they have waited so far, as the least that they would have taken.
+//! Requests have a schedule that is independent of replies: each thread has an even share of the rate, and is shifted
+//! against the others by an even share of the interval. A due request is sent on the connection that has been free for
+//! the longest time, together with other due ones, as far as that connection has room: with a write for each, the writes
+//! would limit the rate. If no connection is free it waits, and so do later ones, at the cost of a counter: they are all
+//! sent, late, and their response times count from when they were due. Two more times are recorded: the service time,
+//! from the write, and the delay of a write although a connection was free (schedule lag), which is the generator's
+//! fault. When the time is over, due requests are still sent for a moment; requests that are then unsent or unanswered
+//! are counted, and enter the response times with their wait so far, as a lower bound.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -35,32 +34,32 @@ use crate::memcached::TextSkipper;
 use crate::worker::{Arrived, Load, Taken, Then, Wait, first_error};
 use crate::workload::template::{Protocol, Renderer};
 
-/// How one thread of a run sends.
+/// The way in which one thread of a run sends.
 #[derive(Clone, Debug)]
 pub struct Manner {
     /// Requests per second of this thread; `None` for a closed loop.
     pub rate: Option<f64>,
-    /// Where in the interval between two requests this thread begins, 0 to 1.
+    /// Offset of this thread in the interval between two requests, 0 to 1.
     pub shift: f64,
-    /// Requests under way on a connection, at least 1.
+    /// Requests in flight on a connection, at least 1.
     pub depth: usize,
-    /// Each reply makes room for one request; else all of a batch together.
+    /// One request is sent after each reply; else a batch after all of them.
     pub window: bool,
-    /// Not measured, at the start.
+    /// Time at the start that is not measured.
     pub warmup: Duration,
-    /// Measured.
+    /// Measured time.
     pub duration: Option<Duration>,
-    /// In what words the server answers.
+    /// The protocol of replies.
     pub protocol: Protocol,
     /// Error replies are counted, and do not end the run.
     pub count_errors: bool,
-    /// Connections that are lost are opened again.
+    /// Lost connections are opened again.
     pub reconnect: bool,
-    /// A request that waits for longer is given up, and its connection with it.
+    /// Time-out of a request, whose connection is closed with it.
     pub timeout: Option<Duration>,
-    /// How long an attempt to connect again may take.
+    /// Time-out of a replacement connection.
     pub connects_within: Duration,
-    /// A connection is replaced by a new one after so many requests.
+    /// Number of requests after which a connection is replaced.
     pub reconnect_after: Option<u64>,
 }
 
@@ -70,7 +69,7 @@ pub struct Choice {
     pub renderer: Renderer,
     /// The rows of its commands' figures, in the order of its commands.
     pub rows: std::ops::Range<u32>,
-    /// How often it comes, beside the others' weights.
+    /// Its weight among all.
     pub weight: u64,
 }
 
@@ -79,16 +78,16 @@ pub struct Choice {
 pub struct Usage {
     /// CPU time.
     pub cpu: CpuTime,
-    /// Time in which it could run and had no CPU; `None` where the kernel does not say.
+    /// Time in which it was runnable without a CPU; `None` if the kernel does not report it.
     pub waited: Option<Duration>,
-    /// How often it had nothing to do and slept.
+    /// Number of sleeps without work.
     pub sleeps: u64,
-    /// How long it was measured.
+    /// The measured time.
     pub wall: Duration,
 }
 
 impl Usage {
-    /// Returns the resources that this thread has used until now, since the clock stood at zero.
+    /// Returns the resources that this thread has used until now, since the clock's zero.
     fn until(now_ns: u64) -> Usage {
         Usage {
             cpu: process::cpu_thread(),
@@ -124,73 +123,73 @@ pub struct Drive<'a> {
     pub usage: Usage,
     usage_at_start: Option<Usage>,
     under_way: u64,
-    /// The latest time seen.
+    /// The latest clock reading.
     now_ns: u64,
     started_ns: u64,
     until_ns: u64,
-    /// No request is sent any more: the quota is used up.
+    /// The quota is used up.
     exhausted: bool,
-    /// Requests that have been due, in the open loop.
+    /// Number of requests that have been due, in the open loop.
     due: u64,
     next_due_ns: u64,
     /// Connections with room, in the open loop; the front one has been free for the longest time.
     free: VecDeque<usize>,
-    /// Since when there is one.
+    /// Time since which there is one.
     freed_ns: u64,
-    /// When connections that wait have to be looked at; one entry for each at most.
+    /// Times at which waiting connections have to be checked; one entry for each at most.
     suspects: BTreeSet<(u64, usize)>,
-    /// Of connections that were lost: how often in a row.
+    /// Failures in a row of lost connections.
     attempts: HashMap<usize, u32>,
 }
 
 /// State of a connection.
 #[derive(Default)]
 pub struct Pending {
-    /// In the order of their replies.
+    /// Requests in flight, in the order of their replies.
     under_way: VecDeque<Request>,
     /// True if the connection is in the list of free ones.
     queued: bool,
-    /// Since it is among the suspects: when it is to be looked at.
+    /// Time of its check, if it is among the suspects.
     suspected_ns: Option<u64>,
-    /// Requests sent on it.
+    /// Number of requests sent on it.
     sent: u64,
-    /// It is in the place of another, and has not been served yet.
+    /// It has replaced another, and has not been served yet.
     is_on_probation: bool,
-    /// Counter of replies that are not RESP.
+    /// Counter of replies of the text protocol.
     text: Option<Box<TextSkipper>>,
 }
 
 struct Request {
     row: u32,
-    /// Answered before an older one was.
+    /// Answered before an older one.
     settled: bool,
     due_ns: u64,
     sent_ns: u64,
 }
 
 impl Pending {
-    /// Requests rendered for it so far.
+    /// Returns the number of requests rendered for it so far.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// When the oldest request that is not answered was written, for the first time if it was sent again.
+    /// Returns the time at which the oldest unanswered request was written, the first time if it was sent again.
     pub fn waits_since_ns(&self) -> Option<u64> {
         self.under_way.front().map(|oldest| oldest.sent_ns)
     }
 }
 
-/// The pause after a connection is lost doubles with each attempt, between these.
+/// Bounds of the pause after a lost connection, which doubles with each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Time that requests which are due or under way when the time is over still get.
+/// Time after the end for requests that are due or in flight.
 const GRACE: Duration = Duration::from_secs(1);
-/// Requests that were due and never sent are entered one by one up to about so many, and above in as many groups: what
-/// a thread does after the run is bounded whatever its rate.
+/// Number of unsent due requests that are recorded one by one, and above that number of groups: the work of a thread
+/// after the run is bounded at any rate.
 const UNSENT_TURNS: u64 = 1_000_000;
 
 impl<'a> Drive<'a> {
-    /// A part that chooses among `choices`, of which there is at least one.
+    /// Returns a part that chooses among `choices`, of which there is at least one.
     pub fn new(
         manner: Manner,
         choices: Vec<Choice>,
@@ -244,12 +243,12 @@ impl<'a> Drive<'a> {
         self.until_ns.saturating_add(GRACE.as_nanos() as u64)
     }
 
-    /// Takes leave to send the requests of one rendering. Those of the warm-up are not limited.
+    /// Takes the requests of one rendering from the quota; false if it is used up. The warm-up is not limited.
     fn grant(&mut self, requests: u64, now_ns: u64) -> bool {
         let Some(quota) = self.quota.filter(|_| self.recorder.is_measuring(now_ns)) else {
             return true;
         };
-        // Relaxed: the number is all that is shared.
+        // Relaxed: only the number is shared.
         let taken = quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             (left > 0).then(|| left.saturating_sub(requests))
         });
@@ -271,7 +270,7 @@ impl<'a> Drive<'a> {
         unreachable!("the weights add up to the total")
     }
 
-    /// Takes in the reply to a request that need not be the oldest: the `number`-th that was rendered for this connection.
+    /// Takes the reply to a request that need not be the oldest: the `number`-th that was rendered for this connection.
     pub fn settle(
         &mut self,
         token: usize,
@@ -334,7 +333,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Adds one template's requests to what is sent on a connection. False if there is no leave for it.
+    /// Adds one template's requests to a connection's output. Returns false if the quota is used up.
     fn add(&mut self, pending: &mut Pending, due_ns: u64, now_ns: u64) -> bool {
         let index = self.choose();
         let choice = &self.choices[index];
@@ -365,7 +364,7 @@ impl<'a> Drive<'a> {
         true
     }
 
-    /// When the request with this number is due.
+    /// Returns the time at which the request with this number is due.
     fn due_ns(&self, number: u64) -> u64 {
         let Some(rate) = self.manner.rate else {
             return u64::MAX;
@@ -374,7 +373,7 @@ impl<'a> Drive<'a> {
         self.started_ns.saturating_add(offset as u64)
     }
 
-    /// Enters who was due and never sent; of which command is chosen as for any other.
+    /// Records requests that were due and never sent; their command is chosen as for any other.
     fn give_up_unsent(&mut self, now_ns: u64) {
         let end_ns = self.until_ns.min(now_ns);
         let group = self.due_before(end_ns) / UNSENT_TURNS + 1;
@@ -394,7 +393,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Requests from the next one on that are due before `end_ns`.
+    /// Returns the number of requests, from the next one on, that are due before `end_ns`.
     fn due_before(&self, end_ns: u64) -> u64 {
         let rate = self.manner.rate.unwrap_or(0.0);
         let span_ns = end_ns.saturating_sub(self.next_due_ns);
@@ -405,14 +404,14 @@ impl<'a> Drive<'a> {
         pending.under_way.len() < self.manner.depth && !self.is_worn(pending)
     }
 
-    /// Returns true if the connection has sent as many requests as it is to send before a new one takes its place.
+    /// Returns true if the connection has sent as many requests as it may before it is replaced.
     fn is_worn(&self, pending: &Pending) -> bool {
         self.manner
             .reconnect_after
             .is_some_and(|most| pending.sent >= most)
     }
 
-    /// Has a connection that waits looked at when its oldest request has waited for too long.
+    /// Schedules the check of a waiting connection for the time-out of its oldest request.
     fn watch(&mut self, token: usize, pending: &mut Pending) {
         if let (Some(timeout), Some(oldest)) = (self.manner.timeout, pending.under_way.front())
             && pending.suspected_ns.is_none()
@@ -423,7 +422,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Has a connection looked at no more.
+    /// Removes the scheduled check of a connection.
     fn clear(&mut self, token: usize, pending: &mut Pending) {
         if let Some(at_ns) = pending.suspected_ns.take() {
             self.suspects.remove(&(at_ns, token));
@@ -517,7 +516,7 @@ impl Load for Drive<'_> {
                 prefix_failed |= outcome == Outcome::Error;
                 return;
             }
-            // A server that says more than it was asked for is not counted for it.
+            // Unexpected replies are not counted.
             let Some(request) = pending.under_way.pop_front() else {
                 return;
             };
@@ -560,7 +559,7 @@ impl Load for Drive<'_> {
             let text = first_error();
             let is_temporary = prefix_failed || is_temporary(&text);
             let is_survived = self.manner.reconnect && pending.is_on_probation && is_temporary;
-            // What was answered has left the list of what is under way.
+            // Answered requests have left the queue.
             self.under_way -= answered;
             return Err(if is_survived {
                 Failure::Unwelcome(text)
@@ -695,7 +694,7 @@ impl Load for Drive<'_> {
     }
 
     fn needs(&self, pending: &Pending) -> bool {
-        // What would be sent to whom has gone already would be lost, and by our fault.
+        // Requests on a closed connection would be lost, by the generator's fault.
         let replaced = self.manner.reconnect && self.may_send();
         replaced || !pending.under_way.is_empty()
     }
@@ -737,7 +736,7 @@ impl Load for Drive<'_> {
     }
 }
 
-/// Returns true if an error reply says that the server serves no client for a while, or no more clients, whatever the
+/// Returns true if an error reply says that the server serves no client for a while, or no more clients, for any
 /// request.
 fn is_temporary(text: &str) -> bool {
     let kind = text.split(' ').next().unwrap_or_default();
@@ -746,7 +745,7 @@ fn is_temporary(text: &str) -> bool {
 
 #[cfg(test)]
 impl Manner {
-    /// A closed loop without an end, one request under way.
+    /// Returns the manner of a closed loop without an end, one request in flight.
     pub fn plain() -> Manner {
         Manner {
             rate: None,
@@ -773,7 +772,7 @@ mod tests {
     use crate::workload::template::Template;
     use crate::workload::values::{Content, Sizes};
 
-    /// A load in an open loop of `GET a`, `GET b` and so on, a command for each of `words`.
+    /// Returns a load in an open loop of `GET a`, `GET b` and so on, a command for each of `words`.
     fn paced(words: &[&str], manner: Manner) -> Drive<'static> {
         let commands: Vec<String> = words.iter().map(|word| format!("GET {word}")).collect();
         let sizes = Sizes::parse("3").unwrap();
@@ -836,7 +835,7 @@ mod tests {
             assert_eq!(drive.recorder.unsent, due);
             for row in &drive.recorder.rows {
                 assert_eq!(row.response.len(), due / 2);
-                // They came evenly, so half of them have waited for half of the time.
+                // They arrived evenly, so half of them have waited for half of the time.
                 let half = row.response.value_at_quantile(0.5) as f64 / (seconds as f64 * 1e6);
                 assert!((half - 0.5).abs() < 0.05, "{half}");
             }

@@ -1,6 +1,6 @@
 //! One run from its first connection to its result.
 //!
-//! Must not know how the result is printed or kept.
+//! Must not know how the result is printed or saved.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -38,47 +38,46 @@ use crate::worker::{HANDSHAKE_WITHIN, Place};
 use crate::workload::template::{Protocol, Template};
 use crate::{EmbeddedServer, StartEmbedded, probe, target};
 
-/// A server that has been found and answers, ready to be loaded.
+/// A server that was found and answers, ready for a load.
 pub struct Prepared {
     control: Control,
-    /// At least one. Of a cluster all nodes, with those first that were named.
+    /// At least one. Of a cluster all nodes, named ones first.
     pub(super) servers: Vec<Server>,
-    /// Source of the map and the map itself, if requests have to follow the data.
+    /// Source of the map and the map itself, if requests follow the data.
     pub(super) follows: Option<(Source, Map)>,
     plan: TargetPlan,
     tls: Option<ClientTls>,
     pub(super) proxy: Option<Process>,
-    /// Runs are short, and many: what is looked at around each is looked at once.
+    /// Runs are short, and many: the checks around each are made once.
     is_sliced: bool,
-    /// Facts from that one look.
+    /// Facts from that one check.
     facts: Option<Facts>,
     _embedded: Option<EmbeddedServer>,
 }
 
-/// A connection to a node, over which it is asked one thing after the other.
+/// A connection to a node, for one question after the other.
 pub struct NodeConnection(Stream);
 
-/// How long a question to the server may take.
+/// Time-out of a question to the server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// When servers that could not answer are asked again.
+/// Pause before servers that could not answer are asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// How often the server is pinged before a run.
+/// Number of pings before a run.
 const PINGS: usize = 21;
-/// How long the generator is measured by itself.
+/// Duration of the measurement of the generator's own cost.
 const CALIBRATION: Duration = Duration::from_millis(200);
-/// Over at most so many connections: to open more takes longer than what is measured.
+/// Largest number of connections in it: to open more takes longer than the measurement.
 const CALIBRATION_CONNECTIONS: usize = 200;
-/// How long a node of a cluster may be silent, unless --timeout says otherwise.
+/// Time-out of a silent node of a cluster, without --timeout.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
-/// How often progress is shown.
+/// Interval of progress messages.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Limits of what a fill has under way on each connection, unless --pipeline is more: so many requests, and no more
-/// bytes.
+/// Limits of a fill on each connection, unless --pipeline is more: requests in flight, and their bytes.
 const FILL_DEPTH_MAX: usize = 64;
 const FILL_BYTES_MAX: f64 = (1 << 20) as f64;
 
 impl Prepared {
-    /// Starts the embedded server if asked for, connects, and finds out who answers.
+    /// Starts the embedded server if asked for, connects, and identifies the servers.
     pub fn new(run: &RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Prepared, Failure> {
         let plan = &run.target;
         let embedded = match (plan.embedded, start) {
@@ -152,14 +151,14 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Runs will be many and short, with nothing but their own figures of interest: what the machine and the server say
-    /// is asked once, and what servers use is measured from before the first request until after the last.
+    /// Prepares for many short runs, of which only their own figures matter: the machine and the server are examined
+    /// once, and CPU use of servers is measured from before the first request until after the last.
     pub fn slice(&mut self) {
         self.is_sliced = true;
     }
 
     fn add(&mut self, plan: ServerPlan, endpoint: Endpoint) {
-        // Whoever listens there is the proxy, if there is one.
+        // The listening process is the proxy, if there is one.
         let process = match self.proxy {
             Some(_) => None,
             None => process::listening_at(&endpoint).ok().flatten(),
@@ -168,7 +167,7 @@ impl Prepared {
         self.servers.push(Server::new(plan, endpoint, process));
     }
 
-    /// Learns where the data is, and takes in the nodes that are named then.
+    /// Finds the location of the data, and adds the nodes named by it.
     fn find_nodes(&mut self, source: &Source) -> Result<(), Failure> {
         let first = self.plan.servers[0].clone();
         let mut map = Map::of(first.address.clone());
@@ -244,7 +243,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Where the data is now; asked until somebody says so, or the time is over.
+    /// Returns the current map; asks until a server answers, or the deadline.
     pub fn ask_map(&mut self, deadline: Instant) -> Result<Map, Failure> {
         let Some((source, map)) = self.follows.clone() else {
             return Ok(Map::of(self.servers[0].plan.address.clone()));
@@ -274,7 +273,7 @@ impl Prepared {
         }
     }
 
-    /// Lets servers that could not answer recover before they are asked again. The error may be Ctrl-C.
+    /// Waits for servers that could not answer before they are asked again. The error may be Ctrl-C.
     pub fn pause(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + ASK_AGAIN_AFTER;
         loop {
@@ -291,12 +290,12 @@ impl Prepared {
         }
     }
 
-    /// Changes places with another in waiting for Ctrl-C, which only one of both hears of.
+    /// Swaps the receiver of Ctrl-C with another; only one of both gets it.
     pub fn swap_control(&mut self, other: &mut Prepared) {
         std::mem::swap(&mut self.control, &mut other.control);
     }
 
-    /// Returns the addresses of the servers that report to be the primary, where servers are asked for their role.
+    /// Returns the addresses of the servers that report to be the primary, if servers are asked for their role.
     pub fn who_is_primary(&mut self) -> Vec<Address> {
         if !matches!(self.follows, Some((Source::Roles { .. }, _))) {
             return Vec::new();
@@ -313,18 +312,18 @@ impl Prepared {
         primaries
     }
 
-    /// Where the data was when this was made.
+    /// Returns the map from when this was made.
     pub fn known_map(&self) -> Map {
         let known = self.follows.as_ref().map(|(_, map)| map.clone());
         known.unwrap_or_else(|| Map::of(self.servers[0].plan.address.clone()))
     }
 
-    /// Returns true if keys are spread over the nodes by their slots.
+    /// Returns true if keys are distributed over the nodes by slots.
     pub fn is_cluster(&self) -> bool {
         matches!(self.follows, Some((Source::Cluster, _)))
     }
 
-    /// Connects to a node of the map, as who it was named for, or as the first server if nobody named it.
+    /// Connects to a node of the map, with its own credentials, or with those of the first server if it was not named.
     pub fn connect_node(&mut self, address: &Address) -> Result<NodeConnection, Failure> {
         let found = self.servers.iter().map(|server| &server.plan);
         let mut known = self.plan.servers.iter().chain(found);
@@ -336,7 +335,7 @@ impl Prepared {
         self.connect(&server).map(NodeConnection)
     }
 
-    /// Asks over a connection, which is of no further use after an error. As many replies as requests.
+    /// Sends requests over a connection, which is not usable after an error. Returns as many replies.
     pub fn ask_node(
         &mut self,
         connection: &mut NodeConnection,
@@ -345,7 +344,7 @@ impl Prepared {
         self.exchange(&mut connection.0, requests)
     }
 
-    /// Asks a server where the data is. A Sentinel has users of its own, and no databases.
+    /// Asks a server for the location of the data. A Sentinel has its own users, and no databases.
     fn ask_where(&mut self, source: &Source, server: &ServerPlan) -> Result<Value, Failure> {
         let mut server = server.clone();
         if let Some(auth) = source.sentinel_auth(&server.address) {
@@ -356,7 +355,7 @@ impl Prepared {
         replies.pop().ok_or(Failure::Closed)
     }
 
-    /// Asks the server, on a connection of its own; no replies if it (or a proxy before it) does not answer in time.
+    /// Asks the server, on a separate connection; no replies if it (or a proxy before it) times out.
     fn ask(&mut self, plan: &ServerPlan, requests: &[&[&str]]) -> Vec<Value> {
         if self.plan.protocol != Protocol::Resp {
             return Vec::new();
@@ -369,7 +368,7 @@ impl Prepared {
         self.exchange(&mut stream, requests)
     }
 
-    /// A connection that speaks RESP2, whatever the run speaks, as the plan's user and in its database.
+    /// Returns a connection with RESP2, in any run, as the plan's user and in its database.
     fn connect(&mut self, plan: &ServerPlan) -> Result<Stream, Failure> {
         let (control, tls) = (&mut self.control, self.tls.as_ref());
         let deadline = Instant::now() + ANSWER_WITHIN;
@@ -399,7 +398,7 @@ impl Prepared {
         probe::exchange(control, stream, &bytes, requests.len(), deadline)
     }
 
-    /// The lines of INFO.
+    /// Returns the lines of INFO.
     fn ask_info(&mut self, server: usize) -> Info {
         let plan = self.servers[server].plan.clone();
         let replies = self.ask(&plan, &[&["INFO"]]);
@@ -477,7 +476,7 @@ impl Prepared {
         }
     }
 
-    /// Runs the drives to their end: each on connections of its own, or following the data through a cluster.
+    /// Runs the drives to their end: each on its own connections, or following the data through a cluster.
     fn drive<'a>(
         &mut self,
         drives: Vec<Drive<'a>>,
@@ -501,9 +500,9 @@ impl Prepared {
         follow::run(&mut self.control, plan, drives, &manner, map, observer)
     }
 
-    /// Does what `plan` says; Ctrl-C and failures leave a result of what was measured until then, if anything was.
+    /// Executes `plan`; after Ctrl-C and failures the result has the measurements until then, if there are any.
     pub fn run(&mut self, plan: &RunPlan) -> Result<Finished, Failure> {
-        // Who follows the data has a connection to each node; the server inside has the other ends.
+        // A load that follows the data has a connection to each node; the embedded server has the other ends.
         let nodes = match &self.follows {
             Some((_, map)) => map.primaries().len().max(1),
             None if self.plan.embedded => 2,
@@ -541,7 +540,7 @@ impl Prepared {
         let protocol = self.plan.protocol;
         let follows = self.follows.is_some();
         let threads = plan.manner.threads.min(connections);
-        // Each thread takes every so-maniest number.
+        // Each thread takes every `threads`-th number.
         let quotas: Vec<AtomicU64> = (0..threads as u64)
             .map(|thread| sequence.saturating_sub(thread).div_ceil(threads as u64))
             .map(|numbers| AtomicU64::new(numbers * load.requests() as u64))
@@ -560,7 +559,7 @@ impl Prepared {
                 protocol,
                 count_errors: false,
                 reconnect: false,
-                // Who follows the data gives silent nodes up itself.
+                // A load that follows the data has its own time-out of silent nodes.
                 timeout: plan
                     .manner
                     .timeout
@@ -655,7 +654,7 @@ impl Prepared {
         result.ended_early = failure.as_ref().map(Failure::to_string);
         let requests = &result.requests;
         if requests.sent > 0 && requests.values + requests.nulls + requests.errors == 0 {
-            // Whatever was measured, it was not the server.
+            // The server was not measured at all.
             failure.get_or_insert_with(|| Failure::Local("No request was answered.".into()));
         }
         if matches!(&failure, Some(Failure::Reply(text)) if text.starts_with("MOVED ")) {
@@ -681,7 +680,7 @@ impl Prepared {
             .collect()
     }
 
-    /// The load of each thread, as `plan` says.
+    /// Returns the load of each thread of `plan`.
     fn drives<'a>(
         &self,
         plan: &RunPlan,
@@ -729,7 +728,7 @@ impl Prepared {
                     protocol,
                     count_errors: manner.on_error == OnError::Count,
                     reconnect: manner.reconnect || manner.timeout.is_some(),
-                    // Who follows the data gives silent nodes up itself.
+                    // A load that follows the data has its own time-out of silent nodes.
                     timeout: manner.patience().filter(|_| !follows),
                     connects_within: manner.timeout.unwrap_or(HANDSHAKE_WITHIN),
                     reconnect_after: manner.reconnect_after,
@@ -756,7 +755,7 @@ impl Prepared {
         (manner.rps, manner.requests, manner.reconnect_after) = (None, None, None);
         (manner.warmup, manner.duration) = (CALIBRATION / 10, Some(CALIBRATION));
         manner.connections = manner.connections.min(CALIBRATION_CONNECTIONS);
-        // In the open loop the depth is a limit, and not what is sent at once.
+        // In the open loop the depth is a limit, and not the size of a batch.
         if paced {
             manner.pipeline = 1;
         }
@@ -787,8 +786,8 @@ impl Prepared {
         })
     }
 
-    /// Returns the replies of the servers to INFO, in their order. One that is about to fail is asked only if nothing
-    /// else tells what it uses.
+    /// Returns the replies of the servers to INFO, in order. A server that is to fail is asked only if nothing else
+    /// shows its resources.
     fn infos(&mut self, plan: &RunPlan) -> Vec<Option<Info>> {
         let mut infos = Vec::new();
         for index in 0..self.servers.len() {
@@ -804,11 +803,11 @@ impl Prepared {
     }
 }
 
-/// CPU time of all servers for each of so many replies, by what was looked at around a run; `None` if it is not known of
-/// all of them.
+/// Returns the CPU time of all servers per reply, by measurements around a run; `None` if it is not known of all of
+/// them.
 ///
-/// Servers had nothing to do at either look. So it does not matter how late the looks were, which on a busy machine is
-/// much of a short run.
+/// Servers were idle at both measurements. So a delay of a measurement does not matter, which on a busy machine is a
+/// large part of a short run.
 fn cpu_us_per_reply<'s>(
     looks: impl Iterator<
         Item = (
@@ -830,12 +829,12 @@ fn cpu_us_per_reply<'s>(
     (replies > 0).then(|| all.as_secs_f64() * 1e6 / replies as f64)
 }
 
-/// How many requests of so many bytes a fill has under way on each connection.
+/// Returns the number of requests of this size that a fill has in flight on each connection.
 fn fill_depth(mean_bytes: f64) -> usize {
     ((FILL_BYTES_MAX / mean_bytes) as usize).clamp(1, FILL_DEPTH_MAX)
 }
 
-/// How requests follow their data through a cluster.
+/// The settings of a load that follows its data.
 #[derive(Clone, Copy)]
 struct Following {
     patience: Duration,
@@ -848,7 +847,7 @@ impl Following {
     fn of(plan: &RunPlan) -> Following {
         Following {
             patience: plan.manner.timeout.unwrap_or(NODE_PATIENCE),
-            // Who has a duration ends with it.
+            // A run with a duration ends with it.
             silence_max: plan.manner.duration.is_none().then_some(SILENCE_MAX),
             slice: plan.output.interval,
             keeps_acks: plan.incident.is_some(),
@@ -856,7 +855,7 @@ impl Following {
     }
 }
 
-/// The replicas that a primary names (ROLE).
+/// Returns the replicas in a primary's reply to ROLE.
 fn replicas_of(role: &Value) -> Vec<Address> {
     let Value::Array(parts) = role else {
         return Vec::new();
@@ -884,20 +883,20 @@ fn text_of(reply: Option<&Value>) -> String {
 pub struct Finished {
     /// The measurements.
     pub result: RunResult,
-    /// Why it ended before its time, if it did.
+    /// The reason why it ended early, if it did.
     pub failure: Option<Failure>,
-    /// Why the HDR log is not whole, if it is not.
+    /// The reason why the HDR log is incomplete, if it is.
     pub log: Option<Failure>,
-    /// How requests found their node.
+    /// Counts of redirects.
     pub counts: Counts,
     /// Outcome of the user's command, if there was one.
     pub happened: Option<Happened>,
-    /// CPU time of all servers for each reply, from before the first connection until after the last reply; known of
+    /// CPU time of all servers per reply, from before the first connection until after the last reply; known of
     /// [slices](Prepared::slice) only.
     pub server_cpu_us: Option<f64>,
 }
 
-/// Shows how far a fill is, if standard error is a terminal and it lasts.
+/// Shows the progress of a fill, if standard error is a terminal and it takes long.
 struct Filling {
     bar: ProgressBar,
     next: Instant,
@@ -907,7 +906,7 @@ impl Filling {
     fn new(requests: u64) -> Filling {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
-        // It hides itself where nobody looks.
+        // It is hidden without a terminal.
         let bar = ProgressBar::with_draw_target(Some(requests), ProgressDrawTarget::stderr());
         Filling {
             bar: bar.with_style(style).with_message("filling"),
@@ -934,7 +933,7 @@ impl Drop for Filling {
     }
 }
 
-/// Looks at nothing.
+/// An observer that does nothing.
 struct Unwatched;
 
 impl Observer for Unwatched {

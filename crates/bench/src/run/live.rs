@@ -1,8 +1,8 @@
-//! The view of a run while it goes on (`--live`), on the terminal's other screen.
+//! The view of a running test (`--live`), on the terminal's alternate screen.
 //!
-//! Knows figures, and not how they were measured. The terminal stays in its usual mode, so that Ctrl-C is a signal as
-//! without a view; only the screen is changed and the cursor hidden, and both are set right when the view goes, also by a
-//! panic of any thread, before that has its say.
+//! Knows figures, and not their measurement. The terminal stays in its usual mode, so that Ctrl-C is a signal as without
+//! a view; only the screen is changed and the cursor hidden, and both are restored at the end, also before the message
+//! of a panic of any thread.
 
 use std::collections::VecDeque;
 use std::io::{self, Stdout};
@@ -30,25 +30,25 @@ use crate::cause::verdict::Measurements;
 use crate::failure::Failure;
 use crate::load::Totals;
 
-/// A run that is shown.
+/// A displayed run.
 pub struct Showing {
     screen: Screen,
-    /// Of the target and of what is sent.
+    /// Title: the target and the requests.
     title: String,
     offered: Option<f64>,
     planned: Option<Duration>,
     servers: Vec<String>,
     generator: Looks,
-    /// Requests a second, the newest last.
+    /// Requests per second, the newest last.
     rates: VecDeque<u64>,
     before: Totals,
 }
 
-/// Rates that are kept: more than a screen is wide.
+/// Largest number of rates: more than a screen is wide.
 const RATES_MAX: usize = 512;
 
 impl Showing {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub fn new(prepared: &Prepared, plan: &RunPlan) -> Result<Showing, Failure> {
         let places = prepared.servers.iter();
         let servers: Vec<String> = places
@@ -68,7 +68,7 @@ impl Showing {
         })
     }
 
-    /// Draws what is known. `elapsed` is the measured time; `None` before it begins.
+    /// Draws the known figures. `elapsed` is the measured time; `None` before it begins.
     pub fn show(
         &mut self,
         totals: &Totals,
@@ -107,7 +107,7 @@ impl Showing {
         drawn.map(drop)
     }
 
-    /// Returns the verdict as it would be if the run ended now; nothing while there is too little to go by.
+    /// Returns the verdict as if the run ended now; none without enough data.
     fn verdict(&self, totals: &Totals, seconds: f64, watched: &Watched) -> String {
         let Some(generator) = self.generator.used() else {
             return String::new();
@@ -129,7 +129,7 @@ impl Showing {
     }
 }
 
-/// A party's name, the CPUs that it uses now, how busy its busiest thread was so far, and its memory in bytes.
+/// A party's name, its CPU use now, the share of its busiest thread so far, and its memory in bytes.
 type PartyNow = (String, Option<f64>, Option<f64>, Option<u64>);
 
 fn parties(servers: &[String], generator: &Looks, watched: &Watched) -> Vec<PartyNow> {
@@ -148,7 +148,7 @@ fn parties(servers: &[String], generator: &Looks, watched: &Watched) -> Vec<Part
     parties
 }
 
-/// Everything that is drawn.
+/// The contents of the view.
 struct View<'a> {
     title: &'a str,
     offered: Option<f64>,
@@ -157,7 +157,7 @@ struct View<'a> {
     answered: u64,
     mean_rate: f64,
     rates: &'a [u64],
-    /// Of the newest piece of the series, and of all.
+    /// Latencies of the newest piece of the series, and of all.
     latencies: Option<[&'a Histogram<u64>; 2]>,
     parties: Vec<PartyNow>,
     verdict: String,
@@ -269,7 +269,7 @@ fn party_table(view: &View<'_>) -> Table<'static> {
         .block(Block::bordered())
 }
 
-/// The terminal's other screen, while this lives.
+/// The terminal's alternate screen, until it is dropped.
 struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
@@ -307,7 +307,7 @@ fn restore_on_panic() {
 
 fn restore() {
     if SHOWN.swap(false, Ordering::SeqCst) {
-        // A terminal that has gone needs nothing.
+        // A terminal that is gone needs nothing.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
     }
 }

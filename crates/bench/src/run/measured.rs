@@ -1,6 +1,6 @@
-//! Puts the result of a run together from the records of its threads and from the observations made meanwhile.
+//! Makes the result of a run from the records of its threads and from the observations during the run.
 //!
-//! Asks nobody anything: the run is over.
+//! Sends no requests: the run is over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,13 +24,13 @@ use crate::cluster::follow::Counts;
 use crate::load;
 use crate::workload::template::Protocol;
 
-/// Shorter runs are over before the CPU time of anybody has been read twice.
+/// Shortest run in which CPU times are read twice.
 const MEANINGFUL: Duration = Duration::from_millis(50);
 
-/// The machine's time comes in ticks of 10 ms: over a shorter time they do not tell who used how much.
+/// The machine's time comes in ticks of 10 ms: over a shorter time they cannot be attributed.
 const ATTRIBUTABLE: Duration = Duration::from_millis(500);
 
-/// Counters of INFO that say what a load did to the server.
+/// Counters of INFO that show a load's effect on the server.
 const COUNTERS: [&str; 10] = [
     "total_commands_processed",
     "total_net_input_bytes",
@@ -44,30 +44,30 @@ const COUNTERS: [&str; 10] = [
     "rejected_connections",
 ];
 
-/// Everything that a result is made of.
+/// All inputs of a result.
 pub struct Measured<'a> {
     /// The plan of the run.
     pub plan: &'a RunPlan,
     /// The load of each thread, at its end.
     pub drives: Vec<Drive<'a>>,
-    /// The time series, without what the processes used.
+    /// The time series, without CPU use of the processes.
     pub points: Vec<Point>,
     /// The measured time.
     pub elapsed: Duration,
-    /// Observations made meanwhile.
+    /// Observations during the run.
     pub watched: Watched,
-    /// Of each server, before and after.
+    /// INFO of each server, before and after.
     pub(super) info: Vec<(Option<Info>, Option<Info>)>,
-    /// How requests found their node.
+    /// Counts of redirects.
     pub counts: &'a Counts,
-    /// Facts that were known before.
+    /// Facts from before the run.
     pub facts: Facts,
     /// The servers that the run loaded.
     pub prepared: &'a Prepared,
 }
 
 impl Measured<'_> {
-    /// The result, without why it ended early and what the generator costs by itself.
+    /// Returns the result, without an early end and the generator's own cost.
     pub fn result(mut self, threads: usize, started_unix_ms: u64) -> RunResult {
         let series = self.series();
         let (manner, plan) = (&self.plan.manner, self.plan);
@@ -133,7 +133,7 @@ impl Measured<'_> {
         result
     }
 
-    /// The servers, with what each has answered where requests look for their node.
+    /// Returns the servers, with the replies of each if requests follow their node.
     fn nodes(&self) -> Vec<Node> {
         let node = |address: String| Node {
             replies: self.counts.by_node.get(&address).copied(),
@@ -147,14 +147,14 @@ impl Measured<'_> {
                 ..node(server.plan.address.to_string())
             })
             .collect();
-        // Some were met on the way.
+        // Some were discovered during the run.
         let met = self.counts.by_node.keys().cloned();
         let known: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
         nodes.extend(met.filter(|address| !known.contains(address)).map(node));
         nodes
     }
 
-    /// By how much a server's own counters have grown, warm-up included; none if it does not say, or was started again.
+    /// Returns the growth of a server's own counters, warm-up included; none if it does not report them, or was restarted.
     fn counters(&self, server: usize) -> BTreeMap<String, u64> {
         let Some((Some(before), Some(after))) = self.info.get(server) else {
             return BTreeMap::new();
@@ -167,7 +167,7 @@ impl Measured<'_> {
         COUNTERS.iter().filter_map(grown).collect()
     }
 
-    /// All commands and threads together.
+    /// Returns the sum of all commands and threads.
     fn total(&self) -> Row {
         let mut total = Row::new(self.plan.manner.rps.is_some());
         for drive in &self.drives {
@@ -178,7 +178,7 @@ impl Measured<'_> {
         total
     }
 
-    /// By command, and hits and misses of all reads that tell them.
+    /// Returns the figures by command, and hits and misses of all reads that show them.
     fn commands(&self, elapsed_s: f64) -> (Vec<CommandResult>, (u64, u64)) {
         let (mut results, mut all) = (Vec::new(), (0, 0));
         for template in &self.plan.templates {
@@ -208,7 +208,7 @@ impl Measured<'_> {
         (results, all)
     }
 
-    /// The points, with what the processes used meanwhile.
+    /// Returns the points, with the CPU use of the processes.
     fn series(&mut self) -> Vec<Point> {
         let interval_s = self.plan.output.interval.as_secs_f64();
         let of_servers = |look: usize| -> Vec<Option<f64>> {
@@ -219,7 +219,7 @@ impl Measured<'_> {
         let mut points = std::mem::take(&mut self.points);
         let mut looks = self.watched.at.iter().skip(1).enumerate().peekable();
         for point in &mut points {
-            // The look whose span covers the middle of the piece.
+            // The observation whose span covers the middle of the point.
             let middle_s = point.at_s + interval_s / 2.0;
             while looks
                 .next_if(|(_, at)| at.as_secs_f64() < middle_s)
@@ -227,7 +227,7 @@ impl Measured<'_> {
             {}
             let look = looks.peek().map(|&(index, _)| index);
             let nodes = look.map(of_servers).unwrap_or_default();
-            // All servers together; none if nothing is known of any.
+            // Sum of all servers; none if none is known.
             point.server_cpus = nodes
                 .iter()
                 .flatten()
@@ -242,7 +242,7 @@ impl Measured<'_> {
         points
     }
 
-    /// Fills in the parties and the verdict.
+    /// Sets the parties and the verdict.
     fn judge(&self, result: &mut RunResult) {
         let replies = result.requests.values + result.requests.nulls + result.requests.errors;
         let mut generator = Used::default();
@@ -312,12 +312,12 @@ impl Measured<'_> {
         result.verdict = measurements.verdict();
     }
 
-    /// Returns true if so little was measured that shares of its time mean nothing.
+    /// Returns true if the run was so short that shares of its time mean nothing.
     fn is_too_short(&self) -> bool {
         self.elapsed < MEANINGFUL
     }
 
-    /// Why nothing is known of what the server used.
+    /// Returns why the server's resources are not known.
     fn why_unknown(&self) -> &'static str {
         let mut servers = self.prepared.servers.iter();
         if self.is_too_short() {
@@ -342,7 +342,7 @@ impl Measured<'_> {
         let cpu = cpu_by_info(before, after, "")?;
         let busiest = cpu_by_info(before, after, "_main_thread").unwrap_or(cpu);
         Some(Used {
-            // Asked before the connections stood, and after the last reply.
+            // Asked before the connections were established, and after the last reply.
             wall: self.elapsed + self.plan.manner.warmup,
             cpu,
             threads: 1,
@@ -351,7 +351,7 @@ impl Measured<'_> {
         })
     }
 
-    /// CPUs that others used meanwhile; `None` if it lasted too short to tell, or if what a party used is not known.
+    /// Returns the CPUs that other processes used meanwhile; `None` if the run was too short, or a party's use is not known.
     fn others_cpus(&self, result: &RunResult) -> Option<f64> {
         let (before, after) = self.watched.machine?;
         let (first, last) = (self.watched.at.first()?, self.watched.at.last()?);
@@ -363,7 +363,7 @@ impl Measured<'_> {
         if wall < ATTRIBUTABLE || servers.iter().any(is_hidden) {
             return None;
         }
-        // Interrupts are nobody's, and those of the loopback are the parties'.
+        // Interrupts belong to no process, and those of the loopback to the parties.
         let used = |time: &MachineTime| time.total - time.idle - time.interrupts - time.stolen;
         let all = used(&after).saturating_sub(used(&before)).as_secs_f64() / wall.as_secs_f64();
         let here = result.parties.iter();
@@ -469,13 +469,13 @@ fn settings(plan: &RunPlan, threads: usize) -> Settings {
     }
 }
 
-/// The share of hits, if there is anything to share.
+/// Returns the share of hits, if there are any reads.
 fn share(hits: u64, misses: u64) -> Option<f64> {
     (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
 }
 
-/// Reads that answer null or an empty array where nothing is, and something otherwise, so that their replies tell hits
-/// from misses: not EXISTS, whose miss is a number.
+/// Reads that answer null or an empty array for a miss, and something else for a hit: not EXISTS, whose miss is a
+/// number.
 const TELLING_READS: [&str; 16] = [
     "DUMP",
     "GEODIST",
@@ -495,7 +495,7 @@ const TELLING_READS: [&str; 16] = [
     "ZSCORE",
 ];
 
-/// CPU time of all of a server's threads, or of its `_main_thread`, between two answers to INFO.
+/// Returns the CPU time of all of a server's threads, or of its `_main_thread`, between two replies to INFO.
 pub(super) fn cpu_by_info(before: &Info, after: &Info, of: &str) -> Option<process::CpuTime> {
     let span = |name: &str| {
         let seconds = |info: &Info| info.get(&format!("{name}{of}"))?.parse::<f64>().ok();
@@ -508,7 +508,7 @@ pub(super) fn cpu_by_info(before: &Info, after: &Info, of: &str) -> Option<proce
     })
 }
 
-/// Reads of many keys, fields or members, whose replies have an element for each, and null where nothing is.
+/// Reads of many keys, fields or members, whose replies have an element for each, and null for a miss.
 const READS_OF_MANY: [&str; 8] = [
     "GEOHASH",
     "GEOPOS",
@@ -520,7 +520,7 @@ const READS_OF_MANY: [&str; 8] = [
     "ZMSCORE",
 ];
 
-/// Returns the numbers of hits and misses of a command, as far as its replies tell.
+/// Returns the numbers of hits and misses of a command, as far as its replies show them.
 fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
     if TELLING_READS.contains(&name) {
         (row.values - row.empty, row.nulls + row.empty)
@@ -534,8 +534,8 @@ fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
     }
 }
 
-/// Returns the numbers of items that a memcached command found and did not find: each reply brings the items that are
-/// there, of `items`.
+/// Returns the numbers of items that a memcached command found and did not find: each reply has the found ones, of
+/// `items`.
 fn items_found_and_missed(items: u64, row: &Row) -> (u64, u64) {
     if items == 0 {
         return (0, 0);

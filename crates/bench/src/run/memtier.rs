@@ -1,4 +1,4 @@
-//! memtier_benchmark's options: what each is called here. The table is that of docs/bench.md, and nowhere else.
+//! memtier_benchmark's options, and their names here. The table is in docs/bench.md only.
 
 const PAGE: &str = include_str!("../../../../docs/bench.md");
 const HEADING: &str = "\n## From memtier_benchmark\n";
@@ -13,7 +13,7 @@ pub fn meaning(option: &str) -> Option<String> {
     })
 }
 
-/// Both columns of each row.
+/// Returns both columns of each row.
 fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
     let section = PAGE.split(HEADING).nth(1).unwrap_or_default();
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use crate::run::arguments::Arguments;
 
-    /// Those of its help, in its order.
+    /// The options of its help, in order.
     const OPTIONS: &str = "\
 -h --host -s --server -p --port -S --unix-socket -4 --ipv4 -6 --ipv6 -P --protocol -a --authenticate -u --uri --tls --cert \
 --key --cacert --tls-skip-verify --tls-protocols --sni -x --run-count -D --debug --cluster-mode --transaction --help -v \

@@ -1,21 +1,21 @@
-//! `redline bench run`: mixes of commands, closed and open loops, and why the number is what it is.
+//! `redline bench run`: mixes of commands, closed and open loops, and the limit of the result.
 //!
-//! Shares its threads, connections and event loop (`worker`, `load`) with redis-benchmark's command line, and nothing
-//! of its options or its output.
+//! Shares its threads, connections and event loop (`worker`, `load`) with redis-benchmark's command line, but neither
+//! options nor output.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `arguments` | the command line of the sub-commands |
-//! | `plan` | what it means for a run, checked |
-//! | `memtier` | what memtier_benchmark's options are called here |
+//! | `plan` | the checked plan of a run |
+//! | `memtier` | memtier_benchmark's options, and their names here |
 //! | `execute` | one run from its first connection to its result |
 //! | `server` | one server that takes part |
-//! | `watch`, `measured` | what is seen meanwhile, and what all of it comes to |
-//! | `live` | the view of a run while it goes on |
-//! | `drive`, `record` | one thread's part: what it sends when, what it measures |
+//! | `watch`, `measured` | observations during a run, and its result |
+//! | `live` | the view of a running test |
+//! | `drive`, `record` | one thread's part: sending and recording |
 //! | `stairs` | runs at ever higher rates, until a latency objective breaks |
-//! | `series` | what all threads measured, over time |
-//! | `result` | the result as it is kept |
+//! | `series` | measurements of all threads, over time |
+//! | `result` | the schema of the result |
 //! | `csv` | its series as a table |
 //! | `text` | the result for a terminal |
 
@@ -52,7 +52,7 @@ use plan::RunPlan;
 use result::RunResult;
 use stairs::{Climb, Objective, Stairs};
 
-/// The sub-commands: a first argument that is one of them is none of redis-benchmark's.
+/// The sub-commands, whose names are not valid in redis-benchmark's command line.
 const COMMANDS: &[&str] = &["run", "compare", "report", "failover"];
 /// A usage, configuration or run error.
 const FAILED: u8 = 1;
@@ -73,7 +73,7 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
         Ok(arguments) => arguments,
         Err(error) => {
             if let Some(text) = unknown(&error) {
-                // A closed stream cannot be told about itself.
+                // A closed stream cannot report its own error.
                 let _ = streams.stderr.write_all(text.as_bytes());
             }
             return say(&error, streams);
@@ -100,7 +100,7 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     }
 }
 
-/// Returns the meaning of an unknown option in memtier_benchmark, if that is where it is from.
+/// Returns the meaning of an unknown option in memtier_benchmark, if it has it.
 fn unknown(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -110,10 +110,10 @@ fn unknown(error: &clap::Error) -> Option<String> {
     Some(format!("{option} of memtier_benchmark: {meaning}\n"))
 }
 
-/// Says what the parser found: help, or a mistake. Returns the exit code.
+/// Prints the parser's message: help, or an error. Returns the exit code.
 pub fn say(error: &clap::Error, streams: Streams<'_>) -> u8 {
     let text = error.render().to_string();
-    // A closed stream cannot be told about itself.
+    // A closed stream cannot report its own error.
     if error.kind() == ErrorKind::DisplayHelp {
         let _ = streams.stdout.write_all(text.as_bytes());
         0
@@ -191,8 +191,8 @@ fn run(
     written.end(failure)
 }
 
-/// The way of a result to all places that it was asked for. One that does not take it (a closed pipe, a full disk) must not
-/// cost the others: nobody can measure the same again.
+/// The results of writing a result to all its outputs. A failure of one (a closed pipe, a full disk) must not affect the
+/// others: the measurement cannot be repeated.
 #[derive(Default)]
 pub struct Written(Option<Failure>);
 
@@ -204,14 +204,14 @@ impl Written {
         }
     }
 
-    /// Returns the failure to report in the end: a place that did not take the result, or what ended the run.
+    /// Returns the failure to report at the end: of an output, or of the run.
     pub fn end(self, failure: Option<Failure>) -> Result<(), Failure> {
         self.0.or(failure).map_or(Ok(()), Err)
     }
 }
 
-/// Looks whether what is measured can be kept, before it is measured: who mistypes a path should not find out in the end.
-/// Leaves no file behind, and does not touch what is none (a pipe has one reader, who would take this for the end).
+/// Checks before a run that its outputs can be written, so that a mistyped path is found early. Leaves no file behind,
+/// and does not open what is no file (a pipe's only reader would take this for the end).
 pub fn can_be_written<'p>(
     paths: impl IntoIterator<Item = Option<&'p Path>>,
 ) -> Result<(), Failure> {
@@ -235,7 +235,7 @@ pub fn can_be_written<'p>(
     Ok(())
 }
 
-/// The user's words without those that are about the suite itself: what is left goes to each of its runs.
+/// Returns the user's arguments without those of the suite itself: the rest applies to each of its runs.
 fn words_of_runs(words: &[Vec<u8>], suite: &Path) -> Vec<String> {
     let words = words
         .iter()
@@ -265,7 +265,7 @@ fn climb_stairs(
     stderr: &mut dyn Write,
 ) -> Result<(), Failure> {
     let (stairs, failure) = stairs::climb(prepared, plan, climb, objective, |step| {
-        // Progress is for who looks; a closed stream is nobody.
+        // Progress is informative only; errors of a closed stream are ignored.
         let _ = writeln!(stderr, "{}", stairs::line(step, objective));
     })?;
     let mut written = Written::default();
@@ -314,7 +314,7 @@ fn page_of_saved(paths: &[PathBuf]) -> Result<String, Failure> {
     page(&results)
 }
 
-/// The steps side by side.
+/// Returns a page with the steps side by side.
 fn page_of_stairs(stairs: &Stairs) -> Result<String, Failure> {
     let named = stairs.steps.iter().map(|step| {
         let rate = step.result.settings.offered_rps.unwrap_or(0.0);
@@ -327,7 +327,7 @@ fn page(results: &[(String, RunResult)]) -> Result<String, Failure> {
     html::page(results).map_err(|error| Failure::Local(format!("charts: {error}")))
 }
 
-/// Writes something that can be kept, to a file or to standard output, piece by piece: a long series is large as text.
+/// Writes a result as JSON, to a file or to standard output, piece by piece: a long series is large as text.
 pub fn write_json(
     path: &Path,
     what: &impl serde::Serialize,

@@ -1,4 +1,4 @@
-//! Checks the command line of a run and turns it into a [`RunPlan`], which can be run.
+//! Checks the command line of a run and turns it into an executable [`RunPlan`].
 //!
 //! Opens no socket. An error is one line that names the option.
 
@@ -21,7 +21,7 @@ use crate::workload::values::{Content, Sizes};
 /// A run that has been checked.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// As it was called.
+    /// The target.
     pub target: TargetPlan,
     /// Templates of the requests to send.
     pub templates: Vec<Template>,
@@ -31,50 +31,50 @@ pub struct RunPlan {
     pub load: Option<Template>,
     /// Kind of bytes in values.
     pub content: Content,
-    /// For random numbers.
+    /// Seed of random numbers.
     pub seed: Option<u64>,
-    /// How to send.
+    /// The manner of sending.
     pub manner: MannerArguments,
     /// Settings of the output.
     pub output: OutputArguments,
-    /// The user's command that is run meanwhile.
+    /// The user's command that is run during the run.
     pub incident: Option<Incident>,
     /// Options without effect: a sentence for each.
     pub idle: Vec<String>,
 }
 
-/// A command of the user's that is run while a run goes on.
+/// A user's command that is run during a run.
 #[derive(Clone, Debug)]
 pub struct Incident {
-    /// For the shell.
+    /// The command for the shell.
     pub command: String,
-    /// From the start of the measured time.
+    /// Its time, from the start of the measured time.
     pub at: Duration,
 }
 
 /// Target of the load.
 #[derive(Clone, Debug)]
 pub struct TargetPlan {
-    /// The servers, at least one; the one there is has no meaning when it is embedded. With Sentinels it is these.
+    /// The servers, at least one; ignored if it is embedded. With Sentinels these are the Sentinels.
     pub servers: Vec<ServerPlan>,
     /// Source of the map, if requests have to follow the data.
     pub source: Option<Source>,
-    /// Where reads go in a cluster.
+    /// The nodes for reads in a cluster.
     pub reads: Reads,
-    /// In what words it is spoken to.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Start one in this process.
+    /// A server is started in this process.
     pub embedded: bool,
     /// RESP3.
     pub resp3: bool,
-    /// TLS, as told.
+    /// Settings of TLS.
     pub tls: Option<ClientTlsOptions>,
 }
 
-/// One server, and as whom.
+/// One server, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct ServerPlan {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
     /// Arguments of AUTH, or none.
     pub auth: Vec<Vec<u8>>,
@@ -82,25 +82,25 @@ pub struct ServerPlan {
     pub db: i64,
 }
 
-/// A piece of the series costs a histogram.
+/// Shortest piece of the series, which costs a histogram.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
-/// A reply that takes longer is not expected any more where nothing else ends a run.
+/// Time-out of a reply if nothing else ends a run.
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 const CONNECTIONS_MAX: usize = 1_000_000;
 const PIPELINE_MAX: usize = 1_000_000;
 const THREADS_MAX: usize = 500;
-/// The highest rate that can be asked for, in requests a second.
+/// The highest rate, in requests per second.
 pub const RATE_MAX: f64 = 1e9;
-/// Sizes of values, what of compressible ones is one letter, and how many reads have to find something, unless told.
+/// Defaults: sizes of values, share of one letter in compressible ones, and expected share of hits.
 const VALUE_SIZE_DEFAULT: &str = "32";
 const COMPRESSIBLE_DEFAULT: f64 = 0.5;
 pub const HIT_RATE_MIN_DEFAULT: f64 = 0.9;
-/// A fill has at most so many numbers.
+/// Largest number of numbers of a fill.
 const LOAD_MAX: u64 = 100_000_000_000;
 
 impl RunPlan {
-    /// Bytes of a request on average, without what frames its words.
+    /// Returns the mean bytes of a request, without framing.
     pub fn mean_bytes(&self) -> f64 {
         let weighted = self.templates.iter().zip(&self.weights);
         let (mut bytes, mut requests) = (0.0, 0.0);
@@ -113,7 +113,7 @@ impl RunPlan {
 }
 
 impl RunArguments {
-    /// Checks what the parser cannot.
+    /// Checks the combinations that the parser cannot.
     pub fn plan(mut self) -> Result<RunPlan, String> {
         if self.scale != 1.0 {
             return Err("--scale is for suites.".into());
@@ -147,7 +147,7 @@ impl RunArguments {
 }
 
 impl WorkloadArguments {
-    /// The commands, and the fill if there is one.
+    /// Returns the commands, and the fill if there is one.
     fn templates(&self, protocol: Protocol) -> Result<(Vec<Template>, Option<Template>), String> {
         let sizes = self.value_size.as_deref().unwrap_or(VALUE_SIZE_DEFAULT);
         let sizes = Sizes::parse(sizes).map_err(|reason| format!("--value-size: {reason}"))?;
@@ -178,7 +178,7 @@ impl WorkloadArguments {
         })
     }
 
-    /// Options of values that are in no template.
+    /// Returns the options of values that no template uses.
     fn idle<'t>(&self, templates: impl Iterator<Item = &'t Template> + Clone) -> Vec<String> {
         let is_compressible = self.value_content == Some(ContentKind::Compressible);
         let has = |of_usual_size| templates.clone().any(|one| one.has_value(of_usual_size));
@@ -223,7 +223,7 @@ impl OutputArguments {
     }
 }
 
-/// A fill says what to fill: one sequence.
+/// Checks that a fill has one sequence.
 fn check_load(load: &Template) -> Result<(), String> {
     let sequences: Vec<_> = load
         .numbers()
@@ -256,13 +256,13 @@ fn weights(ratio: &[u32], commands: usize) -> Result<Vec<u64>, String> {
 }
 
 impl MannerArguments {
-    /// How long a request may be unanswered. Where only replies end a run, it must not wait for ever for one.
+    /// Returns the time-out of a request. If only replies end a run, it is limited.
     pub fn patience(&self) -> Option<Duration> {
         let endless = self.duration.is_none().then_some(SILENCE_MAX);
         self.timeout.or(endless)
     }
 
-    /// Returns true if so few reads found something that it is worth a warning.
+    /// Returns true if the share of hits is low enough for a warning.
     pub fn misses_many(&self, hit_rate: f64) -> bool {
         hit_rate < self.hit_rate_min.unwrap_or(HIT_RATE_MIN_DEFAULT)
     }
@@ -315,7 +315,7 @@ impl TargetArguments {
         for place in self.endpoint.iter().chain(&self.sentinel) {
             let (mut server, with_tls) = self.place(option, place)?;
             if !self.sentinel.is_empty() {
-                // What stands in its URI is the Sentinel's own.
+                // Credentials in its URI are the Sentinel's own.
                 let data = self.server_at(server.address.clone());
                 let is_of_uri = place.contains("://") && place.contains('@');
                 sentinel_auth.push(if is_of_uri { server.auth } else { Vec::new() });
@@ -401,7 +401,7 @@ impl TargetArguments {
         })
     }
 
-    /// A server with the credentials that hold for all.
+    /// Returns a server with the common credentials.
     fn server_at(&self, address: Address) -> ServerPlan {
         let bytes = |text: &Option<String>| text.clone().map(String::into_bytes);
         let (user, password) = (bytes(&self.user), bytes(&self.password));
@@ -412,9 +412,9 @@ impl TargetArguments {
         }
     }
 
-    /// A server as an option (`--endpoint`, `--sentinel`, `--uri`) names it, and whether it speaks TLS.
+    /// Returns a server as an option (`--endpoint`, `--sentinel`, `--uri`) names it, and whether it uses TLS.
     fn place(&self, option: &str, text: &str) -> Result<(ServerPlan, bool), String> {
-        // --uri is a URI even if it does not look like one; the reader says what is wrong with it.
+        // --uri is a URI even if it does not look like one; the parser reports the error.
         if self.uri.is_none() && !text.contains("://") {
             if text.starts_with(['/', '.']) {
                 return Ok((self.server_at(Address::unix(text)), self.tls));
@@ -451,7 +451,7 @@ impl TargetArguments {
     }
 }
 
-/// An IPv6 address as it stands in front of a port.
+/// Returns an IPv6 address without the brackets of the form with a port.
 fn without_brackets(host: &str) -> &str {
     let inside = host
         .strip_prefix('[')

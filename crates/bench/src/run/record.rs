@@ -1,7 +1,7 @@
 //! Measurements of one load thread: latencies by command, counts, and slices of the time series.
 //!
-//! Knows no socket. Memory is bounded whatever the number of requests: histograms, and one slice at a time, which
-//! goes to the main thread when its time is over.
+//! Knows no socket. Memory is bounded for any number of requests: histograms, and one slice at a time, which is sent to
+//! the main thread at its end.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -16,26 +16,26 @@ pub const DIGITS: u8 = 3;
 
 /// Figures of one command.
 pub struct Row {
-    /// From the moment a request was due until its reply arrived, in microseconds.
+    /// Time from when a request was due until its reply arrived, in microseconds.
     pub response: Histogram<u64>,
-    /// From its write until its reply arrived; only where requests have a schedule.
+    /// Time from its write until its reply arrived; only if requests have a schedule.
     pub service: Option<Histogram<u64>>,
     /// Replies that are neither null nor an error.
     pub values: u64,
     /// Null replies.
     pub nulls: u64,
-    /// Of the values, arrays without elements.
+    /// Number of values that are empty arrays.
     pub empty: u64,
     /// Error replies; their latencies are not recorded.
     pub errors: u64,
-    /// Elements of replies that were arrays.
+    /// Number of elements of array replies.
     pub elements: u64,
-    /// Those that were null.
+    /// Number of null elements.
     pub null_elements: u64,
 }
 
 impl Row {
-    /// A row without figures.
+    /// Returns a row without figures.
     pub fn new(paced: bool) -> Row {
         Row {
             response: histogram(DIGITS),
@@ -72,18 +72,18 @@ pub fn add(to: &mut Histogram<u64>, from: &Histogram<u64>) {
 
 /// A piece of the time series, by the time at which replies arrived.
 pub struct Slice {
-    /// Which piece, from the start of the measured time.
+    /// Its index, from the start of the measured time.
     pub index: u64,
-    /// Response times in microseconds, and what those had waited who were given up.
+    /// Response times in microseconds, and the waits of requests that were given up.
     pub response: Histogram<u64>,
-    /// Of these, those who were given up.
+    /// Number of requests that were given up.
     pub given_up: u64,
     /// Error replies.
     pub errors: u64,
 }
 
 impl Slice {
-    /// A piece without figures.
+    /// Returns a piece without figures.
     pub fn new(index: u64) -> Slice {
         Slice {
             index,
@@ -101,20 +101,20 @@ impl Slice {
     }
 }
 
-/// Replies that arrived together and have everything in common.
+/// Replies that arrived together and are equal in all respects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
-    /// Which command.
+    /// The command's row.
     pub row: u32,
-    /// When the request was due, on the monotonic clock.
+    /// Time at which the request was due, on the monotonic clock.
     pub due_ns: u64,
-    /// When it was written.
+    /// Time at which it was written.
     pub sent_ns: u64,
     /// Outcome of the request, from its reply.
     pub outcome: Outcome,
 }
 
-/// Why a request has no reply.
+/// The reason why a request has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenUp {
     /// It was due and was never written.
@@ -129,47 +129,46 @@ pub enum GivenUp {
 pub struct Recorder {
     /// By command.
     pub rows: Vec<Row>,
-    /// How long after its time a request was written although a connection was free, in microseconds.
+    /// Delay of writes although a connection was free, in microseconds.
     pub lag: Histogram<u64>,
     /// Bytes of requests.
     pub sent_bytes: u64,
     /// Bytes of replies.
     pub received_bytes: u64,
-    /// Requests written.
+    /// Number of requests written.
     pub sent: u64,
-    /// Requests that were due and never written; with what they had waited they are in the response times.
+    /// Number of requests that were due and never written; their waits are in the response times.
     pub unsent: u64,
-    /// Requests that were written and not answered when the run ended; likewise.
+    /// Number of requests that were written and not answered at the end; their waits likewise.
     pub unanswered: u64,
-    /// Requests that were under way on connections that were lost; likewise.
+    /// Number of requests in flight on lost connections; their waits likewise.
     pub lost: u64,
-    /// Connections that were lost.
+    /// Number of lost connections.
     pub connections_lost: u64,
-    /// Attempts to connect again that failed.
+    /// Number of failed attempts to connect again.
     pub reconnects_failed: u64,
     /// Texts of error replies, and how often each was the first of its connection.
     pub error_texts: BTreeMap<String, u64>,
-    /// Replies recorded.
+    /// Number of recorded replies.
     pub finished: u64,
-    /// Replies at all: those of the warm-up, and errors, as well.
+    /// Number of all replies: those of the warm-up, and errors, as well.
     pub replies: u64,
     /// Sum of their response times.
     pub response_us: u64,
-    /// The measured time begins here, on the monotonic clock.
+    /// Start of the measured time, on the monotonic clock.
     from_ns: u64,
-    /// True if requests that were written before the measured time are not recorded either, whenever their replies
-    /// come.
+    /// Requests that were written before the measured time are not recorded either, whenever their replies arrive.
     counts_requests: bool,
     slice_ns: u64,
     slice: Slice,
     slices: mpsc::Sender<Slice>,
 }
 
-/// Different error texts that are kept.
+/// Largest number of different error texts.
 const ERROR_TEXTS_MAX: usize = 16;
 
 impl Recorder {
-    /// Records of so many commands; the pieces of the time series, each of `slice_ns`, go to `slices`.
+    /// Returns a recorder of this many commands; slices of the time series, each of `slice_ns`, are sent to `slices`.
     pub fn new(rows: usize, paced: bool, slice_ns: u64, slices: mpsc::Sender<Slice>) -> Recorder {
         Recorder {
             rows: (0..rows).map(|_| Row::new(paced)).collect(),
@@ -194,12 +193,12 @@ impl Recorder {
         }
     }
 
-    /// The measured time begins then; what arrives before is not recorded.
+    /// Sets the start of the measured time; earlier replies are not recorded.
     pub fn measure_from(&mut self, from_ns: u64) {
         self.from_ns = from_ns;
     }
 
-    /// The requests of the measured time are what counts, and not its replies: as many as were asked for.
+    /// Counts requests written in the measured time, and not replies: as many as were asked for.
     pub fn count_requests(&mut self) {
         self.counts_requests = true;
     }
@@ -251,7 +250,7 @@ impl Recorder {
         self.response_us += response_us * count;
     }
 
-    /// Records `count` requests that nobody answers any more: their responses take at least until now.
+    /// Records `count` requests that will not be answered: their response times are at least until now.
     pub fn given_up(&mut self, row: u32, count: u64, due_ns: u64, why: GivenUp, now_ns: u64) {
         if !self.is_measuring(now_ns) {
             return;
@@ -269,7 +268,7 @@ impl Recorder {
         self.slice.given_up += count;
     }
 
-    /// Records how late a request was written.
+    /// Records the delay of a write.
     #[inline]
     pub fn lagged(&mut self, should_ns: u64, now_ns: u64) {
         if self.is_measuring(now_ns) {
@@ -284,7 +283,7 @@ impl Recorder {
         }
     }
 
-    /// Hands over the slice whose time is over.
+    /// Sends the slice if its time is over.
     pub fn turn_slice(&mut self, now_ns: u64) {
         let index = now_ns.saturating_sub(self.from_ns) / self.slice_ns;
         if index > self.slice.index {
@@ -292,13 +291,13 @@ impl Recorder {
         }
     }
 
-    /// When the slice under way is over, on the monotonic clock.
+    /// Returns the end of the current slice, on the monotonic clock.
     pub fn slice_ends_ns(&self) -> u64 {
         let length = self.slice_ns.saturating_mul(self.slice.index + 1);
         self.from_ns.saturating_add(length)
     }
 
-    /// Hands over the last slice.
+    /// Sends the last slice.
     pub fn finish(&mut self) {
         self.hand_over(self.slice.index + 1);
     }
@@ -308,13 +307,13 @@ impl Recorder {
             self.slice.index = next;
         } else {
             let done = std::mem::replace(&mut self.slice, Slice::new(next));
-            // Nobody listens any more when the run was given up.
+            // The receiver is gone if the run was given up.
             let _ = self.slices.send(done);
         }
     }
 }
 
-/// The span between two moments, rounded.
+/// Returns the span between two moments, rounded.
 pub fn microseconds(from_ns: u64, to_ns: u64) -> u64 {
     (to_ns.saturating_sub(from_ns) + 500) / 1000
 }

@@ -1,7 +1,7 @@
-//! The result of a run, as it is kept: the schema of the JSON file.
+//! The result of a run: the schema of the JSON file.
 //!
-//! Knows how nothing is measured. `docs/bench.md` describes the fields; what changes there changes here, and the other
-//! way round. Times are in the unit that their name ends with.
+//! Must not know measurement. `docs/bench.md` describes the fields, and must be changed with them. Times are in the unit
+//! that their name ends with.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cause::parties::{Memory, Used};
 use crate::cause::verdict::Verdict;
 
-/// Changes when a field changes its meaning or goes away; new fields may come without.
+/// Changes when a field changes its meaning or is removed; new fields may be added without.
 pub const FORMAT: u32 = 1;
 
 /// The result of `redline bench run`.
@@ -19,29 +19,29 @@ pub const FORMAT: u32 = 1;
 pub struct RunResult {
     /// [`FORMAT`].
     pub format: u32,
-    /// The program that measured.
+    /// Version of the program that measured.
     pub redline_version: String,
-    /// When it began.
+    /// Time of its start.
     pub started_unix_ms: u64,
     /// The target of the load.
     pub target: Target,
-    /// How.
+    /// Settings of the run.
     pub settings: Settings,
     /// The measured time, without warm-up.
     pub elapsed_s: f64,
-    /// Why it ended before its time, if it did.
+    /// The reason why it ended early, if it did.
     pub ended_early: Option<String>,
     /// Requests and replies of the measured time.
     pub requests: Requests,
-    /// Requests a second that were answered without an error.
+    /// Requests per second that were answered without an error.
     pub achieved_rps: f64,
-    /// Share of the reads that found something, each key of MGET and the like by itself; `None` without reads.
+    /// Share of hits of reads, each key of MGET and the like by itself; `None` without reads.
     pub hit_rate: Option<f64>,
-    /// From when a request was due until its reply arrived. In a closed loop it is due when it is sent.
+    /// Times from when a request was due until its reply arrived. In a closed loop it is due when it is sent.
     pub response_us: Latency,
-    /// From when it was written; in an open loop only.
+    /// Times from the write to the reply; in an open loop only.
     pub service_us: Option<Latency>,
-    /// How late requests were written although a connection was free; in an open loop only.
+    /// Delays of writes although a connection was free; in an open loop only.
     pub schedule_lag_us: Option<Latency>,
     /// By command, in the order of the command line.
     pub commands: Vec<CommandResult>,
@@ -51,12 +51,12 @@ pub struct RunResult {
     pub sent_bytes: u64,
     /// Bytes of replies.
     pub received_bytes: u64,
-    /// Half of some pings before the run took at most so long, one after the other; `None` without replies.
+    /// Median of some pings before the run, one after the other; `None` without replies.
     pub ping_us: Option<u64>,
-    /// The generator's own cost, measured after the run; `None` where that was not done.
+    /// The generator's own cost, measured after the run; `None` if that was not done.
     #[serde(default)]
     pub own_cost: Option<OwnCost>,
-    /// How requests found their node; only where they follow it, as in a cluster or behind Sentinels.
+    /// Redirects; only if requests follow their node, as in a cluster or with Sentinels.
     #[serde(default)]
     pub redirects: Option<Redirects>,
     /// Costs of the run for each party.
@@ -70,28 +70,28 @@ pub struct RunResult {
 /// Target of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// As it was called; of several, the first.
+    /// Its address; of several, the first.
     pub address: String,
     /// All servers; of a cluster, all nodes.
     #[serde(default)]
     pub nodes: Vec<Node>,
-    /// In this process.
+    /// It runs in this process.
     pub embedded: bool,
-    /// How it calls itself, from INFO.
+    /// The server's name, from INFO.
     pub server: Option<String>,
-    /// With TLS.
+    /// TLS is used.
     pub tls: bool,
 }
 
-/// Cost of the generator with the same requests in a closed loop, when a server in its process does nothing but answer
-/// each with five bytes: an overhead that is part of every other figure.
+/// Cost of the generator with the same requests in a closed loop, against a server in its process that only answers each
+/// with five bytes: an overhead that is part of every other figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OwnCost {
-    /// Requests that it was measured with.
+    /// Number of requests that were measured.
     pub requests: u64,
-    /// CPU time of the generator's threads in its own code for each.
+    /// CPU time of the generator's threads in its own code per request.
     pub user_us_per_request: f64,
-    /// CPU time in the kernel for each.
+    /// CPU time in the kernel per request.
     pub system_us_per_request: f64,
     /// Response times.
     pub response_us: Latency,
@@ -100,39 +100,39 @@ pub struct OwnCost {
 /// One of several servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     /// Replies that settled a request; in a cluster only.
     pub replies: Option<u64>,
-    /// By how much its own counters (those of INFO, by their names) have grown, warm-up and questions about it included;
-    /// none of one that was not asked.
+    /// Growth of its own counters (of INFO, by their names), warm-up and questions about it included; none if it was not
+    /// asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
 }
 
-/// How requests found their node, warm-up included.
+/// Redirects of requests, warm-up included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Redirects {
-    /// Sent on since their slot had moved.
+    /// Requests redirected by MOVED.
     pub moved: u64,
-    /// Sent on since their slot is moving.
+    /// Requests redirected by ASK.
     pub asked: u64,
-    /// Sent again because some of their keys were still elsewhere.
+    /// Requests sent again since some of their keys were still elsewhere.
     pub try_again: u64,
-    /// Sent again because the node could not serve.
+    /// Requests sent again since the node could not serve.
     pub refused: u64,
-    /// Sent again because their connection was lost or silent: perhaps executed twice.
+    /// Requests sent again since their connection was lost or silent: perhaps executed twice.
     pub resent: u64,
     /// Connections that were lost or given up.
     pub connections_lost: u64,
     /// Attempts to connect that failed.
     pub connects_failed: u64,
-    /// Maps that were learned during the run; where there is one primary, how often it was another.
+    /// Number of maps learned during the run; with one primary, the number of its changes.
     pub maps: u64,
 }
 
 impl Redirects {
-    /// Adds another thread's.
+    /// Adds another thread's counts.
     pub fn add(&mut self, other: &Redirects) {
         for (to, from) in [
             (&mut self.moved, other.moved),
@@ -149,30 +149,30 @@ impl Redirects {
     }
 }
 
-/// How a run was to be done.
+/// Settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Templates with their weights.
     pub commands: Vec<Weighted>,
-    /// Requests a second, in an open loop.
+    /// Requests per second, in an open loop.
     pub offered_rps: Option<f64>,
     /// Connections over all threads.
     pub connections: usize,
     /// Threads of the generator.
     pub threads: usize,
-    /// Requests under way on a connection.
+    /// Requests in flight on a connection.
     pub pipeline: usize,
-    /// True if each reply makes room for the next request.
+    /// One request is sent after each reply.
     pub window: bool,
-    /// Not measured.
+    /// Time that is not measured.
     pub warmup_s: f64,
-    /// Measured.
+    /// Measured time.
     pub duration_s: Option<f64>,
-    /// The end, if it is a number of requests.
+    /// Number of requests that ends the run, if it is limited.
     pub requests: Option<u64>,
     /// Length of a piece of the series.
     pub interval_s: f64,
-    /// For random numbers.
+    /// Seed of random numbers.
     pub seed: Option<u64>,
 }
 
@@ -181,11 +181,11 @@ pub struct Settings {
 pub struct Weighted {
     /// As it was written.
     pub template: String,
-    /// How often it comes beside the others.
+    /// Its weight among all.
     pub weight: u64,
 }
 
-/// Requests and what became of them.
+/// Requests and their outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
     /// Written.
@@ -196,11 +196,11 @@ pub struct Requests {
     pub nulls: u64,
     /// Answered with an error.
     pub errors: u64,
-    /// Due and never written. Their response times are counted, as the least that they would have been.
+    /// Due and never written. Their response times are counted, as a lower bound.
     pub unsent: u64,
-    /// Written and not answered at the end; likewise.
+    /// Written and not answered at the end; counted likewise.
     pub unanswered: u64,
-    /// Under way on connections that were lost; likewise.
+    /// In flight on lost connections; counted likewise.
     #[serde(default)]
     pub lost: u64,
     /// Connections that were lost.
@@ -214,33 +214,33 @@ pub struct Requests {
 /// Latencies in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many there are.
+    /// Number of latencies.
     pub count: u64,
     /// The mean.
     pub mean: f64,
     /// The smallest.
     pub min: u64,
-    /// Half of them are not above.
+    /// The median.
     pub p50: u64,
-    /// 90 % are not above.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 95 % are not above.
+    /// The 95th percentile.
     pub p95: u64,
-    /// 99 % are not above.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 99.9 % are not above.
+    /// The 99.9th percentile.
     pub p99_9: u64,
-    /// 99.99 % are not above.
+    /// The 99.99th percentile.
     pub p99_99: u64,
     /// The largest.
     pub max: u64,
-    /// Pairs of a percentile and what it is, for a curve.
+    /// Pairs of a percentile and its latency, for a curve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    /// The figures of a histogram, without its curve.
+    /// Returns the figures of a histogram, without its curve.
     pub fn of(histogram: &Histogram<u64>) -> Latency {
         let percentile = |percentile| histogram.value_at_percentile(percentile);
         Latency {
@@ -258,7 +258,7 @@ impl Latency {
         }
     }
 
-    /// The figures of a histogram, and its curve.
+    /// Returns the figures of a histogram, and its curve.
     pub fn with_curve(histogram: &Histogram<u64>) -> Latency {
         let mut curve: Vec<(f64, u64)> = Vec::new();
         for step in histogram.iter_quantiles(CURVE_STEPS_PER_HALF) {
@@ -291,7 +291,7 @@ pub struct CommandResult {
     pub errors: u64,
     /// Share of values among replies that are no errors, or among their elements; for reads.
     pub hit_rate: Option<f64>,
-    /// Answered without an error, a second.
+    /// Requests per second that were answered without an error.
     pub rps: f64,
     /// As in the whole result.
     pub response_us: Latency,
@@ -299,34 +299,34 @@ pub struct CommandResult {
     pub service_us: Option<Latency>,
 }
 
-/// A piece of the series. Pieces in which nothing was answered are there, with zeroes.
+/// A piece of the series. Pieces without replies are present, with zeroes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Its start, from the start of the measured time.
     pub at_s: f64,
     /// Answered without an error.
     pub answered: u64,
-    /// Given up: lost with their connections, or not sent or not answered when the run ended. What they had waited until
-    /// then is among the response times.
+    /// Given up: lost with their connections, or not sent or not answered at the end. Their waits until then are among
+    /// the response times.
     #[serde(default)]
     pub unanswered: u64,
     /// Answered with an error.
     pub errors: u64,
-    /// Response times.
+    /// Mean response time.
     pub mean_us: f64,
-    /// Half of them are not above.
+    /// The median.
     pub p50_us: u64,
-    /// 99 % are not above.
+    /// The 99th percentile.
     pub p99_us: u64,
-    /// 99.9 % are not above.
+    /// The 99.9th percentile.
     pub p99_9_us: u64,
     /// The largest.
     pub max_us: u64,
-    /// CPUs that the server used meanwhile: 1.0 is one of them.
+    /// CPUs that the server used: 1.0 is one of them.
     pub server_cpus: Option<f64>,
-    /// CPUs that the proxy used meanwhile.
+    /// CPUs that the proxy used.
     pub proxy_cpus: Option<f64>,
-    /// The same of each of several servers, in the order of the target's nodes.
+    /// CPUs that each of several servers used, in the order of the target's nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_cpus: Vec<Option<f64>>,
 }
@@ -338,9 +338,9 @@ pub struct Party {
     pub role: String,
     /// The process, if it is known.
     pub name: Option<String>,
-    /// Its number.
+    /// Its process id.
     pub pid: Option<u32>,
-    /// How it was measured: `threads` (of this process), `proc`, `info`.
+    /// Source of the figures: `threads` (of this process), `proc`, `info`.
     pub measured_by: String,
     /// The time in which it was measured.
     pub wall_s: f64,
@@ -350,25 +350,25 @@ pub struct Party {
     pub system_s: f64,
     /// Time that its threads waited for a CPU.
     pub waited_s: f64,
-    /// Threads that ran at all.
+    /// Number of threads that ran at all.
     pub threads: usize,
-    /// Share of the time that the busiest thread was running or waiting for a CPU.
+    /// Share of the time in which the busiest thread was running or waiting for a CPU.
     pub busiest_share: f64,
-    /// How often a second that thread had nothing to do and slept; `None` where that is not known.
+    /// Sleeps of that thread per second; `None` if not known.
     #[serde(default)]
     pub busiest_sleeps_per_s: Option<f64>,
-    /// CPU time in its own code for each reply, in microseconds.
+    /// CPU time in its own code per reply, in microseconds.
     pub user_us_per_request: f64,
-    /// CPU time in the kernel for each reply.
+    /// CPU time in the kernel per reply.
     pub system_us_per_request: f64,
-    /// Resident memory of its process from the start of the measured time on, looked at as often as the series, at most
-    /// ten times a second; that of the generator is also that of a server inside its process.
+    /// Resident memory of its process from the start of the measured time on, sampled as often as the series, at most
+    /// ten times a second; that of the generator includes a server inside its process.
     #[serde(default)]
     pub memory: Option<Memory>,
 }
 
 impl Party {
-    /// Returns the cost that `used` means for `replies` replies.
+    /// Returns the cost per reply of `used` for `replies` replies.
     pub fn of(
         role: &str,
         process: Option<(u32, &str)>,

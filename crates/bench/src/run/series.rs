@@ -1,4 +1,4 @@
-//! The time series of a run: slices of all threads come in, points come out, histograms go to an HDR log.
+//! The time series of a run: its inputs are slices of all threads, its outputs points and an HDR log of histograms.
 //!
 //! Memory is bounded: a histogram is kept for the few newest slices only, a point of a hundred bytes for each.
 
@@ -18,7 +18,7 @@ use super::record::{self, Slice};
 use super::result::Point;
 use crate::load::histogram;
 
-/// A log that other tools of the HDR family read (HistogramLogProcessor and its kin): microseconds, by interval.
+/// A log that other tools of the HDR family read (HistogramLogProcessor and the like): microseconds, by interval.
 pub type HdrLog<'a> = IntervalLogWriter<'a, 'a, BufWriter<File>, V2DeflateSerializer>;
 
 /// Begins an HDR log of a run that begins now.
@@ -38,17 +38,17 @@ pub fn begin_log<'a>(
 pub struct Series<'a> {
     slices: Receiver<Slice>,
     interval: Duration,
-    /// Slices that may still get more.
+    /// Slices that are incomplete.
     open: BTreeMap<u64, Slice>,
     points: Vec<Point>,
-    /// Kept for who looks on.
+    /// Kept for the live view.
     recent: Option<Recent>,
     log: Option<HdrLog<'a>>,
     /// The first failure to write the log.
     failed: Option<io::Error>,
 }
 
-/// Measurements so far, and those in the newest slice that any thread has handed over.
+/// Measurements so far, and those in the newest slice of any thread.
 pub struct Recent {
     /// Response times of all slices.
     pub so_far: Histogram<u64>,
@@ -68,13 +68,13 @@ impl Recent {
     }
 }
 
-/// So many of the newest slices are kept open: threads hand theirs over at their ends, give or take a turn.
+/// Number of newest slices that are kept open: threads send theirs at their ends, give or take a turn.
 const OPEN_MAX: usize = 4;
-/// Points that are kept: at one a second, twelve days.
+/// Largest number of points: at one per second, twelve days.
 const POINTS_MAX: u64 = 1 << 20;
 
 impl<'a> Series<'a> {
-    /// Collects what comes from `slices`, each of them `interval` long.
+    /// Returns a collector of `slices`, each of them `interval` long.
     pub fn new(slices: Receiver<Slice>, interval: Duration, log: Option<HdrLog<'a>>) -> Series<'a> {
         Series {
             slices,
@@ -87,7 +87,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// Keeps from now on what is asked for by [`Series::recent`].
+    /// Keeps the figures of [`Series::recent`] from now on.
     pub fn keep_recent(&mut self) {
         self.recent = Some(Recent {
             so_far: histogram(record::DIGITS),
@@ -100,14 +100,13 @@ impl<'a> Series<'a> {
         self.recent.as_ref()
     }
 
-    /// Takes in what has come so far.
+    /// Takes the slices that have arrived.
     pub fn absorb(&mut self) {
         while let Ok(slice) = self.slices.try_recv() {
             if let Some(recent) = &mut self.recent {
                 recent.add(&slice);
             }
-            // A thread that stood still may be late: what it brings belongs to a point that is closed, and is shown in
-            // the oldest open one.
+            // A stalled thread may be late: its slice belongs to a closed point, and is added to the oldest open one.
             let index = slice.index.max(self.points.len() as u64);
             match self.open.entry(index) {
                 std::collections::btree_map::Entry::Vacant(place) => {
@@ -123,7 +122,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// All points, with empty ones up to `elapsed`, and why the log could not be written, if so.
+    /// Returns all points, with empty ones up to `elapsed`, and the reason if the log could not be written.
     pub fn finish(mut self, elapsed: Duration) -> (Vec<Point>, Option<io::Error>) {
         self.absorb();
         while !self.open.is_empty() {

@@ -1,4 +1,4 @@
-//! One server that takes part in a run: who it is, as far as can be found out. Asks nobody.
+//! One server that takes part in a run: its identity, as far as known. Sends no requests.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ pub type Info = BTreeMap<String, String>;
 pub struct Server {
     /// The server as it was named.
     pub plan: ServerPlan,
-    /// Where it is.
+    /// Its endpoint.
     pub endpoint: Endpoint,
     /// If it is on this machine.
     pub process: Option<Process>,
-    /// The process that listens there and is not the server that answers.
+    /// The process that listens there if another one answers.
     pub forwarder: Option<Process>,
     /// The server's INFO at the start.
     pub info: Info,
-    /// One before it is the same server, at another address: there stands what it used and counted.
+    /// An earlier one is the same server at another address: its resources and counters are listed there.
     pub is_listed: bool,
 }
 
-/// Lines of INFO that are all alike only if one server has said them.
+/// Lines of INFO that are all equal only for the same server.
 const IDENTITY: [&str; 3] = ["run_id", "process_id", "tcp_port"];
 
-/// Those that say their own version, each in the field of its name, beside that of the Redis that their clients may rely on.
+/// Servers that report their own version, each in the field of its name, beside that of the compatible Redis.
 const NAMES: [&str; 8] = [
     "redline",
     "valkey",
@@ -43,7 +43,7 @@ const NAMES: [&str; 8] = [
 ];
 
 impl Server {
-    /// A server at which `process` listens, and which has not been asked anything.
+    /// Returns a server with its listening `process`, before any question.
     pub fn new(plan: ServerPlan, endpoint: Endpoint, process: Option<Process>) -> Server {
         Server {
             plan,
@@ -55,8 +55,8 @@ impl Server {
         }
     }
 
-    /// Whoever listens for another (for a container's port, at the end of a tunnel, as a proxy of bytes) is not the server:
-    /// the one that answers knows itself by another number.
+    /// Detects a process that only forwards (a container's port, a tunnel, a proxy of bytes): the server that answers
+    /// reports another process id.
     pub fn doubt_process(&mut self) {
         let says = self.info.get("process_id");
         let says = says.and_then(|number| number.parse::<u32>().ok());
@@ -69,7 +69,7 @@ impl Server {
         }
     }
 
-    /// Finds out whether it is one of those before it.
+    /// Detects that it is one of those before it.
     pub fn recognise(&mut self, before: &[Server]) {
         self.is_listed = before.iter().any(|other| {
             let is_its_process = self.process.is_some() && self.process == other.process;
@@ -88,10 +88,10 @@ impl Server {
     pub fn name(&self) -> Option<String> {
         let is_proxy = preflight::is_proxy(&self.info);
         match named(&self.info) {
-            // A proxy gives the version that its clients may rely on, of servers that nobody asked.
+            // A proxy reports a version for its clients, not that of its servers.
             Some(said) if is_proxy => Some(format!("a proxy that says {said}")),
             Some(said) => Some(said),
-            // What says nothing of itself has the name of its process.
+            // A server that does not report its name has that of its process.
             None => match &self.process {
                 Some(process) => Some(process.name.clone()),
                 None => is_proxy.then(|| "a proxy".to_owned()),
@@ -105,12 +105,12 @@ fn named(info: &Info) -> Option<String> {
     let said = info.get("server_name").map(String::as_str);
     let mut names = said.into_iter().chain(NAMES);
     if let Some((name, own)) = names.find_map(|name| Some((name, version(name)?))) {
-        // Dragonfly says df-v1.2.3.
+        // Dragonfly reports df-v1.2.3.
         let own = own.strip_prefix("df-").unwrap_or(own);
         let own = own.strip_prefix('v').unwrap_or(own);
         return Some(format!("{name} {own}"));
     }
-    // KeyDB's version stands where Redis's would, in a reply that has a section of its own.
+    // KeyDB's version is in Redis's field, in a reply with a section of its own.
     let name = if info.contains_key("mvcc_depth") {
         "keydb"
     } else {

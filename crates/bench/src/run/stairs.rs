@@ -1,8 +1,8 @@
-//! A staircase of rates: how much can be asked for until a latency objective breaks?
+//! A staircase of rates: the highest rate that keeps a latency objective.
 //!
-//! Knows a run as something that can be done again and again. Each step is an open-loop run; the rate is multiplied
-//! until a step fails, and then halved in between (geometrically) a few times. The highest rate that passed is the
-//! *knee*. A step fails when the objective breaks, or when the rate is not reached.
+//! Knows a run as an operation that can be repeated. Each step is an open-loop run; the rate is multiplied until a step
+//! fails, and then halved in between (geometrically) a few times. The highest rate that passed is the *knee*. A step
+//! fails when the objective breaks, or when the rate is not reached.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// Limit for a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
-    /// Which figure of the response time.
+    /// The figure of the response time.
     pub figure: Percentile,
     /// Its bound.
     pub ms: f64,
@@ -69,7 +69,7 @@ impl Percentile {
 }
 
 impl Objective {
-    /// Reads `p99=2ms`.
+    /// Parses `p99=2ms`.
     pub fn parse(text: &str) -> Result<Objective, String> {
         let wrong =
             || "it is FIGURE=TIME, as in p99=2ms; mean, p50, p90, p99, p99.9 or max".to_owned();
@@ -94,17 +94,17 @@ impl Objective {
     }
 }
 
-/// How to climb.
+/// The rates of a staircase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Climb {
-    /// The first rate, in requests a second.
+    /// The first rate, in requests per second.
     pub from_rps: f64,
     /// Factor by which each rate is multiplied, above 1.
     pub factor: f64,
 }
 
 impl Climb {
-    /// Reads `RATE` or `RATE:FACTOR`.
+    /// Parses `RATE` or `RATE:FACTOR`.
     pub fn parse(text: &str) -> Result<Climb, String> {
         let wrong = || {
             format!(
@@ -122,27 +122,27 @@ impl Climb {
     }
 }
 
-/// Steps closer together cannot be told apart.
+/// Smallest factor: closer steps cannot be distinguished.
 const FACTOR_MIN: f64 = 1.01;
-/// How often the gap between the last good and the first bad rate is halved.
+/// Number of times that the gap between the last good and the first bad rate is halved.
 const REFINEMENTS: usize = 3;
-/// Steps at most: whoever passes them all is not loaded by us.
+/// Largest number of steps: a server that passes them all cannot be loaded here.
 const STEPS_MAX: usize = 60;
 
 /// Result of a staircase: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stairs {
-    /// Changes when a field changes its meaning or goes away.
+    /// Changes when a field changes its meaning or is removed.
     pub format: u32,
     /// The limit that must not be exceeded.
     pub objective: Objective,
-    /// The highest rate that passed, in requests a second; `None` if the first did not.
+    /// The highest rate that passed, in requests per second; `None` if the first did not.
     pub knee_rps: Option<f64>,
-    /// The finding, for people.
+    /// The finding, as text.
     pub text: String,
-    /// Why it ended before its time, if it did.
+    /// The reason why it ended early, if it did.
     pub ended_early: Option<String>,
-    /// The steps, in the order in which they were taken.
+    /// The steps, in order of execution.
     pub steps: Vec<Step>,
 }
 
@@ -151,14 +151,14 @@ pub struct Stairs {
 pub struct Step {
     /// True if the step passed.
     pub passed: bool,
-    /// Everything about it.
+    /// Its result.
     pub result: RunResult,
 }
 
-/// Of [`Stairs`].
+/// The format of [`Stairs`].
 pub const FORMAT: u32 = 1;
 
-/// Climbs; what was measured before a failure or Ctrl-C comes back with it.
+/// Runs the steps; measurements before a failure or Ctrl-C are returned with it.
 pub fn climb(
     prepared: &mut Prepared,
     plan: &RunPlan,
@@ -207,7 +207,7 @@ pub fn climb(
     Ok((stairs, ended))
 }
 
-/// Which rate is next.
+/// The search for the next rate.
 struct Search {
     climb: Climb,
     good: Option<f64>,
@@ -268,7 +268,7 @@ impl Search {
     }
 }
 
-/// A line about a step, as it is taken.
+/// Returns a line about a step.
 pub fn line(step: &Step, objective: Objective) -> String {
     let result = &step.result;
     format!(
@@ -282,7 +282,7 @@ pub fn line(step: &Step, objective: Objective) -> String {
     )
 }
 
-/// The finding, and what was the limit at the end.
+/// Returns the finding, and the limit at the end.
 pub fn text(stairs: &Stairs) -> String {
     let mut out = String::new();
     for step in &stairs.steps {
@@ -306,7 +306,7 @@ pub fn text(stairs: &Stairs) -> String {
 mod tests {
     use super::*;
 
-    /// The knee that is found when everything up to `limit` passes.
+    /// Returns the knee that is found when everything up to `limit` passes.
     fn found(limit: f64) -> (Option<f64>, usize) {
         let mut search = Search::new(Climb {
             from_rps: 100.0,
@@ -331,7 +331,7 @@ mod tests {
             assert!(steps < 15);
         }
         assert_eq!(found(99.0), (None, 1));
-        // A rate that cannot be asked for ends the climb, however it is reached.
+        // A rate that cannot be requested ends the staircase.
         let (knee, steps) = found(f64::INFINITY);
         assert_eq!(knee, Some(RATE_MAX));
         assert!(steps < STEPS_MAX);

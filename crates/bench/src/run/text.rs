@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::result::{CommandResult, Latency, Node, Party, RunResult};
 use crate::cause::parties::Memory;
 
-/// Everything a person wants to see at the end.
+/// Returns the final report for the user.
 pub fn text(result: &RunResult) -> String {
     let mut out = String::new();
     head(&mut out, result);
@@ -195,7 +195,7 @@ fn parties(out: &mut String, parties: &[Party]) {
     }
 }
 
-/// Writes the counters of each server, except those that stayed at zero.
+/// Writes the counters of each server, except zeroes.
 fn counters(out: &mut String, nodes: &[Node]) {
     for node in nodes {
         let counted = node.counters.iter().filter(|&(_, &grown)| grown > 0);
@@ -208,7 +208,7 @@ fn counters(out: &mut String, nodes: &[Node]) {
     }
 }
 
-/// The most, and if it is more than at the start, by how much.
+/// Returns the maximum, and its growth since the start, if any.
 fn megabytes(memory: &Memory) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let grown = memory.max_bytes.saturating_sub(memory.first_bytes);
@@ -233,7 +233,7 @@ fn latency_row(out: &mut String, name: &str, latency: &Latency) {
     );
 }
 
-/// Requests a second; of few also their fractions.
+/// Formats requests per second; small rates with decimals.
 pub fn rate(rps: f64) -> String {
     let digits = if rps < 10.0 { 2 } else { 0 };
     format!("{rps:.digits$}")
@@ -241,7 +241,7 @@ pub fn rate(rps: f64) -> String {
 
 fn megabits(bytes: u64, seconds: f64) -> f64 {
     if seconds == 0.0 {
-        // Nothing came back.
+        // There were no replies.
         return 0.0;
     }
     bytes as f64 * 8.0 / 1e6 / seconds

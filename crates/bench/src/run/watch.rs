@@ -1,6 +1,6 @@
-//! Looks at the processes while a run goes on, and runs the user's command of `failover`.
+//! Observes the processes during a run, and runs the user's command of `failover`.
 //!
-//! Must not know what is made of it.
+//! Must not know the use of its observations.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::cause::parties::{Looks, Memory, Process};
 use crate::failure::Failure;
 use crate::load::{Observer, Totals};
 
-/// When to look again whether connections stand, or a command has ended.
+/// Interval of checks for established connections, or the end of a command.
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
-/// From one look to the next.
+/// Shortest interval of observations.
 const LOOK_MIN: Duration = Duration::from_millis(100);
-/// From one look to the next at the most while somebody looks on (`--live`).
+/// Longest interval of observations with `--live`.
 const SHOWN_MAX: Duration = Duration::from_millis(500);
 
-/// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
+/// Observes the processes during a run: at the start of the measured time, then once per slice.
 pub struct Watch<'a> {
     /// Measurements of all threads so far.
     pub series: Series<'a>,
@@ -36,7 +36,7 @@ pub struct Watch<'a> {
     warmup: Duration,
     interval: Duration,
     next: Instant,
-    /// When the measured time began.
+    /// Start of the measured time.
     from: Option<Instant>,
     /// Observations so far.
     pub watched: Watched,
@@ -45,20 +45,20 @@ pub struct Watch<'a> {
 /// Observations made during a run.
 #[derive(Default)]
 pub struct Watched {
-    /// Each server, in their order.
+    /// Observations of each server, in order.
     pub servers: Vec<Looks>,
     /// The proxy.
     pub proxy: Looks,
     /// Memory of this process, which is also that of a server inside it.
     pub own_memory: Option<Memory>,
-    /// Of the whole machine, first and last.
+    /// Times of the whole machine, first and last.
     pub machine: Option<(MachineTime, MachineTime)>,
-    /// Of the looks, in the order of the snapshots, from the start of the measured time.
+    /// Times of the observations, in order, from the start of the measured time.
     pub at: Vec<Duration>,
 }
 
 impl<'a> Watch<'a> {
-    /// Looks at the servers and the proxy of `prepared`, and does what `plan` has happen.
+    /// Returns a watch of the servers and the proxy of `prepared`, which runs the command of `plan`.
     pub fn new(
         prepared: &Prepared,
         plan: &RunPlan,
@@ -95,7 +95,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Draws what is known, if anybody looks.
+    /// Draws the known figures, with `--live`.
     fn show(&mut self, totals: &Totals) -> Result<(), Failure> {
         let Some(live) = &mut self.live else {
             return Ok(());
@@ -111,7 +111,7 @@ impl<'a> Watch<'a> {
         // A process that has ended gives no more figures.
         for ((endpoint, process), looks) in self.servers.iter_mut().zip(&mut watched.servers) {
             let snapshot = process.as_ref().and_then(Process::snapshot);
-            // A server that was started again is another process. One that was never found is not looked for again.
+            // A restarted server is another process. One that was never found is not looked for again.
             if snapshot.is_none() && process.is_some() {
                 let found = process::listening_at(endpoint).ok().flatten();
                 let found = found.and_then(|pid| Process::new(pid).ok());
@@ -131,9 +131,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The last look.
+    /// Makes the last observation.
     pub fn finish(&mut self) {
-        // The terminal is its owner's again before anything is said.
+        // The terminal is restored before anything is printed.
         self.live = None;
         if let Some(from) = self.from {
             self.look(from);
@@ -183,7 +183,7 @@ impl Observer for Watch<'_> {
 pub struct Happening {
     incident: Incident,
     child: Option<Child>,
-    /// When to look next whether it has ended.
+    /// Time of the next check for its end.
     look_at: Option<Instant>,
     /// Times and exit status of the command.
     pub happened: Happened,
@@ -192,11 +192,11 @@ pub struct Happening {
 /// Times and exit status of the user's command; times in seconds from the start of the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Happened {
-    /// When it was started; `None` if the run ended before.
+    /// Time of its start; `None` if the run ended before.
     pub started_s: Option<f64>,
-    /// When it had ended; `None` if it had not when the run ended.
+    /// Time of its end; `None` if the run ended before.
     pub ended_s: Option<f64>,
-    /// How it ended.
+    /// Its exit status.
     pub status: Option<String>,
 }
 
@@ -210,7 +210,7 @@ impl Happening {
         }
     }
 
-    /// When to look again.
+    /// Returns the time of the next check.
     fn next(&self, from: Instant) -> Option<Instant> {
         match self.happened.started_s {
             None => Some(from + self.incident.at),
@@ -222,7 +222,7 @@ impl Happening {
         let at_s = now.duration_since(from).as_secs_f64();
         if self.happened.started_s.is_none() && now >= from + self.incident.at {
             let mut shell = Command::new("sh");
-            // What it says must not be mistaken for our result.
+            // Its output must not be mistaken for the result.
             let spawned = shell
                 .args(["-c", &self.incident.command])
                 .stdin(Stdio::null())

@@ -35,7 +35,7 @@ use redline_net::{Address, process};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-/// A suite as it stands in its file.
+/// A suite as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
@@ -61,7 +61,7 @@ type Options = BTreeMap<String, Value>;
 struct Target {
     server: String,
     port: u16,
-    /// It is a proxy, and this target is what stands behind it.
+    /// It is a proxy, and this target is behind it.
     behind: Option<String>,
 }
 
@@ -88,11 +88,11 @@ struct RunEntry {
     published: Published,
 }
 
-/// Figures that were published of a run.
+/// Published figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Requests a second.
+    /// Requests per second.
     pub rps: Option<f64>,
     /// Mean latency.
     pub mean_ms: Option<f64>,
@@ -104,26 +104,26 @@ pub struct Published {
     pub server_kernel: Option<f64>,
 }
 
-/// A run as words of the command line.
+/// A run as arguments of the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The group's name.
     pub group: String,
     /// The run's name.
     pub name: String,
-    /// The words behind `redline bench run`.
+    /// The arguments after `redline bench run`.
     pub words: Vec<String>,
     /// The published figures.
     pub published: Published,
 }
 
 impl Suite {
-    /// Reads a file.
+    /// Parses a file.
     pub fn parse(text: &str) -> Result<Suite, String> {
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
     }
 
-    /// Says where a target is: `NAME=HOST:PORT`.
+    /// Sets the address of a target: `NAME=HOST:PORT`.
     pub fn place(&mut self, text: &str) -> Result<(), String> {
         let wrong = || format!("--target {text}: it is NAME=HOST:PORT.");
         let (name, place) = text.split_once('=').ok_or_else(wrong)?;
@@ -137,12 +137,12 @@ impl Suite {
         Ok(())
     }
 
-    /// Returns true if its runs are of several targets.
+    /// Returns true if its runs have several targets.
     pub fn has_several_targets(&self) -> bool {
         self.targets.len() > 1
     }
 
-    /// All runs in their order.
+    /// Returns all runs in their order.
     pub fn runs(&self, scale: f64) -> Result<Vec<Run>, String> {
         let mut runs = Vec::new();
         for group in &self.group {
@@ -203,7 +203,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Puts the scaled numbers in.
+    /// Inserts the scaled numbers.
     fn scaled(&self, text: &str, scale: f64) -> Result<String, String> {
         let mut out = String::new();
         let mut rest = text;
@@ -235,7 +235,7 @@ impl Suite {
         if let Some(behind) = &target.behind {
             let behind = find(behind)?;
             for (option, target) in [("proxy-pid", target), ("server-pid", behind)] {
-                // What is not on this machine is not found, and then nothing is said of its CPU.
+                // A process that is not on this machine is not found, and its CPU is not reported.
                 let address = Address::tcp(target.server.clone(), target.port);
                 let mut endpoints = address.resolve().unwrap_or_default().into_iter();
                 let pid = endpoints.find_map(|endpoint| process::listening_at(&endpoint).ok()?);

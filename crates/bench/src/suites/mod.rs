@@ -1,7 +1,7 @@
-//! Suites: published benchmarks as files that can be run, with the published figures beside the measured ones.
+//! Suites: published benchmarks as runnable files, with the published figures beside the measured ones.
 //!
-//! `file` reads them, this runs them and prints the table. Knows a run as the words of its command line: whatever
-//! `redline bench run` can do, a suite can ask for.
+//! `file` parses them, this runs them and prints the table. Knows a run as the arguments of its command line: a suite
+//! can use everything of `redline bench run`.
 
 mod file;
 
@@ -28,17 +28,17 @@ use file::{Run, Suite};
 /// Result of a suite: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuiteResult {
-    /// Changes when a field changes its meaning or goes away.
+    /// Changes when a field changes its meaning or is removed.
     pub format: u32,
     /// The suite's name.
     pub name: String,
     /// Subject of the suite.
     pub title: String,
-    /// Publisher of the figures, and the machines that they are from.
+    /// Publisher of the figures, and the machines.
     pub source: String,
-    /// By how much requests and keys were scaled.
+    /// Factor of requests and keys.
     pub scale: f64,
-    /// Why it ended before its time, if it did.
+    /// The reason why it ended early, if it did.
     pub ended_early: Option<String>,
     /// The runs, in the order of the file.
     pub runs: Vec<SuiteRun>,
@@ -57,18 +57,18 @@ pub struct SuiteRun {
     pub result: RunResult,
 }
 
-/// Of [`SuiteResult`].
+/// The format of [`SuiteResult`].
 pub const FORMAT: u32 = 1;
 
 /// Arguments of a suite's run.
 pub struct Request<'a> {
     /// The file.
     pub path: &'a Path,
-    /// Requests and keys are multiplied with this.
+    /// Factor of requests and keys.
     pub scale: f64,
-    /// Of `NAME=HOST:PORT`, where the suite's targets are.
+    /// Addresses of the suite's targets, as `NAME=HOST:PORT`.
     pub targets: &'a [String],
-    /// The user's words behind `run`: they win over the suite's.
+    /// The user's arguments after `run`, which override the suite's.
     pub words: &'a [String],
 }
 
@@ -91,7 +91,7 @@ pub fn run(
     for target in request.targets {
         suite.place(target).map_err(Failure::Local)?;
     }
-    // Everything is looked at before anything is run: a fault in the last run would come late.
+    // All runs are checked before the first: an error in the last one would come late.
     let runs = suite.runs(request.scale).map_err(named)?;
     if runs.is_empty() {
         return Err(named("it has no runs ([[group.run]]).".into()));
@@ -104,7 +104,7 @@ pub fn run(
             Ok((run, plan))
         })
         .collect::<Result<_, Failure>>()?;
-    // What is said for all runs may be meant for some.
+    // Options for all runs may be meant for some.
     let is_idle = |text: &String| plans.iter().all(|(_, plan)| plan.idle.contains(text));
     if let Some(text) = plans[0].1.idle.iter().find(|text| is_idle(text)) {
         return Err(named(text.clone()));
@@ -170,7 +170,7 @@ fn measure(
             &mut own
         };
         let finished = prepared.run(&plan)?;
-        // Progress is for who looks; a closed stream is nobody.
+        // Progress is informative only; errors of a closed stream are ignored.
         let _ = writeln!(
             stderr,
             "{} of {count}: {} {}: {:.0} requests/s",
@@ -192,7 +192,7 @@ fn measure(
     Ok(())
 }
 
-/// The words of a run, with the user's behind them, as `redline bench run` takes them.
+/// Returns the plan of a run with the user's arguments, as `redline bench run` parses them.
 fn plan(run: &Run, words: &[String]) -> Result<RunPlan, String> {
     let words = run.words.iter().chain(words).map(String::as_str);
     let words = ["redline bench", "run"].into_iter().chain(words);
@@ -200,7 +200,7 @@ fn plan(run: &Run, words: &[String]) -> Result<RunPlan, String> {
     let Command::Run(arguments) = arguments.command else {
         return Err("it is no run".into());
     };
-    // What a run in a suite does not do is not passed over without a word.
+    // Options that a run in a suite does not support are rejected.
     if arguments.suite.is_some() || arguments.manner.stairs.is_some() || arguments.output.live {
         return Err("a run of a suite is one run: without a suite, --stairs and --live.".into());
     }
@@ -212,7 +212,7 @@ fn plan(run: &Run, words: &[String]) -> Result<RunPlan, String> {
     arguments.plan()
 }
 
-/// A column: its heading, how it is measured, how it was published.
+/// A column: its heading, the measured figure, the published one.
 type Column = (
     &'static str,
     fn(&RunResult) -> Option<f64>,
@@ -260,17 +260,17 @@ const COLUMNS: [Column; 7] = [
     ),
 ];
 
-/// CPUs that the parties of a role used.
+/// Returns the CPUs that the parties of a role used.
 fn cpus(result: &RunResult, role: &str, seconds: fn(&Party) -> f64) -> Option<f64> {
     let parties = result.parties.iter();
     let servers = parties.filter(|party| party.role == role && party.wall_s > 0.0);
-    // Of several servers, what all of them used.
+    // Of several servers, the sum.
     servers
         .map(|one| seconds(one) / one.wall_s)
         .reduce(|all, one| all + one)
 }
 
-/// The suite as a page: its table, and a chart of the rates of each group.
+/// Returns the suite as a page: its table, and a chart of the rates of each group.
 pub fn page(result: &SuiteResult) -> Result<String, Failure> {
     let mut charts = Vec::new();
     for runs in result.runs.chunk_by(|a, b| a.group == b.group) {
@@ -298,7 +298,7 @@ pub fn page(result: &SuiteResult) -> Result<String, Failure> {
     Ok(html::page_of_text(&title, &table(result), &charts))
 }
 
-/// The suite's table: each figure as measured, and as published where it was.
+/// Returns the suite's table: measured figures, and published ones if there are any.
 fn table(result: &SuiteResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\nPublished: {}", result.title, result.source);

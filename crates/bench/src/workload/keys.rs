@@ -1,7 +1,6 @@
-//! Which number comes next: the distributions of keys.
+//! Distributions of keys' numbers.
 //!
-//! Knows no bytes and no clock. Each load thread has generators of its own; what several threads count together is a
-//! shared atomic number.
+//! Knows no bytes and no clock. Each load thread has its own generators; counts that threads share are atomic numbers.
 //!
 //! # Zipf
 //!
@@ -12,20 +11,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How numbers are drawn from a range.
+/// A distribution of numbers in a range.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// Each as often as any other.
+    /// Each number with the same probability.
     Uniform,
-    /// One after the other, from the start again at the end; threads deal them out among themselves.
+    /// Ascending, from the start again at the end; threads divide the numbers among themselves.
     Sequential,
     /// By rank, with this exponent.
     Zipf(f64),
     /// Normally distributed, with this mean and standard deviation, both as numbers of the range.
     Gauss {
-        /// The middle.
+        /// The mean.
         mean: f64,
-        /// How far it spreads.
+        /// The standard deviation.
         deviation: f64,
     },
     /// The first `share_of_keys` of the range gets `share_of_draws`; uniform in both parts.
@@ -37,23 +36,23 @@ pub enum Shape {
     },
     /// By rank from the newest number of [`Shape::Insert`] backwards, with this exponent.
     Latest(f64),
-    /// A number that was not there before: the one behind the newest.
+    /// A new number: the one after the newest.
     Insert,
 }
 
-/// A range of numbers, and how they are drawn.
+/// A range of numbers, and their distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     /// The smallest.
     pub first: u64,
-    /// How many there are, at least 1.
+    /// Number of numbers, at least 1.
     pub count: u64,
-    /// How they are drawn.
+    /// The distribution.
     pub shape: Shape,
 }
 
 impl Distribution {
-    /// The largest number that can come, but for [`Shape::Insert`] and [`Shape::Latest`], which grow beyond.
+    /// Returns the largest number, except for [`Shape::Insert`] and [`Shape::Latest`], which grow beyond it.
     pub fn last(&self) -> u64 {
         self.first + (self.count - 1)
     }
@@ -125,7 +124,7 @@ enum Draw {
 }
 
 impl Source {
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub fn next(&mut self, random: &mut fastrand::Rng) -> u64 {
         let (first, count) = (self.first, self.count);
@@ -150,7 +149,7 @@ impl Source {
                     random.u64(*hot..count)
                 }
             }
-            // Relaxed: the count is all that is shared.
+            // Relaxed: only the count is shared.
             Draw::Latest { zipf, inserted } => {
                 let newest = count - 1 + inserted.load(Ordering::Relaxed);
                 newest - (zipf.rank(random) - 1)
@@ -161,14 +160,14 @@ impl Source {
     }
 }
 
-/// Draws until it hits the range, at most so often: a mean far outside would never.
+/// Largest number of draws until one is in the range: a mean far outside would never be.
 const GAUSS_DRAWS_MAX: usize = 64;
 
 fn gauss(first: u64, count: u64, mean: f64, deviation: f64, random: &mut fastrand::Rng) -> u64 {
     let last = first + (count - 1);
     let mut number = mean;
     for _ in 0..GAUSS_DRAWS_MAX {
-        // Box and Muller; 1 - x, since the logarithm of 0 is none.
+        // Box and Muller; 1 - x, since 0 has no logarithm.
         let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * random.f64()).cos();
         number = (mean + deviation * normal).round();
@@ -176,23 +175,23 @@ fn gauss(first: u64, count: u64, mean: f64, deviation: f64, random: &mut fastran
             break;
         }
     }
-    // A float beyond the range of u64 becomes its nearest end.
+    // A float beyond the range of u64 becomes its nearest bound.
     (number as u64).clamp(first, last)
 }
 
-/// Ranks from 1 to a count, each as frequent as its power of minus the exponent.
+/// Ranks from 1 to a count, each with a probability proportional to its power of minus the exponent.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     count: f64,
     exponent: f64,
     integral_of_first: f64,
     integral_of_last: f64,
-    /// Draws this near to their rank are taken without a further look.
+    /// Draws this near to their rank are accepted without a further test.
     near: f64,
 }
 
 impl Zipf {
-    /// For `count` ranks, at least 1, and an exponent above 0.
+    /// Returns the distribution for `count` ranks, at least 1, and an exponent above 0.
     pub fn new(count: u64, exponent: f64) -> Zipf {
         let count = count as f64;
         Zipf {
@@ -205,7 +204,7 @@ impl Zipf {
         }
     }
 
-    /// A rank.
+    /// Returns a rank.
     #[inline]
     pub fn rank(&self, random: &mut fastrand::Rng) -> u64 {
         loop {
@@ -222,12 +221,12 @@ impl Zipf {
     }
 }
 
-/// How frequent the rank `x` is, not normalised.
+/// Returns the probability of the rank `x`, not normalised.
 fn density(x: f64, exponent: f64) -> f64 {
     (-exponent * x.ln()).exp()
 }
 
-/// An antiderivative of [`density`], continuous in the exponent at 1, where it is the logarithm.
+/// Returns an antiderivative of [`density`], continuous in the exponent at 1, where it is the logarithm.
 fn integral(x: f64, exponent: f64) -> f64 {
     let ln = x.ln();
     let t = (1.0 - exponent) * ln;

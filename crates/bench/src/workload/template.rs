@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Words are split as redis-cli splits them (quotes, escapes). A lone `;` ends a command and begins the next: the
-//! commands of one template are sent one after the other on one connection. In braces stands a number (`keys.rs` has
-//! the distributions), a value (`values.rs`), or the name of one that was drawn before in the same template. Two
-//! opening braces are one that means nothing.
+//! commands of one template are sent one after the other on one connection. Braces contain a number (`keys.rs` has the
+//! distributions), a value (`values.rs`), or the name of one that was drawn before in the same template. Two opening
+//! braces are a literal one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use redline_resp::split_words_at;
 use super::keys::{Distribution, Shape, Source};
 use super::values::{Content, Sizes, ValueSource};
 
-/// A command, or several that belong together.
+/// A command, or several that are sent together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     /// As the user wrote it.
@@ -34,13 +34,13 @@ pub struct Template {
     sizes: Vec<Sizes>,
 }
 
-/// A word is a sequence of these.
+/// A word: a sequence of parts.
 type Word = Vec<Part>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(Vec<u8>),
-    /// The number drawn at this place of `numbers`, with leading zeroes up to a width.
+    /// The number drawn at this index of `numbers`, with leading zeroes up to a width.
     Number {
         drawn: usize,
         width: usize,
@@ -50,7 +50,7 @@ enum Part {
 }
 
 impl Template {
-    /// Reads `text`; `sizes` are those of a `{value}` that does not say its own.
+    /// Parses `text`; `sizes` are those of a `{value}` without its own.
     pub fn parse(text: &str, sizes: &Sizes) -> Result<Template, String> {
         let mut parser = Parser {
             sizes: vec![sizes.clone()],
@@ -79,12 +79,12 @@ impl Template {
         })
     }
 
-    /// How many requests one rendering is.
+    /// Returns the number of requests in one rendering.
     pub fn requests(&self) -> usize {
         self.commands.len()
     }
 
-    /// The names of its commands, in upper case.
+    /// Returns the names of its commands, in upper case.
     pub fn names(&self) -> Vec<String> {
         let name = |words: &Vec<Word>| match words[0].first() {
             Some(Part::Text(text)) => String::from_utf8_lossy(text).to_ascii_uppercase(),
@@ -93,7 +93,7 @@ impl Template {
         self.commands.iter().map(name).collect()
     }
 
-    /// For how many items each of its commands asks memcached; 0 if it asks for none.
+    /// Returns the number of items for which each of its commands asks memcached; 0 for others.
     pub fn items_asked(&self) -> Vec<u64> {
         let asked = |(name, words): (String, &Vec<Word>)| {
             let others = match name.as_str() {
@@ -111,26 +111,26 @@ impl Template {
             .collect()
     }
 
-    /// Returns whether there is a value in it, or one `of_usual_size`, that does not say its own sizes.
+    /// Returns true if there is a value in it, or one `of_usual_size`, without its own sizes.
     pub fn has_value(&self, of_usual_size: bool) -> bool {
         let is_one =
             |part: &Part| matches!(part, Part::Value(kind) if !of_usual_size || *kind == 0);
         self.commands.iter().flatten().flatten().any(is_one)
     }
 
-    /// The numbers drawn for one rendering.
+    /// Returns the numbers drawn for one rendering.
     pub fn numbers(&self) -> &[Distribution] {
         &self.numbers
     }
 
-    /// The one number that counts through its range, if there is one.
+    /// Returns the one number that counts through its range, if there is one.
     pub fn sequence(&self) -> Option<&Distribution> {
         self.numbers
             .iter()
             .find(|number| number.shape == Shape::Sequential)
     }
 
-    /// Bytes of its words in one rendering, on average; numbers are taken for as long as the largest.
+    /// Returns the mean bytes of its words in one rendering; numbers count as the largest.
     pub fn mean_bytes(&self) -> f64 {
         let part = |part: &Part| match part {
             Part::Text(text) => text.len() as f64,
@@ -140,7 +140,7 @@ impl Template {
         self.commands.iter().flatten().flatten().map(part).sum()
     }
 
-    /// Checks that memcached's text protocol can express it; the error names what it cannot.
+    /// Checks that memcached's text protocol can express it; the error names the part that it cannot.
     pub fn check_for(&self, protocol: Protocol) -> Result<(), String> {
         if protocol == Protocol::Resp {
             return Ok(());
@@ -221,9 +221,9 @@ pub enum Protocol {
     MemcacheText,
 }
 
-/// Commands of memcached that bring a value.
+/// Commands of memcached that send a value.
 const STORES: [&str; 5] = ["SET", "ADD", "REPLACE", "APPEND", "PREPEND"];
-/// Those whose requests or replies have forms of their own: CAS names a version, and the meta commands.
+/// Commands whose requests or replies have other forms: CAS names a version, and the meta commands.
 const NOT_SPOKEN: [&str; 7] = ["CAS", "MA", "MD", "ME", "MG", "MN", "MS"];
 
 /// Writes one template's requests, on one thread.
@@ -231,7 +231,7 @@ const NOT_SPOKEN: [&str; 7] = ["CAS", "MA", "MD", "ME", "MG", "MN", "MS"];
 pub struct Renderer {
     steps: Vec<Step>,
     sources: Vec<Source>,
-    /// The numbers of the rendering under way.
+    /// The numbers of the current rendering.
     drawn: Vec<u64>,
     values: Vec<ValueSource>,
 }
@@ -240,13 +240,13 @@ pub struct Renderer {
 enum Step {
     /// Bytes of the wire, headers included.
     Text(Vec<u8>),
-    /// Digits whose header has been written: always as many.
+    /// Digits of fixed width, whose header was written before.
     Padded { drawn: usize, width: usize },
-    /// A word whose length is not known before: `fixed` bytes of it are text.
+    /// A word of variable length: `fixed` bytes of it are text.
     Word { fixed: usize, parts: Vec<Part> },
-    /// Parts as they are.
+    /// Parts without framing.
     Bare(Vec<Part>),
-    /// A length, a line end, the parts, a line end: the rest of a command of memcached's that brings a value.
+    /// A length, a line end, the parts, a line end: the rest of a memcached command with a value.
     Block { fixed: usize, parts: Vec<Part> },
 }
 
@@ -288,7 +288,7 @@ impl Renderer {
             }
         }
         if bytes > LARGE_BYTES {
-            // What stands behind a value must not have the buffer double for it.
+            // Bytes after a value must not make the buffer double for it.
             out.reserve(bytes + LARGE_BYTES);
         }
         push_number(out, bytes as u64, 0);
@@ -315,7 +315,7 @@ impl Renderer {
     }
 }
 
-/// Words of a fixed length become text of the wire; the others are measured when they are rendered.
+/// Compiles words: those of a fixed length become text; the others are measured when they are rendered.
 fn compile(word: &Word, numbers: &[Distribution], sizes: &[Sizes], steps: &mut Vec<Step>) {
     let mut fixed = 0;
     let mut is_fixed = true;
@@ -356,7 +356,7 @@ fn compile(word: &Word, numbers: &[Distribution], sizes: &[Sizes], steps: &mut V
     push_text(steps, b"\r\n");
 }
 
-/// A command in memcached's words: `get key`, or `set key 0 TTL LENGTH` and the value on a line of its own.
+/// Compiles a command in memcached's form: `get key`, or `set key 0 TTL LENGTH` and the value on a separate line.
 fn compile_text(words: &[Word], steps: &mut Vec<Step>) {
     let name: Vec<u8> = match words[0].first() {
         Some(Part::Text(text)) => text.to_ascii_lowercase(),
@@ -401,7 +401,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-/// Appends the decimal digits, with zeroes in front up to `width`.
+/// Appends the decimal digits, with leading zeroes up to `width`.
 #[inline]
 fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let digits = digits(number).max(width);
@@ -506,7 +506,7 @@ impl Parser {
 
 /// Digits of the largest number.
 const WIDTH_MAX: usize = 20;
-/// Words above this get their room at once.
+/// Size of words from which memory is reserved at once.
 const LARGE_BYTES: usize = 64 * 1024;
 const EXPONENT_MAX: f64 = 20.0;
 
@@ -573,7 +573,7 @@ fn distribution_of(text: &str) -> Result<Distribution, String> {
     })
 }
 
-/// `COUNT`, for 0 to COUNT-1, or `FIRST-LAST`. Returns the first and how many there are.
+/// Parses `COUNT`, for 0 to COUNT-1, or `FIRST-LAST`. Returns the first and the number of numbers.
 fn range_of(text: &str) -> Result<(u64, u64), String> {
     let wrong = || "a range is COUNT, at least 1, or FIRST-LAST".to_owned();
     let number = |text: &str| {
@@ -595,7 +595,7 @@ fn range_of(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-/// Larger numbers cannot be told apart as floats.
+/// Largest number that floats represent exactly.
 const NUMBER_MAX: u64 = 1 << 53;
 
 fn unbalanced(text: &str) -> String {
@@ -643,7 +643,7 @@ mod tests {
         }
     }
 
-    /// The requests of some renderings, as words.
+    /// Returns the requests of some renderings, as words.
     fn rendered(text: &str, renderings: usize) -> Vec<Vec<String>> {
         let mut random = fastrand::Rng::with_seed(2);
         let template = parse(text).unwrap();

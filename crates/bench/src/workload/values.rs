@@ -1,8 +1,8 @@
-//! Values: how large, and what is in them.
+//! Values: their sizes and contents.
 //!
-//! Knows no keys. Values are pieces of a block of random bytes that each thread makes once: a value costs a copy, not
-//! a random number for every eighth of it, and one that is longer than the block several. The first eight bytes are new each
-//! time, so that no two values are the same.
+//! Knows no keys. Values are pieces of a block of random bytes that each thread makes once: a value costs a copy, not a
+//! random number for every eight bytes, and a value longer than the block costs several. The first eight bytes are new
+//! each time, so that no two values are the same.
 
 /// Kind of bytes in a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub enum Content {
     Random,
     /// Random letters and digits, of which this share, 0 to 1, is one repeated letter.
     Compressible(f64),
-    /// The same bytes in every value, as redis-benchmark has it.
+    /// The same bytes in every value, as in redis-benchmark.
     Fixed,
 }
 
@@ -22,22 +22,22 @@ pub struct SizeClass {
     pub bytes_min: usize,
     /// The largest.
     pub bytes_max: usize,
-    /// How often it comes, beside the others' weights.
+    /// Its weight among all.
     pub weight: u64,
 }
 
-/// How large values are.
+/// The sizes of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
     classes: Vec<SizeClass>,
     total_weight: u64,
 }
 
-/// The largest value, as redis-benchmark has it.
+/// The largest value, as in redis-benchmark.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
 impl Sizes {
-    /// Reads `SIZE[:WEIGHT],...`, where a size is a number of bytes or a range `FROM-TO`.
+    /// Parses `SIZE[:WEIGHT],...`, where a size is a number of bytes or a range `FROM-TO`.
     pub fn parse(text: &str) -> Result<Sizes, String> {
         let wrong = |item: &str| {
             format!("\"{item}\" is no size: SIZE or FROM-TO in bytes, and :WEIGHT if wanted")
@@ -71,7 +71,7 @@ impl Sizes {
         })
     }
 
-    /// The one size, if there is only one.
+    /// Returns the one size, if there is only one.
     pub fn fixed(&self) -> Option<usize> {
         match self.classes.as_slice() {
             [only] if only.bytes_min == only.bytes_max => Some(only.bytes_min),
@@ -79,7 +79,7 @@ impl Sizes {
         }
     }
 
-    /// The largest size.
+    /// Returns the largest size.
     pub fn largest(&self) -> usize {
         self.classes
             .iter()
@@ -88,7 +88,7 @@ impl Sizes {
             .unwrap_or(0)
     }
 
-    /// The mean size.
+    /// Returns the mean size.
     pub fn mean(&self) -> f64 {
         let sum = self.classes.iter().map(|class| {
             class.weight as f64 * (class.bytes_min as f64 + class.bytes_max as f64) / 2.0
@@ -117,17 +117,17 @@ pub struct ValueSource {
     block: Vec<u8>,
 }
 
-/// The block is this much longer than what is cut from it at once: so many different places that can be cut from.
+/// The block's bytes beyond the largest piece: the number of different pieces.
 const BLOCK_SPARE_BYTES: usize = 64 * 1024;
-/// At most so much is cut from the block at once: a value of 1 GB costs no second one, in each thread.
+/// Largest piece: a value of 1 GB costs no second one, in each thread.
 const CUT_BYTES_MAX: usize = 4 << 20;
-/// Compressible bytes come in pieces of this size.
+/// Size of the pieces of compressible bytes.
 const PIECE_BYTES: usize = 64;
-/// Bytes at the front of a value that are new each time.
+/// Number of bytes at the front of a value that are new each time.
 const NEW_BYTES: usize = 8;
 
 impl ValueSource {
-    /// Values of these sizes.
+    /// Returns a source of values of these sizes.
     pub fn new(sizes: Sizes, content: Content, random: &mut fastrand::Rng) -> ValueSource {
         let mut block = vec![0; sizes.largest().min(CUT_BYTES_MAX) + BLOCK_SPARE_BYTES];
         match content {
@@ -150,7 +150,7 @@ impl ValueSource {
         }
     }
 
-    /// The size of the next value.
+    /// Returns the size of the next value.
     #[inline]
     pub fn size(&self, random: &mut fastrand::Rng) -> usize {
         self.fixed.unwrap_or_else(|| self.sizes.draw(random))

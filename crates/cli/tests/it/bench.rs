@@ -1,4 +1,4 @@
-//! `redline bench` as a process: signals, exit codes, and the name it is called by.
+//! `redline bench` as a process: signals, exit codes, and the name in its messages.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use crate::running::signal;
 
 const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
 
-/// Starts `redline bench`, presses Ctrl-C when `ready` says so, and returns what it left.
+/// Starts `redline bench`, sends Ctrl-C when `ready` returns true, and returns its output.
 fn interrupted(server: &FakeServer, args: &[&str], ready: impl Fn(&FakeServer) -> bool) -> Output {
     let child = Command::new(REDLINE)
         .args(["bench", "-p", &server.port()])
@@ -75,7 +75,7 @@ fn ctrl_c_ends_a_run_whose_server_is_silent() {
     );
 }
 
-/// The most memory that a process ever had, in bytes.
+/// Returns the peak memory of a process, in bytes.
 fn peak_bytes(child: &Child) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -92,7 +92,7 @@ fn a_large_value_is_held_once_whoever_sends_it() {
         (&["-t", "set", "-c", "2", "--threads", "2"], 1),
         (&["-t", "set", "-c", "2", "-a", "pw"], 1),
         (&["-t", "set", "-c", "1", "-r", "100", "-a", "pw"], 1),
-        // Each has a key of its own.
+        // Each has its own key.
         (&["-t", "set", "-c", "2", "-r", "100"], 2),
     ] {
         let sets = Arc::new(AtomicUsize::new(0));
@@ -198,7 +198,7 @@ fn unknown_parts_are_named() {
 #[test]
 fn more_connections_than_files_are_refused_at_once() {
     let server = FakeServer::ok();
-    // More than any process may have open, whoever runs it.
+    // More than any process may have open, with any user.
     let output = Command::new(REDLINE)
         .args([
             "bench",

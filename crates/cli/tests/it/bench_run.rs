@@ -46,7 +46,7 @@ fn commands_processed(server: &Running) -> u64 {
         .expect("INFO counts commands")
 }
 
-/// Stops the server for a second or more once it has served so many requests. Returns for how long, in microseconds.
+/// Stops the server for a second or more once it has served this many requests. Returns the time in microseconds.
 fn stall(server: &Running, after: u64) -> f64 {
     until("the load runs", || {
         (commands_processed(server) > after).then_some(())
@@ -64,7 +64,7 @@ fn stall(server: &Running, after: u64) -> f64 {
     stalled.as_micros() as f64
 }
 
-/// Pieces of the series, of 250 ms each, in which the server was stopped: none of a piece's replies came before its end.
+/// Returns the number of pieces of the series, of 250 ms each, in which the server was stopped: without replies.
 fn empty_points(result: &Value) -> usize {
     let points = result["series"].as_array().expect("there is a series");
     points.iter().filter(|point| point["answered"] == 0).count()
@@ -95,7 +95,7 @@ fn a_stalled_server_shows_in_the_open_loop_and_hides_from_the_closed_one() {
     let counts = ["values", "nulls", "unanswered", "unsent"];
     let counts = counts.map(|name| number(&open["requests"][name]));
     assert_eq!(counts.iter().sum::<f64>(), 20_000.0);
-    // Of these, only as many as there are connections were under way when it stopped.
+    // Of these, only as many as there are connections were in flight when it stopped.
     let service = &open["service_us"];
     assert!(number(&service["p99"]) < p99, "{service}");
     assert!(empty_points(&open) >= 2, "{}", open["series"]);
@@ -104,11 +104,11 @@ fn a_stalled_server_shows_in_the_open_loop_and_hides_from_the_closed_one() {
         .map(|point| number(&point["max_us"]))
         .fold(0.0, f64::max);
     assert!(worst >= longest, "the stall is in the series: {worst}");
-    // What was late was the server, and not the schedule.
+    // The server was late, and not the schedule.
     assert!(number(&open["schedule_lag_us"]["p99"]) < p99);
 
-    // The same stall, the same connections, no schedule: ten requests waited, and thousands that would have come meanwhile
-    // did not, so that the 99th percentile knows nothing of it.
+    // The same stall, the same connections, no schedule: ten requests waited, and thousands that would have been sent
+    // meanwhile were not, so that the 99th percentile does not show it.
     let before = commands_processed(&server);
     let closed = start(&server, &common);
     let stalled_us = stall(&server, before + 8_000);
@@ -277,7 +277,7 @@ fn an_interrupted_comparison_reports_the_pairs_that_are_done() {
         .expect("the binary starts");
     let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut line = String::new();
-    // It says how far it is about once a second.
+    // It prints progress about once a second.
     let pairs = |line: &str| line.strip_prefix("pair ")?.split(' ').next()?.parse().ok();
     while pairs(&line).is_none_or(|pairs: u32| pairs < 3) {
         line.clear();
@@ -340,7 +340,7 @@ fn an_interrupted_read_back_leaves_the_result() {
     let output = child.wait_with_output().expect("the binary ends");
     assert_eq!(output.status.code(), Some(130));
     let result: Value = serde_json::from_slice(&output.stdout).expect("the result is there");
-    // What could not be read is neither found nor gone.
+    // Unreadable ones are neither found nor gone.
     assert!(number(&result["acknowledged"]) > 0.0, "{result}");
     assert_eq!(result["unread"], result["acknowledged"]);
     assert_eq!((&result["found"], &result["gone"]), (&0.into(), &0.into()));

@@ -1,4 +1,4 @@
-//! `redline bench run --tls` against servers that stand still: in the middle of what they are sent, or of a handshake.
+//! `redline bench run --tls` against servers that stall: in the middle of a request, or of a handshake.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
@@ -15,8 +15,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
-/// A server with TLS, and of a cluster all there is. Returns its port. Connections that come once `silent` says so are
-/// accepted and not spoken to.
+/// Returns the port of a server with TLS, which is a whole cluster if asked. Connections after `silent` is set are
+/// accepted and not answered.
 fn server(
     answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     silent: impl Fn() -> bool + Send + 'static,
@@ -48,7 +48,7 @@ fn server(
                 continue;
             }
             let (config, answer) = (Arc::clone(&config), Arc::clone(&answer));
-            // The client's end of the test ends the connection: its errors are not ours to report.
+            // The end of the test closes the connection: errors then are ignored.
             thread::spawn(move || {
                 let tls = ServerConnection::new(config).ok()?;
                 serve(StreamOwned::new(tls, stream), &*answer, &Mutex::default())
@@ -70,14 +70,14 @@ fn start(port: u16, args: &[&str]) -> Child {
         .expect("the binary starts")
 }
 
-/// Returns the output of a child that ends: it is not waited for without an end.
+/// Returns the output of a child, with a time-out.
 fn ended(mut child: Child) -> Output {
-    // What it says fits into the pipes.
+    // Its output fits into the pipes.
     until("the run ends", || child.try_wait().expect("it is ours"));
     child.wait_with_output().expect("it has ended")
 }
 
-/// Of each batch, the first request is read, and the rest does not fit into the sockets' buffers.
+/// Of each batch, the first request is read, and the rest exceeds the sockets' buffers.
 const LARGE: [&str; 10] = [
     "--command",
     "SET key:{uniform:10} {value}",
@@ -110,7 +110,7 @@ fn requests_whose_server_stops_reading_wait_until_it_reads_on() {
         assert_eq!(result["requests"]["values"], 16, "{more:?}");
         let max_us = result["response_us"]["max"].as_u64().expect("a number");
         assert!(max_us >= 1_190_000, "{more:?}: {max_us}");
-        // Nothing had to be given up for it to go on.
+        // No connection had to be given up.
         if let Some(redirects) = result["redirects"].as_object() {
             assert_eq!(redirects["resent"], 0, "{redirects:?}");
         }
@@ -153,7 +153,7 @@ fn a_server_that_never_reads_on_does_not_keep_a_run_from_ending() {
 #[test]
 fn a_handshake_that_is_not_answered_ends_the_run() {
     let runs = [&[][..], &["--cluster"]].map(|more| {
-        // Pings are the last that is said before the load's connections are opened.
+        // Pings are the last requests before the load's connections are opened.
         let pinged = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&pinged);
         let answer = move |request: &Request| {
@@ -176,7 +176,7 @@ fn a_handshake_that_is_not_answered_ends_the_run() {
 
 #[test]
 fn a_handshake_of_a_later_connection_is_not_waited_for_without_end() {
-    // Each batch has a connection of its own, and of the tenth on none is spoken to.
+    // Each batch has its own connection, and from the tenth on they are silent.
     let lines = [
         &["-q", "-k", "0", "-t", "get", "-n", "50"][..],
         &[

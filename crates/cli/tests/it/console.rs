@@ -1,4 +1,4 @@
-//! The binary where its output goes nowhere: a reader that has read enough, a full disk. And what it says of itself.
+//! The binary with failing output: a reader that has read enough, a full disk. And its messages about itself.
 
 use std::io::{PipeReader, pipe};
 use std::process::{Command, Output, Stdio};
@@ -37,7 +37,7 @@ fn piped(line: &str) -> Output {
     run(line, Stdio::piped(), Stdio::piped())
 }
 
-/// A pipe that nobody reads any more.
+/// Returns a pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer): (PipeReader, _) = pipe().unwrap();
     drop(reader);
@@ -120,7 +120,7 @@ fn help_of_the_bench_names_its_sub_commands() {
         for line in ["--help", "bench --help"] {
             assert!(text(line).contains(name), "{line}: {name}");
         }
-        // What it says first is what it does.
+        // The first line is a summary.
         let help = text(&format!("bench {name} --help"));
         assert!(!help.starts_with("The options"), "{name}: {help}");
         assert!(help.contains(&format!("Usage: redline bench {name} ")));

@@ -1,4 +1,4 @@
-//! Clients and descriptors of a process: `maxclients` beside the limit of open files. Must not know the server's insides.
+//! Clients and descriptors of a process: `maxclients` beside the limit of open files. Must not know the server's internals.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::running::{REDLINE, Running, folder_with, until};
 
-/// `redline server r.conf` in a shell that runs `ulimit` with these words first.
+/// Returns `redline server r.conf` in a shell that runs `ulimit` with these arguments first.
 fn under(limit: &str) -> Command {
     let mut command = Command::new("sh");
     let line = format!("ulimit {limit} && exec \"$0\" server r.conf");
@@ -16,7 +16,7 @@ fn under(limit: &str) -> Command {
     command
 }
 
-/// `redline server r.conf` in a shell that allows so many files.
+/// Returns `redline server r.conf` in a shell that allows this many files.
 fn with_files(limit: u32) -> Command {
     under(&format!("-n {limit}"))
 }
@@ -44,7 +44,7 @@ fn refused_under(limit: &str, more: &str) -> String {
 
 #[test]
 fn maxclients_is_lowered_to_the_limit_of_open_files_and_says_so() {
-    // More than any process may have open, whoever runs it.
+    // More than any process may have open, with any user.
     let folder = folder_with("maxclients 4294967295\n");
     let running = Running::of(with_files(120), folder, None);
     assert_eq!(running.call("CONFIG GET maxclients"), "maxclients 88");
@@ -144,7 +144,7 @@ fn who_connects_without_end_kept_clients_waiting() {
     let running = Running::start(folder_with(""), &["r.conf"], None);
     let mut other = running.connect();
     assert_eq!(other.call("PING"), "+PONG");
-    // Stopped, it finds them all together when it goes on, and a request of a client that it has.
+    // Stopped, it finds them all together when it goes on, and a request of a present client.
     running.signal("STOP");
     until("every thread has stopped", || {
         let threads = format!("/proc/{}/task", running.child.id());

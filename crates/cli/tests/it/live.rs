@@ -1,4 +1,4 @@
-//! `redline bench run --live` on a terminal: what it shows, and that the terminal is as it was afterwards.
+//! `redline bench run --live` on a terminal: its view, and the restored terminal afterwards.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,7 @@ const USUAL_SCREEN: &str = "\x1b[?1049l";
 const CURSOR_HIDDEN: &str = "\x1b[?25l";
 const CURSOR_SHOWN: &str = "\x1b[?25h";
 
-/// A terminal of which we are the screen.
+/// A terminal whose screen is this test.
 struct Screen {
     /// Kept open, so that the end of the program is not the end of the terminal.
     inside: File,
@@ -42,7 +42,7 @@ impl Screen {
         let log = Arc::clone(&said);
         let reader = thread::spawn(move || {
             let (mut outside, mut bytes) = (File::from(outside), [0; 4096]);
-            // The end is an error: nobody has it open any more.
+            // The end is an error: it is closed on the other side.
             while let Ok(count @ 1..) = outside.read(&mut bytes) {
                 log.lock().unwrap().extend_from_slice(&bytes[..count]);
             }
@@ -76,7 +76,7 @@ impl Screen {
         tcgetattr(&self.inside).expect("it is a terminal")
     }
 
-    /// Everything that was said.
+    /// Returns everything that was printed.
     fn end(self) -> String {
         drop(self.inside);
         self.reader.join().expect("it reads to the end");
@@ -91,7 +91,7 @@ fn server() -> Running {
     Running::start(folder, &args, None)
 }
 
-/// The words on the screen, in the order in which they were drawn: what moves the cursor stands for blanks.
+/// Returns the words on the screen, in the order in which they were drawn: cursor movements are blanks.
 fn words(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let mut plain = pieces.next().unwrap_or_default().to_owned();
@@ -103,7 +103,7 @@ fn words(text: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// That the view came and went, and the report stands behind it.
+/// Checks that the view was shown and removed, and the report follows it.
 #[track_caller]
 fn check(screen: Screen, before: &Termios) {
     let after = screen.modes();

@@ -1,4 +1,4 @@
-//! Integration tests of the program, in one binary: each starts processes of its own.
+//! Integration tests of the program, in one binary: each starts its own processes.
 
 mod bench;
 mod bench_run;

@@ -1,5 +1,5 @@
-//! Memory that goes back to the system: resident memory after values, replies and requests of every size have gone. Must
-//! not know the server's insides.
+//! Memory that is returned to the system: resident memory after values, replies and requests of every size are removed.
+//! Must not know the server's internals.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use crate::running::{Client, Running, folder_with, until};
 
 /// Bytes that are stored before they are removed.
 const STORED_BYTES: usize = 40_000_000;
-/// Bytes of a value: many keys, both sides of what comes from size classes, and large ones.
+/// Sizes of a value: many keys, both sides of the limit of size classes, and large ones.
 const SIZES: [usize; 5] = [1_000, 24_000, 64_000, 1_000_000, 4_000_000];
 
-/// A server with one worker, and what was resident when it had answered once.
+/// A server with one worker, and its resident memory after its first reply.
 struct Measured {
     running: Running,
     idle_bytes: usize,
@@ -27,7 +27,7 @@ impl Measured {
         }
     }
 
-    /// Returns the maximum of resident memory when all is gone: a quarter above the idle process, and the scraps of
+    /// Returns the largest resident memory after everything is removed: a quarter above the idle process, and remains of
     /// threads and tables.
     fn bound_bytes(&self) -> usize {
         self.idle_bytes / 4 * 5 + (2 << 20)
@@ -51,7 +51,7 @@ fn resident_bytes(running: &Running) -> usize {
     kilobytes.trim().parse::<usize>().unwrap() << 10
 }
 
-/// Sets so many keys to values of so many bytes.
+/// Sets this many keys to values of this many bytes.
 fn fill(client: &mut Client, keys: usize, bytes: usize) {
     let value = "v".repeat(bytes);
     for key in 0..keys {
@@ -124,7 +124,7 @@ fn peaks_of_values_of_different_sizes_added_up() {
     let mut client = measured.running.connect();
     for bytes in [64_000, 1_000_000, 24_000, 4_000_000, 200_000, 20_000] {
         fill(&mut client, STORED_BYTES / bytes, bytes);
-        // What the size before has left free must not stay for longer than that.
+        // The free memory of the size before must not stay for longer than that.
         let bound = measured.idle_bytes + STORED_BYTES / 5 * 6;
         until(
             &format!("resident memory is below {bound} bytes with values of {bytes}"),

@@ -1,4 +1,4 @@
-//! `redline proxy` as a process, in front of servers of ours: the ways of requests.
+//! `redline proxy` as a process, in front of our servers: the routes of requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -157,7 +157,7 @@ fn transactions_find_their_server_by_their_first_key() {
     assert_error(&call(&mut client, &format!("SET {other} 5")), "CROSSSLOT");
     assert_error(&call(&mut client, "EXEC"), "EXECABORT");
     assert_eq!(call(&mut client, "GET k"), bulk("2"));
-    // WATCH sees what others do, and the connection is clean for the next one.
+    // WATCH detects writes of others, and the connection is clean for the next one.
     let mut second = behind.client();
     assert_eq!(call(&mut client, "WATCH k"), ok());
     assert_eq!(call(&mut second, "SET k 7"), ok());
@@ -173,7 +173,7 @@ fn transactions_find_their_server_by_their_first_key() {
         call(&mut second, "EXEC"),
         Value::Array(vec![Value::Integer(10)])
     );
-    // What comes behind EXEC in one write runs behind it.
+    // Requests after EXEC in one write run after it.
     let mut requests = Vec::new();
     for _ in 0..50 {
         for words in [&["MULTI"][..], &["INCR", "k"], &["EXEC"], &["GET", "k"]] {
@@ -212,7 +212,7 @@ fn replies_of_every_shape_pass_unchanged() {
             vec!["HGETALL", "h"],
             vec!["ZRANGE", "z", "0", "-1", "WITHSCORES"],
             vec!["COMMAND", "INFO", "get"],
-            // What lacks, within what EXEC answers.
+            // A missing script, in the reply of EXEC.
             vec!["MULTI"],
             vec!["LPOP", "nolist", "2"],
             vec!["GEOPOS", "g", "missing"],
@@ -325,7 +325,7 @@ fn what_is_published_reaches_all_subscribers_whatever_the_server() {
     }
 }
 
-/// In one call, over several servers, some of them twice, and some that the client hears already.
+/// In one call, over several servers, some of them twice, and some that the client has already.
 #[test]
 fn many_names_in_one_subscribe_are_confirmed_in_their_order_and_heard_once() {
     let behind = Behind::new(3, 1);
@@ -413,7 +413,7 @@ fn a_subscribed_client_is_answered_as_redis_answers_it() {
 
 #[test]
 fn a_script_that_runs_on_the_shared_connection_can_be_ended() {
-    // A server that is busy lets nobody choose a database.
+    // A busy server refuses SELECT.
     for (count, db) in [(1, 0), (1, 3), (3, 0), (3, 3)] {
         let arguments = ["--busy-reply-threshold", "50"].map(str::to_owned);
         let start = |_| ServerProcess::redline(Path::new(REDLINE), 1, &arguments).unwrap();
@@ -440,8 +440,8 @@ fn a_script_that_runs_on_the_shared_connection_can_be_ended() {
     }
 }
 
-/// A node of a cluster that runs one script until it is told to end, refuses meanwhile what a busy Redis does, and turns the
-/// next so many away that say a password then.
+/// A node of a cluster that runs one script until it is told to end, refuses meanwhile what a busy Redis does, and
+/// refuses this many later connections that send a password then.
 struct Busy {
     place: OnceLock<SocketAddr>,
     is_busy: AtomicBool,
@@ -494,7 +494,7 @@ impl Busy {
             .is_ok()
     }
 
-    /// A client's script runs on the connection that all share.
+    /// Runs a client's script on the shared connection.
     fn runs_for(&self, client: &mut Client) {
         let mut request = Vec::new();
         encode(&["EVAL", "while true do end", "1", "k"], &mut request);
@@ -521,7 +521,7 @@ fn a_script_can_be_ended_on_a_node_of_which_replicas_are_read_from() {
 #[test]
 fn what_is_to_end_a_script_never_waits_behind_it() {
     let (busy, address) = Busy::start();
-    // Its probes are turned away as well.
+    // Its probes are refused as well.
     let proxy = proxy_with(&format!(
         "threads = 1\n[[pool]]\nfailure = {{ limit = 1000 }}\npassword = 'secret'\n{}",
         shards(&[address])
@@ -539,7 +539,7 @@ fn what_is_to_end_a_script_never_waits_behind_it() {
     assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
 }
 
-/// The proxy with one worker before a server, a client of it, and one of the server itself.
+/// Returns the proxy with one worker in front of a server, a client of it, and one of the server itself.
 fn watched_over() -> (ServerProcess, ServerProcess, Client, Client) {
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
     let servers = shards(&[server.address()]);
@@ -719,7 +719,7 @@ fn users_may_do_what_their_records_say_on_every_way() {
         let refused = text.starts_with("NOPERM") || text.contains("insufficient ACL permissions");
         assert!(reply.is_error() && refused, "{line}: {reply:?}");
     }
-    // As a part of a transaction, too: and the whole is not done then.
+    // As a part of a transaction, too: and the whole is not executed then.
     assert_eq!(call(&mut client, "MULTI"), ok());
     assert_error(&call(&mut client, "FLUSHALL"), "NOPERM");
     assert_error(&call(&mut client, "EXEC"), "EXECABORT");
@@ -729,7 +729,7 @@ fn users_may_do_what_their_records_say_on_every_way() {
     assert_eq!(call(&mut client, "AUTH r"), ok());
     assert_eq!(call(&mut client, "GET a:1"), bulk("v"));
     assert_error(&call(&mut client, "SET a:1 w"), "NOPERM");
-    // Neither does what is too large to be collected get by.
+    // Neither does a request that is too large to be collected pass.
     let large = "v".repeat(4 << 20);
     assert_error(&call(&mut client, &format!("SET a:1 {large}")), "NOPERM");
     assert_error(&call(&mut client, "GET b:2"), "NOPERM");

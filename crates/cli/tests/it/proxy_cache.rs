@@ -1,4 +1,4 @@
-//! `redline proxy` as a process: the cache for hot keys, which servers keep right by saying what has changed.
+//! `redline proxy` as a process: the cache for hot keys, which servers keep current by reporting changed keys.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 2, &[]).expect("a server starts")
 }
 
-/// A pool that keeps keys which begin with `k`, with this in its table, over these servers.
+/// Returns a pool that caches keys with the prefix `k`, with this in its table, over these servers.
 fn pool(cache: &str, servers: &[SocketAddr]) -> String {
     format!(
         "[[pool]]\n[pool.cache]\nprefixes = ['k']\n{cache}\n{}",
@@ -38,14 +38,14 @@ fn proxy(threads: usize, cache: &str, servers: &[SocketAddr]) -> ServerProcess {
     proxy
 }
 
-/// As good as never.
+/// Practically never.
 const OLD: &str = "max-age = '1h'";
 
 fn connect(server: &ServerProcess) -> Client {
     Client::connect(server.address()).expect("it accepts")
 }
 
-/// The sum of what INFO says under this name.
+/// Returns the sum of the fields of this name in INFO.
 fn stat(client: &mut Client, name: &str) -> u64 {
     let info = client.call(&["INFO", "everything"]).unwrap();
     let info = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
@@ -55,7 +55,7 @@ fn stat(client: &mut Client, name: &str) -> u64 {
         .sum()
 }
 
-/// Calls of GET that a server has seen.
+/// Returns the number of GETs that a server has executed.
 fn gets(client: &mut Client) -> u64 {
     let info = client.call(&["INFO", "commandstats"]).unwrap();
     let info = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
@@ -64,7 +64,7 @@ fn gets(client: &mut Client) -> u64 {
     calls.map_or(0, |(calls, _)| calls.parse().unwrap())
 }
 
-/// Asks until the answer is kept.
+/// Reads until the reply is cached.
 #[track_caller]
 fn keep(client: &mut Client, key: &str, value: &Value) {
     until(key, || {
@@ -84,7 +84,7 @@ fn hits_do_not_reach_the_server_and_its_news_do_reach_us() {
     call(&mut direct, "SET k1 one");
     keep(&mut client, "k1", &bulk("one"));
     keep(&mut client, "k2", &Value::NullBulk);
-    // A server that is slow to give a sign of life is not told of for a moment.
+    // If a server answers PING slowly, its values are not used for a moment.
     until("hits alone", || {
         let (before, hits) = (gets(&mut direct), stat(&mut client, "cache_hits"));
         for _ in 0..50 {
@@ -97,7 +97,7 @@ fn hits_do_not_reach_the_server_and_its_news_do_reach_us() {
         assert_eq!(client.reply().unwrap(), Some(bulk("one")));
         gets(&mut direct) == before && stat(&mut client, "cache_hits") == hits + 201
     });
-    // What does not begin so is not kept.
+    // Keys with other prefixes are not cached.
     let before = gets(&mut direct);
     (0..5).for_each(|_| drop(call(&mut client, "GET other")));
     assert_eq!(gets(&mut direct), before + 5);
@@ -108,7 +108,7 @@ fn hits_do_not_reach_the_server_and_its_news_do_reach_us() {
     until("k1", || call(&mut client, "GET k1") == bulk("two"));
     until("k2", || call(&mut newer, "GET k2") == bulk("there"));
     assert!(stat(&mut client, "cache_invalidations") >= 2);
-    // Databases are told apart; news are of all of them.
+    // Databases are distinguished; reports cover all of them.
     for client in [&mut direct, &mut client] {
         call(client, "SELECT 1");
     }
@@ -120,7 +120,7 @@ fn hits_do_not_reach_the_server_and_its_news_do_reach_us() {
         call(&mut client, "GET k1") == bulk("changed")
     });
     assert_eq!(call(&mut newer, "GET k1"), bulk("two"));
-    // A key that ends by itself.
+    // A key that expires.
     until("k3 is kept", || {
         call(&mut direct, "SET k3 brief PX 1500");
         let hits = stat(&mut client, "cache_hits");
@@ -183,7 +183,7 @@ fn what_a_client_writes_it_reads_at_once() {
             ],
         ];
         for (number, way) in ways.iter().enumerate() {
-            // Others look meanwhile, so that it is kept.
+            // Others read meanwhile, so that it is cached.
             for client in &mut clients {
                 (0..3).for_each(|_| drop(call(client, "GET k1")));
             }
@@ -196,7 +196,7 @@ fn what_a_client_writes_it_reads_at_once() {
             assert_eq!(call(client, "GET k1"), bulk(&value), "{way:?}");
         }
         let client = &mut clients[round % 4];
-        // One that goes through in pieces.
+        // One that is passed through in pieces.
         let large = format!("{round}{}", "x".repeat(60_000));
         let mut request = Vec::new();
         encode(&["SET", "k1", &large], &mut request);
@@ -207,7 +207,7 @@ fn what_a_client_writes_it_reads_at_once() {
         client.send(end).unwrap();
         assert_eq!(client.reply().unwrap(), Some(ok()));
         assert_eq!(call(client, "GET k1"), bulk(&large));
-        // One in one piece with what it is read by.
+        // One in one piece with the read after it.
         let mut pipeline = Vec::new();
         for words in [
             &["GET", "k1"][..],
@@ -301,7 +301,7 @@ fn nobody_sees_a_counter_go_back() {
             scope.spawn(move || {
                 let mut direct = connect(server);
                 for round in 0..ROUNDS / 4 {
-                    // Only where the key is.
+                    // Only on the key's server.
                     let key = &keys[round % 4];
                     call(&mut direct, &format!("EVAL if(redis.call('EXISTS',KEYS[1])==1)then(redis.call)('INCR',KEYS[1])end 1 {key}"));
                     thread::yield_now();
@@ -313,7 +313,7 @@ fn nobody_sees_a_counter_go_back() {
     assert!(stat(&mut client, "cache_hits") > 500);
 }
 
-/// Numbers below a bound, by a seed.
+/// Returns numbers below a bound, by a seed.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {
@@ -352,7 +352,7 @@ fn nothing_is_cached_while_the_server_does_not_tell() {
         until("the new value", || call(&mut client, "GET k1") == value);
     }
     assert!(proxy.log().contains("nothing of"), "{}", proxy.log());
-    // A server that refuses is asked all the same.
+    // A server that refuses is asked for values all the same.
     let asked = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&asked);
     let refusing = scripted(
@@ -374,7 +374,7 @@ fn nothing_is_cached_while_the_server_does_not_tell() {
 
 #[test]
 fn news_that_come_in_pieces_before_a_sign_of_life_are_news() {
-    /// Connections that are sent invalidations, and the number of PINGs that they have sent.
+    /// Connections that get invalidations, and the number of their PINGs.
     #[derive(Default)]
     struct Told {
         peers: HashSet<SocketAddr>,
@@ -408,13 +408,13 @@ fn news_that_come_in_pieces_before_a_sign_of_life_are_news() {
     value.store(1, Ordering::SeqCst);
     until("the new value", || call(&mut client, "GET k") == bulk("1"));
     until("signs of life", || told.lock().unwrap().pings > 1);
-    // None of them was one too many.
+    // No unexpected one.
     assert!(!proxy.log().contains("nobody waits"), "{}", proxy.log());
 }
 
 #[test]
 fn a_value_is_told_for_so_long_and_no_longer() {
-    // It never says that anything has changed.
+    // It never reports a change.
     let asked = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&asked);
     let silent = scripted(
@@ -442,7 +442,7 @@ fn memory_has_a_bound() {
         let value = "x".repeat(300);
         call(&mut client, &format!("SET k{number} {value}"));
     }
-    // Again where the server's news of a key come behind its value.
+    // Again if the server's reports of a key come after its value.
     until("it is full", || {
         for number in 0..500 {
             (0..2).for_each(|_| drop(call(&mut client, &format!("GET k{number}"))));
@@ -488,7 +488,7 @@ fn routes_rights_and_pools_hold_for_what_is_cached() {
     let mut few = connect(&proxy);
     assert_eq!(call(&mut few, "AUTH few p"), ok());
     assert_error(&call(&mut few, "GET k"), "NOPERM");
-    // Who watches sees what is answered here, too.
+    // MONITOR shows calls that are answered here, too.
     let mut watcher = connect(&proxy);
     assert_eq!(call(&mut watcher, "MONITOR"), ok());
     keep(&mut client, "k", &bulk("one"));
@@ -538,7 +538,7 @@ fn what_is_kept_of_a_pool_stays_when_a_server_of_another_one_goes_and_comes() {
     let mut client = connect(&proxy);
     until("it tells", || stat(&mut client, "CacheWorkers") == 1);
     call(&mut client, "SET k one");
-    // A server that is slow to give a sign of life is not told of for a moment, so once is enough.
+    // If a server answers PING slowly, its values are not used for a moment, so once is enough.
     until("a hit behind each change", || {
         ["-STOP", "-CONT"].into_iter().all(|what| {
             keep(&mut client, "k", &bulk("one"));

@@ -1,4 +1,4 @@
-//! `redline proxy` as a process: commands that it answers, refuses or learns beyond those that it knows by itself.
+//! `redline proxy` as a process: commands that it answers, refuses or learns beyond the command table.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use redline_testkit::process::ServerProcess;
 
 use crate::proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with, scripted};
 
-/// A server of ours, and the text of a pool that is this server.
+/// Returns a server of ours, and the text of a pool that is this server.
 fn server() -> (ServerProcess, String) {
     let server = ServerProcess::redline(std::path::Path::new(REDLINE), 1, &[]).unwrap();
     let text = format!(
@@ -115,7 +115,7 @@ fn proxies_show_themselves_as_the_nodes_of_a_cluster() {
     };
     assert_eq!(mode(call(&mut client, "HELLO 3")), "cluster");
     assert!(text(&call(&mut client, "INFO cluster")).contains("cluster_enabled:1"));
-    // A client that is in a transaction, or is nobody yet, learns nothing.
+    // A client in a transaction, or without authentication, learns nothing.
     assert_eq!(call(&mut client, "MULTI"), ok());
     assert_error(
         &call(&mut client, "CLUSTER SLOTS"),
@@ -357,7 +357,7 @@ fn command_shows_what_clients_may_call_and_how() {
     }
 }
 
-/// Servers with a module of their own, whose calls they answer with their words; what each has seen.
+/// Servers with a module, whose calls they answer with their arguments; and their calls so far.
 struct Modules {
     seen: [Arc<Mutex<Vec<String>>>; 2],
     proxy: ServerProcess,
@@ -378,7 +378,7 @@ impl Modules {
         Modules { seen, proxy }
     }
 
-    /// Which server has seen such a call, if one has.
+    /// Returns the server that got such a call, if one did.
     fn who_saw(&self, call: &str) -> Option<usize> {
         let saw = |seen: &Mutex<Vec<String>>| seen.lock().unwrap().iter().any(|it| it == call);
         self.seen.iter().position(|seen| saw(seen))
@@ -401,7 +401,7 @@ fn answer(seen: &Mutex<Vec<String>>, words: &[Vec<u8>]) -> Vec<u8> {
                     name.len()
                 )
             };
-            // A container, as servers write it from 7.0 on.
+            // A container, in the form of servers from 7.0 on.
             let parts = [
                 row("doc.idx|find", 3, "readonly", [2, 2, 1]),
                 row("doc.idx|drop", 3, "write", [2, 2, 1]),
@@ -432,7 +432,7 @@ fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
     for number in 0..20 {
         let line = format!("doc.get key{number} path");
         assert_eq!(text(&call(&mut client, &line)), line);
-        // Where its data is, by the same key.
+        // On the server of its data, by the same key.
         call(&mut client, &format!("HGETALL key{number}"));
         let who = modules.who_saw(&line);
         assert_eq!(who, modules.who_saw(&format!("HGETALL key{number}")));
@@ -470,7 +470,7 @@ fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
     assert_eq!(call(&mut client, "MULTI"), ok());
     call(&mut client, "doc.get k");
     assert!(matches!(call(&mut client, "EXEC"), Value::Array(_)));
-    // The first call that anybody makes waits until the proxy knows; one in a pipeline keeps its place.
+    // The first call of any client waits until the proxy knows; one in a pipeline keeps its place.
     let modules = Modules::new("");
     let mut client = Client::connect(modules.proxy.address()).unwrap();
     let mut requests = Vec::new();
@@ -481,7 +481,7 @@ fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
     for expected in ["before", "doc.get k", "behind"] {
         assert_eq!(text(&client.reply().unwrap().unwrap()), expected);
     }
-    // What has to wait behind WATCH is shown once.
+    // A call that has to wait after WATCH is shown once.
     let mut watcher = Client::connect(modules.proxy.address()).unwrap();
     assert_eq!(call(&mut watcher, "MONITOR"), ok());
     let mut requests = Vec::new();
@@ -595,7 +595,7 @@ fn what_is_forbidden_is_so_on_every_way_though_the_servers_have_it() {
         enabled = true",
     );
     let mut client = client(&modules.proxy);
-    // The servers are asked what they have, and what they say changes nothing.
+    // The servers are asked for their commands, and their replies change nothing.
     assert_eq!(text(&call(&mut client, "Put k v")), "doc.mset k v");
     assert_eq!(text(&call(&mut client, "DOC.IDX find k")), "DOC.IDX find k");
     assert_eq!(call(&mut client, "lies"), ok());

@@ -1,7 +1,7 @@
-//! `redline proxy` as a process: servers and clients that are lost, that hang, that are slow or that talk nonsense.
-//! Whoever is not concerned notices nothing.
+//! `redline proxy` as a process: servers and clients that are lost, hang, are slow or send malformed data. Clients that
+//! are not concerned are not affected.
 //!
-//! What predixy did wrong, and which test shows that it is not so here:
+//! Faults of predixy, and the tests that they are absent here:
 //!
 //! | fault | shown by |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! | a random distribution, and a hash that is 0 for words, are taken without a word | `settings_that_are_seldom_meant_are_warned_of` |
 //! | nothing has a limit | `parts_of_replies_that_never_get_whole_have_a_limit`, `one_client_too_many_is_told_so`, `what_no_client_may_send_ends_that_client_only`, `a_request_that_never_gets_whole_has_a_limit`, `who_asks_and_does_not_read_is_not_listened_to` |
 //!
-//! That others notice nothing of all this is what `proxy_others.rs` shows.
+//! `proxy_others.rs` shows that other clients are not affected.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -96,7 +96,7 @@ fn a_call_that_waits_holds_nobody_else_up() {
     let popped = Value::Array(vec![bulk("list"), bulk("x")]);
     assert_eq!(waits.reply().unwrap(), Some(popped));
     assert_eq!(waits.reply().unwrap(), Some(bulk("1")));
-    // Whoever leaves while waiting takes nothing along.
+    // A client that leaves while waiting takes nothing.
     let mut gone = behind.client();
     let mut request = Vec::new();
     encode(&["BLPOP", "list", "0"], &mut request);
@@ -167,7 +167,7 @@ fn redirects_are_followed_and_never_seen() {
         let number = count.fetch_add(1, Ordering::Relaxed);
         let slot = 1;
         match words[0].to_ascii_uppercase().as_slice() {
-            // Some errors pass by themselves.
+            // Some errors are temporary.
             b"GET" if number.is_multiple_of(3) => b"-TRYAGAIN Multiple keys\r\n".to_vec(),
             b"SET" if number.is_multiple_of(5) => b"-LOADING Redis is loading\r\n".to_vec(),
             _ => format!("-MOVED {slot} {target}\r\n").into_bytes(),
@@ -196,7 +196,7 @@ fn redirects_are_followed_and_never_seen() {
         );
     }
     assert!(asked.load(Ordering::Relaxed) > 60);
-    // A transaction cannot follow: its client is told to begin anew, and not where.
+    // A transaction cannot follow: its client gets an error to begin anew, without the target.
     let (mut told, mut queued) = (0, 0);
     for key in &keys {
         assert_eq!(call(&mut client, "MULTI"), ok());
@@ -284,7 +284,7 @@ fn large_values_go_through_without_being_held() {
     .enumerate()
     {
         let mut request = Vec::new();
-        // What is behind it in the pipeline runs behind it.
+        // Later requests of the pipeline run after it.
         encode(&["SET", "small", "1"], &mut request);
         encode(&words, &mut request);
         encode(&["STRLEN", "k"], &mut request);
@@ -301,7 +301,7 @@ fn large_values_go_through_without_being_held() {
     }
     let mut held = peak_bytes(&behind.proxy) - before;
     assert!(held < MEMORY_MAX, "{held} bytes for requests");
-    // A reader that takes its time: others go on, and the value waits in the server's socket.
+    // A slow reader: others go on, and the value waits in the server's socket.
     let mut slow = TcpStream::connect(behind.proxy.address()).unwrap();
     let mut request = Vec::new();
     encode(&["GET", "k"], &mut request);
@@ -336,7 +336,7 @@ fn who_waits_behind_a_large_reply_gets_its_own_though_nobody_reads_the_large_one
     large.extend_from_slice(b"\r\n");
     let (asked, expected) = (Arc::new(AtomicBool::new(false)), large.clone());
     let has_asked = Arc::clone(&asked);
-    // Both replies come at once, so both requests were on one connection.
+    // Both replies arrive at once, so both requests were on one connection.
     let server = scripted(move |words| match &words[1][..] {
         b"large" => {
             has_asked.store(true, Ordering::Relaxed);
@@ -446,7 +446,7 @@ fn a_request_that_never_gets_whole_has_a_limit() {
     let mut endless = Client::connect(proxy.address()).unwrap();
     endless.send(b"*1000000\r\n$4\r\nMSET\r\n").unwrap();
     let part = format!("$100\r\n{}\r\n", "x".repeat(100)).repeat(100);
-    // It may be cut off before all of this is sent.
+    // It may be closed before all of this is sent.
     let sent = (0..5_000).take_while(|_| endless.send(part.as_bytes()).is_ok());
     assert!(sent.count() < 5_000);
     assert_eq!(endless.reply().ok().flatten(), None);
@@ -486,7 +486,7 @@ fn who_asks_and_does_not_read_is_not_listened_to() {
         let pong = Value::Simple(b"PONG".to_vec());
         assert_eq!(call(&mut other, "EXISTS k"), pong);
     }
-    // Of what was answered some is in the kernel's buffers.
+    // Some replies are in the kernel's buffers.
     let calls_made = asked.load(Ordering::Relaxed);
     assert!(calls_made < 500, "{calls_made}");
     let held = peak_bytes(&proxy) - before;
@@ -534,7 +534,7 @@ fn parts_of_replies_that_never_get_whole_have_a_limit() {
         })
     });
     let silent = scripted(move |words| pong(words).unwrap_or_default());
-    // A ring depends on the addresses, and may give all keys to the one that is silent.
+    // A ring depends on the addresses, and may give all keys to the silent one.
     let proxy = proxy_with(&format!(
         "[limits]\noutput-buffer = '4mb'\n[timeouts]\nrequest = 'off'\n[[pool]]\n\
          distribution = 'modula'\n{}",
@@ -612,7 +612,7 @@ fn every_key_and_every_prefix_count() {
         shards(&[server.address()])
     ));
     let mut client = Client::connect(proxy.address()).unwrap();
-    // The nearest prefix below "ac" is "ab", which it does not begin with; "a" lets it pass.
+    // The nearest prefix below "ac" is "ab", which does not match; "a" does.
     for key in ["a", "ab", "ac", "abc", "x:1"] {
         assert_eq!(call(&mut client, &format!("SET {key} v")), ok(), "{key}");
     }
@@ -657,7 +657,7 @@ fn a_server_that_hangs_is_left_alone_and_taken_back() {
     let mut request = Vec::new();
     encode(&["GET", &keys[0]], &mut request);
     waits.send(&request).unwrap();
-    // Whoever asks the other server notices nothing, all the while.
+    // Clients of the other server are not affected, all the while.
     let mut asked = 0;
     until("it is left alone", || {
         asked += 1;
@@ -666,7 +666,7 @@ fn a_server_that_hangs_is_left_alone_and_taken_back() {
     });
     assert!(asked > 0);
     assert_error(&waits.reply().unwrap().unwrap(), "ERR upstream");
-    // And what concerns it is refused at once.
+    // And its own calls are refused at once.
     let seldom = 20;
     let at_once = (0..seldom)
         .filter(|_| {
@@ -685,7 +685,7 @@ fn a_server_that_hangs_is_left_alone_and_taken_back() {
 
 #[test]
 fn failures_count_in_a_row_only() {
-    // Every other connection that asks for something breaks: one failure, and then success.
+    // Every other connection with a request breaks: one failure, and then success.
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let server = scripted_over(move |words, _| match words[0].as_slice() {
@@ -698,7 +698,7 @@ fn failures_count_in_a_row_only() {
         shards(&[server])
     ));
     let mut client = Client::connect(proxy.address()).unwrap();
-    // Failures within a tenth of a second are one: this goes on for longer, and for less than it takes until a probe.
+    // Failures within a tenth of a second are one: this takes longer, and less than the time until a probe.
     let began = Instant::now();
     let mut round = 0;
     while round < 20 || began.elapsed() < Duration::from_millis(600) {
@@ -706,7 +706,7 @@ fn failures_count_in_a_row_only() {
         assert_error(&call(&mut client, "SET k v"), "ERR upstream");
         until("it is asked again", || {
             let reply = call(&mut client, "SET k v");
-            // What was not sent may be said so, while it connects anew; the request that was is answered.
+            // Unsent requests may fail, while it connects anew; the sent one is answered.
             reply == ok()
         });
         assert!(
@@ -809,7 +809,7 @@ fn where_descriptors_are_few_clients_leave_some_for_servers() {
     let mut others: Vec<Client> = (0..200)
         .map(|_| Client::connect(proxy.address()).unwrap())
         .collect();
-    // The last of them has its answer when all the others were let in or sent away.
+    // The last of them has its reply when all the others were accepted or refused.
     let refused = others.last_mut().unwrap().reply().unwrap().unwrap();
     assert_error(&refused, "ERR max number of clients reached");
     assert_eq!(call(&mut first, "SET k v"), ok());
@@ -844,7 +844,7 @@ fn a_client_may_leave_behind_any_byte() {
         let mut leaves = TcpStream::connect(behind.proxy.address()).unwrap();
         leaves.write_all(&requests[..end]).unwrap();
         if end % 3 == 0 {
-            // Some read what there is; others leave it, which resets the connection.
+            // Some read their replies; others do not, which resets the connection.
             let mut some = [0; 7];
             if end > 6 {
                 leaves.read_exact(&mut some).unwrap();
@@ -858,7 +858,7 @@ fn a_client_may_leave_behind_any_byte() {
             "{end}"
         );
     }
-    // Nobody waits for the list on behalf of those who left.
+    // No request waits for the list of closed clients.
     until("nothing is left of them", || {
         let list = call(&mut stays, "CLIENT LIST");
         String::from_utf8_lossy(list.as_bytes().unwrap())
@@ -907,7 +907,7 @@ fn a_server_may_leave_behind_any_byte_of_its_replies() {
                 let _ = stream.write_all(&whole.as_bytes()[..end]);
                 None
             });
-            // Asked by the one, of the other nobody hears.
+            // Calls go to the one, and the other gets none.
             let proxy = proxy_with(&format!(
                 "threads = 1\n[[pool]]\nhash = 'crc16'\ndistribution = 'modula'\n{}",
                 shards(&[server, real.address()])

@@ -1,4 +1,4 @@
-//! `redline proxy` as a process: what goes wrong while a large value is on its way.
+//! `redline proxy` as a process: faults during the transfer of a large value.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -29,7 +29,7 @@ fn pool(server: SocketAddr) -> String {
     format!("[[pool]]\n{}", shards(&[server]))
 }
 
-/// A client that has sent half of SET with a value of [`VALUE_BYTES`], and what it has not sent.
+/// Returns a client that has sent half of SET with a value of [`VALUE_BYTES`], and the unsent rest.
 fn halfway(proxy: &ServerProcess) -> (TcpStream, Vec<u8>) {
     let mut request = format!("*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n${VALUE_BYTES}\r\n").into_bytes();
     request.resize(request.len() + VALUE_BYTES, b'v');
@@ -51,7 +51,7 @@ fn line(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 
-/// Bytes that the proxy has sent to its servers.
+/// Returns the number of bytes that the proxy has sent to its servers.
 fn sent(watcher: &mut Client) -> usize {
     let info = call(watcher, "INFO stats");
     let text = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
@@ -83,12 +83,12 @@ fn another_configuration_within_a_large_request_does_not_stop_it() {
     let mut direct = Client::connect(first.address()).unwrap();
     let length = Value::Integer(VALUE_BYTES as i64);
     assert_eq!(call(&mut direct, "STRLEN large"), length);
-    // What comes next goes where it belongs now.
+    // Its next request goes to the right server.
     stream.write_all(b"GET which\r\n").unwrap();
     assert_eq!(line(&mut stream), "$6");
 }
 
-/// A server that answers everything with PONG, until it is sent SET: then it does this with the connection.
+/// Returns a server that answers everything with PONG, until it gets SET: then it does this with the connection.
 fn until_set(then: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -114,7 +114,7 @@ fn until_set(then: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
 
 #[test]
 fn a_server_that_answers_before_the_end_is_heard_and_its_connection_not_used_again() {
-    // The first answer comes too early, the second one when nobody asked for it.
+    // The first reply comes too early, the second one without a request.
     let early = until_set(|mut stream| {
         stream.write_all(b"-OOM early\r\n").unwrap();
         let (mut piece, mut last) = (vec![0; 1 << 16], 0);
@@ -130,7 +130,7 @@ fn a_server_that_answers_before_the_end_is_heard_and_its_connection_not_used_aga
     let (mut stream, rest) = halfway(&proxy);
     assert_eq!(line(&mut stream), "-OOM early");
     stream.write_all(&rest).unwrap();
-    // What it asks next, and what others ask over connections of their own, is answered by what is meant for it.
+    // Its next requests, and those of others on private connections, get their own replies.
     for request in ["GET k\r\n", "BLPOP k 1\r\n", "GET k\r\n"] {
         stream.write_all(request.as_bytes()).unwrap();
         assert_eq!(line(&mut stream), "+PONG", "{request}");
@@ -147,7 +147,7 @@ fn a_server_that_takes_nothing_more_of_a_large_request_is_given_up() {
         "threads = 1\n[timeouts]\nrequest = '1s'\n{}",
         pool(stuck)
     ));
-    // More than what fits into the buffers of the sockets on the way.
+    // More than the sockets' buffers on the way hold.
     let mut request = b"*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n$200000000\r\n".to_vec();
     request.resize(request.len() + 200_000_000, b'v');
     let mut stream = TcpStream::connect(proxy.address()).unwrap();
@@ -156,7 +156,7 @@ fn a_server_that_takes_nothing_more_of_a_large_request_is_given_up() {
     let writes = thread::spawn(move || writer.write_all(&request));
     let answer = line(&mut stream);
     assert!(answer.starts_with("-ERR upstream"), "{answer}");
-    // It was not made, and that is known.
+    // It was not executed, and that is known.
     assert!(answer.contains("is not available"), "{answer}");
     writes.join().unwrap().unwrap();
 }
@@ -175,13 +175,13 @@ fn who_begins_a_large_request_and_says_no_more_is_let_go_and_a_slow_one_is_not()
     let waits = thread::spawn(move || {
         let ended = silent.read(&mut [0; 1]);
         gone.store(true, Ordering::SeqCst);
-        // Unread bytes of its own make that a reset.
+        // Its own unread bytes make that a reset.
         assert!(
             matches!(ended, Ok(0))
                 || ended.is_err_and(|it| it.kind() != std::io::ErrorKind::WouldBlock)
         );
     });
-    // A little at a time, for as long as the other one waits and longer than the limit.
+    // A little at a time, for longer than the limit.
     let (end, most) = rest.split_at(rest.len() - (1 << 20));
     let mut pieces = end.chunks(64);
     while !is_gone.load(Ordering::SeqCst) {
@@ -221,7 +221,7 @@ fn a_part_of_a_reply_that_nobody_may_have_or_wants_is_not_kept() {
     greedy.write_all(&request).unwrap();
     let ended = greedy.read(&mut [0; 1]);
     assert!(matches!(ended, Ok(0)), "{ended:?}");
-    // As much that its client does not want to have.
+    // As much for a client that does not read.
     let mut silent = Client::connect(proxy.address()).unwrap();
     let mut requests = Vec::new();
     encode(&["CLIENT", "REPLY", "SKIP"], &mut requests);
@@ -229,7 +229,7 @@ fn a_part_of_a_reply_that_nobody_may_have_or_wants_is_not_kept() {
     encode(&["GET", &other], &mut requests);
     silent.send(&requests).unwrap();
     assert_eq!(silent.reply().unwrap(), Some(Value::NullBulk));
-    // Others are served by the same connections meanwhile, and all that was due has come and gone.
+    // Others are served by the same connections meanwhile, and all due replies were handled.
     assert_eq!(call(&mut watcher, "STRLEN k"), Value::Integer(1 << 20));
     let held = peak_bytes(&proxy) - before;
     assert!(held < 4 * LIMIT_BYTES, "{held} bytes");
@@ -304,7 +304,7 @@ fn a_transaction_waits_for_a_server_that_takes_nothing_more() {
     assert_eq!(call(&mut client, "SET k v"), queued);
     let before = peak_bytes(&proxy);
     let mut stream = TcpStream::connect(proxy.address()).unwrap();
-    // Whoever is no longer read from has been stopped.
+    // A client that is no longer read has been stopped.
     stream
         .set_write_timeout(Some(Duration::from_secs(2)))
         .unwrap();
@@ -342,7 +342,7 @@ fn long_replies_one_after_the_other_need_no_connection_each() {
     let before = came();
     for _ in 0..20 {
         assert_eq!(call(&mut client, "GET long"), bulk(&long));
-        // It goes over another connection than the one that is for the long reply alone.
+        // It uses another connection than the one that is dedicated to the long reply.
         assert_eq!(call(&mut client, "STRLEN long"), Value::Integer(1 << 20));
     }
     let more = came() - before;
@@ -355,7 +355,7 @@ fn what_has_come_of_a_long_bulk_goes_on_though_the_rest_is_late() {
     const SECOND: usize = 1_000;
     let (go, goes) = std::sync::mpsc::channel::<()>();
     let goes = std::sync::Mutex::new(goes);
-    // It says a little more of a long value, and the rest only once that has arrived.
+    // It sends a little more of a long value, and the rest only after that has arrived.
     let late = until_set(move |mut stream| {
         let value = vec![b'v'; VALUE_BYTES];
         write!(stream, "${VALUE_BYTES}\r\n").unwrap();
@@ -395,7 +395,7 @@ fn a_large_value_counts_as_a_call_of_its_own_command() {
     let proxy = proxy_with(&format!("threads = 1\n{}", pool(server.address())));
     let mut client = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut client, "EXISTS k"), Value::Integer(0));
-    // It goes through in pieces.
+    // It is passed through in pieces.
     let value = "x".repeat(1 << 20);
     assert_eq!(client.call(&["SET", "k", &value]).unwrap(), ok());
     let info = call(&mut client, "INFO commandstats");

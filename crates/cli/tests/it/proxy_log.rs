@@ -1,4 +1,4 @@
-//! The log of `redline proxy`: what it holds, what it leaves out, and what stands neither there nor anywhere else.
+//! The log of `redline proxy`: its lines, its omissions, and secrets that must not be there or anywhere else.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn a_log_that_stands_still_holds_nobody_up_and_says_what_it_left_out() {
         .status()
         .unwrap();
     assert!(made.success());
-    // Opened for both, so that neither side waits for the other; nobody reads.
+    // Opened for both, so that neither side waits for the other; it is never read.
     let mut reader = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -96,7 +96,7 @@ fn a_log_that_stands_still_holds_nobody_up_and_says_what_it_left_out() {
 
 #[test]
 fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
-    // One goes when it hears the password, others say what they heard.
+    // One closes after the password, others repeat it in errors.
     let leaves = proxying::scripted_over(|words, _| match words[0].as_slice() {
         b"AUTH" => None,
         _ => Some(b"+PONG\r\n".to_vec()),
@@ -147,7 +147,7 @@ fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
             assert!(!reply.is_error(), "{line}: {reply:?}");
             said += &flat(&reply);
         }
-        // It was the client's GET that took long, and nothing else.
+        // Only the client's GET was slow.
         let Value::Array(entries) = call(&mut client, "SLOWLOG GET -1") else {
             panic!("entries");
         };

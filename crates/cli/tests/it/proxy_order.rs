@@ -1,5 +1,5 @@
-//! The order of one client's requests when a server refuses some of them for a moment, or when they go over several connections:
-//! none passes a later one that has its key.
+//! The order of one client's requests when a server refuses some of them for a moment, or when they use several
+//! connections: none passes a later one with the same key.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,14 +13,14 @@ use crate::proxying::{
     Behind, assert_error, bulk, call, failed_calls, ok, proxy_with, scripted, scripted_over, shards,
 };
 
-/// A server with a few keys that is loading for its first requests, and what it has executed.
+/// A server with a few keys that is loading for its first requests, and its executed calls.
 struct Loading {
     address: SocketAddr,
     executed: Arc<Mutex<Vec<String>>>,
 }
 
 impl Loading {
-    /// Refuses so many requests.
+    /// Returns a server that refuses this many requests.
     fn new(refused: usize, error: &'static str) -> Loading {
         let executed = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&executed);
@@ -92,7 +92,7 @@ fn a_refused_request_whose_keys_nobody_used_is_made_again() {
 
 #[test]
 fn requests_that_are_all_refused_are_made_in_their_order() {
-    // Twice over: what is refused again goes again.
+    // Twice: a retry that is refused is repeated.
     let server = Loading::new(8, LOADING);
     let lines = ["SET a 1", "SET b 1", "SET a 2", "GET a"];
     let (replies, executed) = server.ask(&lines);
@@ -131,16 +131,16 @@ fn scripts_are_there_before_their_first_call_on_a_connection() {
     let was_lost = |reply: &Value| reply.is_error();
     let mut replies = ask(&mut client);
     if was_lost(&replies[0]) {
-        // It had not heard of that yet.
+        // It had not noticed that yet.
         replies = ask(&mut client);
     }
     assert_eq!(replies, [ok(), bulk("1"), ok()]);
-    // Only the scripts: what was called behind it with its key comes first, so it is not made again.
+    // Only the scripts: the later call with its key comes first, so it is not repeated.
     assert_eq!(call(&mut direct, "SCRIPT FLUSH"), ok());
     let replies = ask(&mut client);
     assert_error(&replies[1], "NOSCRIPT");
     assert_eq!([&replies[0], &replies[2]], [&ok(), &ok()]);
-    // Alone it is.
+    // A single one is.
     assert_eq!(call(&mut client, &format!("EVALSHA {sha} 1 k")), bulk("2"));
     assert_eq!(ask(&mut client), [ok(), bulk("1"), ok()]);
 }
@@ -170,8 +170,8 @@ impl Happened {
     }
 }
 
-/// A long reply leaves its connection to itself while a client that has a request behind it waits for something else (here:
-/// for its pipeline to get shorter). What it asks next goes over another connection, so it has to wait for all before.
+/// A long reply gets a dedicated connection while a client with a request behind it waits for something else (here: for
+/// its pipeline to get shorter). Its next request uses another connection, so it has to wait for all before.
 #[test]
 fn a_request_does_not_pass_one_that_waits_behind_a_long_reply() {
     const HALF: usize = 300_000;
@@ -190,7 +190,7 @@ fn a_request_does_not_pass_one_that_waits_behind_a_long_reply() {
                 return Some(second);
             }
             b"SET k 1" => {
-                // Asked for over another connection, which is read while this one stands still.
+                // Asked for over another connection, which is read while this one is stopped.
                 seen.wait("GET other");
                 seen.note("SET k 1");
                 &b"+OK\r\n"[..]
@@ -226,7 +226,7 @@ fn a_request_does_not_pass_one_that_waits_behind_a_long_reply() {
     happened.note("the first half is there");
     reply.resize(HALF + 2, 0);
     client.read_exact(&mut reply).unwrap();
-    // By now the proxy looks at what the client asked next, if it does not wait for the rest.
+    // By now the proxy handles the client's next request, if it does not wait for the rest.
     let mut other = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut other, "GET other"), Value::NullBulk);
     reply.resize(10, 0);
@@ -237,8 +237,8 @@ fn a_request_does_not_pass_one_that_waits_behind_a_long_reply() {
     assert!(at("SET k 1") < at("SET k 2"), "{words:?}");
 }
 
-/// Two nodes of a cluster, the first of which had all slots and hands them on. What it was asked before that is redirected, and
-/// must not come behind what is asked of the other one at once, since somebody else was redirected first.
+/// Two nodes of a cluster, the first of which had all slots and gives them away. Its earlier requests are redirected,
+/// and must not be executed after one that goes to the other node at once, since another client was redirected first.
 #[test]
 fn a_request_that_is_redirected_is_not_passed_by_one_that_knows_the_way() {
     let happened = Arc::new(Happened::default());
@@ -299,14 +299,14 @@ fn a_request_that_is_redirected_is_not_passed_by_one_that_knows_the_way() {
     encode(&["SET", "k", "1"], &mut set);
     client.send(&set).unwrap();
     happened.wait("asked");
-    // In RESP3, so over another connection: it is redirected at once, and the way is known.
+    // In RESP3, so over another connection: it is redirected at once, and the route is known.
     let mut other = Client::connect(proxy.address()).unwrap();
     call(&mut other, "HELLO 3");
     assert_eq!(call(&mut other, "GET k"), ok());
     let mut set = Vec::new();
     encode(&["SET", "k", "2"], &mut set);
     client.send(&set).unwrap();
-    // What the proxy has read of the client by now is with the second node, if it does not wait.
+    // Requests that the proxy has read of the client by now are at the second node, if it does not wait.
     let mut third = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut third, "GET k"), ok());
     happened.note("all is sent");
@@ -317,7 +317,7 @@ fn a_request_that_is_redirected_is_not_passed_by_one_that_knows_the_way() {
     assert!(at("SET k 1") < at("SET k 2"), "{words:?}");
 }
 
-/// A server that keeps one key. It refuses these requests, by their names, each once: with an error, or by closing (`None`).
+/// Returns a server that keeps one key. It refuses each of these requests, by name, once: with an error, or by closing (`None`).
 fn keeps_one(refused: &[(&'static str, Option<&'static str>)]) -> SocketAddr {
     let refused = Mutex::new(refused.to_vec());
     let value = Mutex::new(String::new());

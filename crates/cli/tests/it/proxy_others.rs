@@ -1,5 +1,5 @@
-//! `redline proxy` as a process: while something goes wrong with a server or with a client, others notice nothing but the
-//! errors that belong to them. They check each reply, all the while, against what they wrote themselves.
+//! `redline proxy` as a process: faults of a server or a client cause errors only for the clients concerned. Others
+//! check each reply, all the while, against their own writes.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -20,10 +20,10 @@ use crate::proxying::{
     shards, signal, until, words,
 };
 
-/// How often each of the others has asked and been answered before it counts as going on.
+/// Number of answered rounds of each other client before it counts as going on.
 const ROUNDS: usize = 30;
 
-/// Two servers behind a proxy, and for each of them a tag whose keys are its own.
+/// Two servers behind a proxy, and a hash tag for each of them.
 struct Scene {
     servers: Vec<ServerProcess>,
     proxy: ServerProcess,
@@ -49,7 +49,7 @@ impl Scene {
     }
 }
 
-/// For each of these servers, a tag whose keys are its own.
+/// Returns a hash tag for each of these servers.
 fn tags_of_each(client: &mut Client, servers: &[ServerProcess]) -> Vec<String> {
     let keys = a_key_of_each(client, servers);
     keys.iter().map(|key| format!("{{{key}}}")).collect()
@@ -59,8 +59,8 @@ fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap()
 }
 
-/// It gives a server up soon, but not one that a busy machine makes slow, and takes it back soon. A key's place does not depend
-/// on where its server is.
+/// Returns a pool that gives a server up soon, but not one that a busy machine makes slow, and takes it back soon. A
+/// key's place does not depend on its server's address.
 fn pool(servers: &[SocketAddr]) -> String {
     format!(
         "[timeouts]\nconnect = '2s'\nrequest = '5s'\n[[pool]]\nrefresh = '200ms'\ndistribution = 'modula'\n{}\
@@ -69,7 +69,7 @@ fn pool(servers: &[SocketAddr]) -> String {
     )
 }
 
-/// Clients that go on all the while, with keys of their own.
+/// Clients that go on all the while, with their own keys.
 struct Others {
     stop: Arc<AtomicBool>,
     rounds: Vec<Arc<AtomicUsize>>,
@@ -77,12 +77,12 @@ struct Others {
 }
 
 impl Others {
-    /// With keys of this tag, and values of which some have 50 KB.
+    /// Starts them with keys of this tag, and values of which some have 50 KB.
     fn start(proxy: SocketAddr, tag: &str) -> Others {
         Others::with(proxy, tag, 10_000)
     }
 
-    /// With values of which some say so often which round it is.
+    /// Starts them with values of which some repeat the round's number this often.
     fn with(proxy: SocketAddr, tag: &str, repeats: usize) -> Others {
         let mut others = Others {
             stop: Arc::default(),
@@ -127,7 +127,7 @@ impl Others {
         }));
     }
 
-    /// Waits until each has got on.
+    /// Waits until each has made progress.
     #[track_caller]
     fn go_on(&self) {
         let enough = |rounds: &Arc<AtomicUsize>| rounds.load(Ordering::Relaxed) + ROUNDS;
@@ -140,7 +140,7 @@ impl Others {
         });
     }
 
-    /// None of them has noticed anything.
+    /// Checks that none of them was affected.
     fn end(self) {
         self.go_on();
         self.stop.store(true, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl Others {
     }
 }
 
-/// Writes and reads keys that nobody else has.
+/// Writes and reads keys that no other client has.
 struct Writer {
     client: Client,
     own: String,
@@ -169,7 +169,7 @@ impl Writer {
         Writer { client, own, nil }
     }
 
-    /// Sends one of each in one piece, and looks at what comes back.
+    /// Sends one of each in one piece, and checks the replies.
     fn round(&mut self, round: usize, repeats: usize) {
         let [k, c, l, t] = ["k", "c", "l", "t"].map(|name| format!("{}:{name}", self.own));
         let none = format!("{}:none", self.own);
@@ -206,7 +206,7 @@ impl Writer {
     }
 }
 
-/// Whoever asks, waits, transacts or listens at this server when it is lost, and what each of them is answered.
+/// Clients with calls, waits, transactions or subscriptions at this server when it is lost, and their replies.
 struct Concerned {
     tag: String,
     asks: Client,
@@ -237,7 +237,7 @@ impl Concerned {
         }
     }
 
-    /// Asks while the server says nothing.
+    /// Sends calls while the server is silent.
     fn ask(&mut self) {
         let mut requests = Vec::new();
         for number in 0..20 {
@@ -248,7 +248,7 @@ impl Concerned {
         self.asks.send(&requests).unwrap();
     }
 
-    /// Everything is an error, but for what the proxy answers itself.
+    /// Checks that every reply is an error, except those of the proxy itself.
     fn are_told(&mut self) {
         for number in 0..20 {
             for _ in 0..2 {
@@ -278,7 +278,7 @@ fn while_a_server_stands_still() {
     concerned.are_told();
     assert_error(&concerned.waits.reply().unwrap().unwrap(), "ERR upstream");
     others.go_on();
-    // A call that needs both servers belongs to the one that is ill; the next one does not.
+    // A call that needs both servers fails with the faulty one; the next one does not.
     let [ill, well] = [&scene.tags[0], &scene.tags[1]];
     let both = call(&mut concerned.asks, &format!("MGET {ill}k {well}k"));
     assert_error(&both, "ERR upstream");
@@ -327,7 +327,7 @@ fn while_a_subscriber_does_not_read() {
     let others = Others::start(scene.proxy.address(), tag);
     let (mut slow, mut says) = (scene.client(), scene.client());
     assert!(!call(&mut slow, "CLIENT SETNAME slow").is_error());
-    // On the server and on the connection for subscriptions that others use.
+    // On the server and on the shared connection for subscriptions.
     assert!(!call(&mut slow, &format!("SUBSCRIBE {tag}long")).is_error());
     let text = "x".repeat(MESSAGE_BYTES);
     let mut count = 0;
@@ -339,12 +339,12 @@ fn while_a_subscriber_does_not_read() {
     });
     others.go_on();
     let held = peak_bytes(&scene.proxy);
-    // A buffer that grows is there twice for a moment, at 16 and 32 MB; what the others have comes to it. 76 to 82 MB were seen.
+    // A growing buffer exists twice for a moment, at 16 and 32 MB; the others' buffers add to it. 76 to 82 MB were seen.
     assert!(count > 16 && held < 96_000_000, "{count}: {held}");
     others.end();
 }
 
-/// Passes on what comes, one byte at a time.
+/// Passes bytes on, one at a time.
 fn byte_by_byte(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -376,14 +376,14 @@ fn byte_by_byte(to: SocketAddr) -> SocketAddr {
 fn while_a_client_and_a_server_send_single_bytes() {
     let servers = [server(), server()];
     let addresses = [byte_by_byte(servers[0].address()), servers[1].address()];
-    // What comes in single bytes takes its time.
+    // Single bytes take time.
     let text = pool(&addresses).replace("'2s'", "'30s'");
     let text = text.replace("'5s'", "'60s'");
     let proxy = proxy_with(&format!("threads = 2\n{text}"));
     let mut client = Client::connect(proxy.address()).unwrap();
     let tags = tags_of_each(&mut client, &servers);
     let others = Others::start(proxy.address(), &tags[1]);
-    // The same calls, and the same replies, where everything passes in single bytes.
+    // The same calls, and the same replies, if everything passes in single bytes.
     let slow = Others::with(proxy.address(), &tags[0], 500);
     let mut stream = TcpStream::connect(proxy.address()).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -436,7 +436,7 @@ fn while_a_client_and_a_server_send_single_bytes() {
     others.end();
 }
 
-/// A connection whose own side takes and gives few KB at a time.
+/// Returns a connection whose own side has small buffers.
 fn small_window(to: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     set_socket_recv_buffer_size(&socket, 4096).unwrap();
@@ -445,7 +445,7 @@ fn small_window(to: SocketAddr) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Bytes that show where they belong.
+/// Returns bytes that show their positions.
 fn pattern(len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8192);
     let mut number = 0u64;
@@ -466,7 +466,7 @@ fn while_large_values_pass_through_small_windows_both_ways() {
     const PIECES: usize = 4;
     let scene = Scene::new("");
     let tag = &scene.tags[1];
-    // Behind whose calls a reply waits that is read slowly has it read into memory: so these have another server.
+    // A slow reply that others wait behind is read into memory: so these have another server.
     let others = Others::start(scene.proxy.address(), &scene.tags[0]);
     let before = peak_bytes(&scene.proxy);
     let value = pattern(BYTES);
@@ -563,7 +563,7 @@ fn while_keys_are_long() {
         1 << 20,
     ] {
         for (server, tag) in scene.servers.iter().zip(&scene.tags) {
-            // The tag stands where it is looked at last.
+            // The tag is at the end.
             let key = format!("{}{tag}", "k".repeat(len - tag.len()));
             let value = format!("{len} of {tag}");
             assert_eq!(client.call(&["SET", &key, &value]).unwrap(), ok());

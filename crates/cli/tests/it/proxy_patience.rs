@@ -1,4 +1,4 @@
-//! Waiting times of the proxy: clients that do not read, servers that fall silent, seeds that are no cluster.
+//! Time-outs of the proxy: clients that do not read, servers that fall silent, seeds that are no cluster.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -34,7 +34,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// How many clients the proxy has.
+/// Returns the number of the proxy's clients.
 fn clients(watcher: &mut Client) -> usize {
     let Value::Bulk(list) = call(watcher, "CLIENT LIST") else {
         panic!("a list");
@@ -88,7 +88,7 @@ fn a_client_that_takes_nothing_of_a_long_reply_is_let_go_and_a_slow_one_is_not()
     });
 }
 
-/// A long reply has its connection for itself, so that nobody else is held up, and nothing is held for who reads it slowly.
+/// A long reply has a dedicated connection, so that others are not delayed, and nothing is buffered for its slow reader.
 #[test]
 fn however_often_subscriptions_had_to_move_a_slow_reader_gets_its_long_reply() {
     // More often than a server may have such connections at a time.
@@ -136,7 +136,7 @@ fn however_often_subscriptions_had_to_move_a_slow_reader_gets_its_long_reply() {
     slow.read_exact(&mut rest).expect("all of it");
 }
 
-/// Answers PING, confirms a subscription, and says nothing more on that connection.
+/// Returns a server that answers PING, confirms a subscription, and then is silent on that connection.
 fn falls_silent(subscriptions: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -179,7 +179,7 @@ fn a_subscription_whose_server_falls_silent_is_made_anew() {
         thread::yield_now();
         subscriptions.load(Ordering::SeqCst) == 2
     });
-    // The client has noticed nothing.
+    // The client was not affected.
     assert!(!call(&mut client, "PING").is_error());
 }
 
@@ -212,7 +212,7 @@ fn what_counts_writes_of_a_connection_is_answered_for_no_server_and_else_says_wh
     let zero = Value::Integer(0);
     let zeros = || Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
     assert_eq!(call(&mut client, "SET k v"), ok());
-    // Redisson's locks do so where there are no replicas.
+    // Redisson's locks call this without replicas.
     assert_eq!(call(&mut client, "WAIT 0 0"), zero);
     assert_eq!(call(&mut client, "WAIT -1 10"), zero);
     assert_eq!(call(&mut client, "WAITAOF 0 0 10"), zeros());
@@ -239,7 +239,7 @@ fn what_counts_writes_of_a_connection_is_answered_for_no_server_and_else_says_wh
     ] {
         assert_error(&call(&mut client, line), error);
     }
-    // In a transaction the server answers, and waits for nobody.
+    // In a transaction the server answers, and does not wait.
     assert_eq!(call(&mut client, "MULTI"), ok());
     for line in ["SET k w", "WAIT 0 0", "WAITAOF 0 0 0"] {
         assert_eq!(call(&mut client, line), Value::Simple("QUEUED".into()));
@@ -298,7 +298,7 @@ fn who_asks_for_nothing_is_let_go_though_it_watches_and_who_waits_is_not() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     };
-    // Who waits came first: it would be let go first.
+    // Waiting clients came first: they would be closed first.
     let mut waiting = [
         ("BLPOP q 0", ""),
         ("SUBSCRIBE c", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"),
@@ -334,7 +334,7 @@ fn who_asks_for_nothing_is_let_go_though_it_watches_and_who_waits_is_not() {
 fn a_call_that_waits_for_so_long_is_not_waited_for_much_longer() {
     let address = scripted(|words| match words[0].as_slice() {
         b"PING" => b"+PONG\r\n".to_vec(),
-        // What waits is never answered, though the server is well.
+        // Blocking calls are never answered, though the server is well.
         _ => Vec::new(),
     });
     let proxy = proxy_with(&format!(
@@ -393,7 +393,7 @@ fn who_says_that_nothing_more_will_come_and_then_begins_to_wait_does_not_wait_fo
     }
     client.write_all(&requests).unwrap();
     until("the server is asked", || is_so(&is_asked));
-    // Nothing more is read of the client before that is answered: what comes is read with its end.
+    // Nothing more is read of the client before that is answered: later bytes are read with its end.
     requests.clear();
     encode(&["BLPOP", "q", "0"], &mut requests);
     client.write_all(&requests).unwrap();
@@ -433,8 +433,8 @@ fn who_waits_for_what_may_never_come_holds_up_no_end() {
     }
 }
 
-/// Of `SUBSCRIBE y x` refuses the first, and is slow with the second: confirms it when it is asked for it once more, and then has
-/// something for who hears `z`. What it was told since it has done when it is asked for `w`.
+/// Of `SUBSCRIBE y x` refuses the first, and is slow with the second: confirms it after the second request, and then
+/// sends a message to subscribers of `z`. Later requests are executed after the one for `w`.
 fn refuses_one_of_two(words: &[Vec<u8>], asked: &AtomicUsize) -> Vec<u8> {
     let says = |what: &str, name: &str| {
         let len = what.len();
@@ -477,7 +477,7 @@ fn a_subscription_is_answered_when_its_own_question_is() {
         thread::yield_now();
         asked.load(Ordering::SeqCst) == 2
     });
-    // Over the same connection from the server, so this comes behind its first answer about `x`.
+    // Over the same connection from the server, so this comes after its first reply about `x`.
     assert!(!behind.reply().unwrap().unwrap().is_error());
     hears.set_nonblocking(true).unwrap();
     let heard = hears.read(&mut [0; 16]);
@@ -526,7 +526,7 @@ fn how_many_calls_may_wait_is_for_the_configuration_to_say() {
 
 #[test]
 fn who_connects_together_with_many_is_not_turned_away_while_the_proxy_is_busy() {
-    // What the system does not let wait to be accepted is dropped, and tries again after 1 s, 3 s, 7 s.
+    // Connections beyond the system's backlog are dropped, and tried again after 1 s, 3 s, 7 s.
     let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let count = 800.min(most.trim().parse::<usize>().unwrap());
     let server = server();

@@ -1,4 +1,4 @@
-//! Several pools in one proxy: by the listener that a client comes in by, and by how keys begin.
+//! Several pools in one proxy: by the client's listener, and by the prefixes of keys.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ fn direct(server: &ServerProcess) -> Client {
     Client::connect(server.address()).expect("the server accepts")
 }
 
-/// A pool of these servers, as the file has it.
+/// Returns a pool of these servers, as in a file.
 fn pool(name: &str, servers: &[&ServerProcess], more: &str) -> String {
     let mut text = format!("[[pool]]\nname = '{name}'\n{more}\n");
     for server in servers {
@@ -76,7 +76,7 @@ fn who_comes_in_by_another_listener_has_other_servers() {
     assert_error(&call(&mut first, "SELECT 2"), "ERR DB index");
     assert_eq!(call(&mut second, "SELECT 2"), ok());
     assert_eq!(call(&mut second, "SELECT 0"), ok());
-    // Channels of one name are two.
+    // Equal names in two pools are two channels.
     let (mut ear, mut other) = (client(&proxy), direct(one));
     assert!(!call(&mut ear, "SUBSCRIBE c").is_error());
     assert_eq!(call(&mut second, "PUBLISH c lost"), Value::Integer(0));
@@ -118,7 +118,7 @@ fn keys_find_their_pool_by_how_they_begin() {
             bulk(key)
         );
     }
-    // Keys of several pools in one call are cut as those of several servers are.
+    // Keys of several pools in one call are split as those of several servers are.
     let found = ["k", "s:k", "s:c:k", "c:k"].map(bulk);
     let mget = "MGET k s:k s:c:k c:k";
     assert_eq!(call(&mut client, mget), Value::Array(found.to_vec()));
@@ -137,7 +137,7 @@ fn keys_find_their_pool_by_how_they_begin() {
         call(&mut client, "EVAL return{KEYS[1]} 1 s:k2"),
         Value::Array(vec![bulk("k2")])
     );
-    // What names no key is the listener's pool's.
+    // A call without keys goes to the listener's pool.
     assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(1));
     assert_eq!(call(&mut client, "KEYS *"), Value::Array(vec![bulk("k")]));
     let scanned = Value::Array(vec![bulk("0"), Value::Array(vec![bulk("k")])]);
@@ -167,7 +167,7 @@ fn a_key_in_a_pool_without_the_clients_database_is_an_error_and_goes_nowhere() {
     assert_eq!(call(&mut client, "MULTI"), ok());
     assert_error(&call(&mut client, "GET s:k"), "ERR DB index");
     assert_error(&call(&mut client, "EXEC"), "EXECABORT");
-    // Its own pool has that database, and the others' keys are where they were.
+    // Its own pool has that database, and the others' keys are unchanged.
     assert_eq!(call(&mut client, "SET k 2"), ok());
     let mut direct = direct(sessions);
     assert_eq!(call(&mut direct, "SELECT 2"), ok());
@@ -215,14 +215,14 @@ fn every_way_of_a_request_takes_the_prefix_off() {
     call(&mut client, "INCR s:n");
     let done = Value::Array(vec![Value::Integer(301)]);
     assert_eq!(call(&mut client, "EXEC"), done);
-    // Calls that wait: the key comes back as the server knows it.
+    // Blocking calls: the reply has the key as the server knows it.
     let mut request = Vec::new();
     encode(&["BLPOP", "s:list", "0"], &mut request);
     client.send(&request).unwrap();
     assert_eq!(call(&mut other, "RPUSH list x"), Value::Integer(1));
     let popped = Value::Array(vec![bulk("list"), bulk("x")]);
     assert_eq!(client.reply().unwrap(), Some(popped));
-    // Values that go through in pieces.
+    // Values that are passed through in pieces.
     let value = "v".repeat(3 << 20);
     let mut request = Vec::new();
     encode(&["SET", "s:large", &value], &mut request);
@@ -251,7 +251,7 @@ fn pools_may_come_while_it_runs_and_may_not_go() {
     .concat();
     fs::write(proxy.config_file(), &more).unwrap();
     assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
-    // Which pool a key is in shows in what is there.
+    // The value shows the key's pool.
     assert_eq!(call(&mut client, "GET f:k"), Value::NullBulk);
     assert_eq!(call(&mut client, "SET f:k fresh"), ok());
     assert_eq!(call(&mut direct(fresh), "GET k"), bulk("fresh"));
@@ -288,8 +288,8 @@ fn what_is_asked_once_a_reload_is_answered_goes_by_what_was_read() {
     }
 }
 
-/// A node of a cluster that says so of itself and has all slots, and answers GET with this, or with a redirect. A script, or
-/// a command of its own, is answered with the error that it names.
+/// Returns a node of a cluster that reports to be one with all slots, and answers GET with this, or with a redirect. A
+/// script, or a command of its own, is answered with the error that it names.
 fn node(
     slots_at: Arc<OnceLock<SocketAddr>>,
     answer: impl Fn() -> String + Send + Sync + 'static,
@@ -320,7 +320,7 @@ fn a_redirect_is_about_the_pool_of_who_said_it() {
     let whole = |text: &'static str| move || format!("${}\r\n{text}\r\n", text.len());
     let one = node(Arc::clone(&places[0]), whole("one"));
     places[0].set(one).unwrap();
-    // The second cluster's map names a node that has handed its slots on.
+    // The second cluster's map names a node that has given its slots away.
     let target = node(Arc::clone(&places[1]), whole("two"));
     let moved = format!("-MOVED 12539 127.0.0.1:{}\r\n", target.port());
     let first = node(Arc::clone(&places[1]), move || moved.clone());
@@ -378,7 +378,7 @@ fn what_a_client_has_a_server_say_leads_nobody_elsewhere() {
     assert_eq!(heard.load(Ordering::Relaxed), 0, "somebody went there");
 }
 
-/// Its caller may have had it write something, each time that it was run.
+/// The script may have written something, each time that it was run.
 #[test]
 fn a_script_that_speaks_of_a_redirect_is_run_once() {
     let place: Arc<OnceLock<SocketAddr>> = Arc::default();

@@ -1,4 +1,4 @@
-//! `redline proxy` as a process: who answers what only reads.
+//! `redline proxy` as a process: the servers of read-only calls.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use crate::proxying::{
     assert_error, bulk, call, commands_of_keys, ok, proxy_with, scripted, until,
 };
 
-/// A server that answers with its name, and says of its replication what it is told to.
+/// A server that answers with its name, and with a given replication state.
 struct Fake {
     name: &'static str,
     info: Mutex<String>,
-    /// It answers nonsense in place of values.
+    /// It answers with malformed values.
     is_broken: AtomicBool,
-    /// It answers nonsense to whatever.
+    /// It answers everything with malformed replies.
     is_gone: AtomicBool,
     seen: Mutex<Vec<String>>,
     offset: AtomicU64,
@@ -86,7 +86,7 @@ impl Shard {
         Shard::of(&format!("reads = {{ {reads} }}"))
     }
 
-    /// Of a pool that the file says this of.
+    /// Returns a shard in a pool with these settings.
     fn of(pool: &str) -> Shard {
         let (mut fakes, mut servers) = (Vec::new(), Vec::new());
         for (name, info) in [("zero", PRIMARY), ("one", REPLICA), ("two", REPLICA)] {
@@ -105,7 +105,7 @@ impl Shard {
         Client::connect(self.proxy.address()).expect("the proxy accepts")
     }
 
-    /// Waits until the proxy has said so much of its servers.
+    /// Waits until the log has this text of its servers this many times.
     #[track_caller]
     fn until_said(&self, times: usize, text: &str) {
         until(text, || self.proxy.log().matches(text).count() >= times);
@@ -174,14 +174,14 @@ fn servers_of_the_highest_priority_share_what_reads_and_the_primary_has_what_wri
         let after = others.fakes[0].seen.lock().unwrap().len();
         assert_eq!(after == before, is_read, "{line}");
     }
-    // Neither may a transaction leave its server, nor what is watched be looked up elsewhere.
+    // Neither may a transaction leave its server, nor a watched key be read elsewhere.
     for line in ["WATCH k", "GET k", "MULTI", "GET k", "EXEC"] {
         call(&mut client, line);
     }
     assert_eq!(others.fakes[0].seen("GET"), 2);
 }
 
-/// Of every command of data.
+/// For every command of data.
 #[test]
 fn what_redis_flags_as_reading_goes_to_replicas_and_all_else_to_the_primary() {
     let shard = Shard::new("primary-priority = 10, static-replica-priority = 50");
@@ -256,7 +256,7 @@ fn a_replica_without_its_primary_or_too_far_behind_is_left_out_until_it_is_back(
     until("it is back", || {
         shard.is_answered_by(&mut client, &["one", "two"])
     });
-    // The primary and one replica go on; the other stays where it was.
+    // The primary and one replica advance; the other does not.
     shard.fakes[0].offset.store(9, Ordering::SeqCst);
     shard.fakes[2].offset.store(9, Ordering::SeqCst);
     until("the one that is behind is left out", || {
@@ -303,7 +303,7 @@ fn when_the_primary_is_gone_replicas_that_have_lost_it_go_on_answering() {
     let mut client = shard.client();
     shard.fakes[0].is_gone.store(true, Ordering::SeqCst);
     *shard.fakes[1].info.lock().unwrap() = REPLICA.replace("up", "down");
-    // This one has been started anew since, and has nothing.
+    // This one was restarted, and has no data.
     let empty = REPLICA.replace("up", "down").replace("OFFSET", "0");
     *shard.fakes[2].info.lock().unwrap() = empty;
     until("the one that has the data answers", || {

@@ -1,5 +1,5 @@
-//! `redline proxy` as a process: who may use some keys neither sees nor changes others, by calls whose arguments are no keys
-//! either.
+//! `redline proxy` as a process: users limited to some keys neither see nor change others, even by calls without key
+//! arguments.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::proxying::{
     REDLINE, assert_error, bulk, call, cluster_of_one, ok, proxy_with, scripted, shards, words,
 };
 
-/// One who is limited by prefixes, and one by rules of Redis's kind.
+/// A user limited by prefixes, and one by Redis's ACL rules.
 const USERS: &str = "
     [[user]]\nname = 'default'\nmode = 'admin'
     [[user]]\nname = 'some'\npassword = 's'\nmode = 'write'\nkey-prefixes = ['a:']
@@ -78,13 +78,13 @@ fn who_has_some_keys_is_neither_shown_others_nor_changes_them() {
     let mut ruled = logged_in(&proxy, "ruled r");
     assert_eq!(listed(call(&mut ruled, "KEYS a:*")), [bulk("a:1")]);
     assert_eq!(call(&mut ruled, "DBSIZE"), Value::Integer(2));
-    // Who may use every key is shown every key.
+    // A user with all keys sees every key.
     assert_eq!(scanned(call(&mut all, "SCAN 0 COUNT 1000")).len(), 2);
     assert_eq!(listed(call(&mut all, "KEYS *")).len(), 2);
     assert_eq!(call(&mut all, "EVAL return{} 0"), Value::Array(Vec::new()));
 }
 
-/// A node of a cluster that says so of itself, has all slots, and in each of them a key.
+/// Returns a node of a cluster that reports to be one with all slots, and in each of them a key.
 fn node() -> SocketAddr {
     let place: Arc<OnceLock<SocketAddr>> = Arc::default();
     let own = Arc::clone(&place);
@@ -165,7 +165,7 @@ fn the_face_of_a_cluster_answers_who_may_call_what_it_answers() {
         let may = matches!(line, "CLUSTER SLOTS" | "READONLY");
         let shown = call(&mut shower, line);
         assert!(shown.is_error() != may, "{line}: {shown:?}");
-        // Without what is dangerous, clients of a cluster can do all they need.
+        // Without dangerous commands, clients of a cluster can do all they need.
         for other in &mut others {
             if line != "CLUSTER COUNTKEYSINSLOT 1" {
                 let shown = call(other, line);
@@ -203,7 +203,7 @@ fn what_happens_to_a_key_is_told_only_to_who_may_know_of_it() {
         let words = words(client.reply().unwrap());
         assert!(words.iter().any(|word| word.contains(about)), "{words:?}");
     };
-    // Two channels, one of them heard twice.
+    // Two channels, one of them with two subscriptions.
     (0..3).for_each(|_| heard(&mut all, "b:1"));
     (0..2).for_each(|_| heard(&mut all, "a:1"));
     for client in [&mut some, &mut ruled] {

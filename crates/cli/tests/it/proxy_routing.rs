@@ -1,6 +1,6 @@
-//! `redline proxy` as a process: to which server each command goes. Servers that only write down what they are asked show it.
+//! `redline proxy` as a process: the server for each command. Recording servers show it.
 //!
-//! Every row of predixy's table of routes, and which test shows the way that its commands take here:
+//! Every row of predixy's table of routes, and the test of its commands here:
 //!
 //! | row | shown by |
 //! |---|---|
@@ -35,20 +35,20 @@ use crate::proxying::{
 };
 
 const SERVERS: usize = 3;
-/// Cut by server.
+/// Split by server.
 const SPLIT: [&str; 6] = ["del", "exists", "mget", "mset", "touch", "unlink"];
-/// A key whose server does not do what it is asked.
+/// A key whose server refuses calls.
 const REFUSED: &str = "refused";
 
-/// Which server was asked, and what.
+/// A call, and the server that got it.
 type Seen = (usize, Vec<String>);
 
-/// Servers that write down what they are asked, and a proxy in front of them.
+/// Servers that record their calls, and a proxy in front of them.
 struct Ledger {
     client: Client,
     seen: Arc<Mutex<Vec<Seen>>>,
     proxy: ServerProcess,
-    /// For each server, a tag whose keys are its own.
+    /// A hash tag for each server.
     tags: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Ledger {
                     let mut words: Vec<String> = words.iter().map(text).collect();
                     words[0].make_ascii_lowercase();
                     let reply = recorded(&words);
-                    // Whether anybody is there is asked without an argument.
+                    // Probes of availability have no argument.
                     if words != ["ping"] {
                         seen.lock().unwrap().push((server, words));
                     }
@@ -96,14 +96,14 @@ impl Ledger {
         unreachable!("there are enough keys");
     }
 
-    /// The reply to a call, and who was asked for it.
+    /// Returns the reply to a call, and the servers that got it.
     fn asked(&mut self, words: &[&str]) -> (Value, Vec<usize>) {
         let mut request = Vec::new();
         encode(words, &mut request);
         self.asked_for(&request, words[0])
     }
 
-    /// The same of a request of any form.
+    /// Returns the same for a request of any form.
     fn asked_for(&mut self, request: &[u8], name: &str) -> (Value, Vec<usize>) {
         self.seen.lock().unwrap().clear();
         self.client.send(request).unwrap();
@@ -229,7 +229,7 @@ fn keys_behind_a_count_or_a_word_are_found() {
             let (reply, servers) = ledger.asked(&words);
             assert_eq!((reply, servers), (ok(), vec![server]), "{line}");
         }
-        // Where nobody says which keys a script has, it is always the same server, whatever its arguments are.
+        // If a script's keys are not known, it is always the same server, whatever its arguments are.
         for name in [
             "eval",
             "evalsha",
@@ -243,7 +243,7 @@ fn keys_behind_a_count_or_a_word_are_found() {
         }
     }
     let [one, other] = [&ledger.tags[0].clone(), &ledger.tags[1].clone()];
-    // What a pattern finds nowhere would look like a key that is not there.
+    // A pattern without matches there would look like a missing key.
     for line in [
         "sort <k> BY w_*",
         "sort <k> LIMIT 0 1 GET w_*",
@@ -293,7 +293,7 @@ fn what_concerns_all_servers_is_asked_of_each() {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(ledger.asked(&words).1, all, "{line}");
     }
-    // One after the other, as the cursor says.
+    // One after the other, by the cursor.
     assert_eq!(ledger.asked(&["scan", "0"]).1.len(), 1);
 }
 
@@ -349,7 +349,7 @@ fn what_the_proxy_answers_is_asked_of_no_server() {
         "time",
         "readonly",
         "reset",
-        // What is refused, is refused here.
+        // Refused commands are refused here.
         "get",
         "get k v",
         "mset k",
@@ -365,9 +365,9 @@ fn what_the_proxy_answers_is_asked_of_no_server() {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(ledger.asked(&words).1, [0; 0], "{line}");
     }
-    // Which commands there are one of the servers knows.
+    // One of the servers lists the commands.
     assert_eq!(ledger.asked(&["command", "COUNT"]).1.len(), 1);
-    // SELECT is remembered, and the servers are told of it by their own connections only.
+    // SELECT is kept here, and servers get it on new connections only.
     assert_eq!(ledger.asked(&["select", "3"]), (ok(), Vec::new()));
     let key = ledger.tags[1].clone();
     assert_eq!(ledger.asked(&["get", &key]), (ok(), vec![1]));
@@ -445,12 +445,12 @@ fn a_call_of_many_keys_is_one_call_to_each_server() {
             (server, call_of(&own))
         });
         assert_eq!(seen, parts.collect::<Vec<_>>());
-        // Those of one server pass as they are, and a key that is named twice is there twice.
+        // A call of one server passes unchanged, and a key that is named twice is there twice.
         let own = [&keys[1], &keys[4], &keys[1]].map(String::clone);
         let words = call_of(&own);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         assert_eq!(ledger.asked(&words), (expected(3), vec![1]), "{name}");
-        // Where one part fails the whole does: it is no missing key.
+        // If one part fails the whole does: it is no missing key.
         for at in [0, 5, 11] {
             let mut keys = keys.clone();
             keys[at] += REFUSED;
@@ -476,14 +476,14 @@ fn a_key_is_looked_at_as_a_whole() {
             let mut request = Vec::new();
             encode(&["set", &key, "v"], &mut request);
             let cuts: Vec<usize> = match number {
-                // All that matter: around the 512th byte, and in the tag.
+                // All relevant ones: around the 512th byte, and in the tag.
                 0..4 if server == 0 => (480..request.len()).collect(),
                 _ => (0..24).map(|at| request.len() * at / 24).collect(),
             };
             for cut in cuts {
                 let (first, rest) = request.split_at(cut);
                 ledger.client.send(first).unwrap();
-                // Who is answered behind it shows that it has been read.
+                // The reply to a later call shows that it has been read.
                 assert!(!call(&mut beside, "ping").is_error());
                 let asked = ledger.asked_for(rest, "set");
                 assert_eq!(asked, (ok(), vec![server]), "{len} {cut}");
@@ -540,7 +540,7 @@ fn a_cursor_that_nobody_gave_is_refused_or_an_end() {
             }
         }
     }
-    // One at a time of all servers, with every option.
+    // One at a time on all servers, with every option.
     let options = [
         "",
         " COUNT 7",
@@ -624,7 +624,7 @@ fn each_call_that_waits_has_a_connection_of_its_own() {
                 String::from_utf8_lossy(info.as_bytes().unwrap()).contains("blocked_clients:1")
             })
         });
-        // Others are served by that server, and what comes behind it has not been made.
+        // Others are served by that server, and the calls after it have not been made.
         assert_eq!(call(&mut other, "GET {t}before"), bulk("1"), "{waits}");
         assert!(!call(&mut other, comes).is_error(), "{comes}");
         assert_eq!(client.reply().unwrap(), Some(answer), "{waits}");
@@ -668,8 +668,8 @@ fn what_is_heard_is_counted_over_all_servers() {
     assert_eq!(counts, ["{s}1", "1", "{s}2", "0"]);
 }
 
-/// A node of a cluster that grows: at first `first` has all slots, then `second` those from 8192 on. Of its keys each call of
-/// SCAN shows one, and each of its cursors is known to it alone.
+/// Returns a node of a cluster that grows: at first `first` has all slots, then `second` those from 8192 on. Each call
+/// of SCAN returns one of its keys, and each of its cursors is known to it alone.
 fn growing(
     nodes: Arc<OnceLock<[SocketAddr; 2]>>,
     has_grown: Arc<AtomicBool>,

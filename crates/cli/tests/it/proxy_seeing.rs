@@ -1,4 +1,4 @@
-//! Observability of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, keys that come often.
+//! Observability of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, frequent keys.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -86,7 +86,7 @@ fn info_has_the_sections_and_names_of_predixy_and_those_that_clients_look_for() 
         one.starts_with("# Stats\r\n") && !one.contains("# Server"),
         "{one}"
     );
-    // What clients wait for before they begin.
+    // Clients wait for this before they begin.
     assert!(!info.contains("loading:1"));
 }
 
@@ -297,7 +297,7 @@ fn config_knows_the_names_of_predixy_and_sets_all_or_nothing() {
     let mut client = Client::connect(proxy.address()).unwrap();
     let get = |client: &mut Client, name: &str| call(client, &format!("CONFIG GET {name}"));
     let pair = |name: &str, value: &str| Value::Array(vec![bulk(name), bulk(value)]);
-    // A name is shown as it was asked for, others as they are.
+    // A matching name is shown as it was asked for, others in their own case.
     assert_eq!(get(&mut client, "name"), pair("name", "left"));
     assert_eq!(get(&mut client, "Nam?"), pair("Name", "left"));
     assert_eq!(get(&mut client, "*clients"), pair("maxclients", "10000"));
@@ -362,7 +362,7 @@ fn config_knows_the_names_of_predixy_and_sets_all_or_nothing() {
     let info = text(&call(&mut client, "INFO"));
     assert_eq!(field(&info, "Name").as_deref(), Some("left"));
     assert_eq!(field(&info, "MaxMemory").as_deref(), Some("2147483648"));
-    // An idle client is let go by what was set, not by what the file says.
+    // An idle client is closed by the new setting, not by the file's.
     assert_eq!(call(&mut client, "CONFIG SET ClientTimeout 1"), ok());
     let mut idle = Client::connect(proxy.address()).unwrap();
     assert_eq!(idle.reply().unwrap(), None);
@@ -376,7 +376,7 @@ fn whoever_monitors_sees_the_calls_of_all_workers_but_no_secret() {
     let mut clients: Vec<Client> = (0..4).map(|_| behind.client()).collect();
     let mut own = Vec::new();
     for (number, client) in clients.iter_mut().enumerate() {
-        // A worker may be in the midst of a turn that began before.
+        // A worker may be in a turn that began before.
         call(client, "PING");
         let key = format!("k{number}");
         call(client, &format!("SET {key} a\"b"));
@@ -413,7 +413,7 @@ fn whoever_monitors_sees_the_calls_of_all_workers_but_no_secret() {
         large.is_some_and(|line| line.ends_with("\"SET\" \"large\" \"(3000000 bytes)\"")),
         "{seen:?}"
     );
-    // It may go on as a client, and others see nothing of it.
+    // It may go on as a client, and others are not affected.
     assert_eq!(
         call(&mut watcher, "RESET"),
         Value::Simple(b"RESET".to_vec())
@@ -547,7 +547,7 @@ fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
     let mut other = Client::connect(proxy.address()).unwrap();
     let value = "v".repeat(1_000_000);
     assert_eq!(other.call(&["SET", "big", &value]).unwrap(), ok());
-    // Somebody asks for much and does not read.
+    // A client asks for much and does not read.
     let mut greedy = TcpStream::connect(proxy.address()).unwrap();
     let mut subscribed = Vec::new();
     encode(&["SUBSCRIBE", "c"], &mut subscribed);
@@ -576,7 +576,7 @@ fn a_limit_on_memory_that_is_lifted_holds_nobody_up() {
     let server = server();
     let (_folder, proxy) = proxy(&[server.address()], "threads = 2");
     let mut clients = [(); 4].map(|()| Client::connect(proxy.address()).unwrap());
-    // Somebody has to hold something: one of them goes at each look.
+    // Clients with buffers: one of them is closed at each check.
     let _halves: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect(proxy.address()).unwrap();
@@ -721,7 +721,7 @@ fn what_is_put_off_counts_once_is_shown_once_and_is_paid_for_once() {
     assert_eq!(call(&mut client, "CONFIG RESETSTAT"), ok());
     let before = number(&mut client, "INFO stats", "TotalRequests");
     for client in [&mut client, &mut limited] {
-        // SELECT waits for what was asked of the other database.
+        // SELECT waits for replies of the other database.
         let mut requests = Vec::new();
         for number in 0..5 {
             encode(&["SET", &format!("k{number}"), "v"], &mut requests);

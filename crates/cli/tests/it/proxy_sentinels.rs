@@ -1,4 +1,4 @@
-//! Replies and messages of Sentinels to `redline proxy`, or their absence: a switch, nothing, nonsense.
+//! Replies and messages of Sentinels to `redline proxy`: a switch, none, malformed ones.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -13,14 +13,14 @@ use crate::proxying::{
     REDLINE, assert_error, bulk, call, ok, proxy_with, scripted, scripted_over, until,
 };
 
-/// A pool that these Sentinels watch.
+/// Returns a pool that these Sentinels monitor.
 fn watched_by(name: &str, sentinels: &[SocketAddr]) -> String {
     let sentinel = |address| format!("[[pool.sentinel]]\naddress = '{address}'\n");
     let sentinels: String = sentinels.iter().map(sentinel).collect();
     format!("[[pool]]\nname = '{name}'\nkind = 'sentinel'\n{sentinels}[[pool.shard]]\nname = 'm'\n")
 }
 
-/// An array of bulk strings.
+/// Returns an array of bulk strings.
 fn bulks(texts: &[&str]) -> Vec<u8> {
     let mut reply = format!("*{}\r\n", texts.len());
     for text in texts {
@@ -36,7 +36,7 @@ fn master(at: SocketAddr) -> Vec<u8> {
     bulks(&[&known[..], &["flags", "master", "config-epoch", "1"]].concat())
 }
 
-/// A word of a request in upper case.
+/// Returns a word of a request in upper case.
 fn upper(words: &[Vec<u8>], at: usize) -> String {
     let word = words.get(at).map_or(&b""[..], Vec::as_slice);
     String::from_utf8_lossy(word).to_ascii_uppercase()
@@ -54,7 +54,7 @@ fn a_switch_is_learned_by_the_subscription_alone() {
         let mut direct = Client::connect(server.address()).unwrap();
         assert_eq!(call(&mut direct, &format!("SET who {who}")), ok());
     }
-    // A Sentinel that whoever asks is told of the old primary, whatever happens.
+    // A Sentinel that always reports the old primary.
     let listeners: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let heard = Arc::clone(&listeners);
     let sentinel = scripted_over(move |words, stream| {
@@ -120,7 +120,7 @@ fn where_no_primary_is_known_the_error_says_so_and_speaks_of_no_cluster() {
     assert_eq!(call(&mut client, "MULTI"), ok());
     assert_error(&call(&mut client, "SET m:k v"), told);
     assert_error(&call(&mut client, "EXEC"), "EXECABORT");
-    // Others have nothing to do with it.
+    // Other pools are not affected.
     assert_eq!(call(&mut client, "SET k v"), ok());
 
     let proxy = proxy_with(&format!(

@@ -1,4 +1,4 @@
-//! `redline proxy` as a process: what a connection remembers, answered as a server answers it.
+//! `redline proxy` as a process: connection state, with the replies of a server.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::proxying::{
     Behind, REDLINE, assert_error, bulk, call, ok, proxy_of, scripted, scripted_over, signal, until,
 };
 
-/// Returns the replies of the proxy, and then of a server by itself, to the same pipeline.
+/// Returns the replies of the proxy, and then of a server itself, to the same pipeline.
 fn both(lines: &[&str], proto: u8) -> [Vec<Value>; 2] {
     let behind = Behind::new(1, 1);
     let alone = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
@@ -171,7 +171,7 @@ fn behind_watch_a_call_without_keys_may_name_what_blocks() {
 fn behind_watch_nothing_overtakes_what_was_asked_before() {
     let mut lines = vec!["RPUSH l 0".to_owned(), "WATCH k".to_owned()];
     for number in 1..200 {
-        // In turn of the watched server's connection, and of all servers.
+        // Alternating between the watched server's connection, and all servers.
         lines.push(format!("RPUSH l {number}"));
         lines.push(format!("EVAL return(redis.call('LLEN','l')) 0 {number}"));
         lines.push("DBSIZE".to_owned());
@@ -192,7 +192,7 @@ fn what_is_published_before_somebody_leaves_is_heard() {
     ] {
         let mut subscriber = behind.client();
         call(&mut subscriber, joins);
-        // Both are there when the proxy looks next: the server's word for it is older than the wish to leave.
+        // Both are there at the proxy's next turn: the server's message is older than the client's UNSUBSCRIBE.
         signal(&behind.proxy, "-STOP");
         assert_eq!(call(&mut direct, "PUBLISH news hello"), Value::Integer(1));
         let mut request = Vec::new();
@@ -305,7 +305,7 @@ fn clients_are_listed_and_closed_by_what_they_are() {
 
 const NO_MULTI: &str = "NOPERM User app has no permissions to run the 'multi' command";
 
-/// A proxy in front of a server that refuses MULTI and whatever has to follow it, and what that server was told to do.
+/// Returns a proxy in front of a server that refuses MULTI and later calls, and that server's calls.
 fn without_multi() -> (ServerProcess, Arc<Mutex<Vec<String>>>) {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&told);
@@ -371,7 +371,7 @@ fn where_multi_is_refused_nothing_that_follows_it_is_made() {
 #[test]
 fn a_transaction_that_waits_for_its_server_ends_when_that_is_lost() {
     let server = scripted_over(|words, stream| match words[0].as_slice() {
-        // One that is asked to begin a transaction goes, and takes nobody else along.
+        // One that gets MULTI closes, and others are not affected.
         b"MULTI" => {
             let _ = stream.shutdown(std::net::Shutdown::Both);
             None

@@ -1,5 +1,5 @@
-//! Subscriptions of clients where servers do not answer as servers do, or are lost: each client gets an answer or an
-//! error, and receives again what it has received before.
+//! Subscriptions of clients with faulty or lost servers: each client gets a reply or an error, and its messages again
+//! afterwards.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,7 +18,7 @@ use crate::proxying::{
     shards, until, words,
 };
 
-/// Something that came for a name: `*3`, a word, the name, and one thing more.
+/// Returns a message for a name: `*3`, a word, the name, and one more element.
 fn said(word: &str, name: &str, last: &str) -> Vec<u8> {
     let (of_word, of_name) = (word.len(), name.len());
     format!("*3\r\n${of_word}\r\n{word}\r\n${of_name}\r\n{name}\r\n{last}\r\n").into_bytes()
@@ -68,7 +68,7 @@ fn a_name_that_the_server_passes_over_is_an_error_and_disturbs_nobody_else() {
     let [mut one, mut two] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
     assert!(!call(&mut two, "SUBSCRIBE kept").is_error());
     one.send(b"SUBSCRIBE odd\r\n").unwrap();
-    // With the answer to this one it is plain that the other gets none; else with that to a sign of life, after a while.
+    // The reply to this one shows that the other gets none; else the one to a PING, after a while.
     assert!(!call(&mut two, "SUBSCRIBE next").is_error());
     assert_error(&one.reply().unwrap().unwrap(), "ERR");
     assert_eq!(words(two.reply().unwrap()), ["message", "kept", "heard"]);
@@ -91,10 +91,10 @@ fn a_server_that_says_this_and_that_but_never_answers_is_given_up() {
         Some(Vec::new())
     });
     let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
-    // It takes longer than other clients here wait for a reply.
+    // It takes longer than the reply time-out of other clients here.
     let mut client = BufReader::new(TcpStream::connect(proxy.address()).unwrap());
     client.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
-    // Who is not subscribed may call ECHO.
+    // A client without subscriptions may call ECHO.
     let calls = b"SUBSCRIBE c\r\nECHO hello\r\n";
     client.get_mut().write_all(calls).unwrap();
     let mut lines = [const { String::new() }; 3];
@@ -105,8 +105,8 @@ fn a_server_that_says_this_and_that_but_never_answers_is_given_up() {
     assert_eq!(lines[1..], ["$5\r\n", "hello\r\n"]);
 }
 
-/// A node of a cluster in which all slots are said to be at the port `owner`, and that redirects who wants a shard's channel to
-/// `next`. How often it was asked for one.
+/// Returns a node of a cluster in which all slots are said to be at the port `owner`, and that redirects SSUBSCRIBE to
+/// `next`; and the number of these.
 fn circling(
     owner: &Arc<AtomicU16>,
     next: &Arc<OnceLock<SocketAddr>>,
@@ -131,7 +131,7 @@ fn circling(
 
 #[test]
 fn where_servers_redirect_in_a_circle_who_subscribes_is_told_so_in_our_words() {
-    // To each other; to itself; to one that is not there.
+    // To each other; to itself; to an unreachable one.
     for nodes in [2, 1, 0] {
         let asked = Arc::new(AtomicUsize::new(0));
         let owner = Arc::new(AtomicU16::new(0));
@@ -157,7 +157,7 @@ fn where_servers_redirect_in_a_circle_who_subscribes_is_told_so_in_our_words() {
         };
         assert_error(&reply, told);
         assert!(!call(&mut client, "ECHO hello").is_error());
-        // Nobody wants it any more, so nobody asks.
+        // Without subscribers it is not asked again.
         let times = asked.load(Ordering::SeqCst);
         assert!(times <= 20, "asked {times} times");
     }
@@ -172,7 +172,7 @@ fn a_redirect_to_a_node_that_no_map_had_is_followed() {
         move |words| match words[0].to_ascii_uppercase().as_slice() {
             b"SSUBSCRIBE" => said("ssubscribe", "k", ":1"),
             b"CLUSTER" => b"*0\r\n".to_vec(),
-            // Whoever is asked by now knows of it.
+            // Later subscribers use the known one.
             _ => {
                 let port = answered.get().map_or(0, SocketAddr::port);
                 map.store(port, Ordering::SeqCst);
@@ -201,7 +201,7 @@ fn subscribing_where_the_server_is_lost_is_an_error() {
     for _ in 0..3 {
         assert_error(&call(&mut client, "SUBSCRIBE c"), "ERR");
     }
-    // And what it had does not stay behind.
+    // And its subscriptions are gone.
     assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
 }
 
@@ -210,7 +210,7 @@ fn confirmed(word: &str, name: &[u8], count: usize) -> Vec<u8> {
     said(word, &String::from_utf8_lossy(name), &format!(":{count}"))
 }
 
-/// That a server has subscribed somebody to one name.
+/// Returns a server's confirmation of one name.
 fn subscribed_to(name: &[u8]) -> Vec<u8> {
     confirmed("subscribe", name, 1)
 }
@@ -279,7 +279,7 @@ fn a_shards_channel_that_nobody_has_is_asked_for_when_somebody_has_it_again() {
     until("nobody has the slot", || {
         call(&mut asks, "GET k").is_error()
     });
-    // With this the node says that it has the channel no longer.
+    // With this the node reports that it no longer has the channel.
     assert_eq!(
         words(Some(call(&mut other, "SUBSCRIBE gone"))),
         ["subscribe", "gone", "1"]
@@ -294,7 +294,7 @@ fn a_shards_channel_that_nobody_has_is_asked_for_when_somebody_has_it_again() {
 
 #[test]
 fn what_a_server_refuses_the_proxy_is_no_answer_to_somebody_elses_subscribe() {
-    // Whoever is subscribed is refused all but SUBSCRIBE, and hears of that together with what comes behind it.
+    // A subscribed client may call only SUBSCRIBE, and gets the error together with the later reply.
     let held = Arc::new(AtomicUsize::new(0));
     let subscribers = Mutex::new(Vec::new());
     let refused = Arc::clone(&held);
@@ -322,7 +322,7 @@ fn what_a_server_refuses_the_proxy_is_no_answer_to_somebody_elses_subscribe() {
         words(Some(call(&mut one, "SUBSCRIBE a"))),
         ["subscribe", "a", "1"]
     );
-    // The proxy asks for a sign of life, and only then for another name.
+    // The proxy sends PING, and only then subscribes to another name.
     one.send(b"UNSUBSCRIBE a\r\n").unwrap();
     until("it is asked", || held.load(Ordering::SeqCst) > 0);
     assert_eq!(
@@ -330,7 +330,7 @@ fn what_a_server_refuses_the_proxy_is_no_answer_to_somebody_elses_subscribe() {
         ["subscribe", "b", "1"]
     );
     assert_eq!(words(one.reply().unwrap()), ["unsubscribe", "a", "0"]);
-    // Nobody here hears that name any more, which the server is told, and refuses.
+    // The name has no subscribers here, so the proxy unsubscribes, and the server refuses.
     until("it is told", || held.load(Ordering::SeqCst) > 0);
     assert_eq!(
         words(Some(call(&mut one, "SUBSCRIBE c"))),
@@ -338,8 +338,8 @@ fn what_a_server_refuses_the_proxy_is_no_answer_to_somebody_elses_subscribe() {
     );
 }
 
-/// A server that ends the connection of who wants to hear `x`, refuses as many who then want to hear `a`, and sends the next
-/// of them a message. The proxy in front of it; who hears `a` there; and somebody else, who has just seen the connection end.
+/// Returns a server that closes on SUBSCRIBE `x`, then refuses this many of `a`, and sends the next a message; the proxy
+/// in front of it; a subscriber of `a` there; and another client, which has just seen the connection end.
 fn lost_and_refused(refusals: usize) -> (ServerProcess, Client, Client) {
     let (is_lost, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
     let address = scripted(move |words| match (words[0].as_slice(), words.get(1)) {
@@ -351,7 +351,7 @@ fn lost_and_refused(refusals: usize) -> (ServerProcess, Client, Client) {
             reply.extend(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nagain\r\n");
             reply
         }
-        // No reply at all: the proxy ends the connection.
+        // Malformed reply: the proxy ends the connection.
         (b"SUBSCRIBE", Some(name)) if name == b"x" => {
             is_lost.store(true, Ordering::SeqCst);
             b"?\r\n".to_vec()
@@ -386,11 +386,11 @@ fn a_name_that_is_refused_when_it_is_asked_for_again_is_not_forgotten() {
     assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
 }
 
-/// Of a cluster: no node says who the primary is.
+/// Of a cluster: no node names the primary.
 const NOBODY_SAYS: usize = usize::MAX;
 
-/// The nodes of a cluster of one shard, of which one is the primary, and what answers for each. Which one, and whether the others
-/// are of the cluster, can be changed.
+/// Returns the nodes of a cluster of one shard, of which one is the primary, and their replies. The primary, and the
+/// membership of the others, can be changed.
 fn cluster_of_one_shard<const N: usize>(
     primary: &Arc<AtomicUsize>,
     others: &Arc<AtomicBool>,
@@ -449,7 +449,7 @@ fn who_unsubscribes_waits_for_no_server_that_has_none_of_the_names() {
         }
     };
     let good = scripted(answers);
-    // Once it has a subscriber it gives no sign of life.
+    // Once it has a subscriber it does not answer PING.
     let has: Arc<Mutex<HashSet<Vec<u8>>>> = Arc::default();
     let names = Arc::clone(&has);
     let silent = scripted(move |words| {
@@ -467,7 +467,7 @@ fn who_unsubscribes_waits_for_no_server_that_has_none_of_the_names() {
         shards(&[good, silent])
     ));
     let [mut one, mut other] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
-    // So many that both have some, wherever their ports put them on the ring.
+    // Enough that both have some, at any positions on the ring.
     let channels: Vec<String> = (0..64).map(|number| format!("c{number}")).collect();
     for channel in &channels {
         assert!(!call(&mut other, &format!("SUBSCRIBE {channel}")).is_error());
@@ -485,7 +485,7 @@ fn who_unsubscribes_waits_for_no_server_that_has_none_of_the_names() {
 
 #[test]
 fn what_is_published_in_a_cluster_goes_to_the_node_that_is_asked_for_the_channel() {
-    // Elsewhere it would be on its way still, and be heard by who subscribes behind it.
+    // Elsewhere it might still be in flight, and reach later subscribers.
     let ports: Arc<[AtomicU16; 2]> = Arc::default();
     let asked: Arc<Mutex<HashMap<Vec<u8>, usize>>> = Arc::default();
     let nodes = [0, 1].map(|me| {
@@ -531,7 +531,7 @@ fn what_is_published_in_a_cluster_goes_to_the_node_that_is_asked_for_the_channel
     assert_eq!(seen.len(), 2);
 }
 
-/// A message of the channel `news`, as who has subscribed to it hears it, and who has to `n*`; or of a shard's channel.
+/// Returns a message of the channel `news`, for its subscribers, and for those of `n*`; or of a shard channel.
 fn news(message: &str, is_shards: bool) -> Vec<u8> {
     let last = format!("${}\r\n{message}", message.len());
     if is_shards {
@@ -564,7 +564,7 @@ fn and_where_a_redirect_tells_of_it_before_any_map() {
     a_channel_goes_to_another_node(true, true, true);
 }
 
-/// A channel, or a shard's channel, whose node becomes another one's replica (`stays`), or is in no map any more.
+/// A channel, or a shard channel, whose node becomes another one's replica (`stays`), or is in no map any more.
 fn a_channel_goes_to_another_node(stays: bool, is_shards: bool, by_redirect: bool) {
     let (asked_for, names) = match is_shards {
         false => (["SUBSCRIBE news", "PSUBSCRIBE n*"], 2),
@@ -572,7 +572,7 @@ fn a_channel_goes_to_another_node(stays: bool, is_shards: bool, by_redirect: boo
     };
     let news = |message: &str| news(message, is_shards);
     let hears: [Arc<OnceLock<TcpStream>>; 2] = Default::default();
-    // What the next node owes to who has asked it, in the order in which it was asked.
+    // Replies that the next node owes, in the order of the requests.
     let owed: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let left = Arc::new(AtomicUsize::new(0));
     let (primary, others) = (
@@ -668,7 +668,7 @@ fn a_channel_goes_to_another_node(stays: bool, is_shards: bool, by_redirect: boo
     });
     says(1, &news("by now it is alone"));
     hear("by now it is alone");
-    // Where a replica took over, it may be one that has not said so yet.
+    // If a replica took over, it may not have reported it yet.
     if !stays && !is_shards {
         // And its connection is closed.
         let mut stream = hears[0].get().unwrap();
@@ -698,7 +698,7 @@ fn a_node_that_confirms_a_shards_channel_which_it_has_given_away_since_is_left()
                 asked.store(true, Ordering::SeqCst);
                 Vec::new()
             }
-            // It tells of the other node with its answer to the first, gives the second away, and confirms that one, too.
+            // It names the other node in its reply to the first, gives the second away, and confirms that one, too.
             (b"ssubscribe", _, 0) => [
                 redirect.get().unwrap().as_bytes(),
                 &confirmed("sunsubscribe", name, 0),
@@ -744,7 +744,7 @@ fn a_server_whose_message_has_no_end_is_given_up() {
     const TOO_MUCH: usize = 64 << 20;
     let said_before_the_end = Arc::new(Mutex::new(Vec::new()));
     let lengths = Arc::clone(&said_before_the_end);
-    // The message has a length that nobody takes, or is one of the kind that nobody has asked for, on a connection of all.
+    // The message has an invalid length, or is an unexpected one, on each kind of connection.
     let address = scripted_over(move |words, stream| {
         let begins = match &words[0][..] {
             b"SUBSCRIBE" => &b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2000000000\r\n"[..],

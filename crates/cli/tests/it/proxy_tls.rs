@@ -1,5 +1,5 @@
-//! TLS on both sides of `redline proxy`: certificates of clients and servers, what comes in pieces, peers that behave badly,
-//! and certificates that change while it runs. The client is rustls's own connection.
+//! TLS on both sides of `redline proxy`: certificates of clients and servers, data in pieces, misbehaving peers, and
+//! certificates that change at runtime. The client is rustls's own connection.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -23,7 +23,7 @@ use crate::proxying::{self, REDLINE, assert_error, bulk, call, ok};
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
 
-/// An authority, and certificates of it in files.
+/// An authority, and its certificates in files.
 struct Certificates {
     folder: tempfile::TempDir,
     authority: Authority,
@@ -50,7 +50,7 @@ impl Certificates {
         fs::write(self.path(&format!("{name}.key")), &certified.key).unwrap();
     }
 
-    /// The words of a TLS port, for the server and for the proxy.
+    /// Returns the arguments of a TLS port, for the server and for the proxy.
     fn words(&self, clients: &str) -> Vec<String> {
         [
             ("--tls-port", SECOND_PORT.to_owned()),
@@ -132,7 +132,7 @@ impl Secure {
         self.try_exchange(request, reply).expect("a reply");
     }
 
-    /// Sends what the connection has to say, a byte at a time.
+    /// Sends the connection's pending bytes, one at a time.
     fn trickle(&mut self) {
         let mut bytes = Vec::new();
         while self.tls.wants_write() {
@@ -144,7 +144,7 @@ impl Secure {
     }
 }
 
-/// A server with a TLS port beside the plain one.
+/// Returns a server with a TLS port beside the plain one.
 fn server(certificates: &Certificates, clients: &str) -> (ServerProcess, SocketAddr) {
     let words = certificates.words(clients);
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &words).expect("a server starts");
@@ -152,7 +152,7 @@ fn server(certificates: &Certificates, clients: &str) -> (ServerProcess, SocketA
     (server, address)
 }
 
-/// A proxy whose upstreams speak TLS, by these further words.
+/// Returns a proxy with TLS to its upstreams, with these further arguments.
 fn proxy_with_tls_behind(
     certificates: &Certificates,
     upstreams: &[SocketAddr],
@@ -189,7 +189,7 @@ fn clients_speak_both_versions_beside_the_plain_port() {
         assert_eq!(call(&mut plain, "PUBLISH c hello"), Value::Integer(1));
         let message = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n";
         assert_eq!(secure.read(message.len()).unwrap(), message);
-        // The handshake, too: the client's messages go out a byte at a time.
+        // The handshake, too: the client's messages are sent a byte at a time.
         let mut slow = Secure::connect(port, config);
         while slow.tls.is_handshaking() {
             slow.trickle();
@@ -237,7 +237,7 @@ fn clients_present_a_certificate_if_they_are_asked_and_who_is_refused_disturbs_n
             assert_eq!(ping(None).is_ok(), without, "{asked}");
             assert_eq!(ping(Some(&stranger)).is_ok(), strange, "{asked}");
         }
-        // What is no TLS at all.
+        // No TLS at all.
         let mut plain = TcpStream::connect(("127.0.0.1", port)).unwrap();
         plain.set_read_timeout(Some(PATIENCE)).unwrap();
         plain.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
@@ -303,7 +303,7 @@ fn large_values_and_slow_readers_over_tls_on_both_sides() {
         secure.exchange(b"PING\r\n", b"+PONG\r\n");
     }
     let peak = proxying::peak_bytes(&proxy);
-    // It went through six times, and never lay there whole. How much of it is under way depends on who gets the CPU.
+    // It passed six times, and was never held as a whole. The part in flight depends on the scheduling.
     assert!(peak < value.len(), "{peak} bytes");
 }
 
@@ -346,14 +346,14 @@ fn servers_are_spoken_to_with_tls_and_their_certificates_looked_at() {
         Value::Array(vec![Value::Integer(1)])
     );
     assert!(!call(&mut client, "SUBSCRIBE c").is_error());
-    // The name is not that of the certificate; without one it is not looked at.
+    // The name is not that of the certificate; without one it is not checked.
     let proxy = with(&["--upstream-tls-sni", "elsewhere.test"]);
     let mut client = Client::connect(proxy.address()).unwrap();
     assert_error(&call(&mut client, "SET k v"), "ERR upstream");
     let proxy = with(&[]);
     let mut client = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut client, "SET k v"), ok());
-    // Without a certificate of our own the servers refuse us; an authority that nobody knows is refused by us.
+    // Without a certificate of our own the servers refuse us; an unknown authority is refused by us.
     let proxy = proxy_with_tls_behind(&certificates, &[first], &[]);
     let mut client = Client::connect(proxy.address()).unwrap();
     assert_error(&call(&mut client, "SET k v"), "ERR upstream");
@@ -391,7 +391,7 @@ fn certificates_are_read_again_and_old_connections_stay() {
     let port = proxy.second_port();
     let mut old = Secure::connect(port, certificates.config(&[&TLS13], None));
     old.exchange(b"SET k v\r\n", b"+OK\r\n");
-    // What cannot be used changes nothing.
+    // Unusable files change nothing.
     let (cert, key) = (
         certificates.path("server.pem"),
         certificates.path("server.key"),
@@ -414,7 +414,7 @@ fn certificates_are_read_again_and_old_connections_stay() {
     let mut late = Secure::connect(port, certificates.config(&[&TLS13], None));
     assert!(late.try_exchange(b"PING\r\n", b"+PONG\r\n").is_err());
     old.exchange(b"GET k\r\n", b"$1\r\nv\r\n");
-    // The same by SIGHUP, whose end shows in what new clients are shown.
+    // The same by SIGHUP, whose effect new clients see in the certificate.
     fs::copy(certificates.path("own.pem"), &cert).unwrap();
     fs::copy(certificates.path("own.key"), &key).unwrap();
     let pid = proxy.pid().to_string();
@@ -443,7 +443,7 @@ fn who_ends_its_side_by_tls_alone_while_it_waits_does_not_wait_for_ever() {
     let words = certificates.words("no");
     let proxy = ServerProcess::proxy(Path::new(REDLINE), &[behind.address()], &words).unwrap();
     for versions in [[&TLS12], [&TLS13]] {
-        // What waits behind the call is not looked at, nor is what comes behind that; or it comes later.
+        // Bytes after the call are not checked, nor later ones; or they come later.
         for is_later in [false, true] {
             let config = certificates.config(&versions, None);
             let mut client = Secure::connect(proxy.second_port(), config);

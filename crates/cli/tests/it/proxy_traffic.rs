@@ -1,5 +1,5 @@
-//! `redline proxy` as a process: users that ask for more than they may, faults on purpose, copies for other pools, and
-//! connections that are probed when they are silent.
+//! `redline proxy` as a process: users beyond their rate limits, injected faults, copies for other pools, and keepalive
+//! probes of silent connections.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -57,7 +57,7 @@ fn a_user_that_asks_for_too_much_waits_and_others_do_not() {
     let took = began.elapsed();
     assert!(took > Duration::from_millis(2_500), "{took:?}");
     assert!(at_once > 100, "{at_once} of 200");
-    // What is read counts as what is written does.
+    // Bytes of replies count as those of requests do.
     let large = "x".repeat(150 * 1024);
     assert_eq!(call(&mut other, &format!("SET large {large}")), ok());
     let mut narrow = client(&proxy);
@@ -71,7 +71,7 @@ fn a_user_that_asks_for_too_much_waits_and_others_do_not() {
     assert!(took > Duration::from_millis(1_500), "{took:?}");
 }
 
-/// A client that gives up waiting holds up no other client; one that only sends no more still gets its replies.
+/// A client that gives up waiting delays no other client; one that only closes its side still gets its replies.
 #[test]
 fn nobody_waits_for_the_turns_of_those_who_have_gone() {
     let server = server();
@@ -153,7 +153,7 @@ fn faults_happen_to_whom_they_are_meant_for() {
     assert_error(&call(&mut one, "CONFIG GET port"), "ERR on purpose");
     assert_eq!(call(&mut one, "GET k"), Value::NullBulk);
     assert_eq!(call(&mut one, "MSET slow:k 1 k 2"), ok());
-    // Others go on meanwhile, and what is behind it waits.
+    // Others go on meanwhile, and later calls wait.
     let mut requests = Vec::new();
     encode(&["GET", "slow:k"], &mut requests);
     encode(&["GET", "k"], &mut requests);
@@ -171,7 +171,7 @@ fn faults_happen_to_whom_they_are_meant_for() {
     assert!((220..380).contains(&failed), "{failed}");
     let made = 1000 - failed;
     assert_eq!(call(&mut other, "GET n"), bulk(&made.to_string()));
-    // What came before is answered; the call itself is not made.
+    // Earlier calls are answered; the call itself is not made.
     let mut requests = Vec::new();
     encode(&["GET", "k"], &mut requests);
     encode(&["DEL", "cut:k", "k"], &mut requests);
@@ -179,7 +179,7 @@ fn faults_happen_to_whom_they_are_meant_for() {
     assert_eq!(one.reply().unwrap(), Some(bulk("2")));
     assert_eq!(one.reply().unwrap(), None);
     assert_eq!(call(&mut other, "EXISTS k"), Value::Integer(1));
-    // In a transaction it is one that fails.
+    // In a transaction it is a failing call.
     assert_eq!(call(&mut other, "MULTI"), ok());
     assert_error(&call(&mut other, "SET k v"), "ERR on purpose");
     assert_error(&call(&mut other, "EXEC"), "EXECABORT");
@@ -218,7 +218,7 @@ fn another_pool_gets_copies_and_is_never_felt() {
         count(&mut at_first) + count(&mut at_second) == 49 && count(&mut at_first) > 0
     });
     assert!(count(&mut at_second) > 0);
-    // Neither an error of theirs nor their end is anybody's business.
+    // Neither errors nor the end of the other pool have an effect.
     for key in 1..50 {
         call(&mut at_first, &format!("DEL m:{key}"));
         call(&mut at_first, &format!("LPUSH m:{key} x"));
@@ -254,16 +254,16 @@ fn a_call_is_made_once_where_it_is_copied_to_however_often_that_is_said() {
         pool(&copy, "copy"),
     ));
     let (mut through, mut direct) = (client(&proxy), client(&copy));
-    // It is there anyway.
+    // It goes there anyway.
     assert_eq!(call(&mut through, "INCR c:n"), Value::Integer(1));
     assert_eq!(call(&mut through, "MSET c:s v s v"), ok());
     // Said twice.
     assert_eq!(call(&mut through, "INCR m"), Value::Integer(1));
-    // What is refused here is not made there.
+    // A call that is refused here is not copied.
     assert_eq!(call(&mut direct, "SADD other x"), Value::Integer(1));
     let refused = call(&mut through, "SUNIONSTORE other c:none none");
     assert_error(&refused, "CROSSSLOT");
-    // One connection leads there, so what comes last says that all is there.
+    // One connection leads there, so the last call shows that all have arrived.
     assert_eq!(call(&mut through, "SET m:end v"), ok());
     until("all is there", || {
         call(&mut direct, "EXISTS m:end") == Value::Integer(1)
@@ -274,7 +274,7 @@ fn a_call_is_made_once_where_it_is_copied_to_however_often_that_is_said() {
     assert_eq!(call(&mut direct, "EXISTS other"), Value::Integer(1));
     let requests = call(&mut direct, "INFO commandstats");
     let text = String::from_utf8_lossy(requests.as_bytes().unwrap()).into_owned();
-    // By its own name, and as a copy of `s`: the keys that are there anyway are not copied.
+    // By its own name, and as a copy of `s`: keys that go there anyway are not copied.
     assert!(text.contains("cmdstat_mset:calls=2,"), "{text}");
 }
 
@@ -291,7 +291,7 @@ fn a_call_that_waits_for_others_is_paid_for_once() {
     let mut requests = Vec::new();
     for _ in 0..6 {
         encode(&["GET", "k"], &mut requests);
-        // It has a connection of its own, and waits for what comes before it.
+        // It has its own connection, and waits for earlier calls.
         encode(&["BLPOP", "l", "1"], &mut requests);
     }
     let mut client = client(&proxy);

@@ -1,5 +1,5 @@
-//! The limits of a request at their edges: what a Redis 8.2.3 answers to these bytes, the server answers, and so does the
-//! proxy in front of one server and of two. Must not know the insides of either.
+//! The limits of a request at their edges: the server has the replies of a Redis 8.2.3 to these bytes, and so has the
+//! proxy in front of one server and of two. Must not know the internals of either.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,18 +12,18 @@ use redline_testkit::process::ServerProcess;
 
 use crate::proxying::{PATIENCE, REDLINE, proxy_with, shards};
 
-/// One more than the proxy once took as arguments.
+/// One more than a former limit of the proxy's arguments.
 const MANY: usize = 1024 * 1024 + 1;
 const LINE: usize = 64 * 1024;
-/// Number of bytes that the server reads at once.
+/// Size of one read of the server: bytes.
 const READ: usize = 16 * 1024;
 
-/// Bytes to send, in pieces of which each is read before the next comes, and the expected reply.
+/// Bytes to send, in pieces of which each is read before the next is sent, and the expected reply.
 struct Row {
     name: &'static str,
     sent: Vec<Vec<u8>>,
     expected: Vec<u8>,
-    /// The connection ends with that.
+    /// The connection ends then.
     closes: bool,
 }
 
@@ -37,7 +37,7 @@ fn goes_on(name: &'static str, sent: impl Into<Vec<u8>>, expected: impl Into<Vec
     }
 }
 
-/// Returns a row that breaks the protocol, and is answered with this error.
+/// Returns a row that violates the protocol, and is answered with this error.
 fn breaks(name: &'static str, sent: impl Into<Vec<u8>>, error: &str) -> Row {
     Row {
         name,
@@ -53,19 +53,19 @@ fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
-/// A call with these words and so many more, all of them the same.
+/// Returns a call with these words and `count` more, all of them the same.
 fn call_of(first: &[&str], count: usize, word: &str) -> Vec<u8> {
     let mut words = first.to_vec();
     words.resize(first.len() + count, word);
     request(&words)
 }
 
-/// Keys of several servers, few of them that are not the same.
+/// Returns keys of several servers, few of them equal.
 fn keys() -> impl Iterator<Item = String> {
     (0..MANY).map(|number| format!("k{}", number % 100))
 }
 
-/// Says it to a server, and compares. Sending and receiving go on at once.
+/// Sends a row to a server, and compares. Sending and receiving are concurrent.
 fn compare(address: SocketAddr, row: &Row, who: &str) {
     let name = format!("{} ({who})", row.name);
     let mut stream = TcpStream::connect(address).unwrap();
@@ -77,7 +77,7 @@ fn compare(address: SocketAddr, row: &Row, who: &str) {
                 if number > 0 {
                     thread::sleep(Duration::from_millis(50));
                 }
-                // Who is refused may be so before it has said all.
+                // A refusal may arrive before everything is sent.
                 if writing.write_all(piece).is_err() {
                     break;
                 }
@@ -124,7 +124,7 @@ fn shown(bytes: &[u8]) -> String {
     )
 }
 
-/// A server with these words; and a proxy with this configuration in front of another one, and one in front of two others.
+/// A server with these arguments; and a proxy with this configuration in front of another one, and one in front of two others.
 struct Parties {
     servers: Vec<ServerProcess>,
     proxies: Vec<ServerProcess>,
@@ -215,7 +215,7 @@ fn a_header_says_a_number_within_its_bounds() {
     ));
     let parties = Parties::new(&[], "");
     parties.compare(&rows);
-    // All that may come is waited for.
+    // Everything that may follow is waited for.
     let longest = echo("$536870912");
     for party in parties.servers[..1].iter().chain(&parties.proxies) {
         let mut stream = TcpStream::connect(party.address()).unwrap();
@@ -482,7 +482,7 @@ fn goes_on_unpinged(name: &'static str, sent: impl Into<Vec<u8>>, expected: &str
 
 #[test]
 fn a_reply_is_nested_as_deep_as_a_script_makes_it() {
-    // So deep does the interpreter's stack go.
+    // The depth of the interpreter's stack.
     const DEEPEST: usize = 7_995;
     let rows = [2, 7, 8, 9, 100, 128, 129, 1000, DEEPEST, DEEPEST + 1].map(|depth: usize| {
         let script = format!("local t = {{}} for i = 2, {depth} do t = {{t}} end return t");
@@ -578,7 +578,7 @@ fn four_thousand_calls_without_keys_were_too_many_inside_multi() {
 
 #[test]
 fn who_wrote_a_long_pipeline_before_it_read_waited_for_ever() {
-    // More than sockets hold, there and back.
+    // More than sockets hold, in both directions.
     const CALLS: usize = 6_000;
     let key = "k".repeat(4_096);
     let call = request(&["GET", &key]);

@@ -1,4 +1,4 @@
-//! `redline server` as a process: its start from files, standard input and options, what it refuses, and its end.
+//! `redline server` as a process: its start from files, standard input and options, refusals, and its end.
 
 use std::{fs, os::unix::fs::symlink, process::Command};
 

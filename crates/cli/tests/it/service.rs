@@ -17,11 +17,11 @@ use std::{
 
 use crate::running::{self, PATIENCE, REDLINE, Running, folder, folder_with, refused, until};
 
-/// A process that is nobody's child here; ended when it goes.
+/// A process that is not a child of the test; ended when this is dropped.
 struct Background(u32);
 
 impl Background {
-    /// The one that a file names.
+    /// Returns the process that a file names.
     fn named_in(pidfile: &Path) -> Background {
         Background(until("the process id is written", || {
             let text = fs::read_to_string(pidfile).ok()?;
@@ -47,7 +47,7 @@ impl Background {
         fields.split(' ').nth(number - 3).map(String::from)
     }
 
-    /// It may stay as a zombie where nobody waits for orphans.
+    /// Returns true if it has ended; it may stay as a zombie if no process waits for orphans.
     fn has_ended(&self) -> bool {
         self.stat(3).is_none_or(|state| state == "Z")
     }
@@ -61,7 +61,7 @@ impl Drop for Background {
     }
 }
 
-/// The title that the list of processes shows.
+/// Returns the title that the list of processes shows.
 fn title(pid: u32) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
     text.trim_end_matches('\0').to_string()
@@ -70,7 +70,7 @@ fn title(pid: u32) -> String {
 #[test]
 fn in_the_background_it_has_a_session_of_its_own_and_the_caller_gets_success() {
     let folder = folder_with("threads 2\ndaemonize yes\npidfile p\nlogfile log\n");
-    // It must not hold what a caller waits for the end of.
+    // It must not hold the pipe whose end a caller waits for.
     let output = Command::new(REDLINE)
         .args(["server", "r.conf"])
         .current_dir(folder.path())
@@ -96,8 +96,8 @@ fn in_the_background_it_has_a_session_of_its_own_and_the_caller_gets_success() {
     assert!(log().contains("Removing the pid file."), "{}", log());
 }
 
-/// The directives of the file that Debian's redis-server package installs (7.0.15), with other folders; nothing of it
-/// has to be set off but what would save. `cargo xtask compat` takes the real file.
+/// The directives of the file that Debian's redis-server package installs (7.0.15), with other folders; only saving is
+/// switched off. `cargo xtask compat` takes the real file.
 const DEBIAN: &str = r#"
 bind 127.0.0.1 -::1
 protected-mode yes
@@ -199,7 +199,7 @@ fn the_file_of_a_distribution_starts_it() {
 #[test]
 fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
     for by_name in [false, true] {
-        // Under a supervisor it stays where it is, whatever daemonize says.
+        // Under a supervisor it stays in the foreground, whatever daemonize says.
         let folder = folder_with("daemonize yes\npidfile p\n");
         let path = folder.path().join("notify");
         let (address, shown) = if by_name {
@@ -303,7 +303,7 @@ fn the_title_shows_what_its_template_says() {
     assert_eq!(set("{port}+{tls-port}"), "+OK");
     assert_eq!(title(pid), "0+0");
     assert!(set("{nosuch}").contains("template format is invalid or contains unknown variables"));
-    // What is too long first loses the folders of its name.
+    // A title that is too long first loses the folders of its name.
     let room = format!("{REDLINE} server r.conf --hz 10").len();
     let filler = "x".repeat(room - "redline server ".len());
     assert_eq!(set(&format!("{{title}} {filler}")), "+OK");
@@ -374,7 +374,7 @@ fn a_hangup_does_not_end_it() {
 fn who_interrupted_twice_waited_for_a_worker_that_was_busy() {
     let folder = folder_with("threads 2\nenable-debug-command yes\n");
     let mut running = Running::start(folder, &["r.conf"], None);
-    // The first worker hears of signals, and one of two clients is on it.
+    // The first worker receives signals, and one of two clients is on it.
     let mut clients = [running.connect(), running.connect()];
     let on_first =
         |client: &mut running::Client| client.call("CLIENT INFO").contains(" io-thread=0 ");
@@ -387,7 +387,7 @@ fn who_interrupted_twice_waited_for_a_worker_that_was_busy() {
         seen.contains(" cmd=debug ").then_some(())
     });
     running.signal("TERM");
-    // One that has not been taken yet swallows the next.
+    // A pending signal absorbs the next.
     let status = until("it ends", || {
         running.signal("INT");
         running.child.try_wait().unwrap()

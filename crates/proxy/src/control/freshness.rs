@@ -1,4 +1,4 @@
-//! Asks the servers of pools whose replicas are read from how far their copies are, and judges the replicas by it.
+//! Asks the servers of pools whose replicas are read from for their replication state, and judges the replicas by it.
 
 use redline_resp::Value;
 
@@ -6,14 +6,14 @@ use super::replication::Said;
 use super::{Control, Peer, Question, readers};
 use crate::route::NodeId;
 
-/// From one question to the next, unless a lag is bounded: milliseconds.
+/// Interval of the question, unless a lag is bounded: milliseconds.
 const EVERY_MS: u64 = 1_000;
-/// So often within the longest lag that is allowed, but not more often than the control side turns.
+/// Number of questions within the smallest lag bound, but not more often than the control side turns.
 const QUESTIONS_PER_LAG: u64 = 8;
 const EVERY_MIN_MS: u64 = 50;
 
 impl Control {
-    /// Asks who is due, and looks who has become too old meanwhile.
+    /// Asks the servers that are due, and checks which replicas have become too old meanwhile.
     pub(super) fn watch_replication(&mut self, now_ms: u64) {
         for pool in 0..self.pools.len() {
             if !readers::spreads(&self.pools[pool].config) {
@@ -38,14 +38,14 @@ impl Control {
         let every_ms = self.every_ms(pool);
         let nodes: Vec<NodeId> = self.pools[pool].members().collect();
         for node in nodes {
-            // Who has failed is probed first.
+            // Failed servers are probed first.
             let is_due = self.nodes.get(node).is_some_and(|known| {
                 !known.health.is_ejected()
                     && !known.health.is_in_doubt()
                     && known.replication.is_due(now_ms, every_ms)
             });
             let peer = Peer::Node(node);
-            // One question at a time: what is not answered says nothing when it comes late.
+            // One question at a time: a late reply says nothing.
             let is_asked = self
                 .by_peer
                 .get(&peer)
@@ -63,7 +63,7 @@ impl Control {
 
     pub(super) fn take_replication(&mut self, node: NodeId, value: &Value, asked_ms: u64) {
         let text = value.as_bytes().unwrap_or_default();
-        // One that has no such command, or does not let us call it, may be well; who is loading is not.
+        // A server without this command, or without permission for it, may be well; one that is loading is not.
         let may_be_well = text.starts_with(b"ERR") || text.starts_with(b"NOPERM");
         let said = match value.is_error() {
             true if may_be_well => Said::Nothing,
@@ -80,7 +80,7 @@ impl Control {
         }
     }
 
-    /// Questions to a server will not be answered: whether one of them was how far it is, or whether it works.
+    /// Notes questions that will not be answered; returns whether one of them was about replication, or a probe.
     pub(super) fn lost_replication(&mut self, node: NodeId, questions: &[Question]) -> bool {
         let concerns =
             |question: &Question| matches!(question, Question::Replication(_) | Question::Probe);

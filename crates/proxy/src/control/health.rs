@@ -1,14 +1,13 @@
-//! When a server counts as failed. Pure: times come in as milliseconds of any clock that does not go back.
+//! When a server counts as failed. Pure: times are given in milliseconds of any monotonic clock.
 //!
-//! Failures in a row eject a server: workers refuse requests for it at once instead of having clients wait. Between two of a
-//! row it has answered nothing, neither a probe nor a request. It is then
-//! probed after pauses that double, with some chance in them so that many proxies do not knock together; one good
-//! answer brings it back. Connections that break and requests that time out count as probes that fail, so a server that
-//! hangs with its connections open goes the way of one that is gone.
+//! Failures in a row eject a server: workers refuse requests for it at once instead of letting clients wait. Within a
+//! row it has answered neither a probe nor a request. It is then probed after pauses that double, with some randomness
+//! so that many proxies do not probe together; one good reply restores it. Broken connections and request time-outs
+//! count as failed probes, so a server that hangs with open connections is handled as one that is gone.
 
 use redline_proxy_config::FailurePolicy;
 
-/// A server's.
+/// Health of a server.
 #[derive(Clone, Debug)]
 pub struct Health {
     failures: u32,
@@ -16,15 +15,15 @@ pub struct Health {
     pause_ms: u64,
     probe_at_ms: u64,
     failed_at_ms: u64,
-    /// How many requests it had answered when it failed last.
+    /// Number of requests that it had answered at its last failure.
     answers: u64,
 }
 
-/// Failures that come together are one: every worker reports its own connection.
+/// Failures within this time are one: every worker reports its own connection.
 const ONE_FAILURE_MS: u64 = 100;
 
 impl Health {
-    /// Of a server of which nothing is known: it is taken to be well, and probed at once.
+    /// Returns the health of a new server: it is assumed to be well, and probed at once.
     pub fn new(now_ms: u64) -> Health {
         Health {
             failures: 0,
@@ -41,18 +40,18 @@ impl Health {
         self.is_ejected
     }
 
-    /// Returns true if the last report about the server was a failure: a probe will tell.
+    /// Returns true if the last report about the server was a failure, and a probe is due.
     pub fn is_in_doubt(&self) -> bool {
         self.failures > 0
     }
 
-    /// When it is to be probed next.
+    /// Returns the time of the next probe.
     pub fn probe_at_ms(&self) -> u64 {
         self.probe_at_ms
     }
 
-    /// Somebody could not use it: a probe will tell. `answers`: how many requests it has answered so far. True if it is
-    /// ejected by this.
+    /// Notes a report of a failure, and schedules a probe. `answers`: number of requests that it has answered so far.
+    /// Returns true if this ejects it.
     pub fn doubted(
         &mut self,
         now_ms: u64,
@@ -69,13 +68,13 @@ impl Health {
         let latest_ms = self.probe_at_ms;
         let ejects = self.failed(now_ms, policy, chance);
         if !ejects {
-            // However often it is doubted, the probe comes.
+            // Further reports do not postpone the probe.
             self.probe_at_ms = self.probe_at_ms.min(latest_ms);
         }
         ejects
     }
 
-    /// A probe failed. `chance`, from 0 to 1, spreads the pauses. True if it is ejected by this.
+    /// Notes a failed probe. `chance`, from 0 to 1, spreads the pauses. Returns true if this ejects it.
     pub fn failed(&mut self, now_ms: u64, policy: &FailurePolicy, chance: f64) -> bool {
         let first_ms = policy.retry.0.as_millis().max(1) as u64;
         let most_ms = policy.retry_max.0.as_millis().max(1) as u64;
@@ -93,7 +92,7 @@ impl Health {
         ejects
     }
 
-    /// A probe was answered. True if it comes back by this.
+    /// Notes an answered probe. Returns true if this restores the server.
     pub fn well(&mut self, now_ms: u64, every_ms: u64) -> bool {
         self.failures = 0;
         self.probe_at_ms = now_ms + every_ms;

@@ -1,4 +1,4 @@
-//! Asks a pool's servers which commands they have, when a client calls one that nobody here knows.
+//! Asks a pool's servers for their commands, when a client calls an unknown one.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::{Control, Peer, Question};
 use crate::command_names::{ForeignByName, learned};
 use crate::route::NO_NODE;
 
-/// How often a pool is asked, at most: clients may call nonsense.
+/// Smallest interval between questions to a pool: clients may call nonsense.
 const EVERY_MS: u64 = 5_000;
 
-/// Commands of a pool's servers, as far as they are known.
+/// Known commands of a pool's servers.
 #[derive(Clone, Default)]
 pub struct Learning {
-    /// When it was asked last.
+    /// Time of the last question.
     asked_ms: Option<u64>,
     /// The commands that it reported; none: it has not been asked.
     pub found: Option<Arc<ForeignByName>>,
 }
 
 impl Control {
-    /// A client has called a command that is not known.
+    /// Handles a client's call of an unknown command.
     pub(super) fn learn(&mut self, pool: usize, now_ms: u64) {
         if self.learning.len() < self.pools.len() {
             self.learning
@@ -54,7 +54,7 @@ impl Control {
         }
     }
 
-    /// Takes in what a server has; none: it did not say.
+    /// Takes a server's commands; none: it did not answer.
     pub(super) fn took_commands(&mut self, pool: usize, reply: Option<&Value>) {
         let Some(learning) = self.learning.get_mut(pool) else {
             return;
@@ -64,12 +64,12 @@ impl Control {
 }
 
 impl Learning {
-    /// Takes in what a server has; none: it did not say. Whether that is anything new: clients may call nonsense for ever,
-    /// and a new routing table makes workers drop what they hold of servers' keys.
+    /// Takes a server's commands; none: it did not answer. Returns true if that is new: clients may call nonsense for
+    /// ever, and a new routing table makes workers drop their cached values.
     fn take(&mut self, reply: Option<&Value>) -> bool {
         let found = match (reply, &self.found) {
             (Some(reply), _) => learned(reply),
-            // Who waits for it is told that there is no such command.
+            // Clients that wait get an error: the command does not exist.
             (None, None) => ForeignByName::new(),
             (None, Some(_)) => return false,
         };
@@ -96,7 +96,7 @@ mod tests {
         let one = Value::Array(vec![row("doc.get")]);
         let two = Value::Array(vec![row("doc.get"), row("doc.len")]);
         let mut learning = Learning::default();
-        // Clients wait for the first word, whatever it is.
+        // Clients wait for the first reply, of any content.
         assert!(learning.take(None) && learning.found.is_some());
         assert!(!learning.take(None));
         assert!(!learning.take(Some(&Value::Array(Vec::new()))));

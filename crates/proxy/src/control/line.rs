@@ -1,5 +1,5 @@
-//! A connection of the control side to a server: questions in order, answers in order, each by its deadline.
-//! Must not know what is asked.
+//! A connection of the control side to a server: questions in order, replies in order, each by its deadline. Must not
+//! know the questions.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -8,48 +8,48 @@ use redline_net::tls::ClientTls;
 use redline_net::{Endpoint, Event, Interest, Poller, Read, Stream, connect_endpoint};
 use redline_resp::{ReplyDecoder, Value, encode_request};
 
-/// One read.
+/// Size of one read: bytes.
 const READ_BYTES: usize = 64 * 1024;
-/// Answers longer than this, one or all that come in one turn, are none that we asked for: bytes.
+/// Largest reply, or all replies of one turn: bytes. More than any question asks for.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Pushed messages longer than this, one or all that come in one turn, are nonsense: bytes.
+/// Largest pushed message, or all messages of one turn: bytes.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// The connection. `Q` says what an answer is about.
+/// The connection. `Q` is the subject of a reply.
 pub struct Line<Q> {
     stream: Stream,
     is_connecting: bool,
-    /// To be spoken as soon as the connection stands.
+    /// TLS to begin once the connection is established.
     tls: Option<ClientTls>,
     token: usize,
     out: Vec<u8>,
     input: Vec<u8>,
-    /// Bytes of an answer that is not whole.
+    /// Bytes of an incomplete reply.
     taken: usize,
     decoder: ReplyDecoder,
     awaited: VecDeque<(Option<Q>, u64)>,
-    /// Messages come that nobody asked for.
+    /// Pushed messages are expected.
     hears: bool,
 }
 
-/// How a connection begins.
+/// The parameters of a new connection.
 pub struct Opening<'a> {
-    /// By which event it is known.
+    /// Its token in the poller.
     pub token: usize,
-    /// Where to.
+    /// The server's address.
     pub endpoint: &'a Endpoint,
     /// With TLS.
     pub tls: Option<ClientTls>,
-    /// User and password to authenticate with there.
+    /// User and password to authenticate with.
     pub who: Option<(Option<&'a str>, &'a str)>,
-    /// When the first answer has to be there.
+    /// Deadline of the first reply.
     pub deadline_ms: u64,
-    /// Messages will come on it, besides answers.
+    /// Pushed messages are expected, besides replies.
     pub hears: bool,
 }
 
 impl<Q> Line<Q> {
-    /// Begins to connect, and to say who we are.
+    /// Begins to connect, and to authenticate.
     pub fn open(poller: &Poller, opening: Opening<'_>) -> io::Result<Line<Q>> {
         let Opening {
             token,
@@ -60,7 +60,7 @@ impl<Q> Line<Q> {
             hears,
         } = opening;
         let stream = connect_endpoint(endpoint).map_err(|error| error.error)?;
-        // Sends small writes at once; without it an answer only comes later.
+        // Sends small writes at once; without it replies only arrive later.
         let _ = stream.set_nodelay(true);
         poller.register(&stream, token, Interest::ReadWrite)?;
         let mut line = Line {
@@ -82,7 +82,7 @@ impl<Q> Line<Q> {
         Ok(line)
     }
 
-    /// Asks something. What cannot be sent now is sent when the server takes it.
+    /// Asks a question. Bytes that the socket does not take now are sent later.
     pub fn ask<'a>(
         &mut self,
         question: Q,
@@ -104,7 +104,7 @@ impl<Q> Line<Q> {
         self.awaited.push_back((question, deadline_ms));
     }
 
-    /// When its oldest question has waited for too long.
+    /// Returns the deadline of its oldest question.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.awaited.front().map(|(_, deadline_ms)| *deadline_ms)
     }
@@ -116,8 +116,8 @@ impl<Q> Line<Q> {
             .filter_map(|(question, _)| question)
     }
 
-    /// Takes an event in; what was answered goes to `answers`, what nobody asked for (a message) without a question. An error
-    /// of the kind `InvalidData`: whoever is there says what is no answer, or far more than it was asked.
+    /// Handles an event; replies are added to `answers`, pushed messages without a question. An error of the kind
+    /// `InvalidData`: the peer sends invalid replies, or far more than it was asked for.
     pub fn turn(
         &mut self,
         poller: &Poller,
@@ -133,7 +133,7 @@ impl<Q> Line<Q> {
             }
             self.is_connecting = false;
             match &self.tls {
-                // Its handshake may want to write at any time.
+                // Its handshake may need to write at any time.
                 Some(tls) => self.stream.connect_tls(tls)?,
                 None => poller.reregister(&self.stream, self.token, Interest::Read)?,
             }
@@ -146,7 +146,7 @@ impl<Q> Line<Q> {
         loop {
             match self.stream.read_into(&mut self.input, READ_BYTES)? {
                 Read::Data { drained, bytes } => {
-                    // A read without content, which TLS knows, counts as a full one: they are not without end.
+                    // A read without content, which TLS has, counts as a full one: their number is bounded.
                     let counted = if bytes == 0 { READ_BYTES } else { bytes };
                     left = left.checked_sub(counted).ok_or_else(too_much)?;
                     self.decode(answers)?;
@@ -159,13 +159,13 @@ impl<Q> Line<Q> {
             }
         }
         match self.tls {
-            // What was put waits for the end of the handshake.
+            // Queued bytes wait for the end of the handshake.
             Some(_) => self.send(),
             None => Ok(()),
         }
     }
 
-    /// Questions are a few hundred bytes: a socket that does not take them is one of a server that hangs.
+    /// Sends queued bytes. Questions are a few hundred bytes: a socket that does not take them is one of a server that hangs.
     fn send(&mut self) -> io::Result<()> {
         if self.is_connecting {
             return Ok(());
@@ -200,7 +200,7 @@ impl<Q> Line<Q> {
             self.taken = 0;
             match self.awaited.pop_front() {
                 Some((Some(question), _)) => answers.push((Some(question), value)),
-                // Whoever we are not still may answer PING.
+                // A server that requires authentication may still answer PING.
                 Some((None, _)) => {}
                 None if self.hears => answers.push((None, value)),
                 None => return Err(too_much()),
@@ -223,8 +223,8 @@ mod tests {
 
     use super::*;
 
-    /// Connects a line to a server that sends this again and again, whatever it is asked: returns the largest number of
-    /// answers it took in one turn, and the error that ended it.
+    /// Connects a line to a server that sends this again and again, unasked: returns the largest number of replies taken
+    /// in one turn, and the error that ended it.
     fn flooded(what: &[u8], hears: bool) -> (usize, io::Error) {
         // Enough to be noticed, and little enough for a line that takes it all.
         const SAID_BYTES: usize = 64 * 1024 * 1024;
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn messages_without_end_are_not_collected() {
         let message = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n";
-        // It may be as slow as we are: then all of them are handed on, a few at a time.
+        // The sender may be as slow as the reader: then all of them are passed on, a few at a time.
         let (answers, _) = flooded(message, true);
         assert!(
             answers <= MESSAGE_BYTES_MAX / message.len() + 1,

@@ -1,23 +1,23 @@
-//! The control side: which servers there are, which of them work, and who has what.
+//! The control side: the servers, their health, and their keys.
 //!
-//! One thread beside the workers. It asks on connections of its own, hears from workers what they met with ([`Report`]),
-//! and publishes a new routing table ([`Published`]) whenever something is different. It waits for nobody: names are looked up on
-//! threads of their own, and a server that hangs keeps only its own questions waiting.
+//! One thread beside the workers. It asks on connections of its own, receives reports from workers ([`Report`]), and
+//! publishes a new routing table ([`Published`]) after every change. It never blocks: names are resolved on separate
+//! threads, and a server that hangs delays only its own questions.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `health` | when a server counts as failed |
-//! | `pools` | what is known of each topology, and what that makes of the routes |
-//! | `names` | what the names of servers mean |
+//! | `pools` | known topology of each pool, and the routes that follow |
+//! | `names` | resolution of servers' names |
 //! | `nodes` | servers by number |
-//! | `replication` | how far a replica's copy is |
-//! | `readers` | who answers reads |
-//! | `freshness` | asks replicas and primaries how far they are |
-//! | `learning` | asks servers which commands they have |
-//! | `topology` | asks clusters and Sentinels who has what |
-//! | `sentinel` | what Sentinels say |
-//! | `line` | a connection with questions and answers |
-//! | `reload` | another configuration while it runs |
+//! | `replication` | state of a replica's copy |
+//! | `readers` | servers for reads |
+//! | `freshness` | asks replicas and primaries for their replication state |
+//! | `learning` | asks servers for their commands |
+//! | `topology` | asks clusters and Sentinels for the topology |
+//! | `sentinel` | parsers for Sentinels' replies |
+//! | `line` | a connection with questions and replies |
+//! | `reload` | another configuration at runtime |
 
 mod freshness;
 mod health;
@@ -54,27 +54,27 @@ use crate::start::spawn;
 use crate::tls_config::{Doors, Secured};
 pub use reload::Reload;
 
-/// Events of one turn.
+/// Largest number of events in one turn.
 const EVENTS_MAX: usize = 256;
 const WAKER_TOKEN: usize = usize::MAX;
-/// From one refresh that was asked for to the next: redirects come in bursts.
+/// Smallest interval between requested refreshes: redirects come in bursts.
 const DEBOUNCE_MS: u64 = 100;
-/// How long the start waits for the first topology.
+/// Longest wait for the first topology at the start.
 const FIRST_PICTURE_MS: u64 = 3_000;
-/// The loop looks at its clocks at least so often.
+/// Longest interval between checks of the timers.
 const TURN_MS: u64 = 50;
 
 /// The result of a start.
 pub struct Started {
-    /// Where routing tables appear.
+    /// The published routing tables.
     pub routes: Arc<Published>,
-    /// Where workers report.
+    /// The queue of workers' reports.
     pub reports: Sender<Report>,
-    /// How another configuration comes in.
+    /// The entry for another configuration.
     pub reload: Reload,
 }
 
-/// Finds the first routing table, or gives up waiting for it, and leaves a thread that keeps it true.
+/// Finds the first routing table, or gives up waiting for it, and starts a thread that keeps it current.
 pub fn start(
     config: &Config,
     secured: Secured,
@@ -119,23 +119,23 @@ pub fn start(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Peer {
     Node(NodeId),
-    /// A Sentinel of a pool, by its place in the list.
+    /// A Sentinel of a pool, by its index.
     Sentinel(usize, usize),
-    /// A Sentinel of a pool, for the messages that it publishes.
+    /// A Sentinel of a pool, for its published messages.
     Watch(usize, usize),
 }
 
-/// The subject of an answer.
+/// The subject of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Probe,
     /// COMMAND, of a pool.
     Commands(usize),
-    /// INFO REPLICATION, asked then.
+    /// INFO REPLICATION, asked at this time.
     Replication(u64),
-    /// CLUSTER INFO, SLOTS and SHARDS, by place.
+    /// CLUSTER INFO, SLOTS and SHARDS, by index.
     Cluster(usize),
-    /// SENTINEL MASTER and REPLICAS of a shard, by place.
+    /// SENTINEL MASTER and REPLICAS of a shard, by index.
     Shard(usize, usize),
     /// SENTINEL SENTINELS of a shard.
     Sentinels(usize),
@@ -147,7 +147,7 @@ enum Question {
 pub struct Changed {
     config: Config,
     tls: Vec<Option<ClientTls>>,
-    /// Let go once the routing table that this makes is published.
+    /// Dropped once the routing table of this configuration is published.
     taken: mpsc::Sender<()>,
 }
 
@@ -157,29 +157,29 @@ struct Connection {
     line: Line<Question>,
 }
 
-/// How a pool is kept known.
+/// State of a pool's monitoring.
 #[derive(Default)]
 struct Watching {
     refresh_at_ms: u64,
-    /// An answer is awaited until then.
+    /// Deadline of the expected reply.
     asked_until_ms: u64,
     /// The server to ask next.
     turn: usize,
     sentinels: Vec<Address>,
-    /// Parts of the cluster's description that the node that was asked last has sent so far.
+    /// Parts of the cluster's description that the last node asked has sent so far.
     parts: Vec<Value>,
     asked: NodeId,
-    /// SENTINEL MASTER of a shard, by Sentinel and shard, until REPLICAS comes from the same one.
+    /// SENTINEL MASTER of a shard, by Sentinel and shard, until REPLICAS arrives from the same one.
     masters: HashMap<(usize, usize), Value>,
-    /// By shard: the Sentinels that others know.
+    /// By shard: the Sentinels that others have named.
     heard: HashMap<usize, Vec<Address>>,
-    /// Answers in a row that were not believed, not whole, or not there.
+    /// Number of replies in a row that were rejected, incomplete, or missing.
     doubts: u32,
-    /// Subscriptions to Sentinels in a row that were not confirmed.
+    /// Number of subscriptions to Sentinels in a row that were not confirmed.
     deaf: u32,
-    /// A Sentinel has said something in this round that was not believed.
+    /// A reply of a Sentinel was rejected in this round.
     is_doubted: bool,
-    /// The last reason given for that.
+    /// The last reason for that.
     complaint: Option<String>,
     pulse_at_ms: u64,
 }
@@ -195,10 +195,10 @@ struct Control {
     prefixes: Arc<Prefixes>,
     routes: Option<Arc<Published>>,
     is_changed: bool,
-    /// Lines about what the next routing table shows, said when it is published: who reads one can rely on it.
+    /// Log lines about the next routing table, written when it is published, so that readers can rely on them.
     news: Vec<String>,
-    /// Everything that arrived before this time has been processed: a deadline of later has not passed, however late it is. So
-    /// a machine that stands still for a while does not make its servers look as if they had failed.
+    /// Everything that arrived before this time has been processed: a later deadline has not passed, by any clock. So a
+    /// machine that stalls for a while does not make its servers look failed.
     heard_to_ms: u64,
     poller: Poller,
     reports: Mailbox<Report>,
@@ -238,13 +238,13 @@ impl Control {
         Ok(control)
     }
 
-    /// Begins with a configuration, or with another one; servers that stay keep their numbers and their health.
+    /// Sets the first or another configuration; servers that stay keep their numbers and their health.
     fn set(&mut self, config: &Config, tls: Vec<Option<ClientTls>>) {
         let now_ms = clock::monotonic_ms();
         let known = mem::take(&mut self.pools);
         for (number, old) in known.iter().enumerate() {
             if config.pools.get(number) != Some(&old.config) {
-                // Places, and whom to be there, may be others now.
+                // Data centres and credentials may have changed.
                 let of_pool: Vec<NodeId> = self
                     .nodes
                     .iter()
@@ -298,7 +298,7 @@ impl Control {
         self.is_changed = true;
     }
 
-    /// Returns true if the first routing table is complete: every server in use has an address, and every pool is whole.
+    /// Returns true if the first routing table is complete: every server in use has an address, and every pool is complete.
     fn is_settled(&self) -> bool {
         let named = self
             .nodes
@@ -387,7 +387,7 @@ impl Control {
         self.nodes.mark_used(|node| members.contains(&node), now_ms);
     }
 
-    // ---- what workers say ---------------------------------------------------------------------
+    // ---- reports of workers --------------------------------------------------------------------
 
     fn take_reports(&mut self, now_ms: u64) {
         let mut reports = Vec::new();
@@ -424,7 +424,7 @@ impl Control {
                     self.doubts(node, was_in_doubt);
                     self.refresh(pool, now_ms);
                 }
-                // A connection stands; whether requests are answered is what a probe says.
+                // A connection is established; a probe tells whether requests are answered.
                 Report::Well { .. } => {}
                 Report::Foreign { pool } => self.learn(usize::from(pool), now_ms),
                 Report::Lost { pool } => self.refresh(usize::from(pool), now_ms),
@@ -444,7 +444,7 @@ impl Control {
         let (Some(known), Some(asked)) = (self.pools.get_mut(pool), self.nodes.get(from)) else {
             return;
         };
-        // Others have no slots.
+        // Other kinds have no slots.
         if known.config.kind != PoolKind::Cluster {
             return;
         }
@@ -460,7 +460,7 @@ impl Control {
         self.refresh(pool, now_ms);
     }
 
-    /// A redirect names a server that nothing routes to, such as one to which the first slot moves.
+    /// Handles a redirect to a server without a route, such as one to which the first slot moves.
     fn unknown(&mut self, pool: usize, address: Address, now_ms: u64) {
         let Some(known) = self.pools.get(pool) else {
             return;
@@ -475,14 +475,14 @@ impl Control {
         self.refresh(pool, now_ms);
     }
 
-    /// Has a pool's topology asked for soon.
+    /// Schedules a refresh of a pool's topology.
     fn refresh(&mut self, pool: usize, now_ms: u64) {
         if let Some(watching) = self.watching.get_mut(pool) {
             watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + DEBOUNCE_MS);
         }
     }
 
-    /// Notes that the doubt about a server may have changed: where replicas are read from, the routing table has to show that.
+    /// Notes that the doubt about a server may have changed: if replicas are read from, the routing table has to reflect that.
     fn doubts(&mut self, node: NodeId, was_in_doubt: bool) {
         let known = self.nodes.get(node);
         self.is_changed |= known.is_some_and(|known| {
@@ -557,7 +557,7 @@ impl Control {
             self.ejected(node, why);
         }
         self.doubts(node, was_in_doubt);
-        // Its name may point elsewhere by now.
+        // Its name may resolve differently by now.
         self.look_up(&address, now_ms);
         self.refresh(pool, now_ms);
     }
@@ -568,7 +568,7 @@ impl Control {
         self.config.timeouts.connect.0.as_millis().max(1) as u64
     }
 
-    /// Where a peer is, and whom to be there.
+    /// Returns the endpoint of a peer, and the credentials for it.
     fn place_of(
         &mut self,
         peer: Peer,
@@ -606,7 +606,7 @@ impl Control {
         }
     }
 
-    /// Asks a peer something, on the connection that there is or on a new one.
+    /// Asks a peer a question, on the existing connection or on a new one.
     fn ask(&mut self, peer: Peer, question: Question, words: &[&str], now_ms: u64) {
         let deadline_ms = now_ms + self.patience_ms();
         let Some((endpoint, user, password)) = self.place_of(peer, now_ms) else {
@@ -668,7 +668,7 @@ impl Control {
                 at
             }
         };
-        // A connection that is new has no subscription yet.
+        // A new connection has no subscription yet.
         let subscribe = ["SUBSCRIBE", "+switch-master"];
         let (question, words) = match (is_new, peer, question) {
             (true, Peer::Watch(..), Question::Pulse) => (Question::Subscribe, &subscribe[..]),
@@ -697,7 +697,7 @@ impl Control {
         if let Err(error) = &turned
             && error.kind() == io::ErrorKind::InvalidData
         {
-            // Who does not speak as it should is not believed, either, and has failed a probe by it.
+            // A peer that violates the protocol is not trusted, and has failed a probe by it.
             let asked = answers.into_iter().filter_map(|(question, _)| question);
             let asked = asked.chain([Question::Probe]).collect();
             self.close(event.token, &redline_net::error_text(error), asked, now_ms);
@@ -743,12 +743,12 @@ impl Control {
             .any(|kind| text.starts_with(kind));
         match value.is_error() && is_unready {
             true => self.failed(node, &String::from_utf8_lossy(text), now_ms),
-            // An error of another kind is an answer: it works, and clients will see what it says.
+            // Any other error is a reply: the server works, and clients will see the error.
             false => self.well(node, now_ms),
         }
     }
 
-    /// Gives up connections whose oldest question has waited for too long.
+    /// Closes connections whose oldest question has timed out.
     fn expire(&mut self, now_ms: u64) {
         for at in 0..self.connections.len() {
             let deadline_ms = self.connections[at]
@@ -760,7 +760,7 @@ impl Control {
         }
     }
 
-    /// Ends a connection; `questions` are those whose answers are not believed.
+    /// Ends a connection; `questions` are those whose replies are not trusted.
     fn close(&mut self, at: usize, why: &str, mut questions: Vec<Question>, now_ms: u64) {
         let Some(connection) = self.connections[at].take() else {
             return;
@@ -771,7 +771,7 @@ impl Control {
         self.leave_place(connection.peer, &connection.endpoint, now_ms);
     }
 
-    /// Nobody is at this place for a peer, or not any more: its name may mean another one.
+    /// Handles the failure of an endpoint of a peer: its name may resolve differently now.
     fn leave_place(&mut self, peer: Peer, place: &Endpoint, now_ms: u64) {
         let (address, is_given_up) = match peer {
             Peer::Node(node) => {
@@ -791,7 +791,7 @@ impl Control {
         self.name_fails(&address, place, is_given_up, now_ms);
     }
 
-    /// Questions that will not be answered.
+    /// Handles questions that will not be answered.
     fn lost(&mut self, peer: Peer, questions: &[Question], why: &str, now_ms: u64) {
         match peer {
             Peer::Node(node) => {
@@ -812,7 +812,7 @@ impl Control {
                 }
             }
             Peer::Sentinel(pool, _) => self.ask_another(pool, now_ms),
-            // The subscription moves on to another Sentinel; meanwhile something may have been missed.
+            // The subscription moves on to another Sentinel; meanwhile messages may have been missed.
             Peer::Watch(pool, _) => {
                 let usual_ms = self.usual_ms(pool);
                 let Some(watching) = self.watching.get_mut(pool) else {
@@ -830,13 +830,13 @@ impl Control {
         }
     }
 
-    /// How often a pool's topology is asked for while all is well.
+    /// Returns the refresh interval of a pool's topology without failures.
     fn usual_ms(&self, pool: usize) -> u64 {
         let refresh = self.pools.get(pool).map(|pool| pool.config.refresh.0);
         refresh.map_or(1_000, |refresh| refresh.as_millis() as u64)
     }
 
-    /// Another one may know better; if none does, they are asked less and less often.
+    /// Asks another server of the pool; after failures of all, less and less often.
     fn ask_another(&mut self, pool: usize, now_ms: u64) {
         let usual_ms = self.usual_ms(pool);
         let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get(pool))
@@ -865,8 +865,8 @@ impl Control {
     }
 }
 
-/// How long to wait before the next of so many is asked, behind `failures` in a row: as soon as may be until each of them was
-/// asked, then twice as long in each round, but no longer than usual.
+/// Returns the pause before the next of `of` servers is asked, after `failures` in a row: the shortest until each of
+/// them was asked, then doubled in each round, but no longer than usual.
 fn patient_ms(failures: u32, of: usize, usual_ms: u64) -> u64 {
     let rounds = failures.saturating_sub(1) / (of as u32).max(1);
     (DEBOUNCE_MS << rounds.min(10)).min(usual_ms.max(DEBOUNCE_MS))
@@ -879,7 +879,7 @@ fn policy(pools: &[Known], pool: usize) -> FailurePolicy {
         .unwrap_or_default()
 }
 
-/// A line for whoever watches over the proxy.
+/// Logs a line for operators.
 fn say(text: &str) {
     crate::observability::log::notice(text);
 }

@@ -1,7 +1,7 @@
-//! Resolution of servers' names: on threads of their own, and again from time to time. Knows no connection.
+//! Resolution of servers' names: on separate threads, and again from time to time. Knows no connection.
 //!
-//! A name with several addresses is one server all the same: one of them counts, for as long as the name has it. Where nobody
-//! answers there, the next one does.
+//! A name with several addresses is one server: one address is used for as long as the name has it. If it is
+//! unreachable, the next one is used.
 
 use redline_net::{Address, Endpoint, clock};
 
@@ -9,15 +9,15 @@ use super::Control;
 use super::nodes::literal;
 use crate::start::spawn;
 
-/// How often a name is looked up again, at most; a name that works is looked up every `NAMES_MS`.
+/// Smallest interval between resolutions of a name; a name that works is resolved every `NAMES_MS`.
 const LOOK_UP_MS: u64 = 1_000;
 const NAMES_MS: u64 = 30_000;
-/// Names that are looked up at once, each on a thread of its own; others wait for their turn.
+/// Largest number of names that are resolved at once, each on its own thread; others wait.
 const UNDER_WAY_MAX: usize = 512;
-/// Names that are remembered; beyond that those that nobody asks for any more are forgotten: servers say whatever they like.
+/// Largest number of names that are kept; beyond that unused ones are dropped: servers may send any names.
 const NAMES_MAX: usize = 4_096;
 
-/// Names that were looked up.
+/// Resolved names.
 pub(super) struct Found {
     address: Address,
     endpoints: Vec<Endpoint>,
@@ -26,24 +26,24 @@ pub(super) struct Found {
 /// State of a name.
 #[derive(Clone, Default)]
 pub(super) struct Name {
-    /// When it was looked up last; 0: never.
+    /// Time of the last resolution; 0: never.
     looked_ms: u64,
     is_under_way: bool,
     /// Its addresses, IPv4 first.
     endpoints: Vec<Endpoint>,
-    /// Which of them counts.
+    /// The address in use.
     endpoint: Option<Endpoint>,
-    /// Somebody has answered there.
+    /// The address has been reachable.
     has_answered: bool,
 }
 
 impl Name {
-    /// It was looked up. Where that failed, it means what it did.
+    /// Takes the result of a resolution. After a failure the old result stays.
     fn take(&mut self, mut endpoints: Vec<Endpoint>) {
         let Some(first) = endpoints.first().cloned() else {
             return;
         };
-        // As long as the name still has it, the same one: names with many addresses turn them round.
+        // As long as the name still has it, the same one: names with many addresses rotate them.
         let stays = |known: &Endpoint| endpoints.contains(known);
         if !self.endpoint.as_ref().is_some_and(stays) {
             (self.endpoint, self.has_answered) = (Some(first), false);
@@ -55,7 +55,7 @@ impl Name {
         self.endpoints = endpoints;
     }
 
-    /// Goes on to its next address, if it has several. Whether it has.
+    /// Switches to its next address; returns true if it has several.
     fn go_on(&mut self) -> bool {
         let known = |endpoint: &Endpoint| self.endpoint.as_ref() == Some(endpoint);
         let Some(at) = self.endpoints.iter().position(known) else {
@@ -68,7 +68,7 @@ impl Name {
 }
 
 impl Control {
-    /// Looks all names up before anything else happens.
+    /// Resolves all names before anything else happens.
     pub(super) fn look_up_all_now(&mut self) {
         let now_ms = clock::monotonic_ms();
         self.mark_used(now_ms);
@@ -82,7 +82,7 @@ impl Control {
         }
     }
 
-    /// Returns the endpoint of an address, as far as it is known; names are looked up aside.
+    /// Returns the endpoint of an address, if it is known; names are resolved in the background.
     pub(super) fn endpoint_of(&mut self, address: &Address, now_ms: u64) -> Option<Endpoint> {
         if let Some(endpoint) = literal(address) {
             return Some(endpoint);
@@ -103,7 +103,7 @@ impl Control {
         known
     }
 
-    /// Looks a name up, if it is one, and that is not done already.
+    /// Begins to resolve a name, if it is one, and that is not in progress.
     pub(super) fn look_up(&mut self, address: &Address, now_ms: u64) {
         if literal(address).is_some() {
             return;
@@ -132,7 +132,7 @@ impl Control {
             sender.send(Found { address, endpoints });
         };
         let started = spawn("proxy-names", look);
-        // Without a thread the name is looked up later.
+        // Without a thread the name is resolved later.
         entry.is_under_way = started.is_ok();
     }
 
@@ -149,15 +149,15 @@ impl Control {
         self.apply_names();
     }
 
-    /// Somebody has answered at this address.
+    /// Notes that this address was reachable.
     pub(super) fn name_answers(&mut self, address: &Address) {
         if let Some(name) = self.names.get_mut(address) {
             name.has_answered = true;
         }
     }
 
-    /// Nobody answers at this place of an address. Where its name has several, the next one counts, if nobody has ever answered
-    /// at this one, or it is given up.
+    /// Handles an unreachable endpoint of an address. If its name has several, the next one is used, if this one was
+    /// never reachable, or is given up.
     pub(super) fn name_fails(
         &mut self,
         address: &Address,
@@ -175,7 +175,7 @@ impl Control {
         }
     }
 
-    /// Where servers with names are.
+    /// Applies the resolved endpoints of servers with names.
     fn apply_names(&mut self) {
         for (node, address) in self.nodes.named() {
             let endpoint = self
@@ -212,7 +212,7 @@ mod tests {
         control
     }
 
-    /// The name was looked up, and means this.
+    /// Sets the result of the name's resolution.
     fn found(control: &mut Control, hosts: &[&str]) {
         let address = Address::tcp("several.invalid", 7);
         let endpoint = |host: &&str| Endpoint::Tcp(format!("{host}:7").parse().unwrap());
@@ -227,13 +227,13 @@ mod tests {
         known.endpoint.as_ref().unwrap().to_string()
     }
 
-    /// A probe there fails.
+    /// Fails a probe there.
     fn fail(control: &mut Control) {
         let peer = Peer::Node(0);
         let place = control.nodes.get(0).unwrap().endpoint.clone().unwrap();
         control.lost(peer, &[Question::Probe], "refused", NOW_MS);
         control.leave_place(peer, &place, NOW_MS);
-        // Somebody else had asked there, too.
+        // Another question had been sent there, too.
         control.leave_place(peer, &place, NOW_MS);
     }
 
@@ -258,7 +258,7 @@ mod tests {
         let mut control = control();
         found(&mut control, &["10.0.0.1", "10.0.0.2"]);
         control.well(0, NOW_MS);
-        // It is looked up again, and its addresses are turned round; and it fails once.
+        // It is resolved again, and its addresses are rotated; and it fails once.
         found(&mut control, &["10.0.0.2", "10.0.0.1"]);
         fail(&mut control);
         assert_eq!(place(&control), "10.0.0.1:7");
@@ -268,7 +268,7 @@ mod tests {
         // The name has neither of them any more.
         found(&mut control, &["10.0.0.9"]);
         assert_eq!(place(&control), "10.0.0.9:7");
-        // Nobody could say what it means.
+        // The resolution failed.
         found(&mut control, &[]);
         assert_eq!(place(&control), "10.0.0.9:7");
     }

@@ -1,7 +1,7 @@
-//! All servers that there are and were, by number. Knows no connection and no pool.
+//! All servers, present and past, by number. Knows no connection and no pool.
 //!
-//! Workers keep connections by a server's number, so a number stays with its server; one that nothing has routed to for a
-//! while is given to another, or servers that come and go under new addresses would use up all numbers.
+//! Workers index connections by a server's number, so a number stays with its server; one without routes for a while is
+//! reused, or servers that come and go under new addresses would use up all numbers.
 
 use redline_net::{Address, Endpoint};
 use redline_proxy_config::{Place, Secret};
@@ -10,29 +10,29 @@ use super::health::Health;
 use super::replication::Replication;
 use crate::route::{self, NO_NODE, Node, NodeId};
 
-/// A number is given to another server when nothing has routed to it for so long.
+/// Time without routes after which a number is reused.
 const REST_MS: u64 = 60_000;
 
 /// A server.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// As it was written.
+    /// Its address as written.
     pub address: Address,
-    /// The user to authenticate as there.
+    /// The user to authenticate as.
     pub user: Option<String>,
-    /// With this password.
+    /// The password.
     pub password: Option<Secret>,
-    /// The endpoint of the address; nothing as long as that is not known.
+    /// The endpoint of the address; none while that is not known.
     pub endpoint: Option<Endpoint>,
-    /// The number of its pool, whose policies hold.
+    /// The number of its pool, whose policies apply.
     pub pool: usize,
     /// Health of the server.
     pub health: Health,
-    /// Something routes to it.
+    /// Some route leads to it.
     pub is_used: bool,
-    /// Since when nothing does.
+    /// Time since which no route does.
     pub idle_since_ms: u64,
-    /// How far its copy of the data is, where replicas are read from.
+    /// Replication state of its data, if replicas are read from.
     pub replication: Replication,
 }
 
@@ -41,18 +41,18 @@ pub struct Known {
 pub struct Who<'a> {
     /// The user; none: the default one.
     pub user: Option<&'a str>,
-    /// The password; none: nobody in particular.
+    /// The password; none: no authentication.
     pub password: Option<&'a str>,
 }
 
-/// All of them.
+/// All servers.
 #[derive(Debug, Default)]
 pub struct Nodes {
     known: Vec<Known>,
 }
 
 impl Nodes {
-    /// The number of a server of a pool; a new one, if it was not known. [`NO_NODE`] when there are too many.
+    /// Returns the number of a server of a pool; a new one, if it was not known. [`NO_NODE`] when there are too many.
     pub fn number(&mut self, address: &Address, pool: usize, who: Who<'_>, now_ms: u64) -> NodeId {
         let same = |known: &Known| known.address == *address && known.pool == pool;
         if let Some(at) = self.known.iter().position(same) {
@@ -84,17 +84,17 @@ impl Nodes {
         (self.known.len() - 1) as NodeId
     }
 
-    /// A server.
+    /// Returns a server.
     pub fn get(&self, node: NodeId) -> Option<&Known> {
         self.known.get(usize::from(node))
     }
 
-    /// A server.
+    /// Returns a server, mutably.
     pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Known> {
         self.known.get_mut(usize::from(node))
     }
 
-    /// All, with their numbers.
+    /// Returns all servers, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Known)> {
         self.known
             .iter()
@@ -102,7 +102,7 @@ impl Nodes {
             .map(|(at, known)| (at as NodeId, known))
     }
 
-    /// Those whose addresses are names, which have to be looked up.
+    /// Returns the servers whose addresses are names, which have to be resolved.
     pub fn named(&self) -> Vec<(NodeId, Address)> {
         let named = self
             .iter()
@@ -112,7 +112,7 @@ impl Nodes {
             .collect()
     }
 
-    /// Says which are routed to.
+    /// Sets which servers have routes.
     pub fn mark_used(&mut self, is_used: impl Fn(NodeId) -> bool, now_ms: u64) {
         for (at, known) in self.known.iter_mut().enumerate() {
             let used = is_used(at as NodeId);
@@ -127,7 +127,7 @@ impl Nodes {
         }
     }
 
-    /// As workers see them.
+    /// Returns the servers for the routing table.
     pub fn picture(&self) -> Vec<Node> {
         let seen = self.known.iter().map(|known| Node {
             endpoint: match known.endpoint.clone() {
@@ -172,7 +172,7 @@ pub fn is_at(place: &Place, address: &Address) -> bool {
     }
 }
 
-/// Returns the endpoint of an address that needs no look-up.
+/// Returns the endpoint of an address that needs no resolution.
 pub fn literal(address: &Address) -> Option<Endpoint> {
     match address {
         Address::Unix(path) => Some(Endpoint::Unix(path.clone())),

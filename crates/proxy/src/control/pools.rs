@@ -1,5 +1,5 @@
-//! Known topology of each pool, and the routes that follow from it. Pure: answers come in, a routing table goes out. Knows no
-//! connection.
+//! Known topology of each pool, and the routes that follow from it. Pure: its inputs are replies, its output a routing
+//! table. Knows no connection.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::hash::Distribution;
 use crate::prefix::Prefixes;
 use crate::route::{NO_NODE, NO_SHARD, NodeId, Placement, Pool, Routes, Shard};
 
-/// For so long a primary whose place a replica has taken is one of the replicas, though no answer names it: milliseconds. A node
-/// learns within half of `cluster-node-timeout`, which is 15 s by default, that the last primary follows another one now.
+/// Time for which a primary that was replaced by its replica counts as a replica, though no reply names it: milliseconds. A
+/// node learns within half of `cluster-node-timeout`, which is 15 s by default, that the last primary follows another one now.
 const REPLACED_MS: u64 = 10_000;
-/// Answers of an older view that are refused in a row before it is believed that the cluster is another one.
+/// Number of replies with an older view that are rejected in a row before the cluster counts as another one.
 const OLDER_VIEWS_MAX: u32 = 30;
 
 /// A pool.
@@ -29,17 +29,17 @@ pub struct Known {
     pub config: config::Pool,
     number: usize,
     shards: Vec<Shard>,
-    /// Of a cluster: by slot, the number of the shard.
+    /// Of a cluster: the shard's number of each slot.
     slots: Option<Box<[u16; SLOTS]>>,
     hashed: Option<Arc<Distribution>>,
-    /// The highest epoch heard of: of the cluster, or of each shard's primary.
+    /// The highest known epoch: of the cluster, or of each shard's primary.
     epochs: Vec<u64>,
     older_views: u32,
-    /// By shard: Sentinels in a row that spoke of before.
+    /// By shard: number of outdated Sentinels in a row.
     late: Vec<u32>,
-    /// Members of a cluster without slots: a slot may be on its way to them.
+    /// Members of a cluster without slots: a slot may be moving to them.
     others: Vec<NodeId>,
-    /// Primaries whose places replicas have taken, who has, and until when they count as replicas: what is heard there matters
+    /// Replaced primaries, their replacements, and the time until which they count as replicas: their messages matter
     /// meanwhile.
     replaced: Vec<(NodeId, NodeId, u64)>,
     /// TLS to its servers.
@@ -47,7 +47,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Builds a pool from the configuration alone.
+    /// Returns a pool from the configuration alone.
     pub fn new(config: &config::Pool, number: usize, nodes: &mut Nodes, now_ms: u64) -> Known {
         let shards = match config.kind {
             PoolKind::Cluster => Vec::new(),
@@ -60,7 +60,7 @@ impl Known {
                         nodes.number(&address, number, who(config, &address), now_ms)
                     });
                     match config.kind {
-                        // Who is the primary is for Sentinels to say.
+                        // Sentinels name the primary.
                         PoolKind::Sentinel => Shard {
                             primary: NO_NODE,
                             replicas: servers.collect(),
@@ -107,7 +107,7 @@ impl Known {
         }
     }
 
-    /// Goes on with what was known under another configuration, until somebody has been asked under this one.
+    /// Keeps the known topology under another configuration, until a server has been asked under this one.
     pub fn inherit(&mut self, old: Known, nodes: &mut Nodes, now_ms: u64) {
         if old.config.kind != self.config.kind {
             return;
@@ -152,7 +152,7 @@ impl Known {
         shards && slots
     }
 
-    /// Everybody who belongs to it.
+    /// Returns all servers that belong to it.
     pub fn members(&self) -> impl Iterator<Item = NodeId> {
         let shards = self.shards.iter();
         let members = shards
@@ -162,7 +162,7 @@ impl Known {
             .filter(|&node| node != NO_NODE)
     }
 
-    /// Of each shard, the primary and its replicas.
+    /// Returns the primary and the replicas of each shard.
     pub fn replicas(&self) -> Vec<(NodeId, Vec<NodeId>)> {
         let shards = self.shards.iter();
         shards
@@ -170,8 +170,8 @@ impl Known {
             .collect()
     }
 
-    /// Takes in what a node says of its cluster: CLUSTER INFO, SLOTS and SHARDS. `from` is its address. False if it
-    /// is not believed.
+    /// Takes a node's description of its cluster: CLUSTER INFO, SLOTS and SHARDS. `from` is its address. Returns false
+    /// if it is rejected.
     pub fn take_cluster(
         &mut self,
         info: &Value,
@@ -192,7 +192,7 @@ impl Known {
         let epoch = line("cluster_current_epoch")
             .and_then(|epoch| epoch.trim().parse().ok())
             .unwrap_or(0);
-        // One that has lost the others, or has not heard of a failover, would lead back to where nobody is.
+        // A node that has lost the others, or has not heard of a failover, would lead back to servers that are gone.
         let is_worse =
             epoch < self.epochs[0] || line("cluster_state") == Some("fail") && self.is_whole();
         if is_worse && self.older_views < OLDER_VIEWS_MAX {
@@ -244,7 +244,7 @@ impl Known {
         true
     }
 
-    /// Has primaries whose places replicas have taken stay in their shards for a while.
+    /// Keeps replaced primaries in their shards for a while.
     fn keep_replaced(&mut self, before: &[Shard], now_ms: u64) {
         for old in before {
             let mut heirs = self.shards.iter().map(|shard| shard.primary);
@@ -269,7 +269,7 @@ impl Known {
         }
     }
 
-    /// A node has said that another one has a slot.
+    /// Moves a slot to the node of a redirect; returns true if that changes the routes.
     pub fn moved(&mut self, slot: u16, to: NodeId, now_ms: u64) -> bool {
         let (Some(slots), false) = (&mut self.slots, to == NO_NODE) else {
             return false;
@@ -283,7 +283,7 @@ impl Known {
             });
             self.shards.len() - 1
         });
-        // A replica that takes writes now: its shard is still one.
+        // A replica that takes writes now: the shard stays one.
         let place = &mut slots[usize::from(slot)];
         let is_elsewhere = std::mem::replace(place, shard as u16) != shard as u16;
         let last = self.shards[shard].primary;
@@ -294,7 +294,7 @@ impl Known {
         is_elsewhere || is_new
     }
 
-    /// Takes in what a Sentinel says of a shard: SENTINEL MASTER and REPLICAS. False if it is not believed.
+    /// Takes a Sentinel's description of a shard: SENTINEL MASTER and REPLICAS. Returns false if it is rejected.
     pub fn take_primary(
         &mut self,
         shard: usize,
@@ -310,11 +310,11 @@ impl Known {
         else {
             return false;
         };
-        // An answer of another question.
+        // A reply to another question.
         if primary.name != self.config.shards[shard].name {
             return false;
         }
-        // A Sentinel that has not heard of the last failover. When all of them speak so, the shard was made anew.
+        // A Sentinel that has not heard of the last failover. If all of them say so, the shard was created anew.
         let late = &mut self.late[shard];
         if primary.epoch < *epoch && *late < OLDER_VIEWS_MAX {
             *late += 1;
@@ -335,7 +335,7 @@ impl Known {
         true
     }
 
-    /// A Sentinel has said at this moment that another is the primary now. False if it is no news.
+    /// Handles a Sentinel's message that a shard has a new primary. Returns false if that is known.
     pub fn switched(&mut self, name: &str, to: &Address, nodes: &mut Nodes, now_ms: u64) -> bool {
         let Some(shard) = self
             .config
@@ -352,12 +352,12 @@ impl Known {
         }
         known.replicas.retain(|&replica| replica != node);
         known.primary = node;
-        // A failover raises the epoch by one at least: whoever says less speaks of before.
+        // A failover raises the epoch by one at least: a lower one is outdated.
         self.epochs[shard] += 1;
         true
     }
 
-    /// As workers see it.
+    /// Returns the pool for the routing table.
     pub fn picture(&self) -> Pool {
         let placement = match (&self.slots, &self.hashed, self.config.kind) {
             (Some(slots), _, _) => Placement::Slots(slots.clone()),
@@ -367,7 +367,7 @@ impl Known {
         };
         let mut shards = self.shards.clone();
         if shards.is_empty() {
-            // A pool has one at least; of this one nothing is known yet.
+            // A pool has at least one; nothing is known of this one yet.
             shards.push(Shard {
                 primary: NO_NODE,
                 replicas: Vec::new(),
@@ -392,8 +392,8 @@ impl Known {
     }
 }
 
-/// Gives shards the numbers that they had before, whatever the order in which a node names them: cursors of SCAN go by them.
-/// A shard is the same as long as one of its servers is.
+/// Gives shards the numbers that they had before, in any order of the nodes' replies: cursors of SCAN depend on them. A
+/// shard is the same as long as it keeps one of its servers.
 fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
     let mut left: Vec<usize> = (0..shards.len()).collect();
     let mut order = Vec::with_capacity(shards.len());
@@ -418,7 +418,7 @@ fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
     *shards = order.iter().map(|&at| shards[at].clone()).collect();
 }
 
-/// The routing table of all pools.
+/// Returns the routing table of all pools.
 pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Routes {
     Routes {
         nodes: nodes.picture(),
@@ -427,7 +427,7 @@ pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Rout
     }
 }
 
-/// Which keys are in which pool. The configuration was looked at: pools that routes name are there.
+/// Returns the prefixes of a checked configuration: the pools in its routes exist.
 pub fn prefixes(config: &Config) -> Prefixes {
     let pools = &config.pools;
     let of_routes = config.routes.iter().filter_map(|route| {
@@ -526,7 +526,7 @@ mod tests {
         let last = known.shards[1].primary;
         assert!(known.moved(5001, 9, 0));
         assert_eq!((known.shards.len(), known.shards[1].primary), (4, 9));
-        // Whose place was taken is still of the shard.
+        // A replaced primary still belongs to the shard.
         assert_eq!(known.shards[1].replicas, [last]);
         assert!(!known.moved(5001, 9, 0));
     }
@@ -577,7 +577,7 @@ mod tests {
         // Departed nodes are not routed to any more.
         assert!(take(&mut pool, info("ok", 6), slots(&[(0, 16383, 2)])));
         assert_eq!(pool.members().collect::<Vec<_>>(), [1]);
-        // A cluster that was made anew is believed in the end.
+        // A cluster that was created anew is accepted in the end.
         let tries = (0..100).find(|_| take(&mut pool, info("ok", 1), slots(&[(0, 16383, 3)])));
         assert_eq!(tries, Some(OLDER_VIEWS_MAX as i32 as usize));
         assert_eq!(nodes.get(0).unwrap().password.as_deref(), Some("p"));
@@ -589,7 +589,7 @@ mod tests {
         let from = Address::tcp("10.0.0.1", 1);
         let nothing = Value::Array(Vec::new());
         let mut pool = Known::new(&config, 0, &mut nodes, 0);
-        // The replicas that are there when a node says that this one is the primary.
+        // The replicas after a node's reply that this one is the primary.
         let mut take = |pool: &mut Known, port: i64, now_ms: u64| {
             let all = slots(&[(0, 16383, port)]);
             assert!(pool.take_cluster(&info("ok", 1), &all, &nothing, &from, &mut nodes, now_ms));
@@ -601,7 +601,7 @@ mod tests {
         let first = pool.shards[0].primary;
         pool.shards[0].replicas.push(9);
         assert!(pool.moved(7, 9, 0));
-        // A map of before, which names no replicas, and one of then.
+        // An older map, which names no replicas, and a current one.
         assert_eq!(take(&mut pool, 1, 1), [9]);
         assert_eq!(pool.shards[0].primary, first);
         assert_eq!(take(&mut pool, 1, 2), [9]);
@@ -675,7 +675,7 @@ mod tests {
             )
         };
         assert!(take(&mut pool, 0, "1", "7"));
-        // What is said of "m" is not taken for "n".
+        // Replies about "m" are not taken for "n".
         assert!(!take(&mut pool, 1, "1", "7"));
         let tries = (0..100).find(|_| take(&mut pool, 0, "2", "0"));
         assert_eq!(tries, Some(OLDER_VIEWS_MAX as usize));

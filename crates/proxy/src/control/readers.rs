@@ -1,10 +1,10 @@
-//! Choice of the servers that answer reads of each shard: by the pool's policy for primaries and replicas, by data centres,
-//! and by which servers are fit. Pure: makes that part of a routing table.
+//! Choice of the servers for reads of each shard: by the pool's policy for primaries and replicas, by data centres, and
+//! by the servers' state. Pure: makes that part of a routing table.
 //!
-//! Of the data centres those with the highest priority that have anybody share the reads by their weights; in each, those
-//! with the highest priority of their role share equally. Everybody else who may answer stands behind them with no share.
-//! Where that is nobody, since the primary is gone, replicas answer that have only lost it, unless a lag is bounded. They
-//! stand behind the primary already while it is in doubt: it may be gone long before it counts as that.
+//! The data centres with the highest priority among those with servers share the reads by their weights; in each, the
+//! servers with the highest priority of their role share equally. All others that may answer come after them with weight
+//! zero. If there are none, since the primary is gone, replicas answer that have only lost it, unless a lag is bounded.
+//! They come after the primary already while it is in doubt: it may be gone long before it counts as gone.
 
 use redline_net::{Address, Endpoint};
 use redline_proxy_config::{Config, PlacePolicy, Pool, PoolKind, ReadPolicy};
@@ -13,10 +13,10 @@ use super::nodes::{Nodes, is_at};
 use super::replication::Replication;
 use crate::route::{NO_NODE, NodeId, Reader, Routes, Shard};
 
-/// The share of all of a data centre's readers for each unit of its weight: divisible by most numbers of servers.
+/// The share of a data centre's readers for each unit of its weight: divisible by most numbers of servers.
 const SHARE: u32 = 5_040;
 
-/// Names the readers in a routing table of these pools and nodes.
+/// Sets the readers in a routing table of these pools and nodes.
 pub fn appoint(routes: &mut Routes, config: &Config, nodes: &Nodes) {
     for (number, node) in routes.nodes.iter_mut().enumerate() {
         if let Some(known) = nodes.get(number as NodeId) {
@@ -53,10 +53,10 @@ pub fn spreads(pool: &Pool) -> bool {
     pool.reads.static_replica_priority > 0 || pool.reads.dynamic_replica_priority > 0
 }
 
-/// Somebody who may answer: in which data centre, and how willingly.
+/// A server that may answer: its data centre, and its priority.
 struct Candidate {
     node: NodeId,
-    /// Of its data centre: the priority, and the number among the policies for its share; none: it is in none of them.
+    /// Its data centre's priority, and the number of the policy for its share; none: no policy has it.
     place: (u32, Option<usize>),
     role: u32,
 }
@@ -71,14 +71,14 @@ fn readers(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Re
         && (is_lost || is_in_doubt)
         && pool.reads.lag_max.on().is_none()
     {
-        // Replicas cannot hear a primary that is gone: better old than nothing.
+        // Replicas that have lost their primary: old data is better than none.
         orphans = self::candidates(config, pool, shard, nodes, Replication::is_orphan);
         orphans.retain(|one| one.node != shard.primary);
     }
     if is_lost {
         candidates.append(&mut orphans);
     }
-    // The best first: those of before stay before those of the same worth.
+    // The best first, in a stable order.
     for some in [&mut candidates, &mut orphans] {
         some.sort_by_key(|one| std::cmp::Reverse((one.place.0, one.role)));
     }
@@ -165,8 +165,8 @@ fn local_reads(config: &Config) -> &[PlacePolicy] {
     local.next().map_or(&[], |center| &center.reads)
 }
 
-/// The priority of a server's data centre, and the policy's number; none: it is never read from. A server whose place the
-/// policy does not know is read from when no other can be.
+/// Returns the priority of a server's data centre, and the policy's number; none: it is never read from. A server
+/// outside of the policy is read from when no other can be.
 fn place(
     config: &Config,
     address: &Address,
@@ -184,7 +184,7 @@ fn place(
     }
 }
 
-/// The data centre that a server is in.
+/// Returns a server's data centre.
 fn center<'a>(
     config: &'a Config,
     address: &Address,
@@ -199,7 +199,7 @@ fn center<'a>(
         let prefixes = center.address_prefixes.iter();
         prefixes.map(move |prefix| (prefix.as_str(), center.name.as_str()))
     });
-    // The longest that fits says most.
+    // The longest match is the most specific.
     let fitting =
         prefixes.filter(|(prefix, _)| written.starts_with(prefix) || ip.starts_with(prefix));
     let longest = fitting.max_by_key(|(prefix, _)| prefix.len());
@@ -316,7 +316,7 @@ mod tests {
             for node in [1, 2] {
                 let known = &mut given.nodes.get_mut(node).unwrap().replication;
                 for is_linked in [true, false] {
-                    // The last of them has never had anything.
+                    // The last of them has never had any data.
                     let is_linked = is_linked && node == 1;
                     known.heard(
                         Said::Replica {
@@ -329,7 +329,7 @@ mod tests {
                 }
             }
             assert_eq!(given.readers(), [(0, 100)]);
-            // Nobody knows yet whether it is gone.
+            // It is not known yet whether it is gone.
             given.doubt(0);
             let behind = last.iter().map(|&(node, _)| (node, 0));
             let expected: Vec<_> = std::iter::once((0, 100)).chain(behind).collect();
@@ -361,7 +361,7 @@ mod tests {
     fn data_centres_share_by_their_weights() {
         let hosts = ["10.3.0.1", "10.1.0.1", "10.2.0.1", "10.2.0.2", "10.4.0.1"];
         let mut given = Given::new(ALIKE, CENTERS, &hosts);
-        // 5 to 2, whose 2 are shared; the far one only in need; the last never.
+        // 5 to 2, whose 2 are shared; the remote one only without others; the last never.
         assert_eq!(given.readers(), [(1, 500), (2, 100), (3, 100), (0, 0)]);
         given.lose(1);
         assert_eq!(given.readers(), [(2, 100), (3, 100), (0, 0)]);

@@ -1,5 +1,5 @@
-//! Another configuration while the proxy runs: read from where the first one came, looked at whole, and only then passed
-//! on. Knows nothing of what the control side makes of it.
+//! Another configuration at runtime: read from the source of the first one, checked as a whole, and only then passed on.
+//! Must not know its effects on the control side.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -13,10 +13,10 @@ use crate::observability::log;
 use crate::start::spawn;
 use crate::tls_config::{Doors, Secured};
 
-/// The control side takes up a configuration within a moment, unless the machine is at its end.
+/// Time in which the control side takes a configuration, unless the machine is overloaded.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// How another configuration comes in.
+/// The entry for another configuration.
 pub struct Reload {
     arguments: Arguments,
     running: Mutex<Config>,
@@ -39,8 +39,8 @@ impl Reload {
         }
     }
 
-    /// Reads it on a thread of its own, since files may be slow, and says how that ended. If it ended well, what workers read
-    /// from then on goes by the new configuration.
+    /// Reads it on a separate thread, since files may be slow, and reports the result. After a success, workers use the
+    /// new configuration from then on.
     pub fn begin(
         self: &Arc<Reload>,
         ended: impl FnOnce(Result<(), String>) + Send + 'static,
@@ -49,7 +49,7 @@ impl Reload {
         let run = move || {
             let begun = this.run();
             ended(begun.map(|taken| {
-                // Nothing is sent: the other side lets go.
+                // Nothing is sent: the other side drops its end.
                 let _ = taken.recv_timeout(TAKEN_WITHIN);
             }));
         };
@@ -57,7 +57,7 @@ impl Reload {
         Ok(())
     }
 
-    /// Reads it. An error says why everything stays as it was, on one line. What is returned ends when it holds.
+    /// Reads and checks it. An error is one line, and nothing changes. The returned channel ends when it is in effect.
     fn run(&self) -> Result<mpsc::Receiver<()>, String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, _) = self.arguments.read().map_err(one_line)?;
@@ -89,10 +89,10 @@ impl Reload {
     }
 }
 
-/// For whoever watches over the proxy.
+/// Logs the reason for operators.
 pub fn say_why(error: &str) {
     log::warning(&format!("the configuration stays as it is: {error}"));
-    // Whoever is told that the log says why may look there at once.
+    // The client may look for the reason in the log at once.
     log::flush();
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// As little as a configuration may say.
+    /// The smallest valid configuration.
     const WHOLE: &str = "
         [[listener]]
         bind = '127.0.0.1:7617'

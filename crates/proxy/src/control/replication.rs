@@ -1,37 +1,37 @@
-//! How far a server's copy of the data is, by what it and its primary say of their replication. Pure: times come in as
-//! milliseconds of any clock that does not go back.
+//! Replication state of a server's data, by the reports of the server and its primary. Pure: times are given in
+//! milliseconds of any monotonic clock.
 //!
-//! A primary tells how many bytes it has written for replicas. A replica that has as many as the primary had at some moment
-//! has everything of before that moment: so its age is known however seldom anything is written, and without the clocks of
+//! A primary reports the number of bytes written for replicas. A replica that has as many as the primary had at some
+//! moment has everything from before that moment: so its age is known even if writes are rare, and without the clocks of
 //! the servers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Moments of a primary that are remembered.
+/// Number of a primary's moments that are kept.
 const MOMENTS_MAX: usize = 64;
 
 /// Replication state that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It is a primary that has written so many bytes for replicas.
+    /// It is a primary that has written this many bytes for replicas.
     Primary {
-        /// Bytes.
+        /// Number of bytes.
         offset: u64,
     },
     /// It is a replica.
     Replica {
-        /// It hears its primary, and has all that it had when the connection was made.
+        /// It is linked to its primary, and has finished the initial copy.
         is_linked: bool,
-        /// Bytes of its primary that it has.
+        /// Number of its primary's bytes that it has.
         offset: u64,
     },
-    /// It does not say.
+    /// It does not report any.
     Nothing,
 }
 
 impl Said {
-    /// By the reply to INFO REPLICATION.
+    /// Returns the state in a reply to INFO REPLICATION.
     pub fn of(info: &[u8]) -> Said {
         let text = String::from_utf8_lossy(info);
         let line = |name: &str| {
@@ -57,15 +57,15 @@ impl Said {
 #[derive(Clone, Debug, Default)]
 pub struct Replication {
     said: Option<Said>,
-    /// When it was asked last; 0: never.
+    /// Time of the last question; 0: never.
     asked_ms: u64,
-    /// Of a primary: when it was asked, and what it had; the newest last.
+    /// Of a primary: times of questions, and its offsets then; the newest last.
     moments: VecDeque<(u64, u64)>,
-    /// Of a replica: it has everything of before.
+    /// Of a replica: the time up to which it has everything.
     fresh_to_ms: u64,
-    /// It may answer reads, as far as this goes.
+    /// Its replication state allows reads.
     is_fit: bool,
-    /// It has had all of its primary, and has not been away since.
+    /// It has had all data of its primary, and has stayed since.
     has_data: bool,
     /// It has not answered.
     is_silent: bool,
@@ -94,7 +94,7 @@ impl Replication {
         self.is_silent
     }
 
-    /// It has not answered in time, whatever the question. True if that is news of one that is asked this.
+    /// Notes an unanswered question of any kind. Returns true if that is new, of a server that is asked for this.
     pub fn lost(&mut self) -> bool {
         let is_news = self.asked_ms != 0 && !self.is_silent;
         self.forget();
@@ -102,21 +102,21 @@ impl Replication {
         is_news
     }
 
-    /// Returns true if it is to be asked now, if it is asked so often.
+    /// Returns true if a question is due at this interval.
     pub fn is_due(&self, now_ms: u64, every_ms: u64) -> bool {
         self.asked_ms == 0 || now_ms >= self.asked_ms + every_ms
     }
 
-    /// It is asked.
+    /// Notes a question.
     pub fn asked(&mut self, now_ms: u64) {
         self.asked_ms = now_ms;
     }
 
-    /// It has answered what it was asked then.
+    /// Takes the reply to the question of that time.
     pub fn heard(&mut self, said: Said, asked_ms: u64) {
         match said {
             Said::Primary { offset } => {
-                // It was restarted, or is another one: what it was says nothing of what it is.
+                // It was restarted, or is another one: its earlier offsets do not apply.
                 if self.moments.back().is_some_and(|&(_, last)| offset < last) {
                     self.moments.clear();
                 }
@@ -135,7 +135,7 @@ impl Replication {
         self.is_silent = false;
     }
 
-    /// It is asked no more.
+    /// Resets the state of a server that is no longer asked.
     pub fn forget(&mut self) {
         *self = Replication {
             asked_ms: self.asked_ms,
@@ -143,7 +143,7 @@ impl Replication {
         };
     }
 
-    /// Looks at a replica beside its primary. True if whether it is fit has changed.
+    /// Judges a replica beside its primary. Returns true if its fitness has changed.
     pub fn judge(
         &mut self,
         primary: Option<&Replication>,
@@ -165,7 +165,7 @@ impl Replication {
             (_, None) => has.is_some(),
             (_, Some(lag_max)) => {
                 let lag_ms = u128::from(now_ms.saturating_sub(self.fresh_to_ms));
-                // Who was late comes back a little earlier than it had to go, or it would come and go.
+                // A late replica becomes fit a little earlier than it became unfit, to avoid oscillation.
                 let most_ms = match self.is_fit {
                     true => lag_max.as_millis(),
                     false => lag_max.as_millis() * 3 / 4,
@@ -229,7 +229,7 @@ mod tests {
         primary.heard(Said::Primary { offset: 30 }, 3000);
         copy.heard(replica(30), 3000);
         assert!(copy.judge(Some(&primary), LAG, 3010) && copy.is_fit());
-        // Without a primary that says how far it is, a copy grows old.
+        // Without a primary that reports its offset, a copy grows old.
         copy.heard(replica(30), 4000);
         assert!(copy.judge(Some(&primary), LAG, 4100) && !copy.is_fit());
     }
@@ -254,7 +254,7 @@ mod tests {
             copy.judge(None, None, 2);
             assert!(!copy.is_fit(), "{said:?}");
         }
-        // A server that speaks of no replication is taken at the file's word, if no lag is bounded.
+        // A server that reports no replication is accepted as the file says, if no lag is bounded.
         copy.heard(Said::Nothing, 3);
         assert!(copy.judge(None, None, 3) && copy.is_fit());
         assert!(copy.judge(None, LAG, 3) && !copy.is_fit());

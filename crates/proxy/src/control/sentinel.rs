@@ -6,15 +6,15 @@ use redline_resp::Value;
 /// A primary, as a Sentinel knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Primary {
-    /// The name under which it is watched.
+    /// The name under which Sentinels monitor it.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// Grows with each failover: a Sentinel that says less has not heard of the last one.
+    /// Grows with each failover: a Sentinel with a lower one has not heard of the last.
     pub epoch: u64,
 }
 
-/// The reply to SENTINEL MASTER.
+/// Parses the reply to SENTINEL MASTER.
 pub fn primary(reply: &Value) -> Option<Primary> {
     let fields = fields(reply)?;
     Some(Primary {
@@ -24,10 +24,10 @@ pub fn primary(reply: &Value) -> Option<Primary> {
     })
 }
 
-/// Others that are taken in: more than anybody has, and few enough for a hostile answer.
+/// Largest number of others that are taken: more than any deployment has, and few enough for a hostile reply.
 const OTHERS_MAX: usize = 256;
 
-/// The replies to SENTINEL REPLICAS and SENTINEL SENTINELS: those that are up.
+/// Parses the replies to SENTINEL REPLICAS and SENTINEL SENTINELS: those that are up.
 pub fn others(reply: &Value) -> Option<Vec<Address>> {
     let Value::Array(entries) = reply else {
         return None;
@@ -42,7 +42,7 @@ pub fn others(reply: &Value) -> Option<Vec<Address>> {
     Some(up.take(OTHERS_MAX).collect())
 }
 
-/// Returns true if this is the answer to SUBSCRIBE.
+/// Returns true if this is the reply to SUBSCRIBE.
 pub fn confirms(answer: &Value) -> bool {
     let (Value::Array(parts) | Value::Push(parts)) = answer else {
         return false;
@@ -51,7 +51,7 @@ pub fn confirms(answer: &Value) -> bool {
     word(0) == Some(b"subscribe") && word(1) == Some(b"+switch-master")
 }
 
-/// A message of the channel `+switch-master`: the name, and where the primary is now.
+/// Parses a message of the channel `+switch-master`: the name, and the new primary's address.
 pub fn switched(message: &Value) -> Option<(String, Address)> {
     let (Value::Array(parts) | Value::Push(parts)) = message else {
         return None;

@@ -1,5 +1,5 @@
-//! Asks clusters and Sentinels who has what, one server of each pool at a time, and takes in what they say. What it means for
-//! the routes is the business of `pools`.
+//! Asks clusters and Sentinels for the topology, one server of each pool at a time, and takes their replies. Their
+//! meaning for the routes is in `pools`.
 
 use redline_net::Address;
 use redline_resp::Value;
@@ -22,7 +22,7 @@ impl Control {
                 .is_some_and(|known| !known.health.is_ejected())
         };
         let mut candidates: Vec<NodeId> = self.pools[pool].members().filter(well).collect();
-        // Those that the file names are asked as well: everybody else may be gone.
+        // Servers of the file are asked as well: all others may be gone.
         for seed in &config.seeds {
             let address = address_of(&seed.address);
             let who = who(&config, &address);
@@ -34,7 +34,7 @@ impl Control {
         let patience_ms = self.patience_ms();
         let watching = &mut self.watching[pool];
         watching.refresh_at_ms = now_ms + config.refresh.0.as_millis() as u64;
-        // There may be so many servers that a seed has no number.
+        // With too many servers a seed may have no number.
         if candidates.is_empty() {
             return;
         }
@@ -62,7 +62,7 @@ impl Control {
         else {
             return;
         };
-        // One that was given up may answer after all.
+        // A server that was given up may answer after all.
         if watching.asked != node || watching.parts.len() != part {
             return;
         }
@@ -79,7 +79,7 @@ impl Control {
         if believed && known.is_whole() {
             watching.doubts = 0;
         } else {
-            // Another one may know better; if none does, they are asked less and less often.
+            // Another one may know better; after failures of all, they are asked less and less often.
             let pause_ms = DEBOUNCE_MS << watching.doubts.min(10);
             watching.doubts += 1;
             let usual_ms = known.config.refresh.0.as_millis() as u64;
@@ -90,7 +90,7 @@ impl Control {
         self.complain(pool, complaint);
     }
 
-    /// Names once what keeps a pool from being known; `None`: nothing does any more.
+    /// Logs once why a pool is not known; `None`: it is.
     fn complain(&mut self, pool: usize, complaint: Option<String>) {
         let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get(pool))
         else {
@@ -220,7 +220,7 @@ impl Control {
                     return;
                 };
                 watching.heard.insert(shard, others);
-                // Those of the file stay; others come and go.
+                // Sentinels of the file stay; others come and go.
                 let own = known.config.sentinels.iter();
                 let mut sentinels: Vec<Address> =
                     own.map(|sentinel| address_of(&sentinel.address)).collect();

@@ -1,4 +1,4 @@
-//! CLIENT: what a client tells of itself, and what is told of clients. Must not know how requests are routed.
+//! CLIENT: names and settings of a client, and lists of clients. Must not know how requests are routed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::{access, errors};
 enum Sort {
     Normal,
     Subscriber,
-    /// A primary or a replica: there is none.
+    /// A primary or a replica: there are none.
     Replication,
 }
 
@@ -79,10 +79,10 @@ pub(crate) fn about_clients(ctx: &mut Context, me: Ref, id: CommandId, args: Arg
         CommandId::ClientList => list(ctx, me, args),
         CommandId::ClientKill => kill(ctx, me, args),
         CommandId::ClientReply => set_reply_mode(&mut ctx.clients, me, &args[2]),
-        // No client is ever evicted here, and access times are the servers' business as long as this is off.
+        // No client is ever evicted here, and access times belong to the servers while this is off.
         CommandId::ClientNoEvict => switch(ctx, me, &args[2], true),
         CommandId::ClientNoTouch => switch(ctx, me, &args[2], false),
-        // Nobody is told here what others changed, so that can be switched off, and is.
+        // Invalidations are not sent here, so they can be switched off, and are off.
         CommandId::ClientTracking if args.len() == 3 && args[2].eq_ignore_ascii_case(b"OFF") => {
             ctx.clients.status(me, "OK")
         }
@@ -170,12 +170,12 @@ pub(crate) fn list(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         .answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
 }
 
-/// All of them, so that nobody who comes or goes waits meanwhile.
+/// Returns all of them, without holding the lock that new and closed clients need.
 fn all_infos(ctx: &Context) -> Vec<Arc<ClientInfo>> {
     ctx.shell.process.clients().values().cloned().collect()
 }
 
-/// CLIENT KILL address, or ID, TYPE, ADDR, LADDR, USER, MAXAGE, SKIPME in any order.
+/// Handles CLIENT KILL with an address, or ID, TYPE, ADDR, LADDR, USER, MAXAGE, SKIPME in any order.
 fn kill(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     let Some(own) = ctx.clients.find(me).map(|client| client.id) else {
         return Flow::Done;
@@ -305,7 +305,7 @@ fn age_s(info: &ClientInfo) -> u64 {
     (clock::wall_coarse_ms() / 1000).saturating_sub(info.since_s)
 }
 
-/// The line of CLIENT LIST.
+/// Returns the line of CLIENT LIST.
 fn line(info: &ClientInfo) -> String {
     let told = info.told().clone();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

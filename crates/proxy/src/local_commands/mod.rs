@@ -1,4 +1,4 @@
-//! Commands about the process, its clients among them, which the core leaves to the process. Must not know servers.
+//! Commands about the process, its clients among them, which the core leaves to the shell. Must not know servers.
 
 mod client;
 
@@ -37,7 +37,7 @@ pub(crate) fn call(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>) ->
     }
 }
 
-/// CONFIG RELOAD, for those who may set parameters.
+/// Handles CONFIG RELOAD, for users who may set parameters.
 pub(crate) fn config_reload(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     if let Some(line) = access::refusal(&mut ctx.clients, me, CommandId::ConfigSet, args) {
         return ctx.clients.abort(me, &line);
@@ -50,7 +50,7 @@ pub(crate) fn config_reload(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow 
     }
 }
 
-/// The configuration is read again, and stays as it is if anything is wrong with it.
+/// Reads the configuration again; it stays as it is if the new one has an error.
 pub(crate) fn reload(ctx: &mut Context, me: Ref) -> Flow {
     let Some(reload) = ctx.shell.process.reload.clone() else {
         return ctx.clients.refuse(me, "ERR there is nothing to read again");
@@ -62,7 +62,7 @@ pub(crate) fn reload(ctx: &mut Context, me: Ref) -> Flow {
     let mailbox = ctx.shell.process.workers[ctx.number].0.clone();
     let begun = reload.begin(move |ended| {
         let line = ended.err().map(|error| {
-            // What is wrong may stand beside a password.
+            // The error may be next to a password.
             reload::say_why(&error);
             "ERR the configuration stays as it is; the proxy's log says why".to_owned()
         });
@@ -79,7 +79,7 @@ pub(crate) fn reload(ctx: &mut Context, me: Ref) -> Flow {
     Flow::Done
 }
 
-/// How CONFIG RELOAD ended.
+/// Answers CONFIG RELOAD with its result.
 pub(crate) fn reloaded(
     ctx: &mut Context,
     me: Ref,

@@ -1,4 +1,4 @@
-//! SLOWLOG, LATENCY and PROXY, and what becomes of replies that were looked at. Must not know how they were chosen.
+//! SLOWLOG, LATENCY and PROXY, and the handling of inspected replies. Must not know how these are chosen.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ const ADVICE: &[(&str, &str)] = &[(
     "SLOWLOG GET names the calls. INFO Servers shows which server answers slowly, and SLOWLOG there what keeps it.",
 )];
 
-/// Tells of the replies that were looked at in this turn.
+/// Reports the replies that were inspected in this turn.
 pub(crate) fn tell_what_was_seen(ctx: &mut Context) {
     for looked in std::mem::take(&mut ctx.recorder.looked) {
         let name = CommandId::ALL
@@ -77,7 +77,7 @@ fn tell_slow(ctx: &mut Context, looked: Looked) {
     ctx.shared.observations.slow.push(entries_max, entry);
 }
 
-/// The address and the name of whoever asked; empty if it is gone.
+/// Returns the address and the name of the client; empty if it is gone.
 fn who(ctx: &mut Context, looked: &Looked) -> (String, Vec<u8>) {
     let to = match looked.waiting.kind {
         Kind::Part => ctx
@@ -94,7 +94,7 @@ fn who(ctx: &mut Context, looked: &Looked) -> (String, Vec<u8>) {
     (client.info.addr.to_string(), name.unwrap_or_default())
 }
 
-/// SLOWLOG.
+/// Handles SLOWLOG.
 pub(crate) fn slowlog(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
     match id {
         CommandId::SlowlogGet if args.len() > 3 => ctx
@@ -125,7 +125,7 @@ pub(crate) fn slowlog(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>)
     }
 }
 
-/// LATENCY.
+/// Handles LATENCY.
 pub(crate) fn latency(ctx: &mut Context, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
     let events = &ctx.shared.observations.events;
     match id {
@@ -218,7 +218,7 @@ pub(crate) fn lines(ctx: &mut Context, me: Ref, lines: &[String]) -> Flow {
     })
 }
 
-/// PROXY, which Redis does not have: HOTKEYS, BIGKEYS, HELP. It takes the right to see the slow log, where keys stand, too.
+/// Handles PROXY, which Redis does not have: HOTKEYS, BIGKEYS, HELP. It requires the permission for the slow log.
 pub(crate) fn proxy(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     if let Some(line) = access::refusal(&mut ctx.clients, me, CommandId::SlowlogGet, args) {
         return ctx.clients.abort(me, &line);
@@ -317,7 +317,7 @@ fn big_keys(ctx: &mut Context, me: Ref, count: usize) -> Flow {
     })
 }
 
-/// How many are wanted; -1: all.
+/// Returns the number of entries asked for; -1: all.
 fn count_of(word: &[u8]) -> Option<usize> {
     match std::str::from_utf8(word).ok()?.parse::<i64>().ok()? {
         -1 => Some(usize::MAX),
@@ -325,7 +325,7 @@ fn count_of(word: &[u8]) -> Option<usize> {
     }
 }
 
-/// A key as the log shows it.
+/// Returns a key as the log prints it.
 fn shown(key: &[u8]) -> String {
     const SHOWN_BYTES: usize = 128;
     let mut text = Vec::new();

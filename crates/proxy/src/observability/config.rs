@@ -1,5 +1,5 @@
-//! CONFIG GET, SET and RESETSTAT: names that predixy has, names that Redis has. What SET changes lasts until the process
-//! ends. Must not know what the settings do.
+//! CONFIG GET, SET and RESETSTAT: names of predixy, and names of Redis. Changes by SET last until the process ends. Must
+//! not know the settings' effects.
 
 use redline_resp::Args;
 use redline_spec::{CommandId, refusal};
@@ -10,14 +10,14 @@ use crate::errors;
 use crate::requests::Flow;
 use crate::slab::Ref;
 
-/// A parameter that CONFIG SET changes: its name, how it is shown, and how a text becomes its value.
+/// A parameter that CONFIG SET changes: its name, its printer, and its parser.
 type Row = (
     &'static str,
     fn(&Tuning) -> String,
     fn(&mut Tuning, &str) -> Option<()>,
 );
 
-/// All of them.
+/// All parameters.
 const ROWS: [Row; 15] = [
     ("MaxMemory", |t| t.memory_bytes_max.to_string(), set_memory),
     ("maxmemory", |t| t.memory_bytes_max.to_string(), set_memory),
@@ -119,8 +119,8 @@ fn failed(name: &[u8], why: &str) -> Vec<u8> {
     refusal::quoting(before, name, &format!("') - {why}"))
 }
 
-/// CONFIG GET: the settings whose names match a word. A name that is a word is shown as it was written there, since
-/// clients look for what they asked for, and once: two names may differ in their case only.
+/// Handles CONFIG GET: the settings whose names match a pattern. A name that equals a pattern is written in the
+/// pattern's case, since clients look for that, and once: two names may differ in their case only.
 pub(crate) fn config_get(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     let tuning = ctx.shared.observations.tune.current();
     let all = ROWS
@@ -189,7 +189,7 @@ fn fixed(ctx: &Context, me: Ref) -> Vec<(&'static str, String)> {
     numbers.into_iter().chain(texts).collect()
 }
 
-/// CONFIG SET: all of it, or nothing.
+/// Handles CONFIG SET: all of it, or nothing.
 pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     if !args.len().is_multiple_of(2) {
         return ctx
@@ -226,7 +226,7 @@ pub(crate) fn config_set(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         sets.push((set, value));
     }
     let shared = std::sync::Arc::clone(&ctx.shared);
-    // Another worker may have changed something else meanwhile.
+    // Another worker may have changed another setting meanwhile.
     shared.observations.tune.change(|now| {
         for (set, value) in sets {
             let _ = set(now, value);
@@ -247,9 +247,9 @@ fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
     Some(())
 }
 
-/// Returns true if a name is of a form in which `*` is any text and `?` any character, in any case.
+/// Returns true if a name matches a pattern in which `*` is any text and `?` any character, in any case.
 fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
-    // Where the last star was, and the name behind what it is taken for.
+    // Position behind the last star, and the name behind its match.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         match (form, name) {
@@ -271,7 +271,7 @@ fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
     }
 }
 
-/// As Redis and predixy write sizes.
+/// Parses a size as Redis and predixy write it.
 fn bytes(text: &str) -> Option<u64> {
     redline_proxy_config::Size::of_predixy(text).map(|size| size.0)
 }

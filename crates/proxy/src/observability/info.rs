@@ -1,5 +1,5 @@
-//! INFO: the sections and names that predixy has, and those that clients of Redis look for. Must not know how things are
-//! counted.
+//! INFO: the sections and names of predixy, and those that clients of Redis look for. Must not know how counters are
+//! kept.
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
@@ -42,8 +42,8 @@ impl Text {
     }
 }
 
-/// INFO and its sub-commands that predixy has: `INFO Latency name`, `INFO ServerLatency address [name]`,
-/// `INFO ResetStats`.
+/// Handles INFO and its sub-commands of predixy: `INFO Latency name`, `INFO ServerLatency address [name]`, `INFO
+/// ResetStats`.
 pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     let is = |at: usize, name: &str| {
         let word = args.get(at);
@@ -51,7 +51,7 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     };
     let may_reset = !ctx.shared.names.is_forbidden(CommandId::ConfigResetstat);
     if is(1, "ResetStats") && args.len() == 2 && may_reset {
-        // predixy lets everybody; here it takes the right to call CONFIG RESETSTAT.
+        // predixy permits it to all; here it requires the permission for CONFIG RESETSTAT.
         return match access::refusal(&mut ctx.clients, me, CommandId::ConfigResetstat, args) {
             Some(line) => ctx.clients.refuse(me, &line),
             None => reset_stats(ctx, me),
@@ -77,7 +77,7 @@ pub(crate) fn info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     }
 }
 
-/// CONFIG RESETSTAT.
+/// Handles CONFIG RESETSTAT.
 pub(crate) fn reset_stats(ctx: &mut Context, me: Ref) -> Flow {
     ctx.publish_counters();
     let shared = std::sync::Arc::clone(&ctx.shared);
@@ -277,7 +277,7 @@ fn servers(ctx: &Context, text: &mut Text, totals: &Totals) {
     }
 }
 
-/// Returns the role of a server, and of which shard of which pool it is.
+/// Returns the role of a server, and its shard and pool.
 pub(crate) fn role(ctx: &Context, node: NodeId) -> (&'static str, String) {
     let number = ctx.routes.nodes[usize::from(node)].pool;
     let Some(pool) = ctx.routes.pools.get(usize::from(number)) else {
@@ -302,7 +302,7 @@ fn client_count(ctx: &Context) -> usize {
         .sum()
 }
 
-/// The table of one monitor, of one server or of all together.
+/// Writes the table of one monitor, of one server or of all together.
 pub(crate) fn table(
     ctx: &Context,
     number: usize,
@@ -331,7 +331,7 @@ pub(crate) fn table(
     text.push_str("\r\n");
 }
 
-/// One monitor, in total and by server.
+/// Returns one monitor, in total and by server.
 fn one_monitor(ctx: &Context, wanted: &[u8], totals: &Totals) -> Result<String, &'static str> {
     let names: Vec<&str> = ctx.shared.observations.monitors.names().collect();
     let found = names.iter().position(|name| name.as_bytes() == wanted);
@@ -347,7 +347,7 @@ fn one_monitor(ctx: &Context, wanted: &[u8], totals: &Totals) -> Result<String, 
     Ok(text)
 }
 
-/// One monitor of a server, or all.
+/// Returns one monitor of a server, or all.
 fn monitors_of_server(
     ctx: &Context,
     server: &[u8],
@@ -371,7 +371,7 @@ fn monitors_of_server(
     Ok(text)
 }
 
-/// The commands that were called, by name.
+/// Returns the commands that were called, by name.
 pub(super) fn named(
     totals: &Totals,
 ) -> impl Iterator<Item = (&'static str, &super::stats::CommandTotals)> {
@@ -391,7 +391,7 @@ fn percentiles(latency: &Distribution) -> String {
     )
 }
 
-/// The most memory that the process ever had.
+/// Returns the peak resident memory of the process.
 fn peak_resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

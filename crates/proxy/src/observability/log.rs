@@ -1,10 +1,10 @@
-//! The log: lines with a time and a level, to a file or to standard error, by a thread of its own.
+//! The log: lines with a time and a level, to a file or to standard error, by a separate thread.
 //!
-//! Who has something to say puts it into a queue and goes on. If the queue is full, since whatever the file is on is slow or
-//! stands still, the line is left out and counted, and the log says later how many were; `may-drop = false` makes those
-//! who have something to say wait instead. A line that cannot be written is gone.
+//! Callers put lines into a queue and continue. If the queue is full, since the file's device is slow or stalled, the
+//! line is left out and counted, and a later line gives the number; `may-drop = false` makes callers wait instead. A
+//! line that cannot be written is lost.
 //!
-//! The process has one log. Must not know what is said.
+//! The process has one log. Must not know the lines' meaning.
 
 use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
@@ -22,19 +22,19 @@ use redline_proxy_config::{self as config, Samples};
 use super::tune::Tuning;
 use crate::start::spawn;
 
-/// Lines that wait to be written.
+/// Largest number of queued lines.
 const QUEUE_MAX: usize = 1024;
-/// Bytes of a line.
+/// Largest line: bytes.
 const LINE_BYTES_MAX: usize = 1024;
-/// Bytes that are written at once.
+/// Largest write: bytes.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
-/// How long somebody waits for what was said to be written.
+/// Longest wait for queued lines to be written.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-/// How important a line is.
+/// The level of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Clients that come and go: for somebody who looks for a fault.
+    /// Connects and disconnects of clients: for fault-finding.
     Verbose,
     /// Connections to servers: likewise.
     Debug,
@@ -53,7 +53,7 @@ const NAMES: [&str; LEVELS] = ["verbose", "debug", "info", "notice", "warning", 
 
 enum Entry {
     Line(String),
-    /// Everything before it is written: say so.
+    /// Reports when all earlier lines are written.
     Flush(SyncSender<()>),
 }
 
@@ -67,11 +67,11 @@ struct Log {
 static LOG: OnceLock<Log> = OnceLock::new();
 
 thread_local! {
-    /// Lines of each level that this thread has not written since the last that it has.
+    /// Lines of each level that this thread has skipped since the last written one.
     static PASSED: Cell<[u32; LEVELS]> = const { Cell::new([0; LEVELS]) };
 }
 
-/// Opens the log and begins to write. Before that, lines go to standard error.
+/// Opens the log and starts its thread. Before that, lines go to standard error.
 pub fn start(config: &config::Log) -> io::Result<()> {
     let mut sink = Sink::open(config)?;
     let (queue, lines) = sync_channel(QUEUE_MAX);
@@ -88,7 +88,7 @@ pub fn start(config: &config::Log) -> io::Result<()> {
     Ok(())
 }
 
-/// Checks that the log file could be opened; leaves nothing behind.
+/// Checks that the log file can be opened; creates nothing.
 pub fn look(config: &config::Log) -> io::Result<()> {
     let Some(path) = config.file.as_ref().map(Path::new) else {
         return Ok(());
@@ -108,25 +108,25 @@ fn cannot_open(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Waits, not for long, until what was said is written.
+/// Waits, up to a limit, until queued lines are written.
 pub fn flush() {
     if let Some(log) = LOG.get() {
         let (done, wait) = sync_channel(1);
         if log.queue.try_send(Entry::Flush(done)).is_ok() {
-            // What is not written by then comes later, or never.
+            // Later lines are written later, or never.
             let _ = wait.recv_timeout(FLUSH_MAX);
         }
     }
 }
 
-/// Logs details for fault-finding; the text is made only if it is wanted.
+/// Logs details for fault-finding; the text is made only if it is logged.
 pub fn verbose(text: impl FnOnce() -> String) {
     if is_wanted(Level::Verbose) {
         say(Level::Verbose, &text());
     }
 }
 
-/// Logs an event of a connection to a server; the text is made only if it is wanted.
+/// Logs an event of a connection to a server; the text is made only if it is logged.
 pub fn debug(text: impl FnOnce() -> String) {
     if is_wanted(Level::Debug) {
         say(Level::Debug, &text());
@@ -153,7 +153,7 @@ pub fn warning(text: &str) {
     say(Level::Warning, text);
 }
 
-/// Takes up what CONFIG SET has changed.
+/// Adopts settings that CONFIG SET has changed.
 pub(super) fn tune(tuning: &Tuning) {
     if let Some(log) = LOG.get() {
         log.may_drop.store(tuning.may_drop, Ordering::Relaxed);
@@ -163,7 +163,7 @@ pub(super) fn tune(tuning: &Tuning) {
     }
 }
 
-/// Lines that were left out so far, for want of room in the queue.
+/// Returns the number of lines left out so far, for want of room in the queue.
 pub fn missed() -> u64 {
     LOG.get()
         .map_or(0, |log| log.missed.load(Ordering::Relaxed))
@@ -205,7 +205,7 @@ fn say(level: Level, text: &str) {
     }
 }
 
-/// A line about a request; whose turn it is was decided before.
+/// Logs a line about a request; sampling was done before.
 pub(super) fn request(text: &str) {
     if let Some(log) = LOG.get() {
         log.put(Level::Info, text);
@@ -251,14 +251,14 @@ fn line(now_us: u64, level: Level, text: &str) -> String {
     line
 }
 
-/// Where lines go.
+/// The destination of lines.
 struct Sink {
     path: Option<PathBuf>,
     file: Option<File>,
     bytes: u64,
     bytes_max: u64,
     every_s: u64,
-    /// The next new file by time: seconds since 1970.
+    /// Time of the next rotation: seconds since 1970.
     turn_s: u64,
     told_missed: u64,
 }
@@ -318,7 +318,7 @@ impl Sink {
             }
             self.write(&batch);
             if let Some(done) = flushed {
-                // Who asked may have gone.
+                // The caller may be gone.
                 let _ = done.send(());
             }
         }
@@ -342,29 +342,29 @@ impl Sink {
                 let lines = text.lines().count() as u64;
                 log.missed.fetch_add(lines, Ordering::Relaxed);
             }
-            // Nobody is left to be told.
+            // There is no way left to report it.
             (Err(_), None) => {}
         }
     }
 
-    /// Opens the file anew if it is not where it was: somebody else may have moved it, or removed it.
+    /// Opens the file again if it was moved or removed.
     fn follow(&mut self) {
         let Some(path) = &self.path else { return };
         let place = |data: io::Result<Metadata>| data.ok().map(|data| (data.dev(), data.ino()));
         let there = place(std::fs::metadata(path));
         let ours = self.file.as_ref().and_then(|file| place(file.metadata()));
         if ours.is_none() || there != ours {
-            // Where it cannot be had, the old one goes on.
+            // If it cannot be opened, the old one stays.
             let _ = self.open_file();
         }
     }
 
-    /// A new file; the old one gets its time behind its name.
+    /// Begins a new file; the old one gets a time stamp as suffix.
     fn turn(&mut self) {
         self.turn_s = next_turn_s(clock::wall_us() / 1_000_000, self.every_s);
         let Some(path) = &self.path else { return };
         let old = free_name(path, clock::wall_us() / 1_000_000);
-        // What cannot be renamed goes on.
+        // A file that cannot be renamed stays.
         if std::fs::rename(path, old).is_ok() {
             self.file = None;
             let _ = self.open_file();
@@ -372,7 +372,7 @@ impl Sink {
     }
 }
 
-/// The next multiple of the span, by the clock on the wall.
+/// Returns the next multiple of the span, by the wall clock.
 fn next_turn_s(now_s: u64, every_s: u64) -> u64 {
     if every_s == 0 {
         return u64::MAX;

@@ -1,7 +1,7 @@
-//! The metrics of the proxy for Prometheus. How many series there are is bounded: commands are those of the command table,
+//! The metrics of the proxy for Prometheus. The number of series is bounded: commands are those of the command table,
 //! servers those of the configuration or the cluster, users by name are a hundred at most, and no key ever is a label.
 //!
-//! Counters go on from the start of the process, whatever CONFIG RESETSTAT says. Must not know HTTP.
+//! Counters count from the start of the process, independent of CONFIG RESETSTAT. Must not know HTTP.
 
 use std::io;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::route::{Node, Routes};
 use crate::shared::Shared;
 use crate::start::spawn;
 
-/// Connections that may wait to be accepted.
+/// Largest number of connections that wait to be accepted.
 const BACKLOG: u32 = 16;
-/// The bounds of histograms double from 1,024 ns, about a microsecond, so often.
+/// Number of histogram bounds, which double from 1,024 ns, about a microsecond.
 const BOUNDS: u32 = 20;
 
-/// Listens where Prometheus will ask.
+/// Listens for Prometheus.
 pub fn listen(place: &Place) -> io::Result<Responder> {
     let listeners = match place {
         Place::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG),
@@ -37,7 +37,7 @@ pub fn listen(place: &Place) -> io::Result<Responder> {
     Responder::new(listeners.map_err(named)?)
 }
 
-/// Answers on a thread of its own, until the process ends.
+/// Answers on a separate thread, until the process ends.
 pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>) -> io::Result<()> {
     let (shared, process) = (Arc::clone(shared), Arc::clone(process));
     let run = move || {
@@ -49,7 +49,7 @@ pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>)
     Ok(())
 }
 
-/// The whole page.
+/// Returns the whole page.
 fn page(shared: &Shared, host: &Process) -> String {
     let routes = host.routes.current();
     let totals = Totals::of(
@@ -195,7 +195,7 @@ fn counters(page: &mut Page, totals: &Totals) {
     );
 }
 
-/// A family with a sample for each server: its name, help, whether it only grows, and the value.
+/// A family with a sample for each server: its name, help, kind, and value.
 type OfServer = (&'static str, &'static str, Sort, fn(&NodeTotals) -> u64);
 
 const OF_SERVER: [OfServer; 8] = [
@@ -249,7 +249,7 @@ const OF_SERVER: [OfServer; 8] = [
     ),
 ];
 
-/// A server's labels, the server, and what was counted.
+/// A server's labels, the server, and its totals.
 type OfNode<'a> = ([(&'static str, &'a str); 2], &'a Node, &'a NodeTotals);
 
 fn servers(page: &mut Page, routes: &Routes, totals: &Totals) {
@@ -289,7 +289,7 @@ fn servers(page: &mut Page, routes: &Routes, totals: &Totals) {
     }
 }
 
-/// A family with a sample for each command: its name, help, and the value.
+/// A family with a sample for each command: its name, help, and value.
 type OfCommand = (&'static str, &'static str, fn(&CommandTotals) -> u64);
 
 const OF_COMMAND: [OfCommand; 3] = [

@@ -1,4 +1,4 @@
-//! Observability of the process: what the data path counts is shown, logged and handed to Prometheus here.
+//! Observability of the process: shows, logs and exports the counters of the data path.
 //!
 //! | file | holds |
 //! |---|---|

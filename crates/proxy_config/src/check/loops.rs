@@ -1,21 +1,20 @@
-//! Calls that would come back: an upstream that is one of the proxy's own listeners, from where it is reached again. What two
-//! addresses have in common is known by how they are written; no name is looked up, and nobody is asked for the addresses of
-//! this machine.
+//! Forwarding loops: an upstream that is one of the proxy's own listeners, from which it is reached again. Addresses are
+//! compared as they are written; no name is resolved, and the addresses of this machine are not read.
 //!
-//! An upstream that is an own listener is no fault by itself: who comes in there may have another pool. So listeners are
-//! followed to where their calls go, and only what closes a circle is one.
+//! An upstream that is an own listener is no fault by itself: that listener may have another pool. So calls of listeners
+//! are followed, and only a closed circle is an error.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::*;
 
-/// A listener's calls arrive at another one.
+/// Calls of a listener arrive at another one.
 struct Way {
     from: usize,
     to: usize,
-    /// Over this pool.
+    /// The pool between them.
     pool: usize,
-    /// By this address.
+    /// The address of the upstream.
     address: String,
 }
 
@@ -42,7 +41,7 @@ impl Check {
     }
 }
 
-/// Where the calls of each listener come in again.
+/// Returns the listeners at which the calls of each listener arrive.
 fn ways(config: &Config) -> Vec<Way> {
     let number = |name: &String| config.pools.iter().position(|pool| pool.name == *name);
     let mut ways = Vec::new();
@@ -52,7 +51,7 @@ fn ways(config: &Config) -> Vec<Way> {
             Some(name) => number(name) == own,
             None => true,
         });
-        // What a route takes from a key, it has not the next time; so that ends, or goes on as keys without a route.
+        // A prefix that a route strips is gone the next time; so that ends, or continues as keys without a route.
         let routes = config.routes.iter().filter(|route| !route.strip);
         let others = copies.map(|mirror| &mirror.pool);
         let others = others.chain(routes.map(|route| &route.pool));
@@ -66,7 +65,7 @@ fn ways(config: &Config) -> Vec<Way> {
     ways
 }
 
-/// Those of one listener's calls that one pool has.
+/// Returns the ways of a listener's calls over one pool.
 fn ways_over(config: &Config, from: usize, pool: usize) -> impl Iterator<Item = Way> {
     let servers = config.pools.get(pool).map(Pool::servers);
     servers.into_iter().flatten().flat_map(move |server| {
@@ -81,7 +80,7 @@ fn ways_over(config: &Config, from: usize, pool: usize) -> impl Iterator<Item = 
     })
 }
 
-/// Returns true if requests that come in at the listener `from` get to the listener `to`, or if both are the same.
+/// Returns true if requests of the listener `from` get to the listener `to`, or if both are the same.
 fn leads_to(ways: &[Way], from: usize, to: usize) -> bool {
     let mut seen = vec![from];
     let mut next = 0;
@@ -99,7 +98,7 @@ fn leads_to(ways: &[Way], from: usize, to: usize) -> bool {
     false
 }
 
-/// Returns true if a connection to `server` comes in at the listener `bind`, as far as can be told.
+/// Returns true if a connection to `server` arrives at the listener `bind`, as far as known.
 fn is_same(bind: &Place, server: &Place) -> bool {
     match (bind, server) {
         (Place::Unix(bind), Place::Unix(server)) => bind == server,
@@ -123,7 +122,7 @@ fn is_same_host(bind: &str, server: &str) -> bool {
     let (Some(bind), Some(server)) = (bind_ip, literal(server)) else {
         return bind.eq_ignore_ascii_case(server);
     };
-    // To connect to no address in particular is to connect to this machine.
+    // Connecting to the unspecified address is connecting to this machine.
     let server = match server {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
@@ -134,7 +133,7 @@ fn is_same_host(bind: &str, server: &str) -> bool {
         || bind.is_unspecified() && server.is_loopback() && bind.is_ipv4() == server.is_ipv4()
 }
 
-/// Returns the address that an IP address literal means, or `localhost`, the one name that means the same everywhere.
+/// Returns the address of an IP address literal, or of `localhost`, the one name that means the same everywhere.
 fn literal(host: &str) -> Option<IpAddr> {
     if host.eq_ignore_ascii_case("localhost") {
         return Some(Ipv4Addr::LOCALHOST.into());

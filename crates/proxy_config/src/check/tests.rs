@@ -1,4 +1,4 @@
-//! Configurations with something wrong, and what is said of it.
+//! Configurations with mistakes, and the problems reported.
 
 use super::super::tests::WHOLE;
 use super::*;
@@ -19,7 +19,7 @@ fn what_is_whole_has_no_fault() {
     assert_eq!(config(WHOLE).check(), []);
 }
 
-/// By who reads it slowly, too, for whom it is held as a whole where others wait behind it.
+/// Slow readers included, for whom it is held as a whole if others wait behind it.
 #[test]
 fn a_value_that_may_be_written_may_be_read() {
     let limits = Limits::default();
@@ -76,7 +76,7 @@ fn the_sample_names_every_option() {
         "[[mirror]]",
         "[[latency-monitor]]",
     ] {
-        // Who asks for what is not there is told what is.
+        // The error for an unknown name lists the known ones.
         let parents = match table {
             "[listener.tls]" => "[[listener]]\nbind = 'h:1'\n",
             "[[pool.shard.server]]" => "[[pool]]\n[[pool.shard]]\n",
@@ -433,13 +433,13 @@ fn an_upstream_that_is_the_own_listener_is_refused_however_it_is_written() {
         ("127.0.0.1:7617", "127.0.0.1:6379"),
         ("127.0.0.1:7617", "127.0.0.2:7617"),
         ("127.0.0.1:7617", "[::1]:7617"),
-        // Whether that is this machine is not written there.
+        // Whether that is this machine is not known from the text.
         ("0.0.0.0:7617", "10.0.0.1:7617"),
         ("0.0.0.0:7617", "proxy.example:7617"),
         ("0.0.0.0:7617", "[::1]:7617"),
         ("[::]:7617", "127.0.0.1:7617"),
         ("/run/proxy.socket", "/run/redis.socket"),
-        // Whichever port is free.
+        // Any free port.
         ("127.0.0.1:0", "127.0.0.1:6379"),
     ] {
         assert_eq!(circles(bind, server), [""; 0], "{bind} {server}");
@@ -448,7 +448,7 @@ fn an_upstream_that_is_the_own_listener_is_refused_however_it_is_written() {
 
 #[test]
 fn only_what_comes_back_goes_round() {
-    // Who comes in at 2 has the servers of another pool.
+    // The listener 2 has the servers of another pool.
     let chain = "
         [[listener]]
         bind = 'h:1'
@@ -474,7 +474,7 @@ fn only_what_comes_back_goes_round() {
         )
     };
     assert_eq!(route("b", ""), [""; 0]);
-    // At 2 it is a key of the same route; without its prefix it is not.
+    // At 2 the key has the same route; without its prefix it has not.
     assert_eq!(route("a", "").len(), 1);
     assert_eq!(route("a", "strip = true"), [""; 0]);
     let mirror = |more: &str| chain_to("h:8", &format!("[[mirror]]\npool = 'a'\n{more}"));

@@ -7,25 +7,25 @@ use std::sync::Arc;
 
 use crate::io_error::error_text;
 
-/// Blocks inside blocks.
+/// Largest depth of nested blocks.
 const DEPTH_MAX: usize = 10;
-/// Files that include each other.
+/// Largest number of files that include each other.
 const FILES_MAX: usize = 100;
 
 /// A line, with the lines of its block.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// As it was written; it means the same in any case.
+    /// Its key as written; case does not matter.
     pub key: String,
-    /// The value behind the key, without quotes; may be empty.
+    /// The value after the key, without quotes; may be empty.
     pub value: String,
     /// The lines of its block, if it has one.
     pub block: Option<Vec<Line>>,
-    /// Where it is.
+    /// Its position.
     pub at: At,
 }
 
-/// A line of a file.
+/// A position in a file.
 #[derive(Clone, Debug)]
 pub struct At {
     file: Arc<Path>,
@@ -33,7 +33,7 @@ pub struct At {
 }
 
 impl At {
-    /// A complaint about it.
+    /// Returns an error message about it.
     pub fn says(&self, what: impl std::fmt::Display) -> String {
         format!("{}:{}: {what}", self.file.display(), self.line)
     }
@@ -45,7 +45,7 @@ impl Line {
         self.key.eq_ignore_ascii_case(key)
     }
 
-    /// A complaint about it.
+    /// Returns an error message about it.
     pub fn says(&self, what: impl std::fmt::Display) -> String {
         self.at.says(what)
     }
@@ -79,7 +79,7 @@ struct Reader {
 #[derive(Default)]
 struct Block {
     lines: Vec<Line>,
-    /// The line that opened it; none: the whole.
+    /// The line that opened it; none: the whole file.
     opened: Option<Line>,
 }
 
@@ -180,7 +180,7 @@ struct Parsed {
     opens: bool,
 }
 
-/// One line; `None`: there is nothing in it.
+/// Parses one line; `None`: it is empty.
 fn parse(text: &str) -> Result<Option<Parsed>, &'static str> {
     let text = text.trim();
     let end = text.find(['#', ' ', '\t']);
@@ -209,7 +209,7 @@ fn parse(text: &str) -> Result<Option<Parsed>, &'static str> {
     Ok(Some(Parsed { key, value, opens }))
 }
 
-/// Returns the text between quotes, and the text behind them.
+/// Returns the text between quotes, and the text after them.
 fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut value = String::new();
     let mut chars = text.char_indices();

@@ -1,7 +1,7 @@
 //! predixy's file as our configuration: every directive of predixy 1.0.5, in its units.
 //!
-//! What means something else here is said as a note. predixy's users are passwords without names: each becomes a user
-//! `auth-N` whom `AUTH password` finds; the one with the empty password is `default`.
+//! Differences in meaning are reported as notes. predixy's users are passwords without names: each becomes a user
+//! `auth-N` that `AUTH password` finds; the one with the empty password is `default`.
 
 mod file;
 
@@ -14,10 +14,10 @@ use redline_spec::nearest;
 use super::commands::ids_of;
 use super::*;
 
-/// A configuration, and what a person should know who moves in.
+/// A converted configuration, and notes for the user.
 #[derive(Debug)]
 pub struct Converted {
-    /// Ours.
+    /// The configuration.
     pub config: Config,
     /// Notes on differences from predixy, by line.
     pub notes: Vec<String>,
@@ -107,7 +107,7 @@ pub fn read(path: &Path) -> Result<Converted, String> {
             .iter()
             .any(|user| user.name == "default")
     {
-        // Blocks without an empty password: who has not authenticated may do nothing.
+        // Blocks without an empty password: clients without authentication may do nothing.
         converted.config.users.push(User {
             name: "default".to_owned(),
             rules: Some("off".into()),
@@ -193,7 +193,7 @@ impl Converted {
                     }
                 }
             }
-            // The same password again: the later block is the one that counts.
+            // The same password again: the later block counts.
             let same = |other: &User| other.password == user.password;
             if let Some(at) = self.config.users.iter().position(same) {
                 self.notes.push(
@@ -355,7 +355,7 @@ impl Converted {
                 }
             }
             command.max_args = max.unwrap_or(command.min_args);
-            // predixy had to be told of what came behind Redis 4.
+            // predixy needed declarations of commands newer than Redis 4.
             match ids_of(&command.name).is_empty() {
                 true => self.config.commands.custom.push(command),
                 false => self.notes.push(entry.says(format!(
@@ -397,7 +397,7 @@ impl Converted {
     }
 }
 
-/// A password as our file has it, where one that begins with a hash sign is a hash.
+/// Returns a password as our file has it, where a leading hash sign means a hash.
 fn stored(password: &str) -> String {
     if !password.starts_with('#') {
         return password.to_owned();
@@ -406,7 +406,7 @@ fn stored(password: &str) -> String {
     format!("#{}", String::from_utf8_lossy(hash.digits()))
 }
 
-/// Takes an option that all pools have. False if it is none.
+/// Takes an option that all pools have. Returns false if it is another one.
 fn pool_option(pool: &mut Pool, timeouts: &mut Timeouts, line: &Line) -> Result<bool, String> {
     match line.key.to_ascii_lowercase().as_str() {
         "password" => {
@@ -433,7 +433,7 @@ fn pool_option(pool: &mut Pool, timeouts: &mut Timeouts, line: &Line) -> Result<
     Ok(true)
 }
 
-/// The lines `+ [password@]address` of a block.
+/// Returns the lines `+ [password@]address` of a block.
 fn servers(line: &Line) -> Result<Vec<Server>, String> {
     let mut servers = Vec::new();
     for line in block(line)? {
@@ -502,7 +502,7 @@ fn command_mode(line: &Line, command: &mut CustomCommand) -> Result<(), String> 
     Ok(())
 }
 
-/// The wider of two modes.
+/// Returns the wider of two modes.
 trait Wider {
     fn wider(self, other: Mode) -> Option<Mode>;
 }
@@ -516,7 +516,7 @@ impl Wider for Option<Mode> {
     }
 }
 
-/// `1d`, `3h`, `10m` (minutes), `1G`, `100M`, also one of time and one of size.
+/// Parses `1d`, `3h`, `10m` (minutes), `1G`, `100M`, also one of time and one of size.
 fn rotation(line: &Line, log: &mut Log) -> Result<(), String> {
     let wrong = || {
         line.says(

@@ -1,4 +1,4 @@
-//! Every directive of predixy's manual, and what its file may get wrong.
+//! Every directive of predixy's manual, and mistakes in its file.
 
 use std::fs;
 
@@ -161,7 +161,7 @@ fn every_directive_has_its_place() {
         ("default", Some(Mode::Read))
     );
     assert_eq!(default.key_prefixes, ["Info"]);
-    // In our file, what begins with a hash sign is a hash.
+    // In our file, a leading hash sign means a hash.
     let password = admin.password.as_deref().unwrap();
     assert!(
         password.starts_with('#') && password.len() == 65,
@@ -281,7 +281,7 @@ fn clusters_sentinels_and_fixed_groups_are_told_apart() {
     let fixed = read_text(fixed).unwrap().config;
     assert_eq!(fixed.pools[0].kind, PoolKind::Servers);
     assert_eq!(fixed.pools[0].shards[0].servers.len(), 2);
-    // predixy's code has no tag unless it is said, whatever its manual says.
+    // predixy's code has no tag by default, against its manual.
     assert_eq!(fixed.pools[0].hash_tag, "");
 }
 

@@ -1,4 +1,4 @@
-//! Effect of a call that goes to a server on cached values: which keys it concerns. Must not know what is kept.
+//! Effect of a call that goes to a server on cached values: which keys it concerns. Must not know the cached values.
 
 use redline_resp::{Args, Span};
 use redline_spec::{self as spec, CommandId, Flags, Keys};
@@ -7,15 +7,15 @@ use crate::command_names::ForeignByName;
 
 /// The effect of a call on cached values.
 pub(super) enum Call<'a> {
-    /// It reads this key, and its reply may be kept.
+    /// It reads this key, and its reply may be cached.
     Get(&'a [u8]),
-    /// It may change these keys, or tell of them what is newer than what is kept.
+    /// It may change these keys, or return newer values of them than the cached ones.
     Keys(Vec<&'a [u8]>),
-    /// It may change anything.
+    /// It may change any key.
     Everything,
-    /// Nothing.
+    /// None.
     Nothing,
-    /// The calls that follow are executed when EXEC comes.
+    /// The calls that follow are executed at EXEC.
     Multi,
     Exec,
     Discard,
@@ -76,7 +76,7 @@ fn of_foreign<'a>(name: &[u8], args: Args<'a>, foreign: [Option<&ForeignByName>;
     }
 }
 
-/// Finds the arguments of the first request in `bytes`, and how long it is; `None` if it is not written as clients write it.
+/// Finds the arguments of the first request in `bytes`, and its length; `None` if it is not a well-formed array of bulks.
 pub(super) fn arguments(bytes: &[u8], spans: &mut Vec<Span>) -> Option<usize> {
     spans.clear();
     let (count, mut at) = header(bytes, 0, b'*')?;
@@ -94,7 +94,7 @@ pub(super) fn arguments(bytes: &[u8], spans: &mut Vec<Span>) -> Option<usize> {
     Some(at)
 }
 
-/// The number in a header's line, and where the next one begins.
+/// Returns the number in a header's line, and the start of the next line.
 fn header(bytes: &[u8], at: usize, sign: u8) -> Option<(usize, usize)> {
     let line = bytes.get(at..)?;
     if *line.first()? != sign {

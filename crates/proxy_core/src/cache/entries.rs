@@ -1,40 +1,40 @@
-//! Cached values by key and database, in bounded memory. Must not know whether they may still be told.
+//! Cached values by key and database, in bounded memory. Must not know whether they are still valid.
 //!
-//! When there is no room, a hand goes round and throws away what nobody has asked for since it came by last.
+//! Eviction is by a clock: its hand evicts entries that were not used since its last visit.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::route::NodeId;
 
-/// Memory that an entry takes beside its bytes: its place, the index, and what the allocator rounds up.
+/// Memory of an entry beside its bytes: its place, the index, and the allocator's rounding.
 pub(super) const OVERHEAD_BYTES: usize = 128;
-/// The hand spares so many entries at most before it throws one away, so that room is made in a bounded time.
+/// Largest number of entries that the hand skips before it evicts one, so that the time of an eviction is bounded.
 const SPARED_MAX: usize = 256;
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// A value that a server has told.
+/// A value that a server has sent.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Of the key.
+    /// Hash of the key.
     hash: u64,
     /// The next one with this hash.
     next: u32,
-    /// Which database.
+    /// Its database.
     pub db: u16,
     /// The server that sent the value.
     pub node: NodeId,
-    /// Somebody has asked for it since the hand came by.
+    /// It was used since the hand's last visit.
     pub was_used: bool,
-    /// There is no such key.
+    /// The key does not exist.
     pub is_null: bool,
     key_len: u32,
-    /// The ticket of the question.
+    /// Ticket of the GET.
     pub ticket: u64,
-    /// When it was asked: milliseconds of the worker's clock.
+    /// Time of the GET: milliseconds of the worker's clock.
     pub asked_ms: u64,
-    /// The key, and the reply behind it.
+    /// The key, followed by the reply.
     bytes: Box<[u8]>,
 }
 
@@ -43,7 +43,7 @@ impl Entry {
         &self.bytes[..self.key_len as usize]
     }
 
-    /// The reply, as it came; of no meaning if it `is_null`.
+    /// Returns the reply as it arrived; undefined if it `is_null`.
     pub fn reply(&self) -> &[u8] {
         &self.bytes[self.key_len as usize..]
     }
@@ -52,7 +52,7 @@ impl Entry {
         self.key_len as usize
     }
 
-    /// The key and the reply, for as long as nobody looks at the entry.
+    /// Returns the key and the reply, while the entry is not read.
     pub fn lend(&mut self) -> Box<[u8]> {
         std::mem::take(&mut self.bytes)
     }
@@ -74,11 +74,11 @@ pub(super) struct Fresh<'a> {
     pub ticket: u64,
     pub asked_ms: u64,
     pub key: &'a [u8],
-    /// `None`: there is no such key.
+    /// `None`: the key does not exist.
     pub reply: Option<&'a [u8]>,
 }
 
-/// Hashes are their own hashes.
+/// A hasher that returns the hash that it gets.
 #[derive(Default)]
 pub(super) struct AsItIs(u64);
 
@@ -94,9 +94,9 @@ impl Hasher for AsItIs {
     }
 }
 
-/// See the module's text.
+/// The cached values.
 pub(super) struct Entries {
-    /// By a key's hash, the first place that has it.
+    /// The first place of each hash of a key.
     index: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
     places: Vec<Option<Entry>>,
     free: Vec<u32>,
@@ -104,12 +104,12 @@ pub(super) struct Entries {
     swept: usize,
     bytes: usize,
     bytes_max: usize,
-    /// Entries that were thrown away for want of room.
+    /// Number of entries that were evicted for want of room.
     pub evicted: u64,
 }
 
 impl Entries {
-    /// Of at most so many bytes.
+    /// Returns an empty cache of at most this many bytes.
     pub fn new(bytes_max: usize) -> Entries {
         Entries {
             index: HashMap::default(),
@@ -131,7 +131,7 @@ impl Entries {
         self.bytes
     }
 
-    /// Where the value of a key is.
+    /// Returns the place of a key's value.
     pub fn find(&self, hash: u64, db: u16, key: &[u8]) -> Option<u32> {
         let mut at = *self.index.get(&hash)?;
         while let Some(entry) = self.at(at) {
@@ -191,11 +191,11 @@ impl Entries {
         }
     }
 
-    /// Keeps a value that is not there yet, if there is room for it at all.
+    /// Stores a value that is not there yet, if there is room for it at all.
     pub fn put(&mut self, fresh: Fresh<'_>) {
         let reply = fresh.reply.unwrap_or_default();
         let cost = fresh.key.len() + reply.len() + OVERHEAD_BYTES;
-        // One that would throw out most of the others is not worth it.
+        // A value that would evict most of the others is not worth it.
         if cost > self.bytes_max / 4 {
             return;
         }
@@ -224,8 +224,8 @@ impl Entries {
         }
     }
 
-    /// The hand goes on by one place. There is something in at least one. How many entries it has spared since it last threw
-    /// one away.
+    /// Advances the hand by one place; some place is taken. Returns the number of entries skipped since the last
+    /// eviction.
     fn turn(&mut self, spared: usize) -> usize {
         self.hand = (self.hand + 1) % self.places.len().max(1);
         match self.at_mut(self.hand as u32) {
@@ -242,7 +242,7 @@ impl Entries {
         }
     }
 
-    /// Removes what is dead of the next `count` places.
+    /// Removes the invalid entries of the next `count` places.
     pub fn sweep(&mut self, count: usize, is_dead: impl Fn(&Entry) -> bool) {
         for _ in 0..count.min(self.places.len()) {
             self.swept = (self.swept + 1) % self.places.len();

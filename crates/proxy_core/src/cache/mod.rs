@@ -1,14 +1,14 @@
-//! A cache for hot keys: what GET answers is kept for a moment, and the servers say which keys have changed.
+//! A cache for hot keys: replies to GET are kept for a moment, and the servers report changed keys.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `calls` | what a call means to what is kept |
-//! | `rules` | when a value may be kept, and when it may be told |
+//! | `calls` | effect of a call on cached values |
+//! | `rules` | when a value may be cached, and when it may be used |
 //! | `entries` | the values, in bounded memory |
 //!
-//! Each worker has a cache of its own, and to each primary a connection with `CLIENT TRACKING ON BCAST`, so others stay as they
-//! are. All that is sent to a server of such a pool goes by [`Cache::sent`], whichever connection it takes. Where no
-//! pool has a cache, nothing of it is done.
+//! Each worker has its own cache, and to each primary a connection with `CLIENT TRACKING ON BCAST`, so other connections
+//! stay unchanged. All requests to a server of such a pool go by [`Cache::sent`], on any connection. If no pool has a
+//! cache, this costs nothing.
 
 mod calls;
 mod entries;
@@ -26,21 +26,21 @@ use crate::route::{NO_NODE, NodeId, Pool, Routes, Shard};
 use crate::slab::Ref;
 pub use rules::{Asked, Marks};
 
-/// A server that has said nothing for so long is asked for a sign of life, and given up if none comes: milliseconds.
+/// Silence after which a server gets a PING, and after which it is given up without a reply: milliseconds.
 const SILENCE_MS: u64 = 1_000;
-/// How long a server that refuses to tell is left alone, at first and at most: milliseconds.
+/// Pause after a server's refusal of tracking, at first and at most: milliseconds.
 const PAUSE_MS: (u64, u64) = (200, 30_000);
-/// Places that are looked at in one tick for what may not be told any more.
+/// Number of places that are checked in one tick for invalid entries.
 const SWEPT_MAX: usize = 16 * 1024;
 
 /// Settings of a pool's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caching {
-    /// How keys begin whose values are kept, as servers know them.
+    /// Prefixes of the keys whose values are cached, as servers know them.
     pub prefixes: Vec<String>,
     /// Memory for all workers together: bytes.
     pub memory_bytes_max: u64,
-    /// How long a value may be told: milliseconds.
+    /// Largest age of a cached value: milliseconds.
     pub max_age_ms: u64,
 }
 
@@ -56,14 +56,14 @@ impl Caching {
     }
 }
 
-/// The connection over which a server tells what has changed.
+/// The connection over which a server reports changed keys.
 #[derive(Default)]
 struct Link {
     upstream: Option<Ref>,
-    /// When it was last heard, and whether it was asked for a sign of life since: milliseconds.
+    /// Time of the last message, and whether a PING was sent since: milliseconds.
     heard_ms: u64,
     is_asked: bool,
-    /// No attempt before this time, and attempts in a row that failed.
+    /// Time before which no attempt is made, and failed attempts in a row.
     retry_at_ms: u64,
     failures: u32,
 }
@@ -75,7 +75,7 @@ pub struct Cache {
     pub is_on: bool,
     /// The time of the turn: milliseconds of the monotonic clock.
     pub now_ms: u64,
-    /// By number.
+    /// By pool number.
     pools: Vec<Option<Box<PoolCache>>>,
     /// Commands that the servers of each pool have and the table has not.
     learned: Vec<Option<Arc<ForeignByName>>>,
@@ -87,19 +87,19 @@ pub struct Cache {
     spans: Vec<Span>,
 }
 
-/// A cached value that is read at this moment: it goes back by [`Cache::take_back`] at once.
+/// A cached value that is being read: [`Cache::take_back`] returns it at once.
 pub struct Lent {
     /// The number of its pool.
     pool: u16,
     /// Its place.
     at: u32,
-    /// The key and the reply behind it.
+    /// The key, followed by the reply.
     bytes: Box<[u8]>,
-    /// Where the reply begins.
+    /// Start of the reply.
     start: usize,
     /// The key has no value.
     pub is_null: bool,
-    /// The server that has told the value.
+    /// The server that has sent the value.
     pub node: NodeId,
 }
 
@@ -110,38 +110,38 @@ impl Lent {
     }
 }
 
-/// The action that is due for the connection over which a server tells what has changed.
+/// The action that is due for the connection over which a server reports changed keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// None.
     Nothing,
-    /// It is to be made.
+    /// The connection is to be made.
     Connect,
-    /// The server is to be asked for a sign of life.
+    /// The server is to get a PING.
     Ask(Ref),
-    /// The server has given none.
+    /// The server has not answered a PING.
     GiveUp(Ref),
 }
 
 /// Counters and sizes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Calls of GET that were answered from what is kept.
+    /// Calls of GET that were answered from the cache.
     pub hits: u64,
-    /// Those that might have been, and went to a server.
+    /// Calls of GET that might have been, and went to a server.
     pub misses: u64,
-    /// Keys of which a server said that they have changed.
+    /// Keys that a server has reported as changed.
     pub invalidated: u64,
-    /// Values that were thrown away for want of room.
+    /// Values that were evicted for want of room.
     pub evicted: u64,
-    /// Values.
+    /// Number of values.
     pub entries: u64,
     /// Memory that the values take: bytes.
     pub bytes: u64,
 }
 
 impl Cache {
-    /// Returns the cache of one of so many workers. `custom`: the commands that the configuration adds.
+    /// Returns the cache of one of `workers` workers. `custom`: the commands that the configuration adds.
     pub fn new(custom: &ForeignByName, workers: usize, routes: &Routes) -> Cache {
         let mut cache = Cache {
             custom: custom.clone(),
@@ -152,7 +152,7 @@ impl Cache {
         cache
     }
 
-    /// There is a new routing table in place of this one: keys may be elsewhere now.
+    /// Adopts a new routing table in place of this one: keys may have moved.
     pub fn adopt(&mut self, old: Option<&Routes>, routes: &Routes) {
         let workers = self.workers.max(1);
         for (number, pool) in routes.pools.iter().enumerate() {
@@ -195,7 +195,7 @@ impl Cache {
         is_kept.then(|| Box::new(Marks::new(pool)))
     }
 
-    /// Requests are sent to a server: those with the next numbers of the connection.
+    /// Tracks requests that are sent to a server: those with the next numbers of the connection.
     pub fn sent(&mut self, marks: &mut Marks, to: (NodeId, u16), count: u16, bytes: &[u8]) {
         let number = usize::from(marks.pool);
         let Some(Some(pool)) = self.pools.get_mut(number) else {
@@ -216,7 +216,7 @@ impl Cache {
         }
     }
 
-    /// The request that was sent last goes through in pieces, and may change this key.
+    /// Tracks the last request, which is passed through in pieces and may change this key.
     pub fn sent_in_pieces(&mut self, marks: &mut Marks, key: &[u8]) {
         let number = marks.pushed;
         if let Some(pool) = self.pool(marks.pool) {
@@ -224,7 +224,7 @@ impl Cache {
         }
     }
 
-    /// The reply to the request is here that has `before` others before it that are not answered.
+    /// Handles the reply to the request with `before` unanswered others before it.
     #[inline]
     pub fn answered(&mut self, marks: &mut Marks, before: u16, reply: &[u8]) {
         let (number, now_ms) = (marks.done + 1 + u64::from(before), self.now_ms);
@@ -233,7 +233,7 @@ impl Cache {
         }
     }
 
-    /// Replies that nobody looked at.
+    /// Takes note of replies that were not checked.
     pub fn settle(&mut self, marks: &mut Marks) {
         let (number, now_ms) = (marks.done, self.now_ms);
         if let Some(pool) = self.pool(marks.pool) {
@@ -241,7 +241,7 @@ impl Cache {
         }
     }
 
-    /// The connection is gone.
+    /// Handles the loss of a connection.
     pub fn gone(&mut self, marks: &mut Marks) {
         let now_ms = self.now_ms;
         if let Some(pool) = self.pool(marks.pool) {
@@ -249,14 +249,14 @@ impl Cache {
         }
     }
 
-    /// All keys of a pool may be elsewhere now.
+    /// Invalidates a pool: its keys may have moved.
     pub fn forget(&mut self, pool: u16) {
         if let Some(pool) = self.pool(pool) {
             pool.forget();
         }
     }
 
-    /// Something came on a connection over which a server tells what has changed.
+    /// Notes bytes on a connection over which a server reports changed keys.
     pub fn heard(&mut self, node: NodeId) {
         let now_ms = self.now_ms;
         if let Some(link) = self.links.get_mut(&node) {
@@ -271,8 +271,8 @@ impl Cache {
         matches!(pool, Some(Some(pool)) if pool.covers(key))
     }
 
-    /// Looks for the reply to GET of a client whose unanswered requests have these numbers: from `head` on, below `next`. What is
-    /// not found is noted as asked for.
+    /// Returns the cached reply to GET of a client whose unanswered requests have these numbers: from `head` on, below
+    /// `next`. A miss is noted as asked for.
     #[inline]
     pub fn look_up(
         &mut self,
@@ -309,7 +309,7 @@ impl Cache {
         })
     }
 
-    /// Takes a value back.
+    /// Takes a lent value back.
     pub fn take_back(&mut self, lent: Lent) {
         if let Some(entry) = self
             .pool(lent.pool)
@@ -319,7 +319,7 @@ impl Cache {
         }
     }
 
-    /// Returns the servers that have to tell what changes, in the order of their numbers.
+    /// Returns the servers that have to report changed keys, in the order of their numbers.
     pub fn wanted(routes: &Routes) -> Vec<NodeId> {
         let is_kept = |pool: &&Pool| pool.caching.is_some();
         let pools = routes.pools.iter().filter(is_kept);
@@ -342,7 +342,7 @@ impl Cache {
             .collect()
     }
 
-    /// Returns what is due for the connection to a server, and takes it as done, but for [`Due::Connect`].
+    /// Returns the action that is due for the connection to a server, and counts it as done, except [`Due::Connect`].
     pub fn due(&mut self, node: NodeId) -> Due {
         let now_ms = self.now_ms;
         let link = self.links.entry(node).or_default();
@@ -362,7 +362,7 @@ impl Cache {
         }
     }
 
-    /// The connection to a server is on its way.
+    /// Notes that the connection to a server is being made.
     pub fn connects(&mut self, node: NodeId, place: Ref) {
         let now_ms = self.now_ms;
         let link = self.links.entry(node).or_default();
@@ -370,7 +370,7 @@ impl Cache {
         (link.heard_ms, link.is_asked) = (now_ms, false);
     }
 
-    /// A server of this pool will tell from now on what changes.
+    /// Notes that a server of this pool reports changed keys from now on.
     pub fn opened(&mut self, node: NodeId, pool: u16) {
         if let Some(link) = self.links.get_mut(&node) {
             link.failures = 0;
@@ -380,8 +380,8 @@ impl Cache {
         }
     }
 
-    /// A server of this pool no longer tells what changes, or has refused to: nothing that it has told may be told any more.
-    /// Returns true if that is news.
+    /// Notes that a server of this pool no longer reports changed keys, or has refused to: its values become invalid.
+    /// Returns true if that is new.
     pub fn closed(&mut self, node: NodeId, pool: u16, has_refused: bool) -> bool {
         let now_ms = self.now_ms;
         let was_open = self.pool(pool).is_some_and(|pool| {
@@ -400,7 +400,7 @@ impl Cache {
         is_news
     }
 
-    /// A server of this pool says which keys have changed: `>2 invalidate [key …]`, or null for all.
+    /// Handles a server's report of changed keys: `>2 invalidate [key …]`, or null for all.
     pub fn invalidated(&mut self, pool: u16, frame: &[u8]) {
         let Some(pool) = self.pool(pool) else {
             return;
@@ -409,7 +409,7 @@ impl Cache {
         let value = decoded.ok().and_then(|decoded| decoded.value);
         let words = match value {
             Some(Value::Push(words)) => words,
-            // Whatever it says.
+            // Any other form.
             _ => return pool.forget(),
         };
         if words.first().and_then(Value::as_bytes) != Some(b"invalidate") {
@@ -428,7 +428,7 @@ impl Cache {
         }
     }
 
-    /// Looks at some of the values, and forgets those that may not be told any more.
+    /// Checks some of the values, and removes invalid ones.
     pub fn sweep(&mut self) {
         let now_ms = self.now_ms;
         for pool in self.pools.iter_mut().flatten() {
@@ -451,8 +451,8 @@ impl Cache {
     }
 }
 
-/// Returns true if the cached values of a pool under another routing table are valid under this one: the same servers have its keys,
-/// and clients mean the same ones by them.
+/// Returns true if the cached values of a pool under another routing table are valid under this one: the same servers
+/// have its keys, and clients mean the same keys.
 fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
     let (Some(pool), Some(before)) = (routes.pools.get(number), other.pools.get(number)) else {
         return false;
@@ -467,7 +467,7 @@ fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
         && routes.prefixes == other.prefixes
 }
 
-/// The request that has a server tell what changes: in all databases, whoever changes it.
+/// Returns the request that turns on reports of changed keys: in all databases, by any client.
 pub fn tracking(caching: &Caching) -> Vec<&str> {
     let mut words = vec!["CLIENT", "TRACKING", "ON", "BCAST"];
     for prefix in caching.prefixes.iter().filter(|prefix| !prefix.is_empty()) {

@@ -1,20 +1,20 @@
-//! When a value may be kept, and when it may be told. Must not know connections, clients or where keys are.
+//! When a value may be cached, and when it may be used. Must not know connections, clients or the servers of keys.
 //!
-//! Servers tell over a connection of their own which keys have changed ([`PoolCache::invalidated`]), so that news may come
-//! before or behind the replies to which it is news. What a client has seen must not be undone for it by what is kept. So:
+//! Servers report changed keys over a separate connection ([`PoolCache::invalidated`]), so a report may arrive before or
+//! after the replies that it concerns. A client must never see an older value than it has seen. So:
 //!
-//! - Every question gets a *ticket*, and a key's *floor* is the ticket of the next question at the moment at which anything was
-//!   heard of the key: only an answer to a question that was asked behind that is kept.
-//! - While a call is under way that may change a key, or that may tell more of it than is kept, nothing is told of it or kept
-//!   for it; its reply is something that was heard of the key.
-//! - Answers come over several connections, and the later one may be the older. So one is kept only if the last answer was the
-//!   same, to a question of before; one that is another is something that was heard. This has the effect that keys that are
-//!   asked for once are not kept.
+//! - Every GET gets a *ticket*, and a key's *floor* is the ticket of the next GET at the time of the last event of the
+//!   key: only a reply to a later GET is cached.
+//! - While a call is in flight that may change a key, or return a newer value than the cached one, the key's value is
+//!   neither used nor cached; its reply is an event of the key.
+//! - Replies arrive over several connections, and the later one may be the older. So one is cached only if the last
+//!   reply was the same, to an earlier GET; a different one is an event. As an effect, keys that are read once are not
+//!   cached.
 //!
-//! - A client that has asked a server for a key is not told of it before that answer ([`Asked`]): it would come behind, and may
-//!   be the older.
+//! - A client that has sent a GET to a server is not answered from the cache before that reply ([`Asked`]): the cached
+//!   value would come later, and may be older.
 //!
-//! Keys share their floors with others of the same hash: that costs answers which could have been kept, never right ones.
+//! Keys share their floors with others of the same hash: that costs replies which could have been cached, never correctness.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -27,24 +27,24 @@ use super::entries::{Entries, Entry, Fresh};
 use crate::command_names::ForeignByName;
 use crate::route::NodeId;
 
-/// Longer replies are not kept: bytes. They come in one piece, see `replies`.
+/// Largest reply that is cached: bytes. These arrive in one piece, see `replies`.
 pub(super) const REPLY_BYTES_MAX: usize = 32 * 1024;
-/// So many keys of one transaction are remembered one by one.
+/// Largest number of keys of one transaction that are tracked one by one.
 const QUEUED_MAX: usize = 4096;
-/// Memory for which there is a floor, and how many floors there are at least and at most.
+/// Memory per floor, and the smallest and largest number of floors.
 const BYTES_PER_FLOOR: usize = 512;
 const FLOORS: (usize, usize) = (1 << 10, 1 << 16);
 
-/// Requests on their way on a connection to a server of a pool with a cache.
+/// Requests in flight on a connection to a server of a pool with a cache.
 #[derive(Debug)]
 pub struct Marks {
     /// The pool's number.
     pub(super) pool: u16,
-    /// Requests that were sent, and that were answered, since the connection began.
+    /// Number of requests that were sent, and that were answered, since the connection began.
     pub(super) pushed: u64,
     pub(super) done: u64,
     queue: VecDeque<Mark>,
-    /// MULTI came: what is done when EXEC does.
+    /// After MULTI: the effects of EXEC.
     queued: Option<Vec<Queued>>,
 }
 
@@ -58,7 +58,7 @@ struct Mark {
 #[derive(Debug)]
 enum What {
     Read(Question),
-    /// The place of the key's floor.
+    /// Place of the key's floor.
     Key(u32),
     Everything,
 }
@@ -80,7 +80,7 @@ enum Queued {
 }
 
 impl Marks {
-    /// Of a connection to a server of this pool.
+    /// Returns the marks of a connection to a server of this pool.
     pub fn new(pool: u16) -> Marks {
         Marks {
             pool,
@@ -91,13 +91,13 @@ impl Marks {
         }
     }
 
-    /// So many requests were sent.
+    /// Counts requests that were sent.
     #[inline]
     pub fn push(&mut self, count: u16) {
         self.pushed += u64::from(count);
     }
 
-    /// So many requests were answered.
+    /// Counts requests that were answered.
     #[inline]
     pub fn pop(&mut self, count: u16) {
         self.done += u64::from(count);
@@ -108,13 +108,12 @@ impl Marks {
     }
 }
 
-/// The keys that a client has asked servers for and has no answer of: what it asks behind that must not be answered by less.
-/// It may say yes where the answer is no; those that were asked for last are apart, so that who always waits for something is
-/// not told so for good.
+/// The keys of a client's unanswered GETs: its later ones must not get older values. False positives occur; the latest
+/// keys are kept apart, so that a client that always waits for something does not get them for ever.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     old: [u64; 4],
-    /// Behind request `last_of_old`.
+    /// Keys of requests after `last_of_old`.
     new: [u64; 4],
     /// The numbers of the last such requests.
     last_of_old: u32,
@@ -122,8 +121,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Returns true if a key with this hash may be among them, if the requests from `head` to before `next` are not answered.
-    /// Request `next` itself may be one that comes again.
+    /// Returns true if a key with this hash may be among them, if the requests from `head` to before `next` are not
+    /// answered. Request `next` itself may be decoded again.
     #[inline]
     pub fn has(&mut self, hash: u64, head: u32, next: u32) -> bool {
         let is_answered = |number: u32| number.wrapping_sub(head) > next.wrapping_sub(head);
@@ -139,7 +138,7 @@ impl Asked {
         (self.old[word] | self.new[word]) & bit != 0
     }
 
-    /// Request `number` asks for a key with this hash.
+    /// Adds the key with this hash of request `number`.
     pub fn add(&mut self, hash: u64, number: u32) {
         let (word, bit) = Asked::place(hash);
         self.new[word] |= bit;
@@ -156,11 +155,11 @@ impl Asked {
 /// State of all keys with one hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Floor {
-    /// The first ticket whose answer may be kept.
+    /// The first ticket whose reply may be cached.
     ticket: u64,
-    /// The hash of the last answer, and whose it was.
+    /// The hash of the last reply and of its key.
     said: u64,
-    /// Calls under way that may change such a key.
+    /// Number of calls in flight that may change such a key.
     under_way: u32,
 }
 
@@ -168,7 +167,7 @@ struct Floor {
 #[derive(Clone, Copy, Debug, Default)]
 struct Server {
     is_open: bool,
-    /// The first ticket that was given since.
+    /// The first ticket since then.
     since: u64,
 }
 
@@ -189,7 +188,7 @@ pub(super) struct PoolCache {
     floors: Box<[Floor]>,
     /// The floor of all keys.
     floor: u64,
-    /// Calls under way that may change any key.
+    /// Number of calls in flight that may change any key.
     under_way: u32,
     next_ticket: u64,
     servers: Vec<Server>,
@@ -197,7 +196,7 @@ pub(super) struct PoolCache {
 }
 
 impl PoolCache {
-    /// With `bytes_max` for entries.
+    /// Returns an empty cache with `bytes_max` for entries.
     pub fn new(caching: &Caching, bytes_max: usize) -> PoolCache {
         let floors = (bytes_max / BYTES_PER_FLOOR).next_power_of_two();
         let floors = floors.clamp(FLOORS.0, FLOORS.1);
@@ -241,13 +240,13 @@ impl PoolCache {
         server.copied().unwrap_or_default()
     }
 
-    /// A key's hash.
+    /// Returns a key's hash.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
     }
 
-    /// Where the value of a key that is covered is, if it may be told.
+    /// Returns the place of the value of a covered key, if it may be used.
     #[inline]
     pub fn find(&mut self, db: u16, hash: u64, key: &[u8], now_ms: u64) -> Option<u32> {
         if self.under_way > 0 {
@@ -266,7 +265,7 @@ impl PoolCache {
         Some(at)
     }
 
-    /// A request is sent, as number `number` of its connection.
+    /// Tracks a request, number `number` of its connection.
     pub fn sent(
         &mut self,
         marks: &mut Marks,
@@ -333,7 +332,7 @@ impl PoolCache {
         }
     }
 
-    /// A call is sent that may change this key.
+    /// Tracks a call that may change this key.
     pub fn sent_key(&mut self, marks: &mut Marks, number: u64, key: &[u8]) {
         if self.covers(key) {
             let what = self.begin(self.hasher.hash_one(key), key);
@@ -341,7 +340,7 @@ impl PoolCache {
         }
     }
 
-    /// A call is sent that may change anything.
+    /// Tracks a call that may change any key.
     pub fn sent_anything(&mut self, marks: &mut Marks, number: u64) {
         let what = self.begin_everything();
         marks.mark(number, what);
@@ -360,7 +359,7 @@ impl PoolCache {
         What::Everything
     }
 
-    /// The reply to request `number` is here; without it, it is of no use, or was not looked at.
+    /// Handles the reply to request `number`; none if it is lost, or was not checked.
     pub fn answered(&mut self, marks: &mut Marks, number: u64, reply: Option<&[u8]>, now_ms: u64) {
         while let Some(front) = marks.queue.front()
             && front.number <= number
@@ -384,7 +383,7 @@ impl PoolCache {
         }
     }
 
-    /// The connection is gone.
+    /// Handles the loss of a connection.
     pub fn gone(&mut self, marks: &mut Marks, now_ms: u64) {
         self.answered(marks, u64::MAX, None, now_ms);
     }
@@ -430,7 +429,7 @@ impl PoolCache {
         }
     }
 
-    /// A server says that a key has changed, in whichever database.
+    /// Invalidates a key that a server has reported as changed, in any database.
     pub fn invalidated(&mut self, key: &[u8]) {
         self.counts.invalidated += 1;
         let hash = self.hasher.hash_one(key);
@@ -439,12 +438,12 @@ impl PoolCache {
         self.floors[place].ticket = self.next_ticket;
     }
 
-    /// Nothing that was told until now may be told again.
+    /// Invalidates all values.
     pub fn forget(&mut self) {
         self.floor = self.next_ticket;
     }
 
-    /// From now on a server tells what has changed, or no longer.
+    /// Notes that a server begins to report changed keys, or no longer does.
     pub fn set_open(&mut self, node: NodeId, is_open: bool) {
         let at = usize::from(node);
         if at >= self.servers.len() {
@@ -459,7 +458,7 @@ impl PoolCache {
         self.server(node).is_open
     }
 
-    /// Gives back the memory of what may not be told any more, a part of it each time.
+    /// Frees invalid values, a part of them each time.
     pub fn sweep(&mut self, count: usize, now_ms: u64) {
         let mut entries = std::mem::replace(&mut self.entries, Entries::new(0));
         entries.sweep(count, |entry| !self.is_alive(entry, now_ms));
@@ -467,7 +466,7 @@ impl PoolCache {
     }
 }
 
-/// Returns the value in a reply to GET, if it may be cached: `Some(None)`, that there is no such key.
+/// Returns the value in a reply to GET, if it may be cached: `Some(None)`: the key does not exist.
 fn value_of(reply: &[u8]) -> Option<Option<&[u8]>> {
     match reply {
         b"$-1\r\n" | b"_\r\n" => Some(None),

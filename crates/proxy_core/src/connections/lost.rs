@@ -1,7 +1,7 @@
-//! Handling of the requests on a connection that is lost. Must not know what they ask for, beyond whether they write.
+//! The requests of a lost connection. Must not know their meaning, beyond whether they write.
 //!
-//! What was not sent goes out again, and so do reads; who waits for a write that was sent is told that nobody knows what became
-//! of it. Where replicas are read from, reads go to another server.
+//! Unsent requests are sent again, and so are reads; clients of writes that were sent get an error: the outcome is
+//! unknown. Where replicas are read from, reads go to another server.
 
 use crate::connections::{Connections, Loss};
 use crate::errors;
@@ -14,16 +14,16 @@ use crate::retry::Why;
 use crate::shell::{Level, Shell};
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 
-/// How often a request is sent, all in all, because its connection broke.
+/// Largest number of attempts of a request whose connection broke.
 const TRIES_MAX: u8 = 2;
 
 /// Data that all requests of a lost connection share.
 struct Lost<'a, S: Shell> {
     upstream: &'a Upstream<S>,
     loss: Loss,
-    /// The error for a request that nobody has made, or that changes nothing.
+    /// The error for a request that was not executed, or that changes nothing.
     unavailable: String,
-    /// The error for one that may have been made.
+    /// The error for a request that may have been executed.
     outcome_unknown: String,
 }
 
@@ -36,7 +36,7 @@ struct Unanswered<'a> {
 }
 
 impl<S: Shell> Connections<S> {
-    /// A connection is lost, for this reason: whoever waits for a reply on it gets one, from elsewhere or an error.
+    /// Ends a lost connection, for this reason: each waiting request is answered by another server, or with an error.
     pub fn lose(&mut self, at: u32, reason: &str, loss: Loss) {
         let Some(mut upstream) = self.ctx.links.take(at) else {
             return;
@@ -64,7 +64,7 @@ impl<S: Shell> Connections<S> {
             .flat_map(|(command, many)| std::iter::repeat_n(*command, (*many).into()));
         let mut start = upstream.acked;
         for run in runs {
-            // Its first reply is passed on in parts, and some are out.
+            // Its first reply is passed on in parts, and some were sent.
             let is_half_out = upstream.streaming && start == upstream.acked;
             if upstream.passes && run.kind == Kind::Client {
                 self.lose_passing(&lost, run, is_half_out);
@@ -72,7 +72,7 @@ impl<S: Shell> Connections<S> {
             }
             let end = start + run.bytes as usize;
             let mut requests = Requests::of(&out[start..end]);
-            // The front one may have been answered in part.
+            // Requests at its front may have been answered.
             requests.by_ref().take(run.answered.into()).for_each(drop);
             let mut commands = commands_of_mixed.by_ref().take(match run.command {
                 MIXED => run.count.into(),
@@ -109,11 +109,11 @@ impl<S: Shell> Connections<S> {
         self.ctx.clients.let_go(held_back);
     }
 
-    /// Tells the control side what the loss says of the server.
+    /// Reports the loss of the server to the control side.
     fn report_loss(&mut self, upstream: &Upstream<S>, reason: &str) {
         let hears = upstream.purpose == Purpose::Subscriptions;
         match upstream.state {
-            // A server may close what has not been used for a while.
+            // A server may close idle connections.
             State::Open if upstream.waiting.is_empty() && !hears => self.ctx.tell(Report::Lost {
                 pool: self.ctx.routes.nodes[usize::from(upstream.node)].pool,
             }),
@@ -121,17 +121,17 @@ impl<S: Shell> Connections<S> {
                 node: upstream.node,
                 answers: self.ctx.answers_of(upstream.node),
             }),
-            // It has no such database, or no such protocol: that is about this connection alone.
+            // It lacks this database, or this protocol: that concerns this connection alone.
             State::Greeting if reason.starts_with("ERR") || reason.starts_with("NOPROTO") => {}
-            // Or it may not be asked what changes.
+            // Or tracking is not permitted.
             State::Greeting if upstream.purpose == Purpose::Tracking => {}
-            // It does not take us: as bad as if it were not there.
+            // It refuses us: equivalent to being down.
             State::Greeting => self.ctx.failed(upstream.node, reason),
             State::Connecting => {}
         }
     }
 
-    /// A large request, of which nothing is kept, was under way, or its reply.
+    /// Handles the loss of a large request in flight, whose bytes are not kept, or of its reply.
     fn lose_passing(&mut self, lost: &Lost<'_, S>, run: Waiting, is_half_out: bool) {
         if is_half_out {
             if self.ctx.clients.find(run.to).is_some() {
@@ -139,7 +139,7 @@ impl<S: Shell> Connections<S> {
             }
             return;
         }
-        // Nobody has made a call that lacks its end.
+        // An incomplete call was not executed.
         let client = self.ctx.clients.find(run.to);
         let lacks_end = client.is_some_and(|client| matches!(client.session, Session::Passing(_)));
         let line = match lacks_end || lost.upstream.state != State::Open {
@@ -149,7 +149,7 @@ impl<S: Shell> Connections<S> {
         self.give_up(lost, run, &[], line);
     }
 
-    /// Half a reply is out already: there is no way to end it but to end the client. Or nobody wanted it.
+    /// Handles a reply of which a part was sent: only closing the client can end it. Or the reply was to be dropped.
     fn lose_half_out(&mut self, waiting: Waiting, line: &str) {
         match waiting.kind {
             Kind::Client if self.ctx.clients.find(waiting.to).is_some() => {
@@ -160,7 +160,7 @@ impl<S: Shell> Connections<S> {
         }
     }
 
-    /// Sends a request again where that does no harm; otherwise its client gets an error.
+    /// Sends a request again if that is safe; otherwise its client gets an error.
     fn lose_request(&mut self, lost: &Lost<'_, S>, request: Unanswered<'_>) {
         let Unanswered {
             waiting,
@@ -199,7 +199,7 @@ impl<S: Shell> Connections<S> {
         }
         let is_lone = lost.upstream.is_lone;
         let linked = match is_lone {
-            // What it is to end may be under way on the shared one.
+            // The script to end may be running on the shared one.
             true => self.ctx.lone_link(node, proto),
             false => self.ctx.link(node, db, proto),
         };
@@ -218,7 +218,7 @@ impl<S: Shell> Connections<S> {
         let owner = self.ctx.client_of(&waiting).map(|(me, _)| me);
         let client = owner.and_then(|me| self.ctx.clients.find(me));
         if client.is_some_and(|client| client.put_off > 0) {
-            // It would overtake what was refused for a while.
+            // It would overtake requests that wait for a retry.
             let (request, error) = (bytes.to_vec(), lost.unavailable.as_bytes());
             self.retries
                 .put_off(&mut self.ctx, at, waiting, request, Why::Passes, error);

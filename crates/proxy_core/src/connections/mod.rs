@@ -1,4 +1,4 @@
-//! How connections end, those of clients and those to servers, and what is left of either. Must not know what requests ask for.
+//! The end of connections, of clients and to servers, and its effects. Must not know the meaning of requests.
 
 mod lost;
 #[cfg(test)]
@@ -24,19 +24,19 @@ use crate::streaming;
 use crate::subscriptions::{Subscriptions, moving};
 use crate::upstream::{Purpose, State, Upstream};
 
-/// A large request goes on when no more than this waits to be sent.
+/// Largest number of unsent bytes with which a large request goes on.
 const PASSING_BYTES: usize = 64 * 1024;
 
 /// How a connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It broke, or was closed: requests may go to the same server again.
+    /// It broke, or was closed: requests may be sent to the same server again.
     Broken,
-    /// The server says nothing any more: it gets no request again.
+    /// The server is silent: it gets no request again.
     Silent,
 }
 
-/// See the module's text.
+/// All connections of a worker.
 pub struct Connections<S: Shell> {
     /// The state that all parts work on.
     pub ctx: Context<S>,
@@ -47,7 +47,7 @@ pub struct Connections<S: Shell> {
 }
 
 impl<S: Shell> Connections<S> {
-    /// A private connection is no longer used. One on which something is still due is closed, and so is one too many.
+    /// Gives a private connection back to the pool. One with unanswered requests is closed, and so is one too many.
     pub(crate) fn give_back(&mut self, place: Ref, is_clean: bool) {
         let idle_max = self.ctx.shared.settings.private_idle_max;
         let Some(upstream) = self.ctx.links.find(place) else {
@@ -67,7 +67,7 @@ impl<S: Shell> Connections<S> {
         }
     }
 
-    /// Closes a connection on which nobody waits for anything.
+    /// Closes a connection without waiting requests.
     pub(crate) fn drop_upstream(&mut self, at: u32) {
         let Some(mut upstream) = self.ctx.links.take(at) else {
             return;
@@ -109,7 +109,7 @@ impl<S: Shell> Connections<S> {
         }
     }
 
-    /// There is a new routing table: connections that lead elsewhere now get nothing new, those to servers that hang are cut.
+    /// Adopts a new routing table: connections that lead elsewhere now are retired, those to servers that hang closed.
     pub fn adopt(&mut self, fresh: Arc<Routes>) {
         let old = std::mem::replace(&mut self.ctx.routes, fresh);
         self.ctx.links.adopt(&old.nodes, &self.ctx.routes.nodes);
@@ -121,7 +121,7 @@ impl<S: Shell> Connections<S> {
             };
             let number = usize::from(upstream.node);
             let (node, is_shared) = (upstream.node, upstream.purpose == Purpose::Shared);
-            // What is published comes from whoever is there: it is left when another one says it (see `subscriptions`).
+            // Any server publishes the messages: it is left when another one has confirmed (see `subscriptions`).
             let hears = upstream.purpose == Purpose::Subscriptions;
             let now = &self.ctx.routes.nodes[number];
             let before = &old.nodes[number];
@@ -130,7 +130,7 @@ impl<S: Shell> Connections<S> {
             if now.ejected && !before.ejected {
                 self.lose(at, "it does not answer", Loss::Silent);
             } else if now.is_silent && !before.is_silent && is_shared {
-                // Others can answer what waits for it.
+                // Other servers can answer its requests.
                 self.lose(at, "it does not answer", Loss::Silent);
             } else if now.endpoint != before.endpoint
                 || now.pool != before.pool
@@ -147,8 +147,8 @@ impl<S: Shell> Connections<S> {
         self.ctx.cache.adopt(Some(&old), &self.ctx.routes);
     }
 
-    /// Ends a retired connection: if no request waits for a reply there, it is put by for the next use, or closed. Returns
-    /// true if it has ended.
+    /// Ends a retired connection: if no request waits for a reply there, it is pooled or closed. Returns true if it has
+    /// ended.
     pub fn end_retired(&mut self, at: u32) -> bool {
         let settings = &self.ctx.shared.settings;
         let (idle_max, private_max) = (settings.private_idle_max, settings.private_max);
@@ -199,7 +199,7 @@ impl<S: Shell> Connections<S> {
         }
     }
 
-    /// Looks for attempts and requests that have taken too long.
+    /// Closes connections whose attempts or requests have timed out.
     pub fn check_upstreams(&mut self) {
         let settings = &self.ctx.shared.settings;
         let (connect_ms, request_ms) = (settings.connect_timeout_ms, settings.request_timeout_ms);
@@ -213,7 +213,7 @@ impl<S: Shell> Connections<S> {
             let owner = upstream
                 .owner
                 .and_then(|owner| self.ctx.clients.look(owner.at));
-            // A call may wait for as long as it says, and a large request for its client (see `streaming`), but not for the server.
+            // A call may wait for its own time-out, and a large request for its client, but not for the server.
             let may_wait_ms = match upstream.purpose {
                 Purpose::Shared => Some(0),
                 Purpose::Private => owner.and_then(|owner| match owner.session {
@@ -253,7 +253,7 @@ impl<S: Shell> Connections<S> {
         }
     }
 
-    /// Closes a client that has gone beyond a limit, and says so.
+    /// Closes a client that has exceeded a limit, and logs it.
     pub(crate) fn close_for(&mut self, at: u32, why: &str) {
         if let Some(client) = self.ctx.clients.look(at) {
             self.ctx.shell.log(Level::Warning, || {
@@ -263,7 +263,7 @@ impl<S: Shell> Connections<S> {
         self.close_client(at);
     }
 
-    /// The same for what it has not read, or is to get one day.
+    /// Closes a client that has exceeded a limit of unread or undelivered output.
     pub fn close_for_output(&mut self, at: u32, name: &str, limit: usize) {
         self.close_for(
             at,
@@ -296,8 +296,8 @@ impl<S: Shell> Connections<S> {
         leases::abandon(self, session);
     }
 
-    /// A client has been written to: it has got everything, or takes nothing more now (`is_full`), or its connection is lost.
-    /// Returns true if it is still there.
+    /// Handles a write to a client: it is complete, or the socket is full (`is_full`), or the connection is lost.
+    /// Returns true if the client is still there.
     pub fn client_written(&mut self, at: u32, is_full: bool, is_lost: bool) -> bool {
         let settings = &self.ctx.shared.settings;
         let Some(client) = self.ctx.clients.get(at) else {
@@ -344,7 +344,7 @@ impl<S: Shell> Connections<S> {
         true
     }
 
-    /// A server has been written to, as far as it takes anything now.
+    /// Handles a write to a server, as far as its socket takes data.
     pub fn server_written(&mut self, at: u32) {
         let queue_max = self.ctx.shared.settings.upstream_queue_bytes_max;
         let Some(upstream) = self.ctx.links.get(at) else {
@@ -364,7 +364,7 @@ impl<S: Shell> Connections<S> {
         }
     }
 
-    /// A connection to a server stands: what introduces us may be sent.
+    /// Handles an established connection to a server: the greeting may be sent.
     pub fn server_connected(&mut self, at: u32) {
         let Some(upstream) = self.ctx.links.get(at) else {
             return;

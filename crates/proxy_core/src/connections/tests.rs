@@ -1,4 +1,4 @@
-//! Tests of what becomes of requests whose connection ends: no sockets, and time is the test's.
+//! Tests of requests whose connection ends: without sockets, with a simulated clock.
 
 use super::*;
 use crate::testing::Proxy;
@@ -61,7 +61,7 @@ fn a_server_that_does_not_answer_in_time_is_given_up() {
         assert!(proxy.core.conns.ctx.links.look(link).is_some());
         proxy.pass_ms(ms);
     }
-    // What came meanwhile has been read now.
+    // Bytes that arrived meanwhile have been read now.
     proxy.pass_ms(0);
     proxy.core.conns.check_upstreams();
     assert!(proxy.core.conns.ctx.links.look(link).is_none());

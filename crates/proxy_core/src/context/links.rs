@@ -1,4 +1,4 @@
-//! Connections to servers: making them, finding the shared one, taking them out of use. Must not know what requests ask for.
+//! Connections to servers: making them, finding the shared one, retiring them. Must not know the meaning of requests.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::shell::{ConnectError, Level, Shell};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 
-/// Connections to one server that long replies, and calls that wait for nobody, may have for themselves; beyond that others
-/// wait behind them.
+/// Largest number of connections to one server that are dedicated to long replies and to calls that must not wait;
+/// beyond that others wait behind them.
 const DETACHED_MAX: usize = 64;
-/// How long a server is left alone after the first failed attempt, and at most: milliseconds.
+/// Pause after the first failed attempt, and the longest one: milliseconds.
 const BACKOFF_MS: (u64, u64) = (50, 5_000);
-/// Requests that wait for one server and are not answered.
+/// Largest number of unanswered requests for one server.
 pub const WAITING_MAX: usize = 256 * 1024;
 
 impl<S: Shell> Context<S> {
-    /// Replies came on a connection that nobody looked at.
+    /// Takes note of replies on a connection that need no further handling.
     #[inline]
     pub fn settle_marks(&mut self, at: u32) {
         if !self.cache.is_on {
@@ -36,14 +36,14 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// A server will tell from now on what changes.
+    /// Notes that a server reports changes from now on.
     fn cache_opens(&mut self, node: NodeId) {
         let server = &self.routes.nodes[usize::from(node)];
         self.cache.opened(node, server.pool);
         self.recorder.node(node, server).caches.set(1);
     }
 
-    /// A server no longer tells what changes, or has refused to.
+    /// Notes that a server no longer reports changes, or has refused to.
     pub(crate) fn cache_closes(&mut self, node: NodeId, has_refused: bool, reason: &str) {
         let routes = Arc::clone(&self.routes);
         let server = &routes.nodes[usize::from(node)];
@@ -57,7 +57,7 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// The shared connection to a server, made if there is none. The error is the line that the client gets.
+    /// Returns the shared connection to a server, made if there is none. The error is the client's error line.
     pub(crate) fn link(&mut self, node: NodeId, db: u16, proto: Proto) -> Result<u32, String> {
         if let Some(at) = self.links.shared(node, db, proto) {
             return Ok(at);
@@ -72,11 +72,11 @@ impl<S: Shell> Context<S> {
         Ok(place.at)
     }
 
-    /// A connection on which nothing is under way and that nobody else is given, now or later: for one call, with which it
-    /// goes to [`detach`](Self::detach). Where too many have such a one, the shared connection. A server that is busy refuses
-    /// most of what connections begin with, so a new one only says who we are.
+    /// Returns a connection with nothing in flight and without other users, now or later: for one call, after which it
+    /// goes to [`detach`](Self::detach). The shared connection, if there are too many of these. A busy server refuses
+    /// most of a greeting, so a new one only authenticates.
     pub(crate) fn lone_link(&mut self, node: NodeId, proto: Proto) -> Result<u32, String> {
-        // The call is about the server: any database will do, and the first is there without being asked for.
+        // The call concerns the server: any database will do, and the first needs no SELECT.
         const DB: u16 = 0;
         if self.links.of(node).detached >= DETACHED_MAX {
             return self.link(node, DB, proto);
@@ -91,7 +91,7 @@ impl<S: Shell> Context<S> {
         Ok(place.at)
     }
 
-    /// A connection for what is everybody's, of which nobody knows yet.
+    /// Returns an unused connection for shared traffic.
     fn unused_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Result<Ref, String> {
         match self.links.unused_idle_link(node, db, proto) {
             Some(place) => Ok(place),
@@ -99,7 +99,7 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// A connection of its own for a client.
+    /// Returns a dedicated connection for a client.
     pub(crate) fn private_link(
         &mut self,
         node: NodeId,
@@ -141,7 +141,7 @@ impl<S: Shell> Context<S> {
         self.connect_for(node, db, proto, purpose, true)
     }
 
-    /// The same; `reads`: calls that only read may go there, if they may to this server.
+    /// Returns a new connection; `reads`: read-only calls may use it, if the server takes them.
     fn connect_for(
         &mut self,
         node: NodeId,
@@ -160,7 +160,7 @@ impl<S: Shell> Context<S> {
         }
         let pool = &routes.pools[usize::from(target.pool)];
         if u32::from(db) >= pool.databases {
-            // A client's number is of its own pool's; this is another one, or the pool has fewer now.
+            // A client's number is of its own pool; this is another one, or the pool has fewer now.
             return Err(errors::DB_OUT_OF_RANGE.to_owned());
         }
         let links = self.links.of(node);
@@ -202,7 +202,7 @@ impl<S: Shell> Context<S> {
         Ok(place)
     }
 
-    /// The server takes us.
+    /// Handles the end of a successful greeting.
     pub fn welcomed(&mut self, at: u32) {
         let Some(upstream) = self.links.get(at) else {
             return;
@@ -223,7 +223,7 @@ impl<S: Shell> Context<S> {
         self.tell(Report::Well { node });
     }
 
-    /// A server answers who we are with an error: it is named once, until it lets us in or an attempt fails otherwise.
+    /// Handles a server's error to the greeting: it is logged once, until a greeting succeeds or an attempt fails otherwise.
     pub(crate) fn turned_away(&mut self, node: NodeId, said: &str) {
         if self.links.of(node).reason != said {
             let name = &self.routes.nodes[usize::from(node)].name;
@@ -233,7 +233,7 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// An attempt has failed: no other one for a while, longer each time, and not all workers at once.
+    /// Notes a failed attempt: no other one for a while, longer each time, and not by all workers at once.
     pub fn failed(&mut self, node: NodeId, reason: &str) {
         let (first, most) = BACKOFF_MS;
         let salt = self.now_ms ^ (self.number as u64).wrapping_mul(0x9e37_79b9);
@@ -246,7 +246,7 @@ impl<S: Shell> Context<S> {
         self.tell(Report::Failed { node, answers });
     }
 
-    /// While events gather, so do requests: see [`Upstream::may_linger`].
+    /// Lets requests wait while events are coalesced: see [`Upstream::may_linger`].
     pub fn let_linger(&mut self, is_gathering: bool) {
         let links = &mut self.links;
         links.dirty.append(&mut links.lingering);
@@ -263,7 +263,7 @@ impl<S: Shell> Context<S> {
         });
     }
 
-    /// Returns true if so much waits for this server that the client must wait, too; it then goes on by itself.
+    /// Returns true if so much is queued for this server that the client must wait; it then goes on by itself.
     pub(crate) fn is_full(&mut self, at: u32, client: Ref) -> bool {
         let queue_max = self.shared.settings.upstream_queue_bytes_max;
         let Some(upstream) = self.links.get(at) else {
@@ -276,8 +276,8 @@ impl<S: Shell> Context<S> {
         full
     }
 
-    /// A long reply comes, or a call that may wait behind no other was queued: it gets the connection for itself, if that is not
-    /// one client's alone already. `false`: too many have one.
+    /// Dedicates the connection to a long reply, or to a call that may wait behind no other, if it is not one client's
+    /// already. Returns `false` if too many are dedicated.
     pub(crate) fn detach(&mut self, at: u32) -> bool {
         let links = &mut self.links;
         let Some(upstream) = links.slab.get(at) else {
@@ -294,9 +294,9 @@ impl<S: Shell> Context<S> {
         true
     }
 
-    /// New requests go over another connection; this one has an end once it has answered. Who waits for a reply on a shared one
-    /// sends nothing more until that has come, so that nobody's requests overtake each other. Who has a private one keeps it
-    /// until what it does there has ended.
+    /// Retires a connection: new requests use another one, and it ends once all is answered. Clients with unanswered
+    /// requests on a shared one send nothing more until they are answered, so that requests keep their order. The owner
+    /// of a private one keeps it until its use has ended.
     pub(crate) fn withdraw(&mut self, at: u32) {
         let links = &mut self.links;
         let Some(upstream) = links.slab.get(at).filter(|it| !it.retired) else {
@@ -314,8 +314,8 @@ impl<S: Shell> Context<S> {
         self.settle(at);
     }
 
-    /// Makes the clients that wait for replies of these servers settle: their requests may go elsewhere now, and their next
-    /// ones certainly do.
+    /// Makes the clients with unanswered requests at these servers settle: their requests may be redirected, and their
+    /// next ones certainly are.
     pub(crate) fn settle_all(&mut self, nodes: &[NodeId]) {
         for at in self.links.taken().collect::<Vec<_>>() {
             let upstream = self.links.look(at);
@@ -326,7 +326,7 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// Whoever waits for a reply on this connection sends nothing more until everything is answered.
+    /// Makes clients with unanswered requests on this connection send nothing more until everything is answered.
     pub(crate) fn settle(&mut self, at: u32) {
         let Some(upstream) = self.links.look(at) else {
             return;
@@ -344,7 +344,7 @@ impl<S: Shell> Context<S> {
     }
 }
 
-/// Queues the first requests of every connection: authentication, protocol, database.
+/// Queues the greeting of every connection: authentication, protocol, database.
 fn introduce<S: Shell>(upstream: &mut Upstream<S>, user: Option<&str>, password: Option<&str>) {
     match (user, password) {
         (Some(user), Some(password)) => say(upstream, &["AUTH", user, password]),

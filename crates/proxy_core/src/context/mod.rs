@@ -1,5 +1,5 @@
-//! The state that all parts of the data path work on: clients, connections to servers, the routing table, the time of the turn. Must not
-//! know how connections end, nor what a command does.
+//! The state that all parts of the data path work on: clients, connections to servers, the routing table, the time of
+//! the turn. Must not know how connections end, nor the meaning of commands.
 
 mod links;
 mod routing;
@@ -25,7 +25,7 @@ use crate::{command_docs, merge};
 
 pub(crate) use links::WAITING_MAX;
 
-/// See the module's text.
+/// State that all parts of the data path work on.
 pub struct Context<S: Shell> {
     /// The worker's number.
     pub number: usize,
@@ -33,37 +33,37 @@ pub struct Context<S: Shell> {
     pub shared: Arc<Shared>,
     /// The routing table.
     pub routes: Arc<Routes>,
-    /// The process around.
+    /// The process.
     pub shell: S,
     /// Clients.
     pub clients: Clients<S>,
     /// Connections to servers.
     pub links: Links<S>,
-    /// Replies that several servers give parts of.
+    /// Replies that are made of parts of several servers.
     pub gathers: Gathers,
     /// The cache of hot keys.
     pub cache: Cache,
     /// All commands, by their numbers.
     pub(crate) commands: Box<[Command]>,
     pub(crate) limits: RequestLimits,
-    /// The request that is looked at may be looked at again: an inline one may not.
+    /// The current request may be postponed: an inline one may not.
     pub(crate) may_put_off: bool,
-    /// Which of several servers reads go to: changes with every client that is served.
+    /// Selects one of several servers for reads: changes with every client that is served.
     pub(crate) reads_turn: u32,
     /// The time of this turn: milliseconds of the monotonic clock.
     pub now_ms: u64,
-    /// Everything that had arrived by this time has been processed. Servers are late by this time only: one whose answer came
-    /// while this process, or its machine, stood still is not.
+    /// Everything that had arrived by this time has been processed. Time-outs of servers are measured by it, so that a
+    /// stall of this process or its machine does not count.
     pub(crate) heard_to_ms: u64,
-    /// How often it has looked after what takes time: once in 100 ms.
+    /// Number of ticks: one in 100 ms.
     pub ticks: u32,
     /// Counters of the worker.
     pub counters: Counters,
-    /// Records what is seen of requests and replies.
+    /// Records observations of requests and replies.
     pub recorder: Recorder,
     /// Clients that called MONITOR.
     pub(crate) monitoring: Vec<Ref>,
-    /// The end was asked for: clients get what they have asked for until then.
+    /// Set if the process is draining: the time until which clients still get their replies.
     pub drains_until_ms: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// How many requests of clients a server has answered, those of all workers.
+    /// Returns the number of requests that a server has answered, for all workers.
     pub(crate) fn answers_of(&self, node: NodeId) -> u64 {
         let server = &self.routes.nodes[usize::from(node)];
         self.shared.observations.answers_of(node, server)
@@ -101,13 +101,13 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// The client, if it still is there, for which a reply or a part of one comes.
+    /// Returns the client of a reply, or of a part of one, if it is still there.
     pub(crate) fn reader_of(&mut self, waiting: &Waiting) -> Option<Ref> {
         let (me, _) = self.client_of(waiting)?;
         self.clients.find(me).map(|_| me)
     }
 
-    /// Returns true if a client's pause is over, by the output it is owed and its unanswered requests.
+    /// Returns true if a client's pause is over, by its unsent output and its unanswered requests.
     pub fn is_over(&self, pause: Pause, owed: usize, pending: u32) -> bool {
         let settings = &self.shared.settings;
         match pause {
@@ -119,12 +119,12 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// A part's reply has come.
+    /// Takes the reply to a part.
     pub(crate) fn part_done(&mut self, gather: Ref, part: u32, reply: &[u8]) {
         let Some(found) = self.gathers.find(gather) else {
             return;
         };
-        // Whose client is gone needs no bytes any more, and one for whom there are too many is closed before the turn ends.
+        // A closed client needs no bytes, and one with too many is closed before the turn ends.
         if let Some(client) = self.clients.find(found.client) {
             client.gathered += reply.len();
             let start = found.bytes.len();
@@ -136,7 +136,7 @@ impl<S: Shell> Context<S> {
         self.one_less(gather);
     }
 
-    /// A part less is missing: if it was the last, the reply is made.
+    /// Counts one missing part less, and makes the reply after the last.
     pub(crate) fn one_less(&mut self, place: Ref) {
         let Some(gather) = self.gathers.one_less(place) else {
             return;
@@ -164,14 +164,14 @@ impl<S: Shell> Context<S> {
         self.gathers.give_back(*gather, merged);
     }
 
-    /// Hands over what was counted, for whoever asks within this turn.
+    /// Publishes the counters, for readers within this turn.
     pub fn publish_counters(&mut self) {
         self.counters.cache = self.cache.counts();
         self.counters.responses = self.clients.responses;
         self.recorder.end_turn(&self.counters);
     }
 
-    /// Returns true if the end was asked for.
+    /// Returns true if the process is draining.
     pub fn drains(&self) -> bool {
         self.drains_until_ms.is_some()
     }

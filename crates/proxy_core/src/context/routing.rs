@@ -1,4 +1,4 @@
-//! Which server a request goes to, and sending it there. Must not know what becomes of replies.
+//! Finding the server of a request, and sending it there. Must not know how replies are handled.
 
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
@@ -14,7 +14,7 @@ use crate::subscriptions::{Names, Space, is_ejected, servers_of};
 use crate::upstream::{Kind, Waiting};
 
 impl<S: Shell> Context<S> {
-    /// Returns true if everything that the client may ask for is on one server.
+    /// Returns true if all keys of the client are on one server.
     pub(crate) fn has_one_shard(&self, me: Ref) -> bool {
         self.home(me).shards.len() == 1 && self.routes.prefixes.is_empty()
     }
@@ -24,16 +24,16 @@ impl<S: Shell> Context<S> {
         servers_of(space.names, name, pool, is_ejected(&self.routes.nodes)).collect()
     }
 
-    /// Returns the server that is asked for a channel. In a cluster any node would take what is published there, but only this
-    /// one has it before a SUBSCRIBE that is called behind it, which must not hear it.
+    /// Returns the server for a channel. In a cluster any node accepts a PUBLISH, but only this one handles it before a
+    /// later SUBSCRIBE, which must not receive it.
     pub(crate) fn node_of_channel(&self, pool: u16, name: &[u8]) -> Option<NodeId> {
         let names = Names::Channels;
         let nodes = self.nodes_of(Space { names, pool }, name);
         nodes.first().copied().filter(|node| *node != NO_NODE)
     }
 
-    /// A call that names no key, or whose keys cannot be told: any server has the answer, or the error. Always the same one,
-    /// since a script may have keys that nobody declared.
+    /// Forwards a call that names no key, or whose keys cannot be found: any server has the answer, or the error. Always
+    /// to the same one, since a script may use undeclared keys.
     pub(crate) fn forward_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
         let node = self.home(me).shards[0].primary;
         self.forward(me, node, raw)
@@ -52,12 +52,12 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// A client's pool.
+    /// Returns a client's pool.
     pub fn home(&self, me: Ref) -> &Pool {
         &self.routes.pools[usize::from(self.clients.home_of(me))]
     }
 
-    /// The one server of all keys of a call; `None` if it has none that one could name. The error is a reply.
+    /// Returns the one server of all keys of a call; `None` if it has no keys. The error is a reply.
     pub(crate) fn node_of_keys(
         &self,
         me: Ref,
@@ -68,7 +68,7 @@ impl<S: Shell> Context<S> {
         self.node_of_keys_in(home, id, args, |key| self.routes.group_of(home, key))
     }
 
-    /// The same for a call whose keys are in groups of this kind; channels are in the pool `home`.
+    /// Returns the same for a call whose keys are in groups of this kind; channels are in the pool `home`.
     pub(crate) fn node_of_keys_in(
         &self,
         home: u16,
@@ -101,7 +101,7 @@ impl<S: Shell> Context<S> {
         }
     }
 
-    /// Any server, each in turn; one that is left alone only where all are.
+    /// Returns any server, each in turn; one that is marked down only if all are.
     pub(crate) fn any_node(&self, me: Ref) -> Option<NodeId> {
         let shards = &self.home(me).shards;
         let turn = self.counters.requests as usize % shards.len().max(1);
@@ -121,7 +121,7 @@ impl<S: Shell> Context<S> {
         self.forward_as_is(me, node, stripped.as_deref().unwrap_or(raw))
     }
 
-    /// Sends one request to a server as it stands: no prefix is taken off its keys.
+    /// Sends one request to a server unchanged: no prefix is removed from its keys.
     pub(crate) fn forward_as_is(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
@@ -159,7 +159,7 @@ impl<S: Shell> Context<S> {
         Flow::Done
     }
 
-    /// A request as servers are to get it, if that is not as it came.
+    /// Returns a request without key prefixes, if it has any.
     pub(crate) fn stripped(&self, raw: &[u8]) -> Option<Vec<u8>> {
         let prefixes = &self.routes.prefixes;
         prefixes.strips().then(|| prefixes.stripped(raw)).flatten()

@@ -1,12 +1,12 @@
-//! The hash functions themselves. Each is a published algorithm; what twemproxy does otherwise is said at its place.
+//! The hash functions themselves. Each is a published algorithm; deviations of twemproxy are noted where they occur.
 //! Knows no keys, only bytes.
 
-/// A byte as a signed one that was widened: what `char` is on the machines where nutcracker runs.
+/// Returns a byte sign-extended, as `char` is on the machines where nutcracker runs.
 fn signed(byte: u8) -> u32 {
     byte as i8 as u32
 }
 
-/// Four bytes from the `at`-th word on, the lowest first.
+/// Returns the four bytes of the `at`-th word, little-endian.
 pub fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[4 * at..4 * at + 4]
         .iter()
@@ -14,7 +14,7 @@ pub fn word(bytes: &[u8], at: usize) -> u32 {
         .fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
-/// A number at the beginning, with its sign; what follows does not count. Wraps as predixy's `long` does.
+/// Returns the signed number at the beginning; later bytes do not count. Wraps as predixy's `long` does.
 pub fn atol(key: &[u8]) -> i64 {
     let (negative, digits) = match key {
         [b'-', digits @ ..] => (true, digits),
@@ -32,7 +32,7 @@ pub fn atol(key: &[u8]) -> i64 {
     }
 }
 
-/// CRC-16 in a word of 32 bits from which nothing is cut off: above the 16 bits stands what was shifted out of them.
+/// Returns CRC-16 in a word of 32 bits that is not truncated: above the 16 bits are those that were shifted out.
 pub fn crc16_untruncated(key: &[u8]) -> u32 {
     let (above, crc) = key.iter().fold((0_u16, 0_u16), |(above, crc), &byte| {
         (
@@ -43,7 +43,7 @@ pub fn crc16_untruncated(key: &[u8]) -> u32 {
     u32::from(above) << 16 | u32::from(crc)
 }
 
-/// CRC-32 as of Ethernet.
+/// Returns CRC-32 as of Ethernet.
 pub fn crc32(key: &[u8]) -> u32 {
     static TABLE: [u32; 256] = reversed_table(0xedb8_8320);
     !key.iter().fold(!0, |crc, &byte| {
@@ -67,7 +67,7 @@ const fn reversed_table(polynomial: u32) -> [u32; 256] {
     table
 }
 
-/// FNV-1 of 64 bits, cut to 32.
+/// Returns FNV-1 of 64 bits, truncated to 32.
 pub fn fnv1_64(key: &[u8]) -> u32 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     key.iter().fold(start, |hash, &byte| {
@@ -75,21 +75,21 @@ pub fn fnv1_64(key: &[u8]) -> u32 {
     }) as u32
 }
 
-/// FNV-1 of 32 bits.
+/// Returns FNV-1 of 32 bits.
 pub fn fnv1_32(key: &[u8]) -> u32 {
     key.iter().fold(0x811c_9dc5, |hash: u32, &byte| {
         hash.wrapping_mul(0x0100_0193) ^ signed(byte)
     })
 }
 
-/// FNV-1a in 32 bits, with these constants.
+/// Returns FNV-1a in 32 bits, with these constants.
 pub fn fnv1a(key: &[u8], start: u32, prime: u32) -> u32 {
     key.iter().fold(start, |hash, &byte| {
         (hash ^ signed(byte)).wrapping_mul(prime)
     })
 }
 
-/// Bob Jenkins's one at a time.
+/// Returns Bob Jenkins's one at a time.
 pub fn one_at_a_time(key: &[u8]) -> u32 {
     let mut hash = key.iter().fold(0_u32, |hash, &byte| {
         let hash = hash.wrapping_add(signed(byte));
@@ -101,7 +101,7 @@ pub fn one_at_a_time(key: &[u8]) -> u32 {
     hash.wrapping_add(hash << 15)
 }
 
-/// Paul Hsieh's SuperFastHash, from 0.
+/// Returns Paul Hsieh's SuperFastHash, from 0.
 pub fn hsieh(key: &[u8]) -> u32 {
     if key.is_empty() {
         return 0;
@@ -140,7 +140,7 @@ pub fn hsieh(key: &[u8]) -> u32 {
     hash
 }
 
-/// MurmurHash2, with the seed that libmemcached gives it.
+/// Returns MurmurHash2, with the seed of libmemcached.
 pub fn murmur(key: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let length = key.len() as u32;
@@ -162,7 +162,7 @@ pub fn murmur(key: &[u8]) -> u32 {
     hash ^ hash >> 15
 }
 
-/// Bob Jenkins's lookup3 (`hashlittle`) from 13, as libmemcached calls it.
+/// Returns Bob Jenkins's lookup3 (`hashlittle`) from 13, as libmemcached calls it.
 pub fn jenkins(key: &[u8]) -> u32 {
     let start = 0xdead_beef_u32
         .wrapping_add(key.len() as u32)
@@ -171,7 +171,7 @@ pub fn jenkins(key: &[u8]) -> u32 {
         return start;
     }
     let mut state = [start; 3];
-    // The last block, whole or not, is mixed in another way.
+    // The last block, complete or not, is mixed in another way.
     let (blocks, last) = key.split_at((key.len() - 1) / 12 * 12);
     for block in blocks.chunks_exact(12) {
         add(&mut state, block);
@@ -196,7 +196,7 @@ fn add(state: &mut [u32; 3], block: &[u8]) {
     }
 }
 
-/// Every bit of the result depends on every bit of `value` (the finish of SplitMix64).
+/// Mixes `value`, so that every bit of the result depends on every bit of it (the finish of SplitMix64).
 pub fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,23 +1,23 @@
-//! Which keys come often, and which are large: both of bounded size, from samples. Must not know commands.
+//! Frequent keys and large keys: both of bounded size, from samples. Must not know commands.
 //!
-//! [`Frequent`] is the space-saving sketch of Metwally, Agrawal and El Abbadi: so many counters; a key that has none takes
-//! the smallest one, and what that counted is how far the new one may be wrong. It begins anew with every span of
-//! [`SPAN_MS`]; what is shown is of the last whole span and of the running one, so a key that was hot an hour ago is not.
+//! [`Frequent`] is the space-saving sketch of Metwally, Agrawal and El Abbadi: a fixed number of counters; a key without
+//! one takes the smallest, whose count is the error bound of the new one. It begins anew with every span of [`SPAN_MS`];
+//! the last complete span and the running one are shown, so a key that was hot an hour ago is not.
 
 use std::collections::HashMap;
 
-/// Counters.
+/// Number of counters.
 const COUNTERS: usize = 128;
-/// Large keys that are remembered.
+/// Number of large keys that are kept.
 const LARGEST: usize = 128;
 /// Bytes of a key that are kept.
 const KEY_BYTES_MAX: usize = 512;
-/// How long one span of counting is.
+/// Length of a span: milliseconds.
 pub const SPAN_MS: u64 = 10_000;
-/// Values below this are not worth remembering: bytes.
+/// Smallest large value: bytes.
 pub const LARGE_BYTES_MIN: usize = 4096;
 
-/// Keys that come often.
+/// Frequent keys.
 #[derive(Debug, Default)]
 pub struct Frequent {
     now: Span,
@@ -27,7 +27,7 @@ pub struct Frequent {
 #[derive(Debug, Default)]
 struct Span {
     since_ms: u64,
-    /// How long it was; of the running one 0.
+    /// Its length; 0 for the running one.
     ms: u64,
     counters: Vec<Count>,
     places: HashMap<Box<[u8]>, usize>,
@@ -40,17 +40,17 @@ struct Count {
     over: u64,
 }
 
-/// How often a key came, by samples.
+/// Rate of a key, by samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// Samples per second as counted, which may be too many: others may have had the counter before.
+    /// Samples per second as counted, an upper bound: the counter may have been another key's before.
     pub per_second: f64,
-    /// Samples per second that were certainly this key's.
+    /// Samples per second at least.
     pub least_per_second: f64,
 }
 
 impl Frequent {
-    /// A sample, which stands for `weight` of them.
+    /// Adds a sample, which stands for `weight` of them.
     pub fn add(&mut self, key: &[u8], weight: u64, now_ms: u64) {
         self.turn(now_ms);
         self.now.add(&key[..key.len().min(KEY_BYTES_MAX)], weight);
@@ -68,7 +68,7 @@ impl Frequent {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         *self = Frequent::default();
     }
@@ -119,13 +119,13 @@ impl Span {
     }
 }
 
-/// Keys of which much was sent at once.
+/// Keys with large requests or replies.
 #[derive(Debug, Default)]
 pub struct Largest {
     keys: Vec<Large>,
 }
 
-/// A key, and the most that was sent with it at once.
+/// A key, and its largest request or reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Large {
     /// The key.
@@ -136,12 +136,12 @@ pub struct Large {
     pub command: u16,
     /// It was a request.
     pub is_request: bool,
-    /// When: seconds since 1970.
+    /// Time: seconds since 1970.
     pub at_s: u64,
 }
 
 impl Largest {
-    /// Takes one; returns how many bytes the next one needs to be worth it.
+    /// Adds a key; returns the bytes that the next one needs to be kept.
     pub fn add(&mut self, mut large: Large) -> usize {
         if large.key.len() > KEY_BYTES_MAX {
             large.key = large.key[..KEY_BYTES_MAX].into();
@@ -165,12 +165,12 @@ impl Largest {
         }
     }
 
-    /// All of them.
+    /// Returns all large keys.
     pub fn all(&self) -> &[Large] {
         &self.keys
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.keys.clear();
     }

@@ -1,6 +1,6 @@
-//! Memory use of buffers, and its limit: new requests are refused while there is too much, and the client for which the most
-//! is held is closed if that does not help by the next look. Connections to servers, which are everybody's, are left alone.
-//! Whoever is closed for any limit is named in the log.
+//! Memory use of buffers, and its limit: above it new requests are refused, and the client with the most bytes is closed
+//! if that has not helped by the next check. Connections to servers, which are shared, stay. Every client that is closed
+//! for a limit is logged.
 //!
 //! Must not know routes.
 
@@ -10,12 +10,12 @@ use crate::connections::Connections;
 use crate::context::Context;
 use crate::shell::{Level, Shell};
 
-/// Redis's clients know this one.
+/// An error that Redis's clients know.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// A look at every client for each so many ticks, if there is no limit to keep.
+/// Number of ticks between checks of every client, if there is no limit.
 const TICKS: u32 = 10;
 
-/// Sums up what this worker's buffers use, and keeps the limit.
+/// Sums up the memory of this worker's buffers, and enforces the limit.
 pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
     let limit = conns.ctx.recorder.tuning.memory_bytes_max;
     if limit == 0
@@ -32,7 +32,7 @@ pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
         let bytes = client.out.capacity() + client.query.capacity() + client.ahead.len();
         let bytes = bytes + client.owed() - client.unsent();
         sum += bytes;
-        // What is kept for the next request is small.
+        // The buffers of idle clients are small.
         if bytes > largest.0 && client.owed() + client.query.len() > 0 {
             largest = (bytes, Some(at));
         }
@@ -58,7 +58,7 @@ pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
     if !was_short || !conns.ctx.recorder.is_short_of_memory {
         return;
     }
-    // Each worker goes by its share, so that they do not close one client each for the same want.
+    // Each worker has its share of the limit, so that they do not close one client each for the same shortage.
     let share = limit / conns.ctx.shared.observations.workers.len().max(1) as u64;
     if let (bytes, Some(at)) = largest
         && sum as u64 > share
@@ -73,14 +73,14 @@ pub fn look_at_memory<S: Shell>(conns: &mut Connections<S>) {
     }
 }
 
-/// Returns true if a request for servers may be taken; one that may not is counted.
+/// Returns true if a request for servers may be accepted; a refusal is counted.
 pub(crate) fn has_memory<S: Shell>(ctx: &mut Context<S>) -> bool {
     let is_short = ctx.recorder.is_short_of_memory;
     ctx.counters.refused_for_memory += u64::from(is_short);
     !is_short
 }
 
-/// Says why a client is closed that has sent more than is kept of what nobody has executed yet.
+/// Logs that a client is closed for more unexecuted bytes than its limit.
 pub fn tell_of_query_buffer<S: Shell>(shell: &S, addr: &PeerAddr, limit: usize) {
     shell.log(Level::Warning, || {
         format!("client {addr} is closed: its request is longer than limits.query-buffer ({limit})")

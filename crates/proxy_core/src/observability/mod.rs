@@ -1,14 +1,14 @@
-//! Observability of the data path: counters, latencies, keys that come often or are large, MONITOR.
+//! Observability of the data path: counters, latencies, frequent and large keys, MONITOR.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `stats` | what each worker counts, and the sums |
+//! | `stats` | counters of each worker, and the sums |
 //! | `steps` | predixy's latency monitors |
-//! | `record` | what a worker does when replies come: the only part on the way of requests, once for each run of them |
-//! | `keys` | keys that come often, keys of much |
-//! | `tune` | what CONFIG SET changes |
+//! | `record` | recording of replies: the only part on the request path, once for each run of them |
+//! | `keys` | frequent keys, large keys |
+//! | `tune` | settings that CONFIG SET changes |
 //! | `monitor` | MONITOR |
-//! | `memory` | what buffers use, and the limit |
+//! | `memory` | memory of buffers, and the limit |
 //!
 //! Must not know how requests are routed.
 
@@ -42,7 +42,7 @@ use tune::Tune;
 pub struct Observations {
     /// The proxy's name.
     pub name: String,
-    /// The place that it is in.
+    /// The name of its data centre.
     pub local_data_center: String,
     /// The first listener's address.
     pub bind: String,
@@ -58,12 +58,12 @@ pub struct Observations {
     pub events: Events,
     /// Settings that CONFIG SET changes.
     pub tune: Tune,
-    /// Clients that called MONITOR.
+    /// Number of clients that called MONITOR.
     pub watchers: AtomicUsize,
 }
 
 impl Observations {
-    /// Of so many workers.
+    /// Returns the state of this many workers.
     pub fn new(config: &Config, workers: usize) -> Observations {
         Observations {
             name: config.name.clone(),
@@ -83,27 +83,27 @@ impl Observations {
         }
     }
 
-    /// Returns the totals since CONFIG RESETSTAT. `lines_left_out`: lines that the log could not take.
+    /// Returns the totals since CONFIG RESETSTAT. `lines_left_out`: log lines for which the queue had no room.
     pub fn totals(&self, routes: &Routes, lines_left_out: u64) -> Totals {
         let mut totals = Totals::of(&self.workers, &routes.nodes, lines_left_out);
         totals.subtract(&lock(&self.baseline));
         totals
     }
 
-    /// How many requests of clients the server `node`, whose number is `number`, has answered since the start.
+    /// Returns the number of clients' requests that the server `node`, whose number is `number`, has answered since the start.
     pub fn answers_of(&self, number: NodeId, node: &Node) -> u64 {
         let workers = self.workers.iter();
         workers.map(|worker| worker.answers_of(number, node)).sum()
     }
 
-    /// CONFIG RESETSTAT. `lines_left_out`: lines that the log could not take.
+    /// Handles CONFIG RESETSTAT. `lines_left_out`: log lines for which the queue had no room.
     pub fn reset(&self, routes: &Routes, lines_left_out: u64) {
         *lock(&self.baseline) = Totals::of(&self.workers, &routes.nodes, lines_left_out);
         for worker in &self.workers {
             lock(&worker.frequent).clear();
             lock(&worker.largest).clear();
         }
-        // Workers take it up as they take up a setting.
+        // Workers adopt it in the way of a changed setting.
         self.tune.change(|_| ());
     }
 }

@@ -1,7 +1,7 @@
-//! MONITOR: who watches is shown every request of every client, as it came in.
+//! MONITOR: its clients get every request of every client, as it arrived.
 //!
-//! Nobody pays when nobody watches: a worker looks once a turn whether somebody does. Requests of one turn of a worker go to
-//! the others in one message. Secrets are not shown. Must not know how requests are routed.
+//! Without such clients the cost is one check per turn of a worker. Requests of one turn of a worker go to the others in
+//! one message. Secrets are not shown. Must not know how requests are routed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::requests::Flow;
 use crate::shell::Shell;
 use crate::slab::Ref;
 
-/// MONITOR.
+/// Handles MONITOR.
 pub(crate) fn monitor<S: Shell>(ctx: &mut Context<S>, me: Ref) -> Flow {
     let Some(client) = ctx.clients.find(me) else {
         return Flow::Done;
@@ -33,7 +33,7 @@ pub(crate) fn monitor<S: Shell>(ctx: &mut Context<S>, me: Ref) -> Flow {
     ctx.clients.status(me, "OK")
 }
 
-/// A client watches no longer, or is gone.
+/// Ends MONITOR of a client, or of one that is gone.
 pub(crate) fn monitor_no_more<S: Shell>(ctx: &mut Context<S>, me: Ref) {
     let before = ctx.monitoring.len();
     ctx.monitoring.retain(|place| *place != me);
@@ -44,7 +44,7 @@ pub(crate) fn monitor_no_more<S: Shell>(ctx: &mut Context<S>, me: Ref) {
         .fetch_sub(fewer, Ordering::Relaxed);
 }
 
-/// Notes a request for those who watch. `long`: the length of an argument behind those, which goes through in pieces.
+/// Notes a request for MONITOR. `long`: the length of an argument after those, which is passed through in pieces.
 pub(crate) fn show<S: Shell>(
     ctx: &mut Context<S>,
     me: Ref,
@@ -85,13 +85,13 @@ pub(crate) fn show<S: Shell>(
     lines.extend_from_slice(b"\r\n");
 }
 
-/// Takes what was noted for those who watch, here and at the other workers.
+/// Returns the lines noted for MONITOR, for clients here and at the other workers.
 pub fn noted<S: Shell>(ctx: &mut Context<S>) -> Option<Arc<[u8]>> {
     let lines = &mut ctx.recorder.lines;
     (!lines.is_empty()).then(|| std::mem::take(lines).into())
 }
 
-/// Shows lines to those who watch here.
+/// Sends lines to the MONITOR clients of this worker.
 pub fn take_lines<S: Shell>(ctx: &mut Context<S>, lines: &[u8]) {
     for at in 0..ctx.monitoring.len() {
         let me = ctx.monitoring[at];

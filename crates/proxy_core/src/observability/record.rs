@@ -1,9 +1,9 @@
-//! Recording of replies by a worker: it counts, takes times, and looks closer at few. The hot path, once for each run of
-//! replies to one client and not for each reply: only where a run is of several commands is there more to do.
+//! Recording of replies by a worker: it counts, measures times, and inspects a few. The hot path, once for each run of
+//! replies to one client and not for each reply: only a run of several commands takes more work.
 //!
-//! Time is that of the turn: one clock read for all that is decoded in it, and one for all that is answered.
+//! Time is that of the turn: one clock reading for all requests decoded in it, and one for all replies.
 //!
-//! Must not know clients: what was looked at is finished at the end of the turn, by `commands`.
+//! Must not know clients: inspected calls are reported at the end of the turn, by `commands`.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ use crate::upstream::{Kind, Purpose, Upstream, Waiting};
 
 /// The command of a run of several commands: [`Upstream::mix`] has them.
 pub const MIXED: u16 = u16::MAX;
-/// Entries that one worker puts into the slow log between two ticks. When everything is slow, single calls tell nothing.
+/// Largest number of slow-log entries of one worker between two ticks. If everything is slow, single calls are of no interest.
 const SLOW_OF_A_TICK_MAX: u32 = 16;
-/// Requests from the front of a run that may be looked at: finding a later one costs more.
+/// Number of requests from the front of a run that may be inspected: finding a later one costs more.
 const DEPTH_MAX: u16 = 32;
 
-/// The rate of requests is taken over so long: microseconds.
+/// Interval over which the rate of requests is measured: microseconds.
 const RATE_US: u64 = 1_000_000;
 
-/// A worker's part.
+/// A worker's recorder.
 pub struct Recorder {
     pub(super) stats: Arc<WorkerStats>,
     monitors: Arc<Monitors>,
@@ -46,31 +46,31 @@ pub struct Recorder {
     /// Settings that may change at runtime.
     pub tuning: Tuning,
     tuning_epoch: u64,
-    /// Replies that take so long are looked at: microseconds.
+    /// Latency from which replies are inspected: microseconds.
     look_from_us: u32,
-    /// Replies until one is looked at for its keys, and for the log.
+    /// Number of replies until one is inspected for its keys, and for the log.
     keys_in: i64,
     line_in: i64,
     /// The smaller of them.
     look_in: i64,
-    /// Requests and replies of so many bytes each are looked at.
+    /// Size from which requests and replies are inspected: bytes.
     look_from_bytes: usize,
     slow_left: u32,
-    /// When the rate of requests was taken last, and how many there had been.
+    /// Time of the last rate measurement, and the number of requests then.
     rate_from: (u64, u64),
-    /// The run that is being made, if it is of several commands.
+    /// The commands of the current run, if there are several.
     pub mix: Vec<(u16, u16)>,
-    /// Calls that were looked at in this turn.
+    /// Calls that were inspected in this turn.
     pub looked: Vec<Looked>,
-    /// Set if each request has to be looked at: some client uses MONITOR, or memory is short.
+    /// Set if each request has to be checked: some client uses MONITOR, or memory is short.
     pub looks_at_all: bool,
     pub(super) is_short_of_memory: bool,
-    /// Lines for those who watch.
+    /// Lines for MONITOR.
     pub(super) lines: Vec<u8>,
     random: fastrand::Rng,
 }
 
-/// A reply that was looked at, to be told of.
+/// An inspected reply, to be reported.
 pub struct Looked {
     /// The run that it belongs to.
     pub waiting: Waiting,
@@ -78,7 +78,7 @@ pub struct Looked {
     pub node: NodeId,
     /// The number of its command.
     pub command: u16,
-    /// How long it took: microseconds.
+    /// Its latency: microseconds.
     pub us: u32,
     /// The arguments of its request, for the slow log.
     pub args: Vec<Vec<u8>>,
@@ -89,7 +89,7 @@ pub struct Looked {
 }
 
 impl Recorder {
-    /// Of the worker with this number.
+    /// Returns the recorder of the worker with this number.
     pub fn new(seen: &Observations, number: usize, now_us: u64) -> Recorder {
         let mut recorder = Recorder {
             stats: Arc::clone(&seen.workers[number]),
@@ -117,7 +117,7 @@ impl Recorder {
         recorder
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     #[inline]
     pub fn begin_turn(&mut self, seen: &Observations, now_us: u64) {
         self.now_us = now_us;
@@ -128,13 +128,13 @@ impl Recorder {
         }
     }
 
-    /// A turn ends.
+    /// Ends a turn.
     #[inline]
     pub fn end_turn(&mut self, counters: &Counters) {
         self.stats.publish(counters);
     }
 
-    /// A tenth of a second has gone by.
+    /// Handles a tick, a tenth of a second.
     pub fn tick(&mut self, counters: &mut Counters) {
         self.slow_left = SLOW_OF_A_TICK_MAX;
         let (since_us, requests) = self.rate_from;
@@ -146,12 +146,12 @@ impl Recorder {
         }
     }
 
-    /// Takes up what CONFIG SET has changed, and that CONFIG RESETSTAT has forgotten what was large.
+    /// Adopts settings that CONFIG SET has changed, and the reset of large keys by CONFIG RESETSTAT.
     pub fn tune(&mut self, seen: &Observations) {
         self.tuning_epoch = seen.tune.epoch();
         self.tuning = seen.tune.current();
         self.look_from_bytes = LARGE_BYTES_MIN;
-        // What was too much is not, as soon as there is no limit.
+        // Without a limit there is no shortage.
         self.is_short_of_memory &= self.tuning.memory_bytes_max > 0;
         let slow_us = match self.tuning.slow_max {
             0 => -1,
@@ -175,12 +175,12 @@ impl Recorder {
         self.stats.count_user(name, requests);
     }
 
-    /// The counters of the server `node`, whose number is `number`.
+    /// Returns the counters of the server `node`, whose number is `number`.
     pub fn node(&self, number: NodeId, node: &Node) -> Arc<NodeStats> {
         self.stats.node(number, node, &self.monitors)
     }
 
-    /// Counts `count` replies to the front run of a connection, which are `bytes` long together.
+    /// Counts `count` replies to the front run of a connection, of `bytes` bytes together.
     #[inline]
     pub fn took<S: Shell>(&mut self, upstream: &Upstream<S>, count: u16, bytes: usize) {
         let Some(front) = upstream.waiting.front() else {
@@ -210,15 +210,15 @@ impl Recorder {
         }
     }
 
-    /// A client's request of which the proxy says itself that it failed, since its server did not answer. `request`: its
-    /// bytes, if they are still here. What the proxy asked by itself is nobody's call, and holds our passwords.
+    /// Counts a client's request that failed without a reply of its server. `request`: its bytes, if they are kept.
+    /// Requests of the proxy itself are no calls, and contain passwords.
     #[cold]
     pub fn lost(&mut self, waiting: &Waiting, node: NodeId, request: &[u8]) {
         if !waiting.kind.is_wanted() {
             return;
         }
         let us = (self.now_us as u32).wrapping_sub(waiting.since_us);
-        // Parts of a reply count as one call, when the last has come.
+        // Parts of a reply count as one call, when the last has arrived.
         if waiting.kind != Kind::Part {
             self.record_call(waiting.command, us);
             self.failed(waiting.command);
@@ -239,7 +239,7 @@ impl Recorder {
         }
     }
 
-    /// A client's call was answered from what is kept of the key's value, which `node` has told.
+    /// Counts a client's call that was answered from the cache, with a value that `node` has sent.
     #[inline]
     pub fn hit(&mut self, me: Ref, id: CommandId, key: &[u8], node: NodeId) {
         self.record_call(id as u16, 0);
@@ -268,21 +268,21 @@ impl Recorder {
         }
     }
 
-    /// A call that the proxy has answered itself.
+    /// Counts a call that the proxy has answered itself.
     pub fn answered_here(&mut self, id: CommandId) {
         if let Some(stats) = self.stats.command(id as u16) {
             stats.calls.add(1);
         }
     }
 
-    /// A call that the proxy has refused.
+    /// Counts a call that the proxy has refused.
     pub fn refused(&mut self, command: u16) {
         if let Some(stats) = self.stats.command(command) {
             stats.rejected.add(1);
         }
     }
 
-    /// The reply to a call is an error.
+    /// Counts an error reply to a call.
     pub fn failed(&mut self, command: u16) {
         if let Some(stats) = self.stats.command(command) {
             stats.failed.add(1);
@@ -298,7 +298,7 @@ impl Recorder {
         (us, bucket): (u32, Bucket),
         times: u64,
     ) {
-        // Parts of a reply count as one call, when the last has come.
+        // Parts of a reply count as one call, when the last has arrived.
         if kind != Kind::Part {
             let is_shared = upstream.purpose == Purpose::Shared;
             self.record_calls(command, (us, bucket), times, is_shared);
@@ -315,7 +315,7 @@ impl Recorder {
         self.record_calls(command, (us, bucket), 1, true);
     }
 
-    /// Counts calls of a command. What may wait for other clients has no time that would tell anything.
+    /// Counts calls of a command. The latency of calls that may block is not counted, since it means nothing.
     #[inline]
     fn record_calls(
         &mut self,
@@ -350,7 +350,7 @@ impl Recorder {
         }
     }
 
-    /// Looks closer at one or some of `count` replies.
+    /// Inspects one or some of `count` replies.
     #[cold]
     pub fn look<S: Shell>(&mut self, upstream: &Upstream<S>, count: u16, us: u32, bytes: usize) {
         let Some(front) = upstream.waiting.front().copied() else {
@@ -401,7 +401,7 @@ impl Recorder {
         }
     }
 
-    /// How many keys and lines are to be taken of what has passed since that was asked last.
+    /// Returns the number of keys and log lines to be sampled from the replies since the last call.
     fn due(&mut self) -> (u16, u16) {
         let (mut keys, mut lines) = (0_u16, 0_u16);
         let passed = self.keys_in.min(self.line_in).wrapping_sub(self.look_in);
@@ -436,7 +436,7 @@ impl Recorder {
         }
     }
 
-    /// A key whose request goes through in pieces, and how long that is.
+    /// Notes a key whose request is passed through in pieces, and the request's length.
     pub fn pass_large(&mut self, key: &[u8], command: CommandId, bytes: u64) {
         let large = Large {
             key: key.into(),
@@ -496,7 +496,7 @@ struct Request {
 }
 
 impl Request {
-    /// Of the run `front`, the one after `skip` others that are not answered. Empty if its bytes are gone: it was a large one.
+    /// Returns the unanswered request at index `skip` of the run `front`. Empty for a large one, whose bytes are dropped.
     fn nth<S: Shell>(upstream: &Upstream<S>, front: Waiting, skip: u16) -> Request {
         let end = upstream.acked + front.bytes as usize;
         let run = upstream.out.get(upstream.acked..end);
@@ -504,7 +504,7 @@ impl Request {
             .unwrap_or_default()
     }
 
-    /// The one after `skip` others. No other is copied: a run may be megabytes long.
+    /// Returns the request after `skip` others. No other is copied: a run may be megabytes long.
     fn of(run: &[u8], skip: u16) -> Option<Request> {
         let mut start = 0;
         for _ in 0..skip {
@@ -531,7 +531,7 @@ impl Request {
         Args::new(&self.bytes, &self.spans)
     }
 
-    /// One of its keys, any if there are several.
+    /// Returns one of its keys, a random one if there are several.
     fn key(&self, command: u16, random: &mut fastrand::Rng) -> Option<&[u8]> {
         let args = self.args();
         let id = *CommandId::ALL.get(usize::from(command))?;

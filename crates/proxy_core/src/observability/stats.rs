@@ -1,7 +1,7 @@
-//! Counters of a worker, for others to read at any time, and the sums of all workers.
+//! Counters of a worker, readable by other threads at any time, and the sums of all workers.
 //!
-//! Everything has one writer, the worker, and is written with plain stores. So nobody else may set anything to zero: what
-//! CONFIG RESETSTAT does is to remember the sums of that moment ([`Totals`]), which are taken away from what is shown.
+//! Every counter has one writer, the worker, and is written with plain stores. So no other thread may reset it: CONFIG
+//! RESETSTAT remembers the sums of that moment ([`Totals`]), which are subtracted from the displayed ones.
 //!
 //! Must not know how it is shown.
 
@@ -17,30 +17,30 @@ use crate::observability::keys::{Frequent, Largest};
 use crate::observability::steps::{Monitors, StepTotals, Steps};
 use crate::route::{Node, NodeId};
 
-/// Counters that a worker updates with every turn of its loop; it hands them over at the turn's end.
+/// Counters that a worker updates in every turn of its loop; it publishes them at the turn's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests.
     pub requests: u64,
     /// Replies.
     pub responses: u64,
-    /// Clients that came.
+    /// Accepted clients.
     pub accepted: u64,
-    /// Clients that were turned away, since there were too many.
+    /// Clients that were rejected, since there were too many.
     pub rejected: u64,
-    /// Bytes that came from clients.
+    /// Bytes received from clients.
     pub received_bytes: u64,
-    /// Bytes that went to clients.
+    /// Bytes sent to clients.
     pub sent_bytes: u64,
     /// Requests that were refused for want of memory.
     pub refused_for_memory: u64,
     /// Clients that were closed for want of memory.
     pub evicted_clients: u64,
-    /// Slow calls that the log did not take, since it had enough of them.
+    /// Slow calls that were left out of the slow log, since it had enough of them.
     pub slow_passed_over: u64,
     /// Bytes of buffers, at the last tick.
     pub buffer_bytes: u64,
-    /// Requests in a second, lately.
+    /// Requests per second, recently.
     pub requests_per_second: u64,
     /// Counters of the cache of servers' replies.
     pub cache: CacheCounts,
@@ -49,7 +49,7 @@ pub struct Counters {
 impl Counters {
     const COUNT: usize = 17;
 
-    /// Its figures, in the order in which they are handed over.
+    /// Returns its figures, in the order of publication.
     fn figures(&mut self) -> [&mut u64; Self::COUNT] {
         let Counters {
             requests,
@@ -114,30 +114,30 @@ pub struct NodeStats {
     pub requests: Counter,
     /// Replies.
     pub responses: Counter,
-    /// Those of them that no client wanted: to what the proxy asks by itself.
+    /// Replies to requests of the proxy itself.
     own_responses: Counter,
-    /// Bytes that went there.
+    /// Bytes sent to the server.
     pub sent_bytes: Counter,
-    /// Bytes that came from there.
+    /// Bytes received from the server.
     pub received_bytes: Counter,
     /// Connections that were begun.
     pub connects: Counter,
-    /// Of those, how many have ended.
+    /// Number of those that have ended.
     pub closed: Counter,
-    /// 1 if what it answers is cached now.
+    /// 1 if its replies are cached now.
     pub caches: Counter,
-    /// Connections and requests that took too long.
+    /// Connections and requests that timed out.
     pub timed_out: Counter,
-    /// From request to reply, of all replies together: microseconds.
+    /// Sum of the latencies of all replies: microseconds.
     pub us: Counter,
-    /// From request to reply.
+    /// Latencies of replies.
     pub latency: Histogram,
-    /// From request to reply, in the steps of each latency monitor.
+    /// Latencies of replies, in the steps of each latency monitor.
     pub steps: Box<[Steps]>,
 }
 
 impl NodeStats {
-    /// Replies have come to what the proxy asks by itself.
+    /// Counts replies to requests of the proxy itself.
     pub fn answered_us(&self, count: u64) {
         self.responses.add(count);
         self.own_responses.add(count);
@@ -149,13 +149,13 @@ impl NodeStats {
 pub struct CommandStats {
     /// Replies.
     pub calls: Counter,
-    /// Those that were errors.
+    /// Error replies.
     pub failed: Counter,
     /// Calls that the proxy refused.
     pub rejected: Counter,
-    /// From request to reply, of all together: microseconds.
+    /// Sum of the latencies of all calls: microseconds.
     pub us: Counter,
-    /// From request to reply.
+    /// Latencies of calls.
     pub latency: Histogram,
 }
 
@@ -163,17 +163,17 @@ pub struct CommandStats {
 pub struct WorkerStats {
     counters: [Counter; Counters::COUNT],
     nodes: Mutex<Vec<Option<Counted>>>,
-    /// Bytes that went to servers whose numbers others have now, and that came from them.
+    /// Bytes sent to, and received from, servers whose numbers were reused.
     past_bytes: [Counter; 2],
     commands: Box<[OnceLock<Box<CommandStats>>]>,
     users: Mutex<BTreeMap<Vec<u8>, u64>>,
-    /// Keys that come often.
+    /// Frequent keys.
     pub frequent: Mutex<Frequent>,
-    /// Keys of much.
+    /// Large keys.
     pub largest: Mutex<Largest>,
 }
 
-/// A server of which a worker counts, and what.
+/// A server, and a worker's counters for it.
 struct Counted {
     name: String,
     pool: u16,
@@ -186,9 +186,9 @@ impl Counted {
     }
 }
 
-/// Users that are counted by name; the rest is one more.
+/// Number of users that are counted by name; the rest is summed up.
 const USERS_MAX: usize = 100;
-/// That one.
+/// The name of the rest.
 pub const OTHERS: &[u8] = b"(others)";
 
 impl Default for WorkerStats {
@@ -206,20 +206,20 @@ impl Default for WorkerStats {
 }
 
 impl WorkerStats {
-    /// Hands over what was counted; only the worker may.
+    /// Publishes counters; only the worker may.
     pub fn publish(&self, counters: &Counters) {
         for (to, value) in self.counters.iter().zip(counters.values()) {
             to.set(value);
         }
     }
 
-    /// Returns the counters that were handed over last.
+    /// Returns the counters that were published last.
     pub fn counters(&self) -> Counters {
         Counters::of(std::array::from_fn(|at| self.counters[at].get()))
     }
 
-    /// The counters of the server `node`, whose number is `number`; only the worker may ask. They begin anew when the number
-    /// was another server's before.
+    /// Returns the counters of the server `node`, whose number is `number`; only the worker may call this. They begin
+    /// anew if the number was another server's before.
     pub fn node(&self, number: NodeId, node: &Node, monitors: &Monitors) -> Arc<NodeStats> {
         let mut nodes = lock(&self.nodes);
         let at = usize::from(number);
@@ -242,19 +242,19 @@ impl WorkerStats {
         Arc::clone(&nodes[at].get_or_insert_with(fresh).stats)
     }
 
-    /// How many requests of clients the server `node`, whose number is `number`, has answered.
+    /// Returns the number of clients' requests that the server `node`, whose number is `number`, has answered.
     pub fn answers_of(&self, number: NodeId, node: &Node) -> u64 {
         let nodes = lock(&self.nodes);
         let counted = nodes.get(usize::from(number)).and_then(Option::as_ref);
         let counted = counted.filter(|counted| counted.is(node));
         counted.map_or(0, |Counted { stats, .. }| {
-            // The other one may have been counted in between.
+            // The other counter may have been incremented in between.
             let own = stats.own_responses.get();
             stats.responses.get().saturating_sub(own)
         })
     }
 
-    /// The counters of a command.
+    /// Returns the counters of a command.
     #[inline]
     pub fn command(&self, number: u16) -> Option<&CommandStats> {
         let command = self.commands.get(usize::from(number))?;
@@ -273,7 +273,7 @@ impl WorkerStats {
     }
 }
 
-/// Takes a lock that no panic leaves broken.
+/// Locks a mutex that no panic leaves poisoned.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -293,15 +293,15 @@ pub struct NodeTotals {
     pub received_bytes: u64,
     /// See [`NodeStats`].
     pub connects: u64,
-    /// Connections that there are now.
+    /// Open connections.
     pub connections: u64,
-    /// Workers that cache what it answers now.
+    /// Number of workers that cache its replies now.
     pub caches: u64,
     /// See [`NodeStats`].
     pub timed_out: u64,
     /// See [`NodeStats`].
     pub us: u64,
-    /// From request to reply.
+    /// Latencies of replies.
     pub latency: Distribution,
     /// For each latency monitor.
     pub steps: Vec<StepTotals>,
@@ -367,9 +367,9 @@ pub struct Totals {
     pub counters: Counters,
     /// By server.
     pub nodes: Vec<NodeTotals>,
-    /// Bytes that went to servers, those included that are none any more.
+    /// Bytes sent to servers, removed ones included.
     pub server_sent_bytes: u64,
-    /// Bytes that came from servers.
+    /// Bytes received from servers.
     pub server_received_bytes: u64,
     /// Log lines for which the queue had no room.
     pub log_lines_left_out: u64,
@@ -380,7 +380,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Of these workers; `nodes`: the servers that there are.
+    /// Returns the totals of these workers; `nodes`: the servers of the routing table.
     pub fn of(workers: &[Arc<WorkerStats>], nodes: &[Node], lines_left_out: u64) -> Totals {
         let fresh = |node: &Node| NodeTotals {
             which: (node.name.clone(), node.pool),
@@ -403,7 +403,7 @@ impl Totals {
                 let Some(counted) = counted else { continue };
                 totals.server_sent_bytes += counted.stats.sent_bytes.get();
                 totals.server_received_bytes += counted.stats.received_bytes.get();
-                // The number may be another server's by now, of which this worker knows nothing.
+                // The number may be another server's by now, for which this worker has no counters.
                 if nodes.get(at).is_some_and(|node| counted.is(node)) {
                     totals.nodes[at].add(&counted.stats);
                 }
@@ -426,7 +426,7 @@ impl Totals {
         totals
     }
 
-    /// Takes away what was counted before; bytes of buffers, what is cached, the rate and connections are what they are now.
+    /// Subtracts earlier totals; buffer bytes, cache sizes, the rate and connections stay as they are now.
     pub fn subtract(&mut self, earlier: &Totals) {
         let then = earlier.counters.values();
         let mut now = self.counters.values();

@@ -1,5 +1,5 @@
-//! Latency monitors: times of chosen commands in chosen steps, as predixy's `LatencyMonitor` has them. Must not know how time
-//! is taken.
+//! Latency monitors: latencies of chosen commands in chosen steps, as predixy's `LatencyMonitor`. Must not know how time
+//! is measured.
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ use redline_spec::{self as spec, CommandId};
 #[derive(Debug, Default)]
 pub struct Monitors {
     monitors: Vec<Monitor>,
-    /// By command: the monitors that want it.
+    /// The monitors of each command.
     wanted: Vec<Vec<u8>>,
-    /// Those that want commands of the servers that the table does not have.
+    /// The monitors of servers' commands that the table does not have.
     wanting_others: Vec<u8>,
 }
 
@@ -38,14 +38,14 @@ pub struct StepTotals {
 }
 
 impl Monitors {
-    /// Those of a configuration, which was checked.
+    /// Returns the monitors of a checked configuration.
     pub fn of(configured: &[LatencyMonitor]) -> Monitors {
         if configured.is_empty() {
             return Monitors::default();
         }
         let mut wanted = vec![Vec::new(); CommandId::COUNT];
         let mut wanting_others = Vec::new();
-        // More than 256 would not be told apart.
+        // More than 256 could not be distinguished.
         for (number, monitor) in configured.iter().take(256).enumerate() {
             for (id, of_command) in CommandId::ALL.into_iter().zip(&mut wanted) {
                 if wants(&monitor.commands, id) {
@@ -70,12 +70,12 @@ impl Monitors {
         }
     }
 
-    /// Their names.
+    /// Returns their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.monitors.iter().map(|monitor| monitor.name.as_str())
     }
 
-    /// Counters for one server.
+    /// Returns counters for one server.
     pub fn steps(&self) -> Box<[Steps]> {
         let counters = |monitor: &Monitor| {
             (0..=monitor.bounds_us.len())
@@ -91,7 +91,7 @@ impl Monitors {
             .collect()
     }
 
-    /// So many calls of a command took so long each.
+    /// Counts `times` calls of a command with this latency each.
     #[inline]
     pub fn record(&self, steps: &[Steps], command: u16, us: u64, times: u64) {
         let wanted = self.wanted.get(usize::from(command));
@@ -104,8 +104,8 @@ impl Monitors {
         }
     }
 
-    /// Writes the table of one monitor: a row for each step that has calls, with its bound, the sum of the times, the
-    /// number of calls, and which share took no longer.
+    /// Writes the table of one monitor: a row for each step with calls: its bound, the sum of the latencies, the number
+    /// of calls, and the share of calls up to the bound.
     pub fn write(&self, number: usize, totals: &StepTotals, text: &mut String) {
         let bounds_us = &self.monitors[number].bounds_us;
         let all: u64 = totals.counts.iter().sum();
@@ -134,7 +134,7 @@ impl Monitors {
     }
 }
 
-/// Later words win.
+/// Returns true if these words select the command; later ones win.
 fn wants(words: &[String], id: CommandId) -> bool {
     let row = spec::row(id);
     let container = row.container.map(|container| spec::row(container).name);
@@ -158,19 +158,19 @@ fn last_word(words: &[String], is: impl Fn(&str) -> bool) -> bool {
 }
 
 impl StepTotals {
-    /// Adds what a worker has seen.
+    /// Adds a worker's counters.
     pub fn add(&mut self, steps: &Steps) {
         add(&mut self.counts, steps.counts.iter().map(Counter::get));
         add(&mut self.sums_us, steps.sums_us.iter().map(Counter::get));
     }
 
-    /// Adds what was seen of another server.
+    /// Adds another server's totals.
     pub fn add_totals(&mut self, other: &StepTotals) {
         add(&mut self.counts, other.counts.iter().copied());
         add(&mut self.sums_us, other.sums_us.iter().copied());
     }
 
-    /// Takes away what was seen before.
+    /// Subtracts earlier totals.
     pub fn subtract(&mut self, earlier: &StepTotals) {
         let pairs = self.counts.iter_mut().zip(&earlier.counts);
         let pairs = pairs.chain(self.sums_us.iter_mut().zip(&earlier.sums_us));

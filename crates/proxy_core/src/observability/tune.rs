@@ -1,4 +1,4 @@
-//! Settings that CONFIG SET changes while the proxy runs, and how workers learn of them. Must not know what CONFIG calls them.
+//! Settings that CONFIG SET changes while the proxy runs, and their publication to workers. Must not know their names in CONFIG.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,32 +10,32 @@ use super::stats::lock;
 /// Settings that may change at runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// Calls that take so long are in the slow log: microseconds; negative: none.
+    /// Latency from which calls enter the slow log: microseconds; negative: none.
     pub slower_than_us: i64,
-    /// Entries of the slow log.
+    /// Largest number of entries of the slow log.
     pub slow_max: usize,
-    /// Replies that take so long are events of the latency monitor: milliseconds; 0: none.
+    /// Latency from which replies are events of the latency monitor: milliseconds; 0: none.
     pub latency_threshold_ms: u64,
-    /// Buffers of the process: bytes; 0: no limit.
+    /// Memory limit of buffers of the process: bytes; 0: no limit.
     pub memory_bytes_max: u64,
-    /// A client that asks for nothing: seconds; 0: for ever.
+    /// Time-out of idle clients: seconds; 0: none.
     pub client_idle_s: u64,
     /// Log lines may be left out.
     pub may_drop: bool,
-    /// Of how many log lines one is written.
+    /// Sampling intervals of log lines.
     pub samples: Samples,
-    /// Of how many requests one is looked at for its keys; 0: none.
+    /// Number of requests of which one is inspected for its keys; 0: none.
     pub key_sample: u32,
 }
 
-/// Where it is, for all workers.
+/// The current settings, for all workers.
 pub struct Tune {
     epoch: AtomicU64,
     tuning: Mutex<Tuning>,
 }
 
 impl Tune {
-    /// As a configuration says.
+    /// Returns the settings of a configuration.
     pub fn new(config: &Config) -> Tune {
         let observe = &config.observe;
         let us = |span: Span| span.0.as_micros() as u64;
@@ -58,18 +58,18 @@ impl Tune {
         }
     }
 
-    /// Differs after each change: one load a turn.
+    /// Returns a number that differs after each change: one load per turn.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// As it is now.
+    /// Returns the current settings.
     pub fn current(&self) -> Tuning {
         lock(&self.tuning).clone()
     }
 
-    /// Changes it, and tells who asks.
+    /// Changes the settings, and the epoch.
     pub fn change(&self, change: impl FnOnce(&mut Tuning)) {
         let mut tuning = lock(&self.tuning);
         change(&mut tuning);

@@ -1,38 +1,38 @@
-//! A name's way from one node of a cluster to another: what both say of it meanwhile comes once, and in order. Pure: frames
-//! come in, and what is due. Knows no connection.
+//! Handover of a name from one node of a cluster to another: messages that both send are passed on once, and in order.
+//! Pure: its inputs are frames, and its outputs due actions. Knows no connections.
 //!
-//! Any node of a cluster hears what is published, so who asks the next node before it leaves the last one misses nothing;
-//! but it hears everything twice, and not at the same time. Messages have no numbers. What can be relied on is that two
-//! nodes say the same bytes, in nearly the same order, soon after one another. So until the last node has been left, what
-//! it says is what is heard. What the next one says is compared with that: what both have said is done with, what only the
-//! next one has said waits for the last one to say it, and is heard when that one never will. Behind that, the last one's
-//! messages that the next one is late with are passed over when they come.
+//! Every node of a cluster sends all published messages, so subscribing at the next node before leaving the last one
+//! loses nothing; but each message arrives twice, at different times. Messages have no numbers. Two nodes send the same
+//! bytes, in nearly the same order, soon after one another. So until the last node has been left, its messages are
+//! passed on. Those of the next one are compared with them: a message of both is done, one of the next node alone waits
+//! for the last node to send it, and is passed on if that never will. After that, the last node's messages that the next
+//! one sends late are dropped.
 //!
-//! Its limit: two messages of equal bytes within [`LATE_TICKS`] are taken for one where only one node has heard the first;
-//! and what a node says later than that comes twice.
+//! Its limit: two messages of equal bytes within [`LATE_TICKS`] are taken for one if only one node has received the
+//! first; and a message that a node sends later than that is passed on twice.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 
 use crate::route::NodeId;
 
-/// Both nodes are heard for so many ticks (of 100 ms): what the last one knows of was on its way to the next one, too.
+/// Ticks (of 100 ms) for which both nodes are subscribed, so that messages in flight to the next one arrive.
 const BOTH_TICKS: u32 = 3;
-/// The last node says within so many ticks that it was left, or is heard no more.
+/// Number of ticks in which the last node has to confirm the UNSUBSCRIBE; after that it is ignored.
 const LEAVING_TICKS: u32 = 10;
-/// A node says what another one has said at most so many ticks later.
+/// Largest delay between two nodes' copies of a message: ticks.
 const LATE_TICKS: u32 = 5;
-/// Messages of the last node of which it is remembered that it has said them.
+/// Largest number of the last node's messages that are remembered.
 const SAID_MAX: usize = 4_096;
-/// Size of the messages that the next node has sent and the last one has not: bytes. Beyond that it is not waited for.
+/// Largest size of the messages that only the next node has sent: bytes. Beyond that the last one is not waited for.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// See the module's text.
+/// The handover of a name.
 pub struct Handover {
     /// The last node.
     from: NodeId,
     phase: Phase,
-    /// By the hash of their bytes: what the last node has said, and when, and the next one has not. The latest are first.
+    /// Hashes and times of messages that the last node has sent and the next one has not. The latest are first.
     said: VecDeque<(u64, u32)>,
     /// Messages that the next node has sent and the last one has not.
     waiting: VecDeque<(u64, Vec<u8>)>,
@@ -40,16 +40,16 @@ pub struct Handover {
     hashes: RandomState,
 }
 
-/// How far it is.
+/// Progress of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The next node has not confirmed.
     Asking,
-    /// Both say what is published, until then.
+    /// Both send messages, until this tick.
     Both(u32),
-    /// The last one has been told that it is left, and has until then to say that it knows.
+    /// UNSUBSCRIBE was sent to the last one, which has until this tick to confirm it.
     Leaving(u32),
-    /// It is left. What it has said is not heard again, until then.
+    /// The last one is left. Copies of its messages are dropped, until this tick.
     Left(u32),
 }
 
@@ -58,16 +58,16 @@ enum Phase {
 pub enum Due {
     /// None.
     Nothing,
-    /// The last node is to be left.
+    /// UNSUBSCRIBE is to be sent to the last node.
     Leave,
-    /// It is left.
+    /// The last node is left.
     End,
-    /// There is nothing to remember any more.
+    /// No state is needed any more.
     Forget,
 }
 
 impl Handover {
-    /// Begins when the next node is asked; `from` is the last one.
+    /// Returns a handover that begins with SUBSCRIBE at the next node; `from` is the last one.
     pub fn new(from: NodeId) -> Handover {
         Handover {
             from,
@@ -89,26 +89,26 @@ impl Handover {
         matches!(self.phase, Phase::Asking | Phase::Both(_)).then_some(self.from)
     }
 
-    /// The next node has confirmed.
+    /// Notes that the next node has confirmed.
     pub fn confirmed(&mut self, ticks: u32) {
         if self.phase == Phase::Asking {
             self.phase = Phase::Both(ticks.wrapping_add(BOTH_TICKS));
         }
     }
 
-    /// The next node has to be asked again, or another one is the next.
+    /// Begins anew: the next node has to be asked again, or has changed.
     pub fn begin_anew(&mut self) {
         self.phase = Phase::Asking;
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
-    /// The last node has been told that it is left.
+    /// Notes that UNSUBSCRIBE was sent to the last node.
     pub fn leaving(&mut self, ticks: u32) {
         self.phase = Phase::Leaving(ticks.wrapping_add(LEAVING_TICKS));
     }
 
-    /// The last node is left: what nobody will say any more is heard now.
+    /// Ends the last node's part, and returns the messages that it will not send any more.
     pub fn left(&mut self, ticks: u32) -> Vec<Vec<u8>> {
         self.phase = Phase::Left(ticks.wrapping_add(LATE_TICKS));
         self.waiting_bytes = 0;
@@ -116,7 +116,7 @@ impl Handover {
         waiting.into_iter().map(|(_, frame)| frame).collect()
     }
 
-    /// A node that is asked says this: whether it is to be heard.
+    /// Takes a message of one of the nodes; returns true if it is to be passed on.
     pub fn passes(&mut self, node: NodeId, frame: &[u8], ticks: u32) -> bool {
         let hash = self.hashes.hash_one(frame);
         if self.heard() == Some(node) {
@@ -148,7 +148,7 @@ impl Handover {
         self.said.push_front((hash, ticks));
     }
 
-    /// Forgets messages that the next node will not send any more, as it has not so far.
+    /// Forgets messages that the next node will not send any more, since they are too old.
     fn forget_older(&mut self, ticks: u32) {
         let is_old = |(_, at): &(u64, u32)| ticks.wrapping_sub(*at) >= LATE_TICKS;
         while self.said.back().is_some_and(is_old) {
@@ -213,7 +213,7 @@ mod tests {
             (NEXT, "e", 12),
         ];
         assert_eq!(heard(&mut handover, &said), ["a", "b", "c", "d"]);
-        // The last one is gone before it has said this.
+        // The last one is gone before it has sent this.
         assert_eq!(rest(&mut handover, 12), ["e"]);
         assert_eq!(heard(&mut handover, &[(NEXT, "f", 12)]), ["f"]);
     }

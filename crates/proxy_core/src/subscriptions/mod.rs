@@ -1,14 +1,14 @@
-//! Subscriptions: one connection to a server for all subscribers of a worker, what it says fanned out to them. Must not know
-//! how other requests are routed.
+//! Subscriptions: one connection to a server for all subscribers of a worker, with fan-out of its messages. Must not
+//! know how other requests are routed.
 //!
-//! A channel is asked for when its first subscriber comes, and a client's SUBSCRIBE is answered when the servers have
-//! confirmed all that it names, so nothing that is published behind the answer is missed. Confirmations, messages, and what
-//! UNSUBSCRIBE answers have one form for RESP2 and RESP3 but for their first byte.
+//! A channel is subscribed at a server when its first subscriber comes, and a client's SUBSCRIBE is answered when the
+//! servers have confirmed all its names, so no later message is missed. Confirmations, messages, and replies to
+//! UNSUBSCRIBE have one form for RESP2 and RESP3 but for their first byte.
 //!
-//! Where keys are spread by a hash, so are channels, and a pattern is asked for everywhere. In a cluster any node hears
-//! what is published, except for notifications of keys, which are asked for everywhere, too.
-//! Who hears which name is in `topics.rs`, what goes on with the servers in `servers.rs`, and how a name goes from one node to
-//! another in `moving.rs` and `handover.rs`.
+//! If keys are distributed by a hash, so are channels, and a pattern is subscribed everywhere. In a cluster any node
+//! sends all messages, except for keyspace notifications, which are subscribed everywhere, too. The subscribers of each
+//! name are in `topics.rs`, the servers' side in `servers.rs`, and handovers between nodes in `moving.rs` and
+//! `handover.rs`.
 
 pub mod handover;
 pub(crate) mod moving;
@@ -38,7 +38,7 @@ pub(crate) enum Names {
     Shards,
 }
 
-/// The namespace of names: the same one is another channel in another pool.
+/// The namespace of names: the same name is another channel in another pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Space {
     pub(crate) names: Names,
@@ -70,13 +70,13 @@ impl Space {
 /// The subscriptions of a client.
 #[derive(Debug, Default)]
 pub struct Subscribed {
-    /// Of which pool.
+    /// Its pool.
     pool: u16,
     pub(crate) names: [BTreeSet<Vec<u8>>; 3],
 }
 
 impl Subscribed {
-    /// Returns the number that confirmations count: channels and patterns together, channels of shards by themselves.
+    /// Returns the number in confirmations: channels and patterns together, shard channels by themselves.
     fn count(&self, space: Space) -> usize {
         match space.names {
             Names::Shards => self.names[2].len(),
@@ -90,7 +90,7 @@ impl Subscribed {
     }
 }
 
-/// Everything that the clients of a worker are subscribed to.
+/// All subscriptions of a worker's clients.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     topics: Topics,
@@ -99,16 +99,16 @@ pub(crate) struct Subscriptions {
     calls: HashMap<u64, Call>,
     /// Calls of UNSUBSCRIBE that are not answered.
     leaving: HashMap<u64, Leaving>,
-    /// Names that go from one node to another.
+    /// Names in a handover between two nodes.
     handovers: HashSet<(Space, Vec<u8>)>,
     next_call: u64,
     next_ask: u64,
 }
 
 impl Subscriptions {
-    /// Changes who is asked for a name, or how far that is; and with it how many names the calls that wait for this one still
-    /// wait for, so that nobody walks through all names of a call before its last is confirmed. Returns the calls that wait
-    /// for nothing any more.
+    /// Changes the servers of a name, or their progress; and with it the number of names for which the waiting calls
+    /// still wait, so that the names of a call need no scan at each confirmation. Returns the calls that wait for
+    /// nothing any more.
     fn change(&mut self, space: Space, name: &[u8], change: impl FnOnce(&mut Topic)) -> Vec<u64> {
         let mut ready = Vec::new();
         let Some(topic) = self.topics.find(space, name) else {
@@ -140,16 +140,16 @@ impl Subscriptions {
 pub(crate) struct Server {
     node: NodeId,
     upstream: Option<Ref>,
-    /// The answers that are due from it, in its order: an error does not say what it answers.
+    /// The replies that are due from it, in order: an error does not name its request.
     expected: VecDeque<Expected>,
-    /// It has refused a name that somebody hears, or is to hear, all the same.
+    /// It has refused a name that some client is subscribed to, or is to be.
     has_refused: bool,
-    /// It has said of a name that another server has it, and nobody knows that one yet.
+    /// It has redirected a name to a server that is not known yet.
     has_redirected: bool,
-    /// When it was last heard: milliseconds; and whether it was asked for a sign of life since.
+    /// Time of the last bytes: milliseconds; and whether a PING was sent since.
     heard_ms: u64,
     is_asked: bool,
-    /// For how many ticks it has owed an answer and given none.
+    /// Number of ticks for which it has owed a reply.
     owed_ticks: u32,
 }
 
@@ -165,12 +165,12 @@ impl Server {
 /// A request that was sent to a server and is not answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// The request's number is the last.
+    /// A subscription; the request's number is the last.
     Ask(Space, Vec<u8>, u64),
     Leave(Space, Vec<u8>),
-    /// A sign of life, and for whom: the number of the call that waits for it.
+    /// A PING, and the number of the call that waits for it.
     Ping(Option<u64>),
-    /// With what a connection to a node of a cluster begins.
+    /// The greeting of a connection to a node of a cluster.
     Readonly,
 }
 
@@ -179,21 +179,21 @@ struct Call {
     seq: u32,
     space: Space,
     names: Vec<Vec<u8>>,
-    /// How many of them are not confirmed, each as often as it is named.
+    /// Number of unconfirmed names, each as often as it is named.
     unconfirmed: usize,
 }
 
-/// A client that wants to hear no more of some names, or of all if there are none.
+/// A client that unsubscribes from some names, or from all if there are none.
 struct Leaving {
     client: Ref,
     seq: u32,
     space: Space,
     names: Vec<Vec<u8>>,
-    /// Servers whose sign of life it waits for.
+    /// Number of servers whose reply to PING it waits for.
     waits: usize,
 }
 
-/// The answer about one name.
+/// Writes the confirmation of one name.
 fn confirm(
     out: &mut Vec<u8>,
     proto: Proto,
@@ -221,7 +221,7 @@ fn confirm(
 }
 
 impl Subscriptions {
-    /// SUBSCRIBE, UNSUBSCRIBE and their kin.
+    /// Handles SUBSCRIBE, UNSUBSCRIBE and the like.
     pub(crate) fn call<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -243,7 +243,7 @@ impl Subscriptions {
         space: Space,
         names: Vec<Vec<u8>>,
     ) -> Flow {
-        // Messages must not come in front of what was asked before.
+        // Messages must not precede replies to earlier requests.
         if ctx.clients.must_wait(me) {
             return Flow::Again;
         }
@@ -277,7 +277,7 @@ impl Subscriptions {
             if is_new {
                 topic.nodes = unasked(&nodes);
             }
-            // A name that others hear may have been refused when its server was asked again.
+            // A name of other subscribers may have been refused when its server was asked again.
             for (node, _) in topic.nodes.clone() {
                 self.ask(ctx, node, space, &name);
             }
@@ -292,12 +292,12 @@ impl Subscriptions {
         if call.is_some_and(|call| call.unconfirmed == 0) {
             self.answer_call(ctx, number);
         }
-        // What comes behind it may be refused to a subscriber, or be what it wants to hear.
+        // A later request may be refused to a subscriber, or publish to the names.
         ctx.clients.must_wait(me);
         Flow::Done
     }
 
-    /// Answers a call of which all that it names is confirmed.
+    /// Answers a call whose names are all confirmed.
     pub(crate) fn answer_call<S: Shell>(&mut self, ctx: &mut Context<S>, number: u64) {
         let Some(call) = self.calls.remove(&number) else {
             return;
@@ -338,7 +338,7 @@ impl Subscriptions {
         space: Space,
         names: Vec<Vec<u8>>,
     ) -> Flow {
-        // A call before this one may not be answered: then it has no effect yet that could be undone.
+        // An earlier call may not be answered: then it has no effect yet that could be undone.
         if ctx.clients.must_wait(me) {
             return Flow::Again;
         }
@@ -368,7 +368,7 @@ impl Subscriptions {
         Flow::Done
     }
 
-    /// Asks the servers for a sign of life: what they have sent in front of it was published before the client left.
+    /// Sends PING to the servers: messages before the reply were published before the client unsubscribed.
     fn begin_to_leave<S: Shell>(&mut self, ctx: &mut Context<S>, mut leaving: Leaving) {
         let (me, number) = (leaving.client, self.next_call);
         self.next_call += 1;
@@ -410,7 +410,7 @@ impl Subscriptions {
         }
     }
 
-    /// A server has given the sign of life that it was asked for first, or never will.
+    /// Handles a server's reply to the first PING, or its loss.
     pub(crate) fn alive<S: Shell>(&mut self, ctx: &mut Context<S>, ping: Option<u64>) {
         let Some(number) = ping else { return };
         let Some(leaving) = self.leaving.get_mut(&number) else {
@@ -424,7 +424,7 @@ impl Subscriptions {
         }
     }
 
-    /// Does what UNSUBSCRIBE says.
+    /// Executes UNSUBSCRIBE.
     fn have_left<S: Shell>(&mut self, ctx: &mut Context<S>, leaving: Leaving) {
         let Leaving {
             client: me,
@@ -467,7 +467,7 @@ impl Subscriptions {
         ctx.clients.deliver(me, seq, 1, &reply);
     }
 
-    /// The client is gone, or begins anew.
+    /// Removes all subscriptions of a client that is gone, or begins anew.
     pub(crate) fn leave_all<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,

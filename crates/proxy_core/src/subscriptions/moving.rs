@@ -1,4 +1,4 @@
-//! Names that another server has now: how they go there from the one that was asked. Must not know how clients subscribe.
+//! Names whose server has changed: their handover from the old one. Must not know how clients subscribe.
 
 use super::handover::Due;
 use super::servers::say_the_same;
@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::route::{NO_NODE, NodeId};
 use crate::shell::Shell;
 
-/// A shard's channel has gone to another server with its slot.
+/// Moves a shard channel to another server, with its slot.
 pub(super) fn moved_away<S: Shell>(
     subscriptions: &mut Subscriptions,
     ctx: &mut Context<S>,
@@ -28,15 +28,15 @@ pub(super) fn moved_away<S: Shell>(
     }
 }
 
-/// Names may be elsewhere now, since there is a new routing table. While slots move there are many tables, each with one of
-/// them elsewhere, so a name that is where it was is looked at and no more.
+/// Adopts a new routing table, under which names may have other servers. While slots move there are many tables, each
+/// with one slot elsewhere, so an unchanged name costs one check.
 pub fn adopt<S: Shell>(subscriptions: &mut Subscriptions, ctx: &mut Context<S>) {
     for (space, name) in subscriptions.topics.elsewhere(&ctx.routes) {
         ask_anew(subscriptions, ctx, space, &name);
     }
 }
 
-/// Asks for a name where it is now, and no longer elsewhere; where any node will do, not before the next one has it.
+/// Subscribes a name at its present server, and leaves others; if any node will do, not before the next has confirmed.
 pub(super) fn ask_anew<S: Shell>(
     subscriptions: &mut Subscriptions,
     ctx: &mut Context<S>,
@@ -74,7 +74,7 @@ pub(super) fn ask_anew<S: Shell>(
     }
 }
 
-/// Asks the node that has a name now; the last one is left when that has confirmed.
+/// Subscribes a name at its present node; the last one is left after the confirmation.
 pub(super) fn begin_handover<S: Shell>(
     subscriptions: &mut Subscriptions,
     ctx: &mut Context<S>,
@@ -96,7 +96,7 @@ pub(super) fn begin_handover<S: Shell>(
     }
 }
 
-/// The last node is not heard of a name any more: what it has not said, and the next one has, is heard now.
+/// Ends a handover: messages that only the next node has sent are passed on now.
 pub(super) fn end_handover<S: Shell>(
     subscriptions: &mut Subscriptions,
     ctx: &mut Context<S>,
@@ -119,7 +119,7 @@ pub(super) fn end_handover<S: Shell>(
     }
 }
 
-/// Does what is due where names go from one node to another.
+/// Takes the due actions of all handovers.
 pub(super) fn tend_handovers<S: Shell>(subscriptions: &mut Subscriptions, ctx: &mut Context<S>) {
     let ticks = ctx.ticks;
     let handovers = subscriptions.handovers.iter();
@@ -147,7 +147,7 @@ pub(super) fn tend_handovers<S: Shell>(subscriptions: &mut Subscriptions, ctx: &
     }
 }
 
-/// The next node has a name: the last one is told that it is left.
+/// Sends UNSUBSCRIBE to the last node, since the next one has confirmed.
 pub(super) fn leave_last<S: Shell>(
     subscriptions: &mut Subscriptions,
     ctx: &mut Context<S>,
@@ -176,7 +176,7 @@ mod tests {
     use crate::route::{Placement, Routes};
     use crate::testing::Proxy;
 
-    /// Returns the connection for subscriptions to a server, which is made to stand.
+    /// Returns the connection for subscriptions to a server, after establishing it.
     fn link_of(proxy: &mut Proxy, node: NodeId) -> u32 {
         let mut servers = proxy.core.conns.subscriptions.servers.iter();
         let server = servers.find(|server| server.node == node);
@@ -225,7 +225,7 @@ mod tests {
         let next = link_of(&mut proxy, 0);
         assert_eq!(proxy.sent(next), "*1 READONLY *2 SUBSCRIBE a");
         assert_eq!(proxy.sent(last), "");
-        // Both say it, and it is heard once.
+        // Both send it, and it is passed on once.
         proxy.reply(next, "+OK *3 $9 subscribe $1 a :1 ");
         proxy.reply(last, "*3 $7 message $1 a $2 hi ");
         proxy.reply(next, "*3 $7 message $1 a $2 hi ");

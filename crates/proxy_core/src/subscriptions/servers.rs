@@ -1,5 +1,5 @@
-//! The servers' side of subscriptions: who is asked for a name, over which connection, and what becomes of what they say. Must
-//! not know how clients subscribe.
+//! The servers' side of subscriptions: the servers of a name, their connections, and the handling of their replies and
+//! messages. Must not know how clients subscribe.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ use crate::slab::Ref;
 use crate::subscriptions::Subscriptions;
 use crate::upstream::{Purpose, State};
 
-/// How the names of notifications begin: `__keyspace@`, `__keyevent@`.
+/// The common prefix of notifications: `__keyspace@`, `__keyevent@`.
 const NOTIFICATIONS: &[u8] = b"__key";
 
 impl Subscriptions {
-    /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
+    /// Returns the connection for subscriptions to a server, made if there is none: then all wanted names are subscribed there.
     pub(crate) fn link<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -28,7 +28,7 @@ impl Subscriptions {
         pool: u16,
     ) -> Result<Ref, String> {
         if node == NO_NODE {
-            // Nothing is kept of nobody: whoever has the name later is asked by the table that says so.
+            // Without a server no state is kept: a later routing table adds the subscription.
             return Err(ctx.unserved(pool).to_owned());
         }
         let known = self.servers.iter().position(|it| it.node == node);
@@ -57,7 +57,7 @@ impl Subscriptions {
         if matches!(placement, Placement::Slots(_))
             && let Some(upstream) = ctx.links.find(upstream)
         {
-            // A node that has become a replica does not let a shard's channel be left otherwise: it redirects.
+            // A node that has become a replica accepts SUNSUBSCRIBE only so: otherwise it redirects.
             server.expect(Expected::Readonly);
             encode_request([&b"READONLY"[..]], &mut upstream.out);
         }
@@ -67,7 +67,7 @@ impl Subscriptions {
         Ok(upstream)
     }
 
-    /// Asks a server for a name, if there is a connection and it is not asked already.
+    /// Subscribes a name at a server, if there is a connection and no subscription yet.
     pub(crate) fn ask<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -93,7 +93,7 @@ impl Subscriptions {
         }
     }
 
-    /// The same, over a new connection if there is none. Where there is no way to the server now, who has called is told.
+    /// Subscribes a name, over a new connection if there is none. If the server is unreachable, callers get an error.
     pub(crate) fn ask_over_link<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -124,7 +124,7 @@ impl Subscriptions {
         );
     }
 
-    /// How far a server is with a name, from how far it was.
+    /// Changes the progress of a name at a server.
     fn change_steps<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -140,7 +140,7 @@ impl Subscriptions {
         });
     }
 
-    /// Answers the calls that waited for this change alone.
+    /// Answers the calls that waited only for this change.
     pub(super) fn change_topic<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -177,8 +177,8 @@ impl Subscriptions {
         true
     }
 
-    /// Something came on a connection for subscriptions. An error says why that is of no more use: who waits for what was
-    /// answered with nonsense would wait for ever.
+    /// Handles bytes on a connection for subscriptions. An error is the reason why it has to end: clients that wait for
+    /// the reply to a malformed one would wait for ever.
     pub(crate) fn published<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -190,7 +190,7 @@ impl Subscriptions {
             && upstream.sent == upstream.out.len()
             && upstream.state == State::Open
         {
-            // Nothing here waits for a reply of its own, so what was sent is done with.
+            // No reply here needs the request's bytes, so sent ones are dropped.
             upstream.out.clear();
             (upstream.sent, upstream.acked) = (0, 0);
         }
@@ -205,7 +205,7 @@ impl Subscriptions {
         let decoded = ReplyDecoder::new().decode(frame);
         let words = match decoded.map_err(|_| nonsense())?.value {
             Some(Value::Array(words)) => words,
-            // So it answers while it has no subscriber.
+            // A server replies in this form while it has no subscriber.
             Some(Value::Simple(_)) if self.answered_early(ctx, node) => return Ok(()),
             _ => return Err(nonsense()),
         };
@@ -235,8 +235,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// The server has answered the first of these that it was told, which is returned. What it was told before that it leaves
-    /// without an answer.
+    /// Takes the oldest expected reply of this kind. Earlier requests count as unanswered.
     pub(crate) fn answered<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -261,7 +260,7 @@ impl Subscriptions {
         last
     }
 
-    /// Takes an answer that a server gives in one word while it has no subscriber; returns true if it was asked for.
+    /// Takes a one-word reply, which a server sends while it has no subscriber; returns true if it was expected.
     fn answered_early<S: Shell>(&mut self, ctx: &mut Context<S>, node: NodeId) -> bool {
         let server = self.servers.iter_mut().find(|it| it.node == node);
         let is_first = |server: &&mut Server| server.expected.front() == Some(&Expected::Readonly);
@@ -271,7 +270,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes the answer to a PING; returns true if one was asked for.
+    /// Takes the reply to a PING; returns true if one was expected.
     fn answered_ping<S: Shell>(&mut self, ctx: &mut Context<S>, node: NodeId) -> bool {
         match self.answered(ctx, node, |expected| matches!(expected, Expected::Ping(_))) {
             Some(Expected::Ping(ping)) => {
@@ -297,7 +296,7 @@ impl Subscriptions {
         self.left(ctx, node, space, &name);
     }
 
-    /// A node that was told so has left a name.
+    /// Handles a node's confirmation of UNSUBSCRIBE.
     pub(crate) fn left<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -312,7 +311,7 @@ impl Subscriptions {
         }
     }
 
-    /// A server says so of a shard's channel when it is told to, and by itself.
+    /// Handles an unsubscription of a shard channel, which a server sends as a reply or by itself.
     fn left_or_moved<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -330,7 +329,7 @@ impl Subscriptions {
                 let topic = self.topics.find(space, &name);
                 let last = topic.and_then(|topic| topic.handover.as_ref()?.heard());
                 if last == Some(node) {
-                    // It says nothing more, and knows that it is left.
+                    // It sends nothing more, and has confirmed.
                     return moving::end_handover(self, ctx, space, &name);
                 }
                 moving::moved_away(self, ctx, node, space, &name);
@@ -338,7 +337,7 @@ impl Subscriptions {
         }
     }
 
-    /// Hands a message to all who want to hear it. One that is about a key is only for those who may know of that.
+    /// Passes a message to all subscribers. One that is about a key goes only to those that may access the key.
     fn fan_out<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -368,7 +367,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes the confirmation of a name; returns true if it was asked for.
+    /// Takes the confirmation of a name; returns true if it was expected.
     pub(crate) fn confirmed<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -386,7 +385,7 @@ impl Subscriptions {
         if !self.is_wanted_of(node, space, name) {
             self.ask_no_more(ctx, node, space, name);
         }
-        // If it was left since, and is asked for again: until the server has done both it may hear nothing.
+        // If it was left since, and is subscribed again: until the server has done both, no message may arrive.
         self.change_steps(ctx, space, name, node, |step| match step {
             Step::Asked(latest) if number == latest => Step::Confirmed,
             other => other,
@@ -401,8 +400,8 @@ impl Subscriptions {
         true
     }
 
-    /// Returns true if a server is to report on a name that it has confirmed, or has been asked to leave the name. It may have
-    /// said by itself that another one has the name, while it had still to answer who asked for it.
+    /// Returns true if a server is to report on a name that it has confirmed, or has been asked to leave the name. It
+    /// may have redirected the name by itself while a SUBSCRIBE was unanswered.
     fn is_wanted_of(&mut self, node: NodeId, space: Space, name: &[u8]) -> bool {
         let topic = self.topics.find(space, name);
         if topic.is_some_and(|topic| topic.concerns(node)) {
@@ -413,7 +412,7 @@ impl Subscriptions {
         servers.any(|it| it.node == node && it.expected.iter().any(is_left))
     }
 
-    /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
+    /// Handles the server's refusal of the oldest request: its callers get an error. An error answers a PING, too.
     fn refused_by_server<S: Shell>(&mut self, ctx: &mut Context<S>, node: NodeId, error: &[u8]) {
         let server = self.servers.iter_mut().find(|it| it.node == node);
         let answered = server.and_then(|server| {
@@ -423,7 +422,7 @@ impl Subscriptions {
         let (space, name, number) = match answered {
             Some(Expected::Ask(space, name, number)) => (space, name, number),
             Some(Expected::Ping(ping)) => return self.alive(ctx, ping),
-            // It is no use asking again. A replica that says so goes on to tell what nobody hears.
+            // Another attempt is useless. A replica that redirects keeps sending messages without subscribers.
             Some(Expected::Leave(space, name)) => return self.left(ctx, node, space, &name),
             Some(Expected::Readonly) | None => return,
         };
@@ -439,7 +438,7 @@ impl Subscriptions {
         };
         topic.redirects += 1;
         if topic.redirects > TRIES_MAX {
-            // Servers that send to each other, or to one that nobody knows.
+            // Servers that redirect to each other, or to an unknown one.
             topic.redirects = 0;
             let error = format!("-{MOVED_ON}\r\n");
             return self.is_refused(ctx, node, space, &name, number, error.as_bytes());
@@ -447,7 +446,7 @@ impl Subscriptions {
         if ctx.nodes_of(space, &name).iter().all(|to| *to != node) {
             return moving::ask_anew(self, ctx, space, &name);
         }
-        // Nobody knows the other one yet; the cluster is being asked.
+        // The other one is not known yet; the cluster is being asked.
         self.change_steps(ctx, space, &name, node, |step| match step {
             Step::Asked(latest) if number == latest => Step::Unasked,
             other => other,
@@ -457,7 +456,7 @@ impl Subscriptions {
         }
     }
 
-    /// A server does not take the request of this number: who waits for that is told.
+    /// Handles a server's refusal of the request of this number: its callers get an error.
     pub(crate) fn is_refused<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -470,7 +469,7 @@ impl Subscriptions {
         let asked = (node, Step::Asked(number));
         let topic = self.topics.find(space, name);
         if topic.is_none_or(|topic| !topic.nodes.contains(&asked)) {
-            // Nobody waits for this one any more.
+            // No call waits for this one any more.
             return;
         }
         self.change_steps(ctx, space, name, node, |_| Step::Unasked);
@@ -481,7 +480,7 @@ impl Subscriptions {
         }
     }
 
-    /// The calls that wait for this name cannot be answered as they should.
+    /// Answers the calls that wait for this name with an error.
     fn fail_calls<S: Shell>(
         &mut self,
         ctx: &mut Context<S>,
@@ -495,7 +494,7 @@ impl Subscriptions {
         }
     }
 
-    /// A call cannot be answered as it should.
+    /// Answers a call with an error.
     fn fail_call<S: Shell>(&mut self, ctx: &mut Context<S>, number: u64, error: &[u8]) {
         let Some(call) = self.calls.remove(&number) else {
             return;
@@ -528,8 +527,8 @@ impl Subscriptions {
         }
     }
 
-    /// A connection for subscriptions broke, or has been closed (not `is_broken`) since it leads elsewhere now: everything is
-    /// asked for again as soon as there is a new one.
+    /// Handles a lost connection for subscriptions, or one that was closed (not `is_broken`) since it leads elsewhere
+    /// now: everything is subscribed again as soon as there is a new one.
     pub(crate) fn lost<S: Shell>(&mut self, ctx: &mut Context<S>, node: NodeId, is_broken: bool) {
         let mut expected = VecDeque::new();
         for server in self.servers.iter_mut().filter(|it| it.node == node) {
@@ -541,7 +540,7 @@ impl Subscriptions {
         for (space, name) in left {
             moving::end_handover(self, ctx, space, &name);
         }
-        // Nobody knows when the server will be back.
+        // The time of the server's return is not known.
         let calls: Vec<u64> = self
             .calls
             .iter()
@@ -577,7 +576,7 @@ fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
         && !name.starts_with(NOTIFICATIONS)
 }
 
-/// Returns true if each of two nodes sends the same messages as the other for a name that both are asked for.
+/// Returns true if each of two nodes sends the same messages as the other for a name that both have subscribed.
 pub(crate) fn say_the_same(
     names: Names,
     name: &[u8],
@@ -589,8 +588,8 @@ pub(crate) fn say_the_same(
         || names == Names::Shards && one != other && are_of_one_shard(pool, one, other)
 }
 
-/// Returns true if one of them replicates the other, in a cluster: then both receive the messages published under the names of
-/// their shard.
+/// Returns true if one of them replicates the other, in a cluster: then both receive the messages published under the
+/// names of their shard.
 fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
     let mut shards = pool.shards.iter();
     matches!(pool.placement, Placement::Slots(_))
@@ -601,7 +600,7 @@ pub(crate) fn is_ejected(nodes: &[Node]) -> impl Fn(NodeId) -> bool {
     |node| nodes.get(usize::from(node)).is_some_and(|it| it.ejected)
 }
 
-/// Returns the servers that have to be asked for a name in this pool. Where any node will do, it is one that answers, if there
+/// Returns the servers at which a name has to be subscribed in this pool. If any node will do, one that is up, if there
 /// is one.
 pub(crate) fn servers_of(
     names: Names,
@@ -637,8 +636,8 @@ pub(crate) fn unasked(nodes: &[NodeId]) -> Vec<(NodeId, Step)> {
     nodes.iter().map(|node| (*node, Step::Unasked)).collect()
 }
 
-/// The key that a message is about, if a server tells by it of changes: the end of the channel's name
-/// (`__keyspace@0__:key`), or the message itself (`__keyevent@0__:del`).
+/// Returns the key of a keyspace notification: the end of the channel's name (`__keyspace@0__:key`), or the message
+/// itself (`__keyevent@0__:del`).
 fn notified_key<'a>(channel: &'a [u8], message: &'a [u8]) -> Option<&'a [u8]> {
     if channel.starts_with(b"__keyevent@") {
         return Some(message);

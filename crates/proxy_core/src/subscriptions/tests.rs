@@ -72,7 +72,7 @@ fn what_has_to_be_asked_anew_is_waited_for_again() {
     assert!(pubsub.change(SPACE, b"a", moves).is_empty());
     assert!(confirmed(&mut pubsub, b"b", 1).is_empty());
     assert_eq!(confirmed(&mut pubsub, b"a", 3), [CALL]);
-    // And what nobody has to be asked for any more is waited for no longer.
+    // A name that no server has to be asked for is waited for no longer.
     let mut pubsub = waiting();
     assert!(confirmed(&mut pubsub, b"b", 1).is_empty());
     assert!(confirmed(&mut pubsub, b"a", 2).is_empty());
@@ -93,7 +93,7 @@ fn who_is_asked_last_is_left_when_the_next_one_has_confirmed_and_not_before() {
     assert_eq!(topic.hand_over(other), [next]);
     assert_eq!(topic.hand_over(last), [other]);
     assert!(topic.handover.is_none() && topic.is_confirmed());
-    // Where nobody has confirmed, nobody is heard.
+    // Without a confirmation no messages are passed on.
     topic.nodes = unasked(&[last]);
     assert_eq!(topic.hand_over(next), [last]);
     assert!(!topic.concerns(last));
@@ -147,10 +147,10 @@ fn where_any_node_will_do_one_that_answers_is_asked() {
         assert_eq!(asked(names, "a", &[]), [1]);
         assert_eq!(asked(names, "a", &[1]), [3]);
         assert_eq!(asked(names, "a", &[1, 3]), [2]);
-        // Nobody does.
+        // No node does.
         assert_eq!(asked(names, "a", &[1, 2, 3, 4]), [1]);
     }
-    // What only one of them knows.
+    // Messages that only one of them has.
     assert_eq!(asked(Names::Shards, "a", &[1]), [1]);
     assert_eq!(asked(Names::Channels, "__keyspace@0__:a", &[1]), [1, 3]);
 }
@@ -165,7 +165,7 @@ fn a_replica_of_the_node_that_is_asked_for_a_shards_channel_says_nothing_new() {
     assert!(say_the_same(Names::Channels, b"a", &pool, 3, 1));
 }
 
-/// Returns the connection for subscriptions to the first server, which is made to stand.
+/// Returns the connection for subscriptions to the first server, after establishing it.
 fn link_of(proxy: &mut Proxy) -> u32 {
     let server = &proxy.core.conns.subscriptions.servers[0];
     let at = server.upstream.expect("there is a connection").at;

@@ -1,5 +1,5 @@
-//! Names that clients are subscribed to: who hears each, which servers are asked for it, and how far they are. Must not know
-//! connections.
+//! Names that clients are subscribed to: the subscribers of each, the servers at which it is subscribed, and their
+//! progress. Must not know connections.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,26 +15,26 @@ pub(crate) struct Topics {
     pub(super) by_space: HashMap<Space, HashMap<Vec<u8>, Topic>>,
 }
 
-/// A name that somebody is subscribed to, or will be.
+/// A name with subscribers, or with ones to come.
 #[derive(Default)]
 pub(crate) struct Topic {
     pub(super) clients: Vec<Ref>,
     /// Calls that wait for it; one that names it twice is here twice.
     pub(super) calls: Vec<u64>,
-    /// The servers that have to be asked for it, and how far each of them is.
+    /// The servers at which it has to be subscribed, and the progress of each.
     pub(super) nodes: Vec<(NodeId, Step)>,
-    /// How often in a row servers have said that another one has it.
+    /// Number of redirects in a row.
     pub(super) redirects: u8,
-    /// The node of a cluster that was asked before, as long as it matters.
+    /// The handover from the last node of a cluster, as long as it matters.
     pub(super) handover: Option<Box<Handover>>,
 }
 
-/// How far a server is with a name.
+/// Progress of a name at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is not asked, or has refused, or the connection broke since.
+    /// It is not subscribed, or was refused, or the connection broke since.
     Unasked,
-    /// By the request of this number: what confirms an earlier one that was taken back is no answer to it.
+    /// By the request of this number: the confirmation of an earlier, withdrawn request does not count.
     Asked(u64),
     Confirmed,
 }
@@ -44,7 +44,7 @@ impl Topic {
         self.nodes.iter().all(|(_, step)| *step == Step::Confirmed)
     }
 
-    /// Returns true if the servers that have its name are the ones that are asked.
+    /// Returns true if it is subscribed at the servers that have the name.
     pub(super) fn is_asked_of(&self, servers: impl Iterator<Item = NodeId>) -> bool {
         let asked = self.nodes.iter().map(|(node, _)| *node);
         asked.eq(servers)
@@ -54,13 +54,13 @@ impl Topic {
         self.nodes.contains(&(node, Step::Unasked))
     }
 
-    /// Returns true if a node is asked for it, or still heard for it.
+    /// Returns true if it is subscribed at a node, or the node's messages still count.
     pub(super) fn concerns(&self, node: NodeId) -> bool {
         let last = self.handover.as_ref().and_then(|it| it.heard());
         last == Some(node) || self.nodes.iter().any(|(asked, _)| *asked == node)
     }
 
-    /// Returns true if a message of a node for it is to be passed on. `same`: whether the node that is asked says the same.
+    /// Returns true if a node's message for it is to be passed on. `same`: the subscribed node sends the same messages.
     pub(super) fn hears(
         &mut self,
         node: NodeId,
@@ -78,13 +78,13 @@ impl Topic {
         }
     }
 
-    /// Another node of a cluster is the one to ask. Returns who is not to be asked any more: the last one is, until the next
-    /// one has confirmed.
+    /// Makes another node of a cluster the one to subscribe at. Returns the nodes to unsubscribe from: the last one only
+    /// after the next one has confirmed.
     pub(super) fn hand_over(&mut self, next: NodeId) -> Vec<NodeId> {
         let asked = std::mem::replace(&mut self.nodes, vec![(next, Step::Unasked)]);
         let last = self.handover.as_ref().and_then(|it| it.kept());
         match (last, &asked[..]) {
-            // It comes back to the one that was never left.
+            // It returns to the one that was never left.
             (Some(last), _) if last == next => {
                 self.handover = None;
                 self.nodes = vec![(last, Step::Confirmed)];
@@ -105,7 +105,7 @@ impl Topic {
 }
 
 impl Topics {
-    /// Returns a name, if anybody is subscribed to it.
+    /// Returns a name, if it has subscribers.
     pub(super) fn find(&mut self, space: Space, name: &[u8]) -> Option<&mut Topic> {
         self.by_space.get_mut(&space)?.get_mut(name)
     }
@@ -114,14 +114,14 @@ impl Topics {
         self.by_space.get(&space)?.get(name)
     }
 
-    /// Returns a name, and true if nobody was subscribed to it.
+    /// Returns a name, and true if it had no subscribers.
     pub(super) fn find_or_add(&mut self, space: Space, name: &[u8]) -> (&mut Topic, bool) {
         let topics = self.by_space.entry(space).or_default();
         let is_new = !topics.contains_key(name);
         (topics.entry(name.to_vec()).or_default(), is_new)
     }
 
-    /// Returns true if a server is asked for this name.
+    /// Returns true if this name is subscribed at a server.
     pub(super) fn is_asked_of(&self, space: Space, name: &[u8], node: NodeId) -> bool {
         let topic = self.look(space, name);
         topic.is_some_and(|topic| topic.nodes.iter().any(|(asked, _)| *asked == node))
@@ -133,13 +133,13 @@ impl Topics {
         topics.any(|topic| topic.concerns(node))
     }
 
-    /// Returns true if there is a name that is wanted of a server and that it is not asked for.
+    /// Returns true if a name is wanted of a server and not subscribed there.
     pub(super) fn lacks_something(&self, node: NodeId) -> bool {
         let mut topics = self.by_space.values().flat_map(HashMap::values);
         topics.any(|topic| topic.is_unasked(node))
     }
 
-    /// Returns the names that are wanted of a server and that it is not asked for.
+    /// Returns the names that are wanted of a server and not subscribed there.
     pub(super) fn unasked_of(&self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
         let mut wanted = Vec::new();
         for (space, topics) in &self.by_space {
@@ -149,7 +149,7 @@ impl Topics {
         wanted
     }
 
-    /// Returns the names that are asked of other servers than have them by this routing table.
+    /// Returns the names that are subscribed at other servers than have them by this routing table.
     pub(super) fn elsewhere(&self, routes: &Routes) -> Vec<(Space, Vec<u8>)> {
         let mut moved = Vec::new();
         for (space, topics) in &self.by_space {
@@ -166,7 +166,7 @@ impl Topics {
         moved
     }
 
-    /// Returns the servers that are heard for any of these names.
+    /// Returns the servers whose messages count for any of these names.
     pub(super) fn heard_for(&self, space: Space, names: &[&Vec<u8>]) -> HashSet<NodeId> {
         let mut heard = HashSet::new();
         for topic in names.iter().filter_map(|name| self.look(space, name)) {
@@ -183,7 +183,7 @@ impl Topics {
         handover.map_or(Due::Forget, |handover| handover.due(ticks))
     }
 
-    /// A client hears no more of a name. Returns the servers that are not to be asked for it any more.
+    /// Removes a subscriber of a name. Returns the servers to unsubscribe from.
     pub(super) fn leave(&mut self, me: Ref, space: Space, name: &[u8]) -> Vec<NodeId> {
         let Some(topics) = self.by_space.get_mut(&space) else {
             return Vec::new();
@@ -206,8 +206,8 @@ impl Topics {
         asked.chain(last).collect()
     }
 
-    /// The connection to a server is lost: everything is asked for again. Returns the names of which the server was the last one
-    /// that was heard.
+    /// Handles the loss of the connection to a server: all its names have to be subscribed again. Returns the names of
+    /// which it was the last node whose messages counted.
     pub(super) fn connection_lost(&mut self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
         let mut left = Vec::new();
         for (space, topics) in &mut self.by_space {

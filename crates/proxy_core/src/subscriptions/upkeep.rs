@@ -1,4 +1,4 @@
-//! Upkeep of the connections for subscriptions: signs of life, new ones, those that nobody needs. Must not know names.
+//! Upkeep of the connections for subscriptions: PINGs, new connections, unused ones. Must not know names.
 
 use super::{Expected, Server, moving};
 use crate::connections::{Connections, Loss};
@@ -6,14 +6,14 @@ use crate::route::NodeId;
 use crate::shell::Shell;
 use crate::slab::Ref;
 
-/// A server that has said nothing for so long is asked for a sign of life: milliseconds.
+/// Silence after which a server gets a PING: milliseconds.
 const SILENCE_MS: u64 = 5_000;
-/// One that owes an answer for so many ticks (of 100 ms) is given up, whatever it says meanwhile.
+/// Number of ticks (of 100 ms) after which a connection with an owed reply is closed, even if other bytes arrive.
 const TICKS_OWED_MAX: u32 = 100;
-/// Once in so many ticks (of 100 ms) a server is asked again for what it has refused.
+/// Number of ticks (of 100 ms) between attempts of refused subscriptions.
 const TICKS_REFUSED: u32 = 10;
 
-/// Closes connections to servers that are none of ours any more, once they have told all that is wanted of them.
+/// Closes connections to servers that are not in use any more, once their due messages have arrived.
 fn leave_unused<S: Shell>(conns: &mut Connections<S>) {
     let nodes = &conns.ctx.routes.nodes;
     let servers = conns.subscriptions.servers.iter();
@@ -29,8 +29,8 @@ fn leave_unused<S: Shell>(conns: &mut Connections<S>) {
     }
 }
 
-/// Asks servers that have been silent whether they are still there, and gives up those that do not say so: a connection of
-/// which nobody told that it broke would be silent for ever.
+/// Sends PING to silent servers, and closes the connections of those that do not reply: a connection whose loss was not
+/// reported would be silent for ever.
 pub fn check<S: Shell>(conns: &mut Connections<S>) {
     let now_ms = conns.ctx.now_ms;
     let (mut ask, mut gone) = (Vec::new(), Vec::new());
@@ -38,7 +38,7 @@ pub fn check<S: Shell>(conns: &mut Connections<S>) {
         let Some(place) = server.upstream else {
             continue;
         };
-        // One that says this and that, but nothing to what it was told.
+        // A server that sends messages but no due replies.
         server.owed_ticks += u32::from(!server.expected.is_empty());
         if server.owed_ticks > TICKS_OWED_MAX {
             gone.push(place);
@@ -66,7 +66,7 @@ pub fn check<S: Shell>(conns: &mut Connections<S>) {
     }
 }
 
-/// Makes connections anew that broke, if anybody is subscribed, and asks again for what was refused.
+/// Restores broken connections with subscribers, and repeats refused subscriptions.
 pub fn mend<S: Shell>(conns: &mut Connections<S>) {
     moving::tend_handovers(&mut conns.subscriptions, &mut conns.ctx);
     leave_unused(conns);
@@ -81,12 +81,12 @@ pub fn mend<S: Shell>(conns: &mut Connections<S>) {
     }
     for node in wanting {
         if !conns.subscriptions.topics.lacks_something(node) {
-            // Whoever wants something of it makes it known again.
+            // A later subscription creates it again.
             let is_over = |it: &Server| it.node == node && it.upstream.is_none();
             conns.subscriptions.servers.retain(|it| !is_over(it));
             continue;
         }
-        // Where there is no way to the server now, and nobody waits to be told, nothing is copied for it.
+        // If the server is unreachable now, and no call waits for an error, nothing is copied for it.
         let pool = conns.ctx.routes.nodes[usize::from(node)].pool;
         if conns
             .subscriptions

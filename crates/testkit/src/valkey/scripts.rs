@@ -1,7 +1,7 @@
-//! Scripts and libraries that use Valkey's table, `server`, on us and on a real Valkey: each as EVAL, EVAL_RO and FCALL.
-//! Replies must be equal.
+//! Scripts and libraries that use Valkey's table, `server`, on both servers: each as EVAL, EVAL_RO and FCALL. Replies
+//! must be equal.
 //!
-//! Must not know what a script does.
+//! Must not know the effect of scripts.
 
 use redline_resp::reply_decoder::Value;
 
@@ -136,7 +136,7 @@ const HEADS: &[&str] = &[
     "#!valkey name=lib",
 ];
 
-/// Runs all of them; how many calls that took.
+/// Runs all of them; returns the number of calls.
 pub(super) fn run(pair: &mut Pair) -> Result<usize, String> {
     let mut calls = 0;
     let mut same = |call: &[&str]| {
@@ -176,7 +176,7 @@ pub(super) fn run(pair: &mut Pair) -> Result<usize, String> {
     Ok(calls)
 }
 
-/// A reply without the name of the script in its error: a real Valkey 9.1.2 leaves it out.
+/// Returns a reply without the name of the script in its error: a real Valkey 9.1.2 leaves it out.
 fn comparable(reply: Value) -> Value {
     let Value::Error(text) = &reply else {
         return reply;

@@ -1,6 +1,6 @@
 //! The connections of a thread that follows its data: one of each client to every node that it has needed.
 //!
-//! Must not know what a reply means, but for those that prepare a connection.
+//! Must not know the meaning of replies, except of those that prepare a connection.
 
 use std::collections::VecDeque;
 
@@ -43,18 +43,18 @@ pub(super) enum Awaited {
     Request(Flight),
 }
 
-/// Bytes of one read.
+/// Size of one read: bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 impl Follower<'_, '_> {
-    /// Sentinels have no data, and not the users of the data.
+    /// Returns true for Sentinels, which have no data, and their own users.
     pub(super) fn is_sentinel(&self, node: usize) -> bool {
         let address = self.map.address(node);
         self.manner.source.sentinel_auth(address).is_some()
     }
 
-    /// The link of a client to a node, which may not stand yet. `None` while the node's name is looked up: before the load
-    /// begins that is waited for.
+    /// Returns the link of a client to a node, which may not be established yet. `None` while the node's name is
+    /// resolved: before the load begins it waits for that.
     pub(super) fn link(
         &mut self,
         node: usize,
@@ -71,7 +71,7 @@ impl Follower<'_, '_> {
             return Ok(None);
         };
         let endpoints = found.map_err(|error| Failure::connect_endpoint(address, error))?;
-        // Where and as who it was reached before; one that was only heard of is reached as the first.
+        // With the address and the credentials of before; a discovered one has those of the first.
         let mut places = self.shared.places.iter();
         let place = places.find(|place| endpoints.contains(&place.endpoint));
         let prefix = &place.unwrap_or(&self.shared.places[0]).prefix;
@@ -96,7 +96,7 @@ impl Follower<'_, '_> {
             out: Outgoing::default(),
             awaited: VecDeque::new(),
         };
-        // A Sentinel has no data, and not the users of the data. TLS it has if the servers have it.
+        // A Sentinel has no data, and its own users. It uses TLS if the servers do.
         if let Some(auth) = self.manner.source.sentinel_auth(address) {
             if !auth.is_empty() {
                 encode_request(auth, link.out.more());
@@ -121,7 +121,7 @@ impl Follower<'_, '_> {
         Ok(Some(token))
     }
 
-    /// Takes in what has happened. While connections are opened for the first time, one that fails ends the test.
+    /// Handles events. While connections are opened for the first time, a failed one ends the test.
     pub(super) fn take_events(&mut self, opening: bool) -> Result<(), Failure> {
         for index in 0..self.poller.event_count() {
             let event = self.poller.event(index);
@@ -150,7 +150,7 @@ impl Follower<'_, '_> {
         Ok(())
     }
 
-    /// Looks whether a link stands, its TLS included.
+    /// Checks whether a link is established, its TLS included.
     fn connected(&mut self, token: usize) -> Result<(), Failure> {
         let Some(link) = &mut self.links[token] else {
             return Ok(());
@@ -174,7 +174,7 @@ impl Follower<'_, '_> {
         Ok(())
     }
 
-    /// Sends what waits on the links that have something.
+    /// Sends queued bytes of all links that have some.
     pub(super) fn flush(&mut self, now_ns: u64) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for token in dirty.drain(..) {
@@ -189,14 +189,14 @@ impl Follower<'_, '_> {
                     link.out.left(written.unwrap_or(0));
                     if !link.out.is_empty() || link.stream.has_unsent() {
                         let interest = Interest::ReadWrite;
-                        // A socket that cannot be watched is silent, and is given up as such.
+                        // A socket that cannot be watched is silent, and times out.
                         let _ = self.poller.reregister(&link.stream, token, interest);
                     }
                 }
                 Err(error) => self.lose(token, &Failure::Io(error), now_ns),
             }
         }
-        // What was lost meanwhile is to be sent elsewhere in the next turn.
+        // Requests of lost links are sent elsewhere in the next turn.
         dirty.append(&mut self.dirty);
         self.dirty = dirty;
     }
@@ -241,21 +241,21 @@ impl Follower<'_, '_> {
         }
     }
 
-    /// Gives a link up. What waited on it comes again.
+    /// Closes a link. Its requests are sent again.
     pub(super) fn lose(&mut self, token: usize, failure: &Failure, now_ns: u64) {
         let Some(link) = self.links[token].take() else {
             return;
         };
         self.free.push(token);
         self.found.remove(&(link.node, link.client));
-        // A socket that has failed may have left the poller, and may be shut already.
+        // A failed socket may have left the poller, and may be shut already.
         let _ = self.poller.deregister(&link.stream);
         let _ = link.stream.shutdown(Shutdown::Both);
         if link.connecting {
             self.connecting -= 1;
         }
         self.doubts = true;
-        // Who only asks, asks another.
+        // A question for the map goes to another node.
         if link.client == ASKER {
             return;
         }
@@ -276,7 +276,7 @@ impl Follower<'_, '_> {
         self.note(kind, now_ns);
         for (awaited, _) in link.awaited {
             if let Awaited::Request(flight) = awaited {
-                // What was never sent cannot have been executed.
+                // Unsent requests cannot have been executed.
                 self.counts.redirects.resent += u64::from(!link.connecting);
                 self.again_later(flight, now_ns);
             }

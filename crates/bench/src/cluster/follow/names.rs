@@ -1,5 +1,5 @@
-//! Resolution of the names of nodes: looked up on a thread aside, so that a resolver that is slow holds up no request
-//! but those to that name. Opens no connection.
+//! Resolution of nodes' names: on a separate thread, so that a slow resolver delays only requests to that name. Opens no
+//! connection.
 
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -7,10 +7,10 @@ use std::thread;
 
 use redline_net::{Address, Endpoint, NetError};
 
-/// How a name is looked up; this may block.
+/// Resolves a name; may block.
 pub(super) type Resolve = fn(&Address) -> Result<Vec<Endpoint>, NetError>;
 
-/// The names that one thread has come across.
+/// The names that one thread has used.
 pub(super) struct Names {
     resolve: Resolve,
     known: HashMap<Address, Name>,
@@ -25,13 +25,13 @@ struct Name {
     /// Time until which the result is valid; a result that has not been used yet is valid until its first use.
     until_ns: u64,
     is_under_way: bool,
-    /// The last result, or the error why there is none.
+    /// The last result, or the error.
     found: Option<Result<Vec<Endpoint>, NetError>>,
 }
 
-/// For so long a name means what it meant: many connections are opened to one node at once.
+/// Time for which a result is valid: many connections are opened to one node at once.
 const FRESH_NS: u64 = 1_000_000_000;
-/// Of [`Name::until_ns`]: the answer has come, and nobody has asked since.
+/// Of [`Name::until_ns`]: the result has arrived, and was not used yet.
 const UNASKED: u64 = u64::MAX;
 
 impl Names {
@@ -45,8 +45,8 @@ impl Names {
         }
     }
 
-    /// Where an address leads; `None` while that is looked up. Paths and literal addresses are known at once, and so is
-    /// everything where `may_block`.
+    /// Returns the endpoints of an address; `None` while it is being resolved. Paths and literal addresses are known at
+    /// once, and so is everything if `may_block`.
     pub(super) fn find(
         &mut self,
         address: &Address,
@@ -73,11 +73,11 @@ impl Names {
                 let (resolve, sender, asked) = (self.resolve, self.sender.clone(), address.clone());
                 let look = move || {
                     let found = resolve(&asked);
-                    // Nobody listens any more when the run is over.
+                    // The receiver is gone when the run is over.
                     let _ = sender.send((asked, found));
                 };
                 let looks = thread::Builder::new().name("bench-names".to_owned());
-                // Without a thread, the next who asks tries again.
+                // Without a thread, the next call tries again.
                 name.is_under_way = looks.spawn(look).is_ok();
             }
         }
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// A resolver that answers when nobody holds this.
+    /// A resolver that answers while this is not held.
     static SLOW: Mutex<()> = Mutex::new(());
 
     fn slow(_: &Address) -> Result<Vec<Endpoint>, NetError> {

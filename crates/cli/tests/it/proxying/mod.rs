@@ -1,5 +1,5 @@
-//! `redline proxy` as a process in front of servers of ours, or of servers that answer as they are told, and what tests
-//! of it say again and again. Must not know the proxy's insides.
+//! `redline proxy` as a process in front of our servers, or of scripted servers, and helpers of its tests. Must not know
+//! the proxy's internals.
 
 pub mod seen;
 
@@ -16,7 +16,7 @@ use redline_resp::{Args, Decoded, RequestDecoder, RequestLimits, Value};
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
-/// Longer than anything takes that works, on a machine that has much else to do.
+/// Longer than any successful operation takes, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
@@ -71,7 +71,7 @@ pub fn signal(server: &ServerProcess, name: &str) {
     assert!(sent.success());
 }
 
-/// Stops it where it is, with its connections open.
+/// Stops it, with its connections open.
 pub fn freeze(server: &ServerProcess) {
     signal(server, "-STOP");
     let is_stopped = |task: &Path| {
@@ -84,7 +84,7 @@ pub fn freeze(server: &ServerProcess) {
     });
 }
 
-/// A key of each of these servers.
+/// Returns a key of each of these servers.
 pub fn a_key_of_each(client: &mut Client, servers: &[ServerProcess]) -> Vec<String> {
     let mut keys = vec![String::new(); servers.len()];
     for number in 0.. {
@@ -103,7 +103,7 @@ pub fn a_key_of_each(client: &mut Client, servers: &[ServerProcess]) -> Vec<Stri
     keys
 }
 
-/// Whichever key is on another server than this one.
+/// Returns a key on another server than this one.
 pub fn key_elsewhere(client: &mut Client, than: &str) -> String {
     (0..100)
         .map(|number| format!("other{number}"))
@@ -116,8 +116,8 @@ pub fn key_elsewhere(client: &mut Client, than: &str) -> String {
         .expect("there are several servers")
 }
 
-/// Returns a cluster node's reply to CLUSTER, if the one node on this port of this machine has all slots. `None`: it
-/// was asked something else.
+/// Returns a cluster node's reply to CLUSTER, if the one node on this port of this machine has all slots. `None`:
+/// another request.
 pub fn cluster_of_one(words: &[Vec<u8>], port: u16) -> Option<Vec<u8>> {
     if !words[0].eq_ignore_ascii_case(b"CLUSTER") {
         return None;
@@ -134,12 +134,12 @@ pub fn cluster_of_one(words: &[Vec<u8>], port: u16) -> Option<Vec<u8>> {
     Some(reply.into_bytes())
 }
 
-/// A server that answers as it was told, for what no real one says at will.
+/// Returns a server with scripted replies, for those that no real one sends on demand.
 pub fn scripted(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     scripted_over(move |words, _| Some(answer(words)))
 }
 
-/// The same, which also sees the connection, and leaves it where the answer is `None`.
+/// Returns the same, which also gets the connection, and closes it if the reply is `None`.
 pub fn scripted_over(
     answer: impl Fn(&[Vec<u8>], &mut TcpStream) -> Option<Vec<u8>> + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -182,13 +182,13 @@ pub fn proxy_of(upstreams: &[SocketAddr]) -> ServerProcess {
     ServerProcess::proxy(Path::new(REDLINE), upstreams, &[]).expect("the proxy starts")
 }
 
-/// The proxy with a configuration file of this text, behind a `[[listener]]` that the text need not have.
+/// Returns the proxy with a configuration file of this text, after a `[[listener]]` that the text need not have.
 pub fn proxy_with(text: &str) -> ServerProcess {
     let text = format!("{text}\n[[listener]]\nbind = '127.0.0.1:1'\n");
     ServerProcess::proxy_of_file(Path::new(REDLINE), &text).expect("the proxy starts")
 }
 
-/// Asks again until it is so.
+/// Polls until `so` returns true.
 #[track_caller]
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -198,7 +198,7 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// How many calls the proxy has counted as failed, of the commands whose names begin so.
+/// Returns the number of failed calls, by the proxy's counters, of the commands with this prefix.
 pub fn failed_calls(client: &mut Client, start: &str) -> usize {
     let Value::Bulk(info) = call(client, "INFO commandstats") else {
         panic!("a text");
@@ -210,13 +210,13 @@ pub fn failed_calls(client: &mut Client, start: &str) -> usize {
     failed.map(|count| count.parse::<usize>().unwrap()).sum()
 }
 
-/// `[[pool.shard]]` for each of these servers.
+/// Returns `[[pool.shard]]` for each of these servers.
 pub fn shards(servers: &[SocketAddr]) -> String {
     let shard = |address| format!("[[pool.shard]]\nserver = [{{ address = '{address}' }}]\n");
     servers.iter().map(shard).collect()
 }
 
-/// The words of an array, or of a push message.
+/// Returns the words of an array, or of a push message.
 pub fn words(value: Option<Value>) -> Vec<String> {
     let (Some(Value::Array(values)) | Some(Value::Push(values))) = value else {
         panic!("no message: {value:?}");
@@ -229,7 +229,7 @@ pub fn words(value: Option<Value>) -> Vec<String> {
     values.iter().map(text).collect()
 }
 
-/// The most memory that a process has had: bytes.
+/// Returns the peak memory of a process: bytes.
 pub fn peak_bytes(server: &ServerProcess) -> usize {
     let path = format!("/proc/{}/status", server.pid());
     let status = fs::read_to_string(path).unwrap();
@@ -241,20 +241,20 @@ pub fn peak_bytes(server: &ServerProcess) -> usize {
     kib * 1024
 }
 
-/// A command as COMMAND describes it: name, number of words, and where its keys are.
+/// A command as COMMAND describes it: name, number of words, and positions of its keys.
 pub struct Told {
     pub name: String,
-    /// With its name.
+    /// Number of words, its name included.
     pub words: usize,
     pub first: usize,
     /// Below 0: counted from the end.
     pub last: i64,
     pub step: usize,
-    /// Redis flags it as one that only reads.
+    /// Redis flags it as read-only.
     pub reads: bool,
 }
 
-/// The commands of data that have keys at fixed places, and do not wait.
+/// Returns the commands of data that have keys at fixed positions, and do not block.
 pub fn commands_of_keys() -> Vec<Told> {
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
     let mut client = Client::connect(server.address()).unwrap();

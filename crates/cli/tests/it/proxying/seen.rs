@@ -1,4 +1,4 @@
-//! Helpers of the tests of a proxy's observability: one of a given configuration, fields of INFO, the page of metrics.
+//! Helpers of the tests of a proxy's observability: one with a given configuration, fields of INFO, the page of metrics.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,26 +11,26 @@ use redline_testkit::process::ServerProcess;
 
 use super::{REDLINE, call, scripted};
 
-/// A bulk string, as text.
+/// Returns a bulk string, as text.
 pub fn text(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
 }
 
-/// A field of INFO; the last one of that name.
+/// Returns a field of INFO; the last one of that name.
 pub fn field(info: &str, name: &str) -> Option<String> {
     let lines = info.lines().rev();
     let mut found = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     found.next().map(str::to_owned)
 }
 
-/// A field of INFO that is a number.
+/// Returns a field of INFO that is a number.
 pub fn number(client: &mut Client, line: &str, name: &str) -> u64 {
     let info = text(&call(client, line));
     let found = field(&info, name).unwrap_or_else(|| panic!("{name} in {info}"));
     found.parse().expect("a number")
 }
 
-/// A proxy of this configuration, in front of these servers.
+/// Returns a proxy of this configuration, in front of these servers.
 pub fn proxy(servers: &[SocketAddr], text: &str) -> (tempfile::TempDir, ServerProcess) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("proxy.toml");
@@ -46,12 +46,12 @@ pub fn proxy(servers: &[SocketAddr], text: &str) -> (tempfile::TempDir, ServerPr
     (folder, proxy)
 }
 
-/// A server of ours.
+/// Returns a server of ours.
 pub fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
 }
 
-/// The page of metrics.
+/// Returns the page of metrics.
 pub fn pages(address: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -62,7 +62,7 @@ pub fn pages(address: &str) -> String {
     page
 }
 
-/// A server that takes its time for keys that begin with `slow`.
+/// Returns a server that is slow for keys that begin with `slow`.
 pub fn slow_server() -> SocketAddr {
     scripted(|words| {
         if words.get(1).is_some_and(|key| key.starts_with(b"slow")) {
@@ -76,7 +76,7 @@ pub fn slow_server() -> SocketAddr {
     })
 }
 
-/// Everything that stands in a reply.
+/// Returns all texts in a reply.
 pub fn flat(value: &Value) -> String {
     match value {
         Value::Array(values) | Value::Set(values) | Value::Push(values) => {

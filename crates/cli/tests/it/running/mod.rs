@@ -1,4 +1,4 @@
-//! `redline server` as a process in a folder of its own, and a client for it. Must not know the server's insides.
+//! `redline server` as a process in its own folder, and a client for it. Must not know the server's internals.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 
 pub const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
-/// Longer than anything takes that works.
+/// Longer than any successful operation takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[track_caller]
@@ -28,7 +28,7 @@ pub fn until<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A server that listens on a socket in a folder of its own, which is also its working directory.
+/// A server that listens on a socket in its own folder, which is also its working directory.
 pub struct Running {
     pub child: Child,
     out: BufReader<ChildStdout>,
@@ -36,7 +36,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `redline server` with these words, and with `stdin` if there is any. The words make it listen on `s`.
+    /// Starts `redline server` with these arguments, and with `stdin` if there is any. The arguments make it listen on `s`.
     pub fn start(folder: TempDir, args: &[&str], stdin: Option<&str>) -> Running {
         let mut command = Command::new(REDLINE);
         command.arg("server").args(args);
@@ -85,7 +85,7 @@ impl Running {
         signal(&self.child, name);
     }
 
-    /// Waits for the end: how it ended, and what it has logged on standard output.
+    /// Waits for its end; returns its exit status, and its log on standard output.
     pub fn ended(mut self) -> (ExitStatus, String, TempDir) {
         let status = until("the server ends", || self.child.try_wait().unwrap());
         let mut log = String::new();
@@ -112,7 +112,7 @@ impl Client {
         self.read()
     }
 
-    /// Sends a command of these words, which may hold anything, and reads its reply.
+    /// Sends a command of these words, which may contain any characters, and reads its reply.
     pub fn call_words(&mut self, words: &[&str]) -> String {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
@@ -132,7 +132,7 @@ impl Client {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
-    /// The next reply: its line, or the text that follows it; of an array its elements, by spaces.
+    /// Returns the next reply: its line, or the text that follows it; of an array its elements, by spaces.
     pub fn read(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -156,7 +156,7 @@ impl Client {
     }
 }
 
-/// Sends a process that was started here a signal, named as `kill` names it.
+/// Sends a signal to a process that was started here, named as in `kill`.
 pub fn signal(child: &Child, name: &str) {
     let kill = Command::new("kill")
         .args([&format!("-{name}"), &child.id().to_string()])
@@ -168,7 +168,7 @@ pub fn folder() -> TempDir {
     TempDir::new().unwrap()
 }
 
-/// A folder with a configuration file `r.conf`, which makes the server listen on `s` and says `more`.
+/// Returns a folder with a configuration file `r.conf`, which makes the server listen on `s`, and with `more` lines.
 pub fn folder_with(more: &str) -> TempDir {
     let folder = folder();
     let text = format!("port 0\nunixsocket s\nthreads 1\n{more}");
@@ -176,7 +176,7 @@ pub fn folder_with(more: &str) -> TempDir {
     folder
 }
 
-/// Runs `redline server` where it must not start, and returns what it says.
+/// Runs `redline server` with a faulty configuration, and returns its message.
 #[track_caller]
 pub fn refused(folder: &Path, args: &[&str]) -> String {
     let mut child = Command::new(REDLINE)

@@ -1,4 +1,4 @@
-//! The rules one by one, and a model of clients, connections and news in any order.
+//! The rules one by one, and a model of clients, connections and reports in any order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -140,7 +140,7 @@ fn a_call_under_way_hides_its_keys_until_it_is_answered() {
         assert_eq!(bench.told(0, "k"), None, "{line}");
         bench.keep(0, "k", TWO);
     }
-    // Of other keys nothing is forgotten.
+    // Other keys are kept.
     let mut bench = Bench::new(100);
     bench.keep(0, "k1", ONE);
     bench.send(1, "SET k2 x");
@@ -179,7 +179,7 @@ fn an_answer_of_before_the_news_is_not_kept() {
     bench.answer(0, ONE);
     assert_eq!(bench.told(0, "k"), None);
     bench.keep(0, "k", ONE);
-    // All keys, as at FLUSHALL, or because they may be elsewhere.
+    // All keys, as at FLUSHALL, or because they may have moved.
     bench.send(0, "GET k");
     bench.cache.forget();
     bench.answer(0, ONE);
@@ -207,13 +207,13 @@ fn a_newer_answer_on_another_connection_counts() {
     bench.keep(0, "k", ONE);
     bench.call(1, "GET k", TWO);
     assert_eq!(bench.told(0, "k"), None);
-    // Which of the two is newer is seen by who is asked next.
+    // The next GET shows which of the two is newer.
     bench.keep(0, "k", ONE);
     (0..2).for_each(|_| bench.send(0, "GET k"));
     bench.call(1, "GET k", TWO);
     (0..2).for_each(|_| bench.answer(0, ONE));
     assert_eq!(bench.told(0, "k"), None);
-    // A connection that is lost has told nothing.
+    // A lost connection has reported nothing.
     bench.keep(0, "k", TWO);
     bench.send(1, "SET k 3");
     bench.send(1, "GET k");
@@ -252,7 +252,7 @@ fn who_never_waits_for_nothing_is_told_of_what_was_answered() {
     let hash = |number: u32| u64::from(number % 251) << 56;
     let mut asked = Asked::default();
     for number in 0..10_000_u32 {
-        // Three are under way at any time.
+        // Three are in flight at any time.
         let head = number.saturating_sub(3);
         for recent in head..number {
             assert!(asked.has(hash(recent), head, number));
@@ -264,8 +264,8 @@ fn who_never_waits_for_nothing_is_told_of_what_was_answered() {
     }
 }
 
-/// Clients over two shared connections and a private one each, others who write past the proxy, and news that take their time:
-/// whatever the order in which things happen, nobody sees a key go back, or misses what it has written.
+/// Clients over two shared connections and a private one each, writers that bypass the proxy, and delayed reports: in
+/// any order of events, no client sees an older value than before, or misses its own write.
 mod model {
     use super::*;
 
@@ -303,7 +303,7 @@ mod model {
         /// Values that the client has seen, and those that it has asked to be written, by key.
         seen: [u64; KEYS],
         wrote: [u64; KEYS],
-        /// Replies that came before their turn.
+        /// Replies that arrived before their turn.
         held: HashMap<u32, Vec<(usize, u64)>>,
     }
 
@@ -357,7 +357,7 @@ mod model {
         let news_in = random.u32(1..30);
         for _ in 0..3_000 {
             match random.u8(0..12) {
-                // Somebody asks.
+                // A client sends.
                 0..=2 => {
                     let at = random.usize(..CLIENTS);
                     let client = &mut clients[at];
@@ -371,7 +371,7 @@ mod model {
                         2..=4 => Ask::Set(key, 0),
                         _ => Ask::Get(key),
                     };
-                    // On a connection of its own, which it waits for.
+                    // On a private connection, whose reply it awaits.
                     let is_private = random.u8(..8) == 0;
                     let waits = lanes[2 + at].sent.len() + lanes[2 + at].done.len() > 0;
                     if waits || is_private && client.next != client.head {
@@ -393,7 +393,7 @@ mod model {
                     match ask {
                         Ask::Get(key) => {
                             let hash = bench.cache.hash(name(key).as_bytes());
-                            // Now and then it comes twice.
+                            // Now and then the request is decoded twice.
                             let told = (0..random.u8(1..=2)).find_map(|_| {
                                 let has_asked = client.asked.has(hash, client.head, number);
                                 let told = match has_asked || is_private {
@@ -437,7 +437,7 @@ mod model {
                         }
                     }
                 }
-                // The server does what came next on some connection.
+                // The server executes the next request of some connection.
                 3..=6 => {
                     let busy = |lane: &&mut Lane| !lane.sent.is_empty();
                     let mut busy: Vec<&mut Lane> = lanes.iter_mut().filter(busy).collect();
@@ -447,7 +447,7 @@ mod model {
                     let lane = busy.swap_remove(random.usize(..busy.len()));
                     if let Some(sent) = lane.sent.pop_front() {
                         if let Ask::Set(key, value) | Ask::Script(key, value) = sent.ask {
-                            // What was asked for earlier may be done later: values grow all the same.
+                            // An earlier request may be executed later: values grow all the same.
                             data[key] = data[key].max(value);
                             news.push_back(key);
                         }
@@ -483,7 +483,7 @@ mod model {
                     }
                     clients[sent.client].reply(sent.number, values);
                 }
-                // News arrive.
+                // A report arrives.
                 10 => {
                     if random.u32(..news_in) == 0
                         && let Some(key) = news.pop_front()
@@ -491,7 +491,7 @@ mod model {
                         bench.cache.invalidated(name(key).as_bytes());
                     }
                 }
-                // Somebody else writes.
+                // Another client writes.
                 _ => {
                     if random.u32(0..writes_in) < 5 {
                         let key = random.usize(..KEYS);
@@ -503,7 +503,7 @@ mod model {
                 }
             }
         }
-        // When all is answered and known, what is told is true.
+        // When all is answered and reported, cached values are current.
         for (at, lane) in lanes.iter_mut().enumerate() {
             for sent in lane.sent.drain(..) {
                 if let Ask::Set(key, value) | Ask::Script(key, value) = sent.ask {
