@@ -1,6 +1,6 @@
 //! Very long bulks, from socket to socket through a [`Pipe`]: their bytes are never in this process. A request's goes from
 //! its client to its private connection, a reply's to the client whose turn it is. Bytes before the bulk take the usual
-//! path (see [`streaming`](crate::streaming)), and so do those after its line end, and everything if one side uses TLS.
+//! path (see [`streaming`]), and so do those after its line end, and everything if one side uses TLS.
 //!
 //! The cost of such a bulk is mostly segments and wake-ups of its reader. So the sockets are set to wake the worker for
 //! no less than [`PIECE_BYTES`] of it, or the rest: more is moved at once, and the reader stays awake. A slow sender

@@ -112,7 +112,7 @@ pub struct Shell<'s> {
     free: Vec<usize>,
     ready: VecDeque<usize>,
     buffers: BufferPool,
-    /// Memory for replies; see [`ReplyBuffer::lend`].
+    /// Memory for replies; see [`lend`](redline_resp::ReplyBuffer::lend).
     replies: Vec<Vec<u8>>,
     /// Batch for reuse; `None` while a group is served.
     batch: Option<Box<Batch>>,

@@ -298,6 +298,7 @@ impl<S: Shell> Connections<S> {
 
     /// Handles a write to a client: it is complete, or the socket is full (`is_full`), or the connection is lost.
     /// Returns true if the client is still there.
+    #[inline(always)] // of each reply, and called in one place
     pub fn client_written(&mut self, at: u32, is_full: bool, is_lost: bool) -> bool {
         let settings = &self.ctx.shared.settings;
         let Some(client) = self.ctx.clients.get(at) else {
@@ -310,7 +311,8 @@ impl<S: Shell> Connections<S> {
             ),
             false => ("output-buffer", settings.client_output_bytes_max),
         };
-        if client.owed() > output_max && !is_lost {
+        let owed = client.owed();
+        if owed > output_max && !is_lost {
             self.close_for_output(at, limit, output_max);
             return false;
         }
@@ -327,7 +329,7 @@ impl<S: Shell> Connections<S> {
             true => client.feeds.take(),
             false => None,
         };
-        let (pause, owed, pending) = (client.pause, client.owed(), client.pending());
+        let (pause, pending) = (client.pause, client.pending());
         if let Some(memory) = spare {
             self.ctx.clients.keep_output(memory);
         }
