@@ -11,7 +11,7 @@
 //! # A unit
 //!
 //! A single command takes the stripes in its row's scope, runs, publishes its keyspace events, and releases them.
-//! Inside EXEC or a script the stripes are held by the [`Compound`] of the worker. A session that fails to get a stripe
+//! Inside EXEC or a script the stripes are held by the [`Compound`](super::Compound) of the worker. A session that fails to get a stripe
 //! is suspended and its command runs again from the start when the stripe is free: nothing has happened until then.
 //!
 //! Must not know: what any command does.
