@@ -6,7 +6,7 @@
 //! # Layout
 //!
 //! ```text
-//! header  8 bytes   bits 0..6 tag | 6 has expiry | 7 long key | 8..32 clock | 32..48 key length
+//! header  8 bytes   bits 0..5 tag | 5 phase | 6 has expiry | 7 long key | 8..32 clock | 32..48 key length
 //!                   | 48..63 value length | 63 raw string
 //! expiry  8 bytes   only with the expiry bit: Unix time in milliseconds
 //! length  8 bytes   only with the long-key bit: length of a key above 65,535 bytes
@@ -49,7 +49,8 @@ pub const PACKED_BYTES_MAX: usize = 960;
 /// Largest packed collection that comes back into its entry.
 pub const PACKED_AGAIN_BYTES_MAX: usize = PACKED_BYTES_MAX / 2;
 
-const TAG_MASK: u64 = 0x3f;
+const TAG_MASK: u64 = 0x1f;
+const PHASE: u64 = 1 << 5;
 const EXPIRE: u64 = 1 << 6;
 const LONG_KEY: u64 = 1 << 7;
 const CLOCK_SHIFT: u32 = 8;
@@ -59,7 +60,19 @@ const VALUE_LEN_SHIFT: u32 = 48;
 const VALUE_LEN_MASK: u64 = 0x7fff;
 const RAW: u64 = 1 << 63;
 
-/// The form in which an entry's value is stored. Values 0..64; the tag is the first six bits of the entry.
+/// One of the two phases of an entry, by which snapshots tell whether they have it: see [`snapshot`](crate::snapshot).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Phase(u64);
+
+impl Phase {
+    /// Returns the phase of this parity.
+    #[inline]
+    pub(crate) fn of(parity: u32) -> Phase {
+        Phase(u64::from(parity & 1) << PHASE.trailing_zeros())
+    }
+}
+
+/// The form in which an entry's value is stored. Values 0..32; the tag is the first five bits of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Tag {
@@ -199,13 +212,14 @@ impl ValueRef<'_> {
 pub(crate) struct Entry(NonNull<u8>);
 
 impl Entry {
-    /// Allocates an entry. `clock` is the 24-bit LRU or LFU word.
+    /// Allocates an entry. `clock` is the 24-bit LRU or LFU word, `phase` that of its slot for one that is new.
     pub(crate) fn create(
         heap: &mut Heap,
         key: &[u8],
         value: Stored<'_>,
         expire_at_ms: Option<i64>,
         clock: u32,
+        phase: Phase,
     ) -> Entry {
         let value = match value {
             Stored::Bytes { bytes, .. } if bytes.len() > INLINE_BYTES_MAX => {
@@ -214,7 +228,7 @@ impl Entry {
             value => value,
         };
         let long = key.len() > usize::from(u16::MAX);
-        let mut header = u64::from(clock) << CLOCK_SHIFT;
+        let mut header = u64::from(clock) << CLOCK_SHIFT | phase.0;
         header |= if expire_at_ms.is_some() { EXPIRE } else { 0 };
         header |= if long {
             LONG_KEY
@@ -371,7 +385,8 @@ impl Entry {
     /// # Safety
     /// See [`Entry::key`]; and no other
     /// reference into this entry's value is alive.
-    pub(crate) unsafe fn object_mut<'a>(self, _: &Change) -> Option<&'a mut Value> {
+    pub(crate) unsafe fn object_mut<'a>(self, change: &Change) -> Option<&'a mut Value> {
+        change.assert_covers(self);
         // SAFETY: as for `value`; the caller has the only reference.
         unsafe {
             let header = self.header();
@@ -384,7 +399,8 @@ impl Entry {
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
-    pub(crate) unsafe fn blob_mut<'a>(self, _: &Change) -> Option<&'a mut Blob> {
+    pub(crate) unsafe fn blob_mut<'a>(self, change: &Change) -> Option<&'a mut Blob> {
+        change.assert_covers(self);
         // SAFETY: as for `object_mut`.
         unsafe {
             let header = self.header();
@@ -397,7 +413,8 @@ impl Entry {
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
-    pub(crate) unsafe fn inline_mut<'a>(self, _: &Change) -> Option<&'a mut [u8]> {
+    pub(crate) unsafe fn inline_mut<'a>(self, change: &Change) -> Option<&'a mut [u8]> {
+        change.assert_covers(self);
         // SAFETY: as for `object_mut`; the header says where the bytes are, and how many.
         unsafe {
             let header = self.header();
@@ -422,11 +439,12 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn overwrite(
         self,
-        _: &Change,
+        change: &Change,
         value: &[u8],
         raw: bool,
         expiry: Expiry,
     ) -> bool {
+        change.assert_covers(self);
         // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
         unsafe {
             let header = self.header();
@@ -465,7 +483,8 @@ impl Entry {
     /// # Safety
     /// See [`Entry::object_mut`]. The new bytes are not the entry's own.
     #[inline]
-    pub(crate) unsafe fn overwrite_packed(self, _: &Change, packed: PackedRef<'_>) -> bool {
+    pub(crate) unsafe fn overwrite_packed(self, change: &Change, packed: PackedRef<'_>) -> bool {
+        change.assert_covers(self);
         assert!(packed.bytes.len() <= PACKED_BYTES_MAX);
         // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
         unsafe {
@@ -517,7 +536,8 @@ impl Entry {
     ///
     /// # Safety
     /// See [`Entry::object_mut`].
-    pub(crate) unsafe fn set_expire_at_ms(self, _: &Change, at: i64) {
+    pub(crate) unsafe fn set_expire_at_ms(self, change: &Change, at: i64) {
+        change.assert_covers(self);
         // SAFETY: asserted: the field exists.
         unsafe {
             assert!(
@@ -555,7 +575,29 @@ impl Entry {
         }
     }
 
-    /// Rebuilds the entry with or without room for an expiry, or at another place (compaction).
+    /// Returns the phase.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn phase(self) -> Phase {
+        // SAFETY: the header is always there.
+        Phase(unsafe { self.header() } & PHASE)
+    }
+
+    /// Sets the phase. Like the clock it may be written while readers have references to the key and the value.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
+    pub(crate) unsafe fn set_phase(self, phase: Phase) {
+        // SAFETY: the header is always there, and only ever accessed by value.
+        unsafe {
+            let header = self.header() & !PHASE;
+            self.0.as_ptr().cast::<u64>().write(header | phase.0);
+        }
+    }
+
+    /// Rebuilds the entry with or without room for an expiry, or at another place (compaction), in its phase.
     /// The old one is freed, its value moves.
     ///
     /// # Safety
@@ -572,19 +614,23 @@ impl Entry {
                 Content::Object(_) => Stored::Object(slot.cast::<Value>().read()),
                 Content::Packed(packed) => Stored::Packed(packed),
             };
-            let fresh = Entry::create(heap, self.key(), value, expire_at_ms, self.clock());
+            let phase = self.phase();
+            let fresh = Entry::create(heap, self.key(), value, expire_at_ms, self.clock(), phase);
             heap.free(self.0, self.bytes());
             fresh
         }
     }
 
-    /// Makes another entry of this key, with its expiry and clock, that has this value; the old one stays as it is.
+    /// Makes another entry of this key, with its expiry, clock and phase, that has this value; the old one stays as it is.
     ///
     /// # Safety
     /// See [`Entry::key`].
     pub(crate) unsafe fn with_value(self, heap: &mut Heap, value: Stored<'_>) -> Entry {
         // SAFETY: handed on from the caller.
-        unsafe { Entry::create(heap, self.key(), value, self.expire_at_ms(), self.clock()) }
+        unsafe {
+            let (expire_at_ms, clock) = (self.expire_at_ms(), self.clock());
+            Entry::create(heap, self.key(), value, expire_at_ms, clock, self.phase())
+        }
     }
 
     /// Returns the number of bytes that the entry itself takes from the heap, its size class.
@@ -867,7 +913,7 @@ fn inline_bytes(header: u64) -> usize {
 #[inline]
 fn key_offset(header: u64) -> usize {
     /// Tag and fields of a short string without an expiry: all zero.
-    const SHAPE: u64 = 0xff;
+    const SHAPE: u64 = 0xff & !PHASE;
     if header & SHAPE == 0 {
         return 8;
     }

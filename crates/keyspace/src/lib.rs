@@ -11,6 +11,7 @@ pub mod lock;
 mod notify;
 mod opened;
 mod policy;
+pub mod snapshot;
 mod space;
 mod survey;
 mod unit;

@@ -88,11 +88,9 @@ pub trait Wake: Send + Sync {
     fn wake(&self, token: WakeToken);
 }
 
-/// For tests that suspend no session.
-#[cfg(test)]
+/// For keyspaces that no session waits for.
 pub(crate) struct NobodyWaits;
 
-#[cfg(test)]
 impl Wake for NobodyWaits {
     fn wake(&self, _token: WakeToken) {}
 }

@@ -20,10 +20,11 @@ use redline_types::Limits;
 use crate::{
     entry::{Entry, Garbage},
     journal::{Arc as JournalArc, Effects, Journal, Lane, Reader, WakeReader},
-    lock::{Locks, STRIPES, StripeSet, Wake},
+    lock::{Locks, NobodyWaits, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
     opened::Opened,
     policy::{Clock, EvictionPool, Policy},
+    snapshot::{CutState, Share, Snapshots},
     unit::Unit,
     wait::{Queue, Ready},
     watch::Watcher,
@@ -103,6 +104,7 @@ pub struct Keyspace {
     /// Number of queues with a client that wants to know when the key goes.
     pub(crate) waited_keys_gone: AtomicU64,
     pub(crate) journal: Journal,
+    pub(crate) snapshots: Snapshots,
 }
 
 /// A word that workers write often, apart from those that they read at every command.
@@ -118,6 +120,8 @@ pub(crate) struct Db {
     pub(crate) next_expire_ms: Box<[AtomicI64]>,
     /// No element of a collection in the stripe expires before this time.
     pub(crate) next_element_ms: Box<[AtomicI64]>,
+    /// The part in a snapshot.
+    pub(crate) cut: CutState,
 }
 
 /// The state of a database per stripe.
@@ -162,6 +166,14 @@ impl Keyspace {
         Keyspace::with_locks(databases, Locks::of_one_thread(wake))
     }
 
+    /// Makes an empty keyspace, to be filled out of reach of clients and then published: see [`Unit::publish`]. Any
+    /// number of threads may fill it, also where this one is of one thread. No snapshot may be cut in between.
+    pub fn unpublished(&self) -> Keyspace {
+        let other = Keyspace::new(self.dbs.len(), Box::new(NobodyWaits));
+        other.snapshots.take_phase_of(&self.snapshots);
+        other
+    }
+
     fn with_locks(databases: usize, locks: Locks) -> Keyspace {
         let stripes: Box<[StripeCell]> = (0..STRIPES).map(|_| StripeCell::default()).collect();
         let fixed_bytes = locks.fixed_bytes() + size_of_val(&*stripes);
@@ -189,6 +201,7 @@ impl Keyspace {
             waited_keys: AtomicU64::new(0),
             waited_keys_gone: AtomicU64::new(0),
             journal: Journal::default(),
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -369,7 +382,27 @@ impl Keyspace {
     pub(crate) fn take_db(&self, db: u32) -> Option<Flushed> {
         let pointer = self.dbs[db as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: a table, once published, is never freed.
-        unsafe { pointer.as_ref() }.map(Flushed)
+        let db = unsafe { pointer.as_ref() }?;
+        db.cut.is_flushed.store(true, Ordering::Relaxed);
+        Some(Flushed(db))
+    }
+
+    /// Puts the tables of another keyspace in the place of its own, which are none; the caller holds all stripes.
+    pub(crate) fn take_all_of(&self, other: &Keyspace) {
+        assert!(
+            self.snapshots.phase() == other.snapshots.phase(),
+            "no snapshot was cut since the keyspace was made"
+        );
+        for db in other.used_databases() {
+            let table = other.dbs[db as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
+            if !table.is_null() {
+                self.note_used(db);
+                let before = self.dbs[db as usize].swap(table, Ordering::AcqRel);
+                assert!(before.is_null(), "the database was emptied");
+            }
+        }
+        self.account(other.bytes.0.load(Ordering::Relaxed) - other.fixed_bytes as i64);
+        other.bytes.0.store(other.fixed_bytes as i64, Ordering::Relaxed);
     }
 
     pub(crate) fn swap_dbs(&self, a: u32, b: u32) {
@@ -413,6 +446,7 @@ impl Db {
                 .collect(),
             next_expire_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
             next_element_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            cut: CutState::default(),
         }
     }
 }
@@ -435,8 +469,10 @@ impl Flushed {
         self.len() == 0
     }
 
-    /// Frees its entries. Long: run it behind the command, on a thread of its own.
+    /// Frees its entries; a snapshot that is being taken gets those that it does not have yet. Long: run it behind the
+    /// command, on a thread of its own.
     pub fn free(self, space: &Keyspace, heap: &mut Heap) {
+        space.snapshots.save_flushed(self.0);
         let mut freed = 0;
         for (slot, index) in self.0.slots.iter().enumerate() {
             let stripe = usize::from(stripe_of_slot(slot));
@@ -461,6 +497,7 @@ impl Flushed {
             });
         }
         space.account(-(freed as i64));
+        self.0.cut.is_flushed.store(false, Ordering::Relaxed);
         space
             .spare
             .lock()
@@ -522,6 +559,8 @@ pub struct Local {
     pub(crate) scratch: Vec<u8>,
     /// Values in which packed collections are read and changed.
     pub(crate) opened: Opened,
+    /// The share in the snapshot that is being taken.
+    pub(crate) share: Option<Share>,
     pub(crate) bytes: i64,
 }
 
@@ -553,6 +592,7 @@ impl Local {
             witness: RefCell::default(),
             scratch: Vec::new(),
             opened: Opened::default(),
+            share: None,
             bytes: 0,
         }
     }

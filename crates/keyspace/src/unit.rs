@@ -170,6 +170,22 @@ impl<'k> Unit<'k> {
         self.space.journal().attach(wake)
     }
 
+    /// Replaces all databases by those of a keyspace that [`Keyspace::unpublished`] made, whose users have ended and
+    /// flushed their accounts. What was there before is flushed, and freed behind the unit.
+    ///
+    /// # Panics
+    /// Unless every stripe is held, and if a snapshot was cut since `loaded` was made.
+    pub fn publish(&mut self, local: &mut Local, loaded: &Keyspace) {
+        assert!(self.holds_all(), "every stripe is held");
+        let space = self.space;
+        for db in space.used_databases() {
+            let mut view = self.view(local, db, 0);
+            view.database().flush();
+            view.finish();
+        }
+        space.take_all_of(loaded);
+    }
+
     /// Returns true if a client waits for this key, in any database.
     ///
     /// # Panics
@@ -360,6 +376,37 @@ mod tests {
         let (space, mut local) = keyspace();
         let mut unit = Unit::try_one(&space, space.place(b"key").stripe()).expect("free");
         set(&mut unit, &mut local);
+    }
+
+    #[test]
+    fn what_was_loaded_replaces_what_was_there() {
+        let (space, mut local) = keyspace();
+        let all = || Unit::try_set(&space, &StripeSet::all(), false).expect("free");
+        set(&mut all(), &mut local);
+        local.flush_account(&space);
+        let before = space.used_bytes();
+        let mut loaded = space.unpublished();
+        let mut loader = Local::new(fastrand::Rng::with_seed(2), Limits::default());
+        let mut unit = Unit::exclusive(&mut loaded);
+        for (db, key) in [(0, b"a"), (1, b"b"), (1, b"c")] {
+            let mut view = unit.view(&mut loader, db, 0);
+            view.set_string(key, b"loaded", Expiry::Clear);
+            view.finish_unreported();
+        }
+        drop(unit);
+        loader.flush_account(&loaded);
+        let mut unit = all();
+        unit.publish(&mut local, &loaded);
+        drop(unit);
+        assert_eq!((space.key_count(0), space.key_count(1)), (1, 2));
+        assert_eq!((loaded.key_count(0), loaded.key_count(1)), (0, 0));
+        for flushed in std::mem::take(&mut local.flushed) {
+            flushed.free(&space, &mut local.heap);
+        }
+        assert!(space.used_bytes() > before);
+        assert_eq!(loaded.used_bytes(), loaded.fixed_bytes());
+        let unit = Unit::try_one(&space, space.place(b"c").stripe()).expect("free");
+        assert!(!unit.is_stale(1, b"c", 0) && entry_of(&space, 1, b"c").is_some());
     }
 
     #[test]

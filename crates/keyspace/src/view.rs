@@ -296,7 +296,7 @@ impl<'a> View<'a> {
         let (hash, old) = self.find_mut(key);
         self.local.scratch.clear();
         if let Some(entry) = old {
-            let change = self.begin_change();
+            let change = self.begin_change(old);
             // SAFETY: the stripe is held, and `&mut self` excludes readers; the references end here.
             unsafe {
                 if let Some(blob) = entry.blob_mut(&change) {
@@ -342,7 +342,7 @@ impl<'a> View<'a> {
         let (_, Some(entry)) = self.find_mut(key) else {
             return Ok(None);
         };
-        let change = self.begin_change();
+        let change = self.begin_change(Some(entry));
         // SAFETY: the stripe is held, and `&mut self` excludes readers; the references end here.
         let (result, grown, differs) = unsafe {
             if let Some(blob) = entry.blob_mut(&change) {
@@ -417,7 +417,7 @@ impl<'a> View<'a> {
             }
         };
         let is_opened = opened.is_some();
-        let change = self.begin_change();
+        let change = self.begin_change(found);
         let value = match (&mut opened, found) {
             (Some(value), _) => value,
             // SAFETY: the stripe is held, and `&mut self` excludes readers.

@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! A *bucket* is one cache line: seven entries, seven tags (eight more bits of each entry's hash), and a byte for the
-//! spill mark and the snapshot epoch. A *chunk* is two buckets, the last one of an odd count is one. An index is a directory of
+//! A *bucket* is one cache line: seven entries, seven tags (eight more bits of each entry's hash), and a byte with the
+//! spill mark. A *chunk* is two buckets, the last one of an odd count is one. An index is a directory of
 //! chunks; chunks of all indexes come from one arena, so that what one slot frees is what another needs. An index grows
 //! by about 12 % (at least one bucket) when it is 92 % full: a keyspace has 16,384 slots, which fill in lockstep, and
 //! tables that double would all be half empty at the same time.
@@ -52,7 +52,7 @@ use std::sync::atomic::{
 
 use crate::hash::{h16, tag};
 use crate::prefetch;
-use bucket::{Bucket, ENTRIES, EPOCH_MASK, EPOCH_SHIFT, SPILLED, Word};
+use bucket::{Bucket, ENTRIES, SPILLED, Word};
 use layout::Layout;
 
 pub(crate) use layout::{TABLES, flush, tick};
@@ -69,7 +69,7 @@ pub struct Index {
     /// See [`Layout`]: one word, so that directory and length always fit each other.
     place: AtomicU64,
     len: AtomicU32,
-    /// Counts changes of the table (not those inside entries, nor of epochs); wraps around.
+    /// Counts changes of the table (not those inside entries); wraps around.
     changes: AtomicU32,
 }
 
@@ -365,30 +365,6 @@ impl Index {
         NonNull::new(std::ptr::with_exposed_provenance_mut(sight.address))
     }
 
-    /// Returns the snapshot epoch (7 bits) of the bucket that is home to this hash. It, [`Index::set_epoch`] and
-    /// [`Index::insert_rebuilds`] have no callers but tests yet: snapshots will need them of the table, and they keep
-    /// true that every bucket has room for it.
-    pub fn epoch(&self, hash: u64) -> u8 {
-        self.home_bucket(hash)
-            .map_or(0, |home| ((home.meta() & EPOCH_MASK) >> EPOCH_SHIFT) as u8)
-    }
-
-    /// Sets the snapshot epoch of the bucket that is home to this hash. Growing and shrinking moves the borders between
-    /// buckets: it keeps the epoch if all buckets have the same, and sets it to 0 otherwise. A caller that needs more
-    /// brings all of them to one epoch before an insert of which [`Index::insert_rebuilds`] is true, and before a
-    /// remove.
-    pub fn set_epoch(&self, hash: u64, epoch: u8) {
-        if let Some(home) = self.home_bucket(hash) {
-            let epoch = (u64::from(epoch) << EPOCH_SHIFT) & EPOCH_MASK;
-            home.set_meta(home.meta() & !EPOCH_MASK | epoch);
-        }
-    }
-
-    /// Returns true if the next insert will grow the table.
-    pub fn insert_rebuilds(&self) -> bool {
-        self.len() >= entries_max(self.layout().buckets())
-    }
-
     /// Moves the table itself out of memory that a [`crate::heap::Compaction`] gives back. The
     /// background step that walks the entries calls it for every slot.
     pub fn compact(&self) {
@@ -431,11 +407,6 @@ impl Index {
     fn note_change(&self) {
         let changes = self.changes.load(Relaxed).wrapping_add(1);
         self.changes.store(changes, Release);
-    }
-
-    fn home_bucket(&self, hash: u64) -> Option<Bucket> {
-        let layout = self.layout();
-        (layout.buckets() > 0).then(|| layout.bucket(home(h16(hash), layout.buckets())))
     }
 
     /// Brings the table to another number of buckets. Touches no entry.
@@ -575,7 +546,7 @@ fn spilled_past(layout: Layout, bucket: u32) -> Option<(u32, usize)> {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> =
-        const { RefCell::new(Scratch { entries: Vec::new(), buckets: Vec::new(), epoch: 0 }) };
+        const { RefCell::new(Scratch { entries: Vec::new(), buckets: Vec::new() }) };
 }
 
 /// The contents of a table while its count of buckets changes.
@@ -584,8 +555,6 @@ struct Scratch {
     entries: Vec<(Word, u8)>,
     /// Meta word and number of entries of each new bucket.
     buckets: Vec<(u64, u8)>,
-    /// The epoch bits that all buckets share, or 0.
-    epoch: u64,
 }
 
 impl Scratch {
@@ -596,11 +565,9 @@ impl Scratch {
         (0..layout.buckets()).for_each(|at| prefetch(layout.bucket_address(at)));
         self.entries.clear();
         self.entries.reserve(layout.buckets() as usize * ENTRIES);
-        let mut epochs = (u64::MAX, 0);
         for at in 0..layout.buckets() {
             let bucket = layout.bucket(at);
             let meta = bucket.meta();
-            epochs = (epochs.0 & meta, epochs.1 | meta);
             for i in 0..ENTRIES {
                 let word = bucket.word(i);
                 if !word.is_empty() {
@@ -608,8 +575,6 @@ impl Scratch {
                 }
             }
         }
-        let all_equal = epochs.0 & EPOCH_MASK == epochs.1 & EPOCH_MASK;
-        self.epoch = if all_equal { epochs.1 & EPOCH_MASK } else { 0 };
     }
 
     /// Overwrites all buckets of a table that has room for the entries.
@@ -619,7 +584,7 @@ impl Scratch {
             (0..ENTRIES).for_each(|i| bucket.set_word(i, Word::EMPTY));
         }
         self.buckets.clear();
-        self.buckets.resize(buckets as usize, (self.epoch, 0));
+        self.buckets.resize(buckets as usize, (0, 0));
         for &(word, tag) in &self.entries {
             let mut at = home(word.order(), buckets);
             while self.buckets[at as usize].1 == ENTRIES as u8 {

@@ -55,7 +55,7 @@ impl Sample {
                     bytes: &text(len, 7),
                     raw,
                 };
-                Entry::create(heap, key, value, expire_at_ms, clock)
+                Entry::create(heap, key, value, expire_at_ms, clock, Phase::default())
             }
             Sample::Blob(len) => Entry::create(
                 heap,
@@ -63,12 +63,13 @@ impl Sample {
                 Stored::Blob(Arc::new(text(len, 7))),
                 expire_at_ms,
                 clock,
+                Phase::default(),
             ),
-            Sample::List => Entry::create(heap, key, Stored::Object(list()), expire_at_ms, clock),
+            Sample::List => Entry::create(heap, key, Stored::Object(list()), expire_at_ms, clock, Phase::default()),
             Sample::Packed(form, len) => {
                 let bytes = text(len, 5);
                 let stored = Stored::Packed(packed(form, &bytes));
-                Entry::create(heap, key, stored, expire_at_ms, clock)
+                Entry::create(heap, key, stored, expire_at_ms, clock, Phase::default())
             }
         }
     }
@@ -275,7 +276,7 @@ fn a_set_of_ten_small_integers_takes_its_bytes_and_no_more() {
     let mut set = Set::new();
     (0..10).for_each(|n| assert!(set.add(n.to_string().as_bytes(), &Limits::default())));
     let value = Stored::Packed(set.packed().expect("it is small"));
-    let entry = Entry::create(&mut heap, b"set:1234", value, None, 0);
+    let entry = Entry::create(&mut heap, b"set:1234", value, None, 0, Phase::default());
     // SAFETY: the entry is ours alone, and destroyed once.
     unsafe {
         assert_eq!(entry.heap_bytes(), 40, "header, key and 20 bytes");
@@ -299,13 +300,13 @@ fn a_blob_is_shared_with_replies_and_released_by_the_last() {
     let mut heap = Heap::new();
     let blob = Arc::new(text(20_000, 7));
     let value = Stored::Blob(blob.clone());
-    let entry = Entry::create(&mut heap, b"key", value, None, 0);
+    let entry = Entry::create(&mut heap, b"key", value, None, 0, Phase::default());
     assert_eq!(Arc::strong_count(&blob), 2);
     // SAFETY: the entry is ours alone, and destroyed once.
     unsafe { drop(entry.destroy(&mut heap)) };
     assert_eq!(Arc::strong_count(&blob), 1);
 
-    let entry = Entry::create(&mut heap, b"key", Stored::Blob(blob.clone()), None, 0);
+    let entry = Entry::create(&mut heap, b"key", Stored::Blob(blob.clone()), None, 0, Phase::default());
     // SAFETY: as above; `into_owned` consumes the entry.
     let owned = unsafe { entry.into_owned(&mut heap) };
     assert!(matches!(owned, Owned::Blob(taken) if Arc::ptr_eq(&taken, &blob)));
@@ -384,7 +385,7 @@ fn an_entry_overwritten_in_place_was_freed_where_it_did_not_come_from() {
                 bytes: &text(old, 2),
                 raw: false,
             };
-            let entry = Entry::create(&mut heap, &key, stored, None, 0);
+            let entry = Entry::create(&mut heap, &key, stored, None, 0, Phase::default());
             // SAFETY: the entry is alive and ours alone until it is destroyed.
             unsafe {
                 if entry.overwrite(&Change::of_loose_entry(), &fresh, false, Expiry::Keep) {

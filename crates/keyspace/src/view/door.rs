@@ -2,10 +2,10 @@
 //!
 //! # The two halves of a change
 //!
-//! Access to an entry's contents for a change needs a [`Change`], which [`View::begin_change`] alone makes. So
-//! everything that must happen before an entry is first changed (a snapshot that saves it as it was, a value that has
-//! to be made resident) belongs there, and everything that must happen after a key has changed (the account of memory,
-//! an index of its contents) belongs to [`View::end_change`].
+//! Access to an entry's contents for a change needs a [`Change`] of that entry, which [`View::begin_change`] alone makes.
+//! So everything that must happen before an entry is first changed belongs there: a snapshot that is being taken saves
+//! it as it was (see [`snapshot`](crate::snapshot)). Everything that must happen after a key has changed (the account of
+//! memory, an index of its contents) belongs to [`View::end_change`].
 //!
 //! The handler reports a change, by [`View::changed`] and [`View::announced`]: watchers, clients that track the key,
 //! keyspace events, and the count that puts the command into the journal depend on these alone. It is the handler's to
@@ -20,24 +20,89 @@
 //! Must not know: commands, the receivers of reports.
 
 use super::View;
+use crate::{entry::Entry, snapshot};
 
-/// Permission to change one entry. Made by [`View::begin_change`] only; functions that change an entry ask for it.
-pub(crate) struct Change(());
+/// Permission to change one entry, or to add or replace it. Made by [`View::begin_change`] only; functions that change an
+/// entry ask for it.
+pub(crate) struct Change {
+    /// The entry that was there before; `None` if there was none.
+    #[cfg(debug_assertions)]
+    entry: Option<Entry>,
+    /// True if the entry is in no keyspace.
+    #[cfg(all(debug_assertions, test))]
+    is_loose: bool,
+}
 
-#[cfg(test)]
 impl Change {
+    #[inline(always)] // nothing in a release build
+    fn of(_entry: Option<Entry>) -> Change {
+        Change {
+            #[cfg(debug_assertions)]
+            entry: _entry,
+            #[cfg(all(debug_assertions, test))]
+            is_loose: false,
+        }
+    }
+
     /// Makes one for an entry that is in no keyspace.
+    #[cfg(test)]
     pub(crate) fn of_loose_entry() -> Change {
-        Change(())
+        Change {
+            #[cfg(debug_assertions)]
+            entry: None,
+            #[cfg(debug_assertions)]
+            is_loose: true,
+        }
+    }
+
+    /// Asserts in a debug build that this is the permission to change that entry: what has to be done before its first
+    /// change has been done.
+    #[inline(always)] // nothing in a release build
+    pub(crate) fn assert_covers(&self, _entry: Entry) {
+        #[cfg(debug_assertions)]
+        {
+            #[cfg(test)]
+            if self.is_loose {
+                return;
+            }
+            assert!(
+                self.entry == Some(_entry),
+                "an entry is changed that went not through the door"
+            );
+        }
     }
 }
 
 impl View<'_> {
-    /// Begins a change of a key of the selected database, before anything of its entry is changed.
-    #[inline(always)] // nothing in a release build
-    pub(super) fn begin_change(&self) -> Change {
+    /// Begins a change of a key of the selected database, before anything of its entry, if it has one, is changed: a
+    /// snapshot that is being taken saves it first.
+    #[inline(always)] // a load and a branch
+    pub(super) fn begin_change(&mut self, entry: Option<Entry>) -> Change {
         self.note_unrecorded();
-        Change(())
+        if self.space.snapshots.is_running()
+            && let Some(entry) = entry
+        {
+            self.save_first(entry);
+        }
+        Change::of(entry)
+    }
+
+    /// Saves an entry that is about to be changed, unless the snapshot has it.
+    #[cold]
+    fn save_first(&mut self, entry: Entry) {
+        let db = self.space.db_or_create(self.db);
+        // SAFETY: the stripe is held, and `&mut self` excludes readers.
+        unsafe { snapshot::save_first(self.space, self.local, db, entry) };
+    }
+
+    /// A planted fault: changes the value of one key with the permission to change another.
+    #[cfg(test)]
+    pub(crate) fn change_past_the_door(&mut self, key: &[u8], other: &[u8]) {
+        let (entry, other) = (self.find_mut(key).1, self.find_mut(other).1);
+        let change = self.begin_change(other);
+        // SAFETY: the stripe is held, and `&mut self` excludes readers.
+        let bytes = unsafe { entry.expect("it is there").inline_mut(&change) };
+        bytes.expect("a string").fill(b'!');
     }
 
     /// Ends a change by which the key takes so many bytes more.

@@ -223,7 +223,7 @@ impl View<'_> {
         raw: bool,
         expiry: Expiry,
     ) {
-        let change = self.begin_change();
+        let change = self.begin_change(old);
         if let Some(entry) = old
             // SAFETY: the stripe is held, and `&mut self` excludes readers.
             && unsafe { entry.overwrite(&change, value, raw, expiry) }
@@ -248,7 +248,7 @@ impl View<'_> {
         value: Stored<'_>,
         expiry: Expiry,
     ) {
-        let change = self.begin_change();
+        let change = self.begin_change(old);
         let db = self.space.db_or_create(self.db);
         let index = &db.slots[slot_of(hash)];
         let kind = value.kind();
@@ -268,7 +268,8 @@ impl View<'_> {
                 Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
                 None => self.local.clock.initial(),
             };
-            let fresh = Entry::create(&mut self.local.heap, key, value, expire_at_ms, clock);
+            let phase = self.space.snapshots.phase();
+            let fresh = Entry::create(&mut self.local.heap, key, value, expire_at_ms, clock, phase);
             let mut bytes = (fresh.heap_bytes() + fresh.value_bytes()) as i64;
             match old {
                 Some(old) => {
@@ -384,7 +385,7 @@ impl View<'_> {
     pub(super) fn pack(&mut self, hash: u64, entry: Entry) {
         // SAFETY: the stripe is held, and `&mut self` excludes readers.
         unsafe {
-            let change = self.begin_change();
+            let change = self.begin_change(Some(entry));
             let Some(value) = entry.object_mut(&change) else {
                 return;
             };
@@ -427,7 +428,7 @@ impl View<'_> {
 
     /// Sets or clears the expiry of an entry. One that has none yet needs another place.
     pub(super) fn store_expiry(&mut self, hash: u64, entry: Entry, at: Option<i64>) {
-        let change = self.begin_change();
+        let change = self.begin_change(Some(entry));
         let db = self.space.db_or_create(self.db);
         // SAFETY: the stripe is held, and `&mut self` excludes readers.
         unsafe {
@@ -466,8 +467,8 @@ impl View<'_> {
             // SAFETY: the stripe is held; the entry lives on until this function's end.
             self.gone(hash, db, unsafe { entry.key() });
         }
-        let change = self.begin_change();
         let selected = std::mem::replace(&mut self.db, db);
+        let change = self.begin_change(Some(entry));
         let db = self.space.db_or_create(db);
         let index = &db.slots[slot_of(hash)];
         let mut grown = grown_by(index, || {

@@ -1,4 +1,4 @@
-//! One bucket: a cache line of seven entries, their tags, the spill mark and the snapshot epoch.
+//! One bucket: a cache line of seven entries, their tags and the spill mark.
 //! Must not know other buckets.
 
 use std::ptr::NonNull;
@@ -13,10 +13,8 @@ pub(super) const BUCKET_BYTES: usize = (ENTRIES + 1) * 8;
 const POINTER_BITS: u32 = 48;
 const POINTER_MASK: u64 = (1 << POINTER_BITS) - 1;
 
-/// In the last word, the meta word, seven tags, then the epoch, then the spill mark.
+/// In the last word, the meta word, seven tags, then seven bits that are free, then the spill mark.
 pub(super) const SPILLED: u64 = 1 << 63;
-pub(super) const EPOCH_SHIFT: u32 = 56;
-pub(super) const EPOCH_MASK: u64 = 0x7f << EPOCH_SHIFT;
 const EACH_TAG: u64 = 0x0001_0101_0101_0101;
 
 /// Seven entry words and the meta word, in the tables' arena.

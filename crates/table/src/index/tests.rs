@@ -264,34 +264,6 @@ fn random_choice_is_even() {
 }
 
 #[test]
-fn epochs_stay_while_all_are_equal() {
-    let index = index();
-    let mut rng = fastrand::Rng::with_seed(14);
-    let hashes: Vec<u64> = (0..200).map(|_| rng.u64(..)).collect();
-    for (id, &hash) in hashes.iter().enumerate() {
-        let rebuilds = index.insert_rebuilds();
-        let before = index.table_bytes();
-        index.insert(hash, entry(id as u64));
-        assert_eq!(rebuilds, before != index.table_bytes());
-        (0..=u16::MAX)
-            .step_by(97)
-            .for_each(|bits| index.set_epoch(hash_of(bits, 0), 0x55));
-    }
-    check(&index);
-    hashes
-        .iter()
-        .for_each(|&hash| assert_eq!(index.epoch(hash), 0x55));
-    index.set_epoch(hashes[0], 0x7f);
-    for (id, &hash) in hashes.iter().enumerate().skip(20) {
-        assert!(index.remove(hash, entry(id as u64)));
-    }
-    hashes
-        .iter()
-        .for_each(|&hash| assert_eq!(index.epoch(hash), 0));
-    check(&index);
-}
-
-#[test]
 fn fills_at_least_three_quarters_of_its_places_while_growing() {
     let index = index();
     let mut rng = fastrand::Rng::with_seed(15);
@@ -355,7 +327,6 @@ fn what_was_seen_is_recalled_until_something_changes() {
                 model.clear();
             }
             _ => {
-                slot.set_epoch(wanted.0, change);
                 assert_eq!(slot.recall(&sight), slot.recall(&seen(&slot, wanted.0)));
                 continue;
             }

@@ -1,0 +1,545 @@
+//! Snapshots: every entry as it was at one instant, while commands go on.
+//!
+//! Must not know: formats, files, threads, a clock. A [`Saver`] encodes what it is given.
+//!
+//! # The idea
+//!
+//! Every entry has a *phase*, one bit of its header, and the keyspace has one. While no snapshot is taken all are equal.
+//! The *cut* ([`Unit::cut`]) flips that of the keyspace, under all stripes: from then on an entry whose phase differs is
+//! one that the snapshot does not have yet. Two parties save entries and bring them into the phase:
+//! - whoever is about to change or remove one for the first time since the cut, at the write door
+//!   (`view/door.rs`), so nothing that was there at the cut is lost;
+//! - the *walk* ([`Keyspace::snapshot_slice`]), which goes over all stripes of all databases in small slices, between
+//!   commands, and takes the rest.
+//!
+//! New entries are born in the keyspace's phase, so a snapshot passes over them. The phase stands in the entry and moves
+//! with it, so the growth of tables, compaction and the indexes of expiry need no thought. (A phase per bucket of the
+//! table was tried on paper: a bucket's neighbours and its rebuilds would have to be saved with it.)
+//!
+//! # Who takes part
+//!
+//! Each worker has a [`Share`] in the snapshot from its first saved entry or slice on: a saver, and the stripes that it
+//! is walking through. When the last stripe is through, every share is handed in, and the last one ends the snapshot.
+//! Only then may the next be cut: a mixed state cannot be flipped. So a snapshot that nobody wants any more is walked to
+//! its end all the same, with savers that drop what they get.
+//!
+//! # Databases that come and go
+//!
+//! A database is known by the number that it had at the cut: SWAPDB exchanges tables, and they keep it. A flushed one is
+//! out of reach for commands; who frees it saves first what is unsaved in it ([`Snapshots::save_flushed`]).
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+
+use redline_table::prefetch;
+
+use crate::{
+    entry::{Content, Entry, Phase, ValueRef},
+    lock::STRIPES,
+    opened::Opened,
+    space::{Db, Keyspace, Local, SLOTS_PER_STRIPE},
+    unit::Unit,
+};
+
+/// Number of entries that are met before they are read, so that their cache misses overlap; the stripe is held for them.
+const ENTRIES_AHEAD: usize = 64;
+/// Number of further stripes that a slice tries when those that it has begun are in use.
+const BEGUN_STRIPES_MAX: usize = 8;
+
+/// An entry as it was at the cut.
+pub struct SavedEntry<'a> {
+    /// The number of its database at the cut.
+    pub db: u32,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: ValueRef<'a>,
+    /// The time at which it expires, as Unix time in milliseconds. It may be past.
+    pub expire_at_ms: Option<i64>,
+    /// The record of accesses: see [`Clock`](crate::Clock).
+    pub access_word: u32,
+}
+
+/// Takes the entries of one worker's share.
+pub trait Saver: Send {
+    /// Takes an entry. The caller holds its stripe.
+    fn save(&mut self, entry: &SavedEntry<'_>);
+    /// Returns true if the walk may go on: what was saved so far is not too far ahead of where it goes.
+    fn has_room(&self) -> bool;
+    /// Ends the share: nothing more will be saved by it.
+    fn hand_in(&mut self);
+}
+
+/// Makes the savers of a snapshot.
+pub trait Savers: Send + Sync {
+    /// Makes one for a further share.
+    fn saver(&self) -> Box<dyn Saver>;
+    /// Called once, when everything is saved, by whoever saved the last of it and perhaps under a stripe: every worker
+    /// is to call [`Keyspace::snapshot_slice`], which hands its share in.
+    fn everything_is_saved(&self);
+    /// Called once, after the last share was handed in.
+    fn end(&self);
+}
+
+/// The snapshot that is being taken, if any, and the phase of the keyspace.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// Number of the snapshot that is being taken; 0: none. Read at every change.
+    running: AtomicU32,
+    /// The phase, as its parity.
+    phase: AtomicU32,
+    current: Mutex<Current>,
+}
+
+#[derive(Default)]
+struct Current {
+    /// Number of the last snapshot.
+    number: u32,
+    snapshot: Option<Arc<Snapshot>>,
+    /// Shares that have not been handed in.
+    shares: usize,
+}
+
+/// A snapshot that is being taken.
+struct Snapshot {
+    number: u32,
+    phase: Phase,
+    savers: Arc<dyn Savers>,
+    tables: Box<[&'static Db]>,
+    /// The next stripe that nobody has begun: `table * STRIPES + stripe`.
+    next: AtomicUsize,
+    /// Stripes that are not saved.
+    left: AtomicUsize,
+}
+
+/// A database's part in a snapshot. All is written under every stripe or by the holder of the stripe concerned.
+#[derive(Default)]
+pub(crate) struct CutState {
+    /// The last snapshot that has this database.
+    snapshot: AtomicU32,
+    /// The number of the database then.
+    number: AtomicU32,
+    /// A bit for each stripe: it is saved.
+    saved: [AtomicU64; STRIPES / 64],
+    /// True if the database is flushed and not yet freed.
+    pub(crate) is_flushed: AtomicBool,
+}
+
+/// One worker's part in a snapshot: see the module's text.
+pub(crate) struct Share {
+    snapshot: Arc<Snapshot>,
+    saver: Box<dyn Saver>,
+    opened: Opened,
+    begun: Vec<Begun>,
+    met: Vec<Entry>,
+}
+
+/// A stripe that the walk has begun.
+#[derive(Clone, Copy)]
+struct Begun {
+    table: &'static Db,
+    stripe: u16,
+    /// The slot, counted from the stripe's first, and the hash prefix to go on at.
+    slot: usize,
+    from: u32,
+}
+
+/// What a cut fixes, beside the entries.
+#[derive(Clone, Debug, Default)]
+pub struct Cut {
+    /// The last record of the journal whose effect the snapshot has.
+    pub last_record: u64,
+    /// The databases that have keys, in order.
+    pub databases: Vec<CutDatabase>,
+}
+
+/// The counts of a database at a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutDatabase {
+    /// Number of the database.
+    pub number: u32,
+    /// Number of keys.
+    pub keys: u64,
+    /// Number of keys that have an expiry.
+    pub expiring: u64,
+    /// Number of keys whose collection has elements that expire.
+    pub timed: u64,
+}
+
+/// Result of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// There is nothing to do for this worker, or no snapshot.
+    Idle,
+    /// The caller wanted to stop, and there is more.
+    More,
+    /// Everything that is left here is under stripes in use.
+    InTheWay,
+    /// The savers have no room.
+    Full,
+}
+
+impl Snapshots {
+    /// Returns true if a snapshot is being taken.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        // Relaxed: it is set under all stripes, so who holds one sees it.
+        self.running.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the phase in which entries are born.
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        Phase::of(self.phase.load(Ordering::Relaxed)) // as above
+    }
+
+    /// Takes over the phase of another keyspace. Nobody uses this one yet.
+    pub(crate) fn take_phase_of(&self, other: &Snapshots) {
+        let parity = other.phase.load(Ordering::Relaxed);
+        self.phase.store(parity, Ordering::Relaxed);
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.current
+            .lock()
+            .expect("no panic under the list of shares")
+    }
+
+    /// Makes another share in the snapshot that is being taken.
+    fn join(&self) -> Option<Share> {
+        let mut current = self.current();
+        let snapshot = current.snapshot.clone()?;
+        current.shares += 1;
+        drop(current);
+        Some(Share {
+            saver: snapshot.savers.saver(),
+            snapshot,
+            opened: Opened::default(),
+            begun: Vec::new(),
+            met: Vec::new(),
+        })
+    }
+
+    /// Takes a share back. The last one ends the snapshot, if everything is saved.
+    fn hand_in(&self, mut share: Share) {
+        share.saver.hand_in();
+        let mut current = self.current();
+        current.shares -= 1;
+        if current.shares == 0 && share.snapshot.is_saved() {
+            current.snapshot = None;
+            self.running.store(0, Ordering::Relaxed);
+            drop(current);
+            share.snapshot.savers.end();
+        }
+    }
+
+    /// Saves what is unsaved in a flushed database that the snapshot has. The caller is the only one to reach it.
+    pub(crate) fn save_flushed(&self, db: &'static Db) {
+        if !self.is_running() || !db.cut.is_in(self.running.load(Ordering::Relaxed)) {
+            return;
+        }
+        let Some(mut share) = self.join() else {
+            return;
+        };
+        let snapshot = share.snapshot.clone();
+        for stripe in 0..STRIPES {
+            if db.cut.is_saved(stripe) {
+                continue;
+            }
+            for index in &db.slots[stripe * SLOTS_PER_STRIPE..][..SLOTS_PER_STRIPE] {
+                index.for_each(|pointer| {
+                    let entry = Entry::from_table(pointer);
+                    // SAFETY: no unit reaches the entries of a flushed database; the caller owns it.
+                    unsafe {
+                        if entry.phase() != snapshot.phase {
+                            share.save(db, entry);
+                        }
+                    }
+                });
+            }
+            snapshot.note_saved(db, stripe);
+        }
+        self.hand_in(share);
+    }
+}
+
+impl Snapshot {
+    fn is_saved(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// Notes that a stripe of a database is saved.
+    fn note_saved(&self, db: &Db, stripe: usize) {
+        let bit = 1 << (stripe % 64);
+        let before = db.cut.saved[stripe / 64].fetch_or(bit, Ordering::Relaxed);
+        debug_assert_eq!(before & bit, 0, "a stripe is walked through once");
+        // Acquire and release: who finds nothing left finds everything handed to the savers.
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.savers.everything_is_saved();
+        }
+    }
+
+    /// Begins the next stripe.
+    fn begin(&self) -> Option<Begun> {
+        if self.next.load(Ordering::Relaxed) >= self.tables.len() * STRIPES {
+            return None;
+        }
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let table = *self.tables.get(next / STRIPES)?;
+        Some(Begun {
+            table,
+            stripe: (next % STRIPES) as u16,
+            slot: 0,
+            from: 0,
+        })
+    }
+}
+
+impl CutState {
+    fn is_in(&self, snapshot: u32) -> bool {
+        self.snapshot.load(Ordering::Relaxed) == snapshot
+    }
+
+    fn is_saved(&self, stripe: usize) -> bool {
+        self.saved[stripe / 64].load(Ordering::Relaxed) & 1 << (stripe % 64) != 0
+    }
+}
+
+impl Share {
+    /// Saves an entry and brings it into the phase.
+    ///
+    /// # Safety
+    /// The stripe of the entry is held, or nobody else reaches it, and it is of this database.
+    unsafe fn save(&mut self, db: &Db, entry: Entry) {
+        debug_assert!(db.cut.is_in(self.snapshot.number), "it was there at the cut");
+        // SAFETY: handed on from the caller; nothing changes the entry meanwhile but its phase.
+        unsafe {
+            let content = entry.content();
+            let opened = match content {
+                Content::Packed(packed) => Some(self.opened.take(packed)),
+                Content::String(_) | Content::Object(_) => None,
+            };
+            let value = match (content, &opened) {
+                (Content::String(string), _) => ValueRef::String(string),
+                (Content::Object(value), _) | (Content::Packed(_), Some(value)) => {
+                    ValueRef::Object(value)
+                }
+                (Content::Packed(_), None) => unreachable!("it was opened"),
+            };
+            self.saver.save(&SavedEntry {
+                db: db.cut.number.load(Ordering::Relaxed),
+                key: entry.key(),
+                value,
+                expire_at_ms: entry.expire_at_ms(),
+                access_word: entry.clock(),
+            });
+            if let Some(value) = opened {
+                self.opened.give_back(value);
+            }
+            entry.set_phase(self.snapshot.phase);
+        }
+    }
+
+    /// Takes some entries of a stripe that is held, and returns true if that was all of it.
+    fn step(&mut self, begun: &mut Begun) -> bool {
+        let first = usize::from(begun.stripe) * SLOTS_PER_STRIPE;
+        let slots = &begun.table.slots[first..][..SLOTS_PER_STRIPE];
+        while let Some(index) = slots.get(begun.slot)
+            && self.met.len() < ENTRIES_AHEAD
+        {
+            let next = index.scan(begun.from, |pointer| {
+                prefetch(pointer.addr().get());
+                self.met.push(Entry::from_table(pointer));
+            });
+            (begun.slot, begun.from) = match next {
+                Some(next) => (begun.slot, next),
+                None => (begun.slot + 1, 0),
+            };
+        }
+        let mut met = std::mem::take(&mut self.met);
+        for entry in met.drain(..) {
+            // SAFETY: the stripe is held.
+            unsafe {
+                if entry.phase() != self.snapshot.phase {
+                    self.save(begun.table, entry);
+                }
+            }
+        }
+        self.met = met;
+        begun.slot == SLOTS_PER_STRIPE
+    }
+}
+
+/// Saves an entry that is about to be changed, unless the snapshot has it.
+///
+/// # Safety
+/// The stripe of the entry is held, nobody refers to its value, and it is of this database.
+pub(crate) unsafe fn save_first(space: &Keyspace, local: &mut Local, db: &Db, entry: Entry) {
+    // SAFETY: handed on from the caller.
+    unsafe {
+        if entry.phase() == space.snapshots.phase() {
+            return;
+        }
+        if local.share.is_none() {
+            local.share = space.snapshots.join();
+        }
+        let share = local.share.as_mut();
+        let share = share.expect("an entry of another phase keeps the snapshot from its end");
+        share.save(db, entry);
+    }
+}
+
+impl Keyspace {
+    /// Returns true while a snapshot is being taken: until its last share is handed in.
+    pub fn is_snapshot_running(&self) -> bool {
+        self.snapshots.is_running()
+    }
+
+    /// Returns how many stripes of how many the running snapshot has saved, over all its databases.
+    pub fn snapshot_progress(&self) -> Option<(usize, usize)> {
+        let current = self.snapshots.current();
+        let snapshot = current.snapshot.as_ref()?;
+        let all = snapshot.tables.len() * STRIPES;
+        Some((all - snapshot.left.load(Ordering::Relaxed), all))
+    }
+
+    /// Does a worker's part of the walk until `go_on`, asked after every few entries, returns false. Called between
+    /// units.
+    pub fn snapshot_slice(&self, local: &mut Local, mut go_on: impl FnMut() -> bool) -> Slice {
+        if !self.snapshots.is_running() {
+            return Slice::Idle;
+        }
+        let Some(mut share) = local.share.take().or_else(|| self.snapshots.join()) else {
+            return Slice::Idle;
+        };
+        let slice = self.walk_stripes(&mut share, &mut go_on);
+        if share.snapshot.is_saved() {
+            self.snapshots.hand_in(share);
+            return Slice::Idle;
+        }
+        local.share = Some(share);
+        slice
+    }
+
+    fn walk_stripes(&self, share: &mut Share, go_on: &mut dyn FnMut() -> bool) -> Slice {
+        let mut in_the_way = 0;
+        loop {
+            if !share.saver.has_room() {
+                return Slice::Full;
+            }
+            let at = in_the_way;
+            if at == share.begun.len() {
+                let begun = (at < BEGUN_STRIPES_MAX).then(|| share.snapshot.begin());
+                match begun.flatten() {
+                    Some(begun) => share.begun.push(begun),
+                    None if at == 0 => return Slice::Idle,
+                    None => return Slice::InTheWay,
+                }
+            }
+            let mut begun = share.begun[at];
+            let Some(unit) = Unit::try_one(self, begun.stripe) else {
+                in_the_way += 1;
+                continue;
+            };
+            let cut = &begun.table.cut;
+            // What was flushed is saved by who frees it.
+            let is_gone = cut.is_flushed.load(Ordering::Relaxed)
+                || cut.is_saved(usize::from(begun.stripe));
+            let is_through = is_gone || share.step(&mut begun);
+            if is_through {
+                share.begun.swap_remove(at);
+                if !is_gone {
+                    let snapshot = share.snapshot.clone();
+                    snapshot.note_saved(begun.table, usize::from(begun.stripe));
+                }
+            } else {
+                share.begun[at] = begun;
+            }
+            drop(unit);
+            if !go_on() {
+                return Slice::More;
+            }
+        }
+    }
+}
+
+impl Unit<'_> {
+    /// Cuts: begins a snapshot of everything as it is now. `None`: one is being taken already.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn cut(&mut self, savers: Arc<dyn Savers>) -> Option<Cut> {
+        assert!(self.holds_all(), "every stripe is held");
+        let space = self.space();
+        let mut current = space.snapshots.current();
+        if current.snapshot.is_some() {
+            return None;
+        }
+        // 0 is none.
+        current.number = current.number.checked_add(1).unwrap_or(1);
+        let mut cut = Cut {
+            last_record: space.journal().last(),
+            databases: Vec::new(),
+        };
+        let mut tables = Vec::new();
+        for number in space.used_databases() {
+            let Some(db) = space.db(number) else {
+                continue;
+            };
+            let counts = db.counts(number);
+            if counts.keys == 0 {
+                continue;
+            }
+            db.cut.snapshot.store(current.number, Ordering::Relaxed);
+            db.cut.number.store(number, Ordering::Relaxed);
+            for saved in &db.cut.saved {
+                saved.store(0, Ordering::Relaxed);
+            }
+            cut.databases.push(counts);
+            tables.push(db);
+        }
+        let snapshots = &space.snapshots;
+        let parity = snapshots.phase.load(Ordering::Relaxed) ^ 1;
+        // Relaxed: who will hold a stripe sees what was written under all of them.
+        snapshots.phase.store(parity, Ordering::Relaxed);
+        snapshots.running.store(current.number, Ordering::Relaxed);
+        let is_empty = tables.is_empty();
+        current.shares = 0;
+        current.snapshot = Some(Arc::new(Snapshot {
+            number: current.number,
+            phase: Phase::of(parity),
+            savers: savers.clone(),
+            left: AtomicUsize::new(tables.len() * STRIPES),
+            tables: tables.into(),
+            next: AtomicUsize::new(0),
+        }));
+        drop(current);
+        if is_empty {
+            savers.everything_is_saved();
+        }
+        Some(cut)
+    }
+}
+
+impl Db {
+    /// Returns the counts of this database, whose number is given.
+    fn counts(&self, number: u32) -> CutDatabase {
+        let mut counts = CutDatabase {
+            number,
+            keys: 0,
+            expiring: 0,
+            timed: 0,
+        };
+        for stripe in &self.stripes {
+            counts.keys += u64::from(stripe.keys.load(Ordering::Relaxed));
+            counts.expiring += stripe.ttl.len() as u64;
+            counts.timed += stripe.timed.len() as u64;
+        }
+        counts
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
