@@ -382,7 +382,9 @@ mod tests {
     fn what_was_loaded_replaces_what_was_there() {
         let (space, mut local) = keyspace();
         let all = || Unit::try_set(&space, &StripeSet::all(), false).expect("free");
-        set(&mut all(), &mut local);
+        let mut unit = all();
+        set(&mut unit, &mut local);
+        unit.commit(&mut local);
         local.flush_account(&space);
         let before = space.used_bytes();
         let mut loaded = space.unpublished();
