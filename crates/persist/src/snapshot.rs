@@ -1,0 +1,344 @@
+//! Snapshots on their way: workers encode entries into chunks, and whoever writes the snapshot takes these.
+//!
+//! A *chunk* is whole records of a file and begins with the number of their database, so chunks may be written in any
+//! order. Large strings are not copied into it: it refers to them, and their bytes are encoded by the writer.
+//!
+//! The walk rests while [`STREAM_BYTES_MAX`] wait for the writer. Entries that are saved because a command is about to
+//! change them cannot rest: what they bring comes on top.
+//!
+//! Must not know: where the bytes go, threads, commands.
+
+pub mod file;
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redline_keyspace::{
+    Blob, Clock, StringRef, ValueRef,
+    snapshot::{SavedEntry, Saver, Savers},
+};
+use redline_rdb::{
+    ObjectRef,
+    file::{EntryMeta, Recency, write},
+    format::Format,
+    primitive::{Writer, write_string},
+};
+
+/// Size of a chunk: bytes. The last entry may exceed it.
+pub const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes of chunks that may wait for the writer before the walk rests.
+pub const STREAM_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Length from which a string is referred to, not copied.
+const REFERRED_BYTES_MIN: usize = 16 * 1024;
+
+/// Whole records of a file.
+pub struct Chunk {
+    pieces: Vec<Piece>,
+    bytes: u64,
+    /// Number of entries.
+    pub entries: u64,
+}
+
+enum Piece {
+    Encoded(Vec<u8>),
+    /// A string, yet to be encoded.
+    String(Blob),
+}
+
+impl Chunk {
+    /// Appends the records.
+    pub fn write_to(&self, out: &mut Writer) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Encoded(bytes) => out.extend_from_slice(bytes),
+                Piece::String(blob) => write_string(out, blob),
+            }
+        }
+    }
+}
+
+/// How entries are encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoding {
+    /// The format.
+    pub format: Format,
+    /// The record of accesses, if the policy of eviction goes by one.
+    pub accesses: Option<Clock>,
+}
+
+/// A snapshot from the workers to its writer.
+pub struct Stream {
+    encoding: Encoding,
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    waiting_bytes: AtomicU64,
+    entries: AtomicU64,
+    is_unwanted: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    chunks: VecDeque<Chunk>,
+    is_ended: bool,
+    /// The key that the format cannot hold, and what it is.
+    refused: Option<Refused>,
+}
+
+/// A value that the format cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Number of its database.
+    pub db: u32,
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// The kind of value.
+    pub what: &'static str,
+}
+
+/// The reason why there are no further chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All have been taken.
+    Complete,
+    /// The snapshot is not wanted any more.
+    Unwanted,
+    /// A value cannot be written.
+    Refused(Refused),
+}
+
+impl Stream {
+    /// Makes an empty one.
+    pub fn new(encoding: Encoding) -> Arc<Stream> {
+        Arc::new(Stream {
+            encoding,
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            waiting_bytes: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            is_unwanted: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the savers that feed it. `everything_is_saved` is called as
+    /// [`Savers::everything_is_saved`] is.
+    pub fn savers(
+        self: &Arc<Stream>,
+        everything_is_saved: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<dyn Savers> {
+        Arc::new(StreamSavers {
+            stream: self.clone(),
+            everything_is_saved,
+        })
+    }
+
+    /// Returns the format.
+    pub fn format(&self) -> &Format {
+        &self.encoding.format
+    }
+
+    /// Returns the number of entries that were encoded so far.
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of chunks that wait for the writer.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Drops everything, now and later: the walk goes on, since entries have to be marked, and saves nothing.
+    pub fn give_up(&self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
+        let mut queue = self.queue();
+        self.drop_chunks(&mut queue);
+        self.filled.notify_all();
+    }
+
+    /// Takes the next chunk. Waits for it.
+    pub fn take(&self) -> Result<Chunk, End> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(refused) = &queue.refused {
+                return Err(End::Refused(refused.clone()));
+            }
+            if self.is_unwanted() {
+                return Err(End::Unwanted);
+            }
+            if let Some(chunk) = queue.chunks.pop_front() {
+                self.waiting_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
+                return Ok(chunk);
+            }
+            if queue.is_ended {
+                return Err(End::Complete);
+            }
+            let waited = self.filled.wait(queue);
+            queue = waited.expect("no panic under a queue of chunks");
+        }
+    }
+
+    /// Waits, unless and until the snapshot is not wanted any more.
+    pub(crate) fn rest(&self, span: Duration) {
+        let queue = self.queue();
+        let rested = self
+            .filled
+            .wait_timeout_while(queue, span, |_| !self.is_unwanted());
+        drop(rested.expect("no panic under a queue of chunks"));
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no panic under a queue of chunks")
+    }
+
+    fn is_unwanted(&self) -> bool {
+        self.is_unwanted.load(Ordering::Relaxed)
+    }
+
+    fn drop_chunks(&self, queue: &mut Queue) {
+        queue.chunks.clear();
+        self.waiting_bytes.store(0, Ordering::Relaxed);
+    }
+
+    fn push(&self, chunk: Chunk) {
+        let mut queue = self.queue();
+        if self.is_unwanted() {
+            return;
+        }
+        self.entries.fetch_add(chunk.entries, Ordering::Relaxed);
+        self.waiting_bytes.fetch_add(chunk.bytes, Ordering::Relaxed);
+        queue.chunks.push_back(chunk);
+        self.filled.notify_one();
+    }
+
+    fn refuse(&self, refused: Refused) {
+        let mut queue = self.queue();
+        queue.refused.get_or_insert(refused);
+        self.is_unwanted.store(true, Ordering::Relaxed);
+        self.drop_chunks(&mut queue);
+        self.filled.notify_all();
+    }
+}
+
+struct StreamSavers {
+    stream: Arc<Stream>,
+    everything_is_saved: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Savers for StreamSavers {
+    fn saver(&self) -> Box<dyn Saver> {
+        let compresses = self.stream.format().compresses;
+        Box::new(ChunkSaver {
+            stream: self.stream.clone(),
+            out: Writer::new(compresses),
+            pieces: Vec::new(),
+            referred_bytes: 0,
+            entries: 0,
+            db: None,
+        })
+    }
+
+    fn everything_is_saved(&self) {
+        (self.everything_is_saved)();
+    }
+
+    fn end(&self) {
+        self.stream.queue().is_ended = true;
+        self.stream.filled.notify_all();
+    }
+}
+
+/// Encodes the entries of one share.
+struct ChunkSaver {
+    stream: Arc<Stream>,
+    /// The last piece of the chunk.
+    out: Writer,
+    pieces: Vec<Piece>,
+    /// Bytes of the strings that the chunk refers to.
+    referred_bytes: usize,
+    entries: u64,
+    /// The database that the chunk has selected.
+    db: Option<u32>,
+}
+
+impl ChunkSaver {
+    fn push_piece(&mut self) {
+        if !self.out.is_empty() {
+            let fresh = Writer::new(self.stream.format().compresses);
+            let full = mem::replace(&mut self.out, fresh);
+            self.pieces.push(Piece::Encoded(full.into_bytes()));
+        }
+    }
+
+    fn push_chunk(&mut self) {
+        let bytes = (self.out.len() + self.referred_bytes) as u64;
+        self.push_piece();
+        if !self.pieces.is_empty() {
+            self.stream.push(Chunk {
+                pieces: mem::take(&mut self.pieces),
+                bytes,
+                entries: mem::take(&mut self.entries),
+            });
+        }
+        self.referred_bytes = 0;
+        self.db = None;
+    }
+}
+
+impl Saver for ChunkSaver {
+    fn save(&mut self, entry: &SavedEntry<'_>) {
+        if self.stream.is_unwanted() {
+            return;
+        }
+        if self.db != Some(entry.db) {
+            write::select_db(&mut self.out, entry.db.into());
+            self.db = Some(entry.db);
+        }
+        let recency = self.stream.encoding.accesses.map(|clock| match clock.lfu {
+            true => Recency::Frequency(clock.frequency(entry.access_word) as u8),
+            false => Recency::IdleSeconds(clock.idle_s(entry.access_word).into()),
+        });
+        let meta = EntryMeta {
+            expire_at_ms: entry.expire_at_ms,
+            recency,
+        };
+        let value = match entry.value {
+            ValueRef::String(StringRef::Blob(blob)) if blob.len() >= REFERRED_BYTES_MIN => {
+                write::string_entry_head(&mut self.out, entry.key, &meta);
+                self.push_piece();
+                self.pieces.push(Piece::String(blob.clone()));
+                self.referred_bytes += blob.len();
+                None
+            }
+            ValueRef::String(string) => Some(ObjectRef::String(string.as_bytes())),
+            ValueRef::Object(value) => Some(ObjectRef::Value(value)),
+        };
+        let format = self.stream.format();
+        if let Some(value) = value
+            && let Err(refused) = write::entry(&mut self.out, format, entry.key, value, &meta)
+        {
+            self.stream.refuse(Refused {
+                db: entry.db,
+                key: entry.key.into(),
+                what: refused.what,
+            });
+        }
+        self.entries += 1;
+        if self.out.len() + self.referred_bytes >= CHUNK_BYTES {
+            self.push_chunk();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.stream.waiting_bytes() < STREAM_BYTES_MAX
+    }
+
+    fn hand_in(&mut self) {
+        self.push_chunk();
+    }
+}

@@ -1,0 +1,210 @@
+//! A snapshot into a file: written under another name, made durable, then renamed.
+//!
+//! Must not know: commands, threads, what the caller does when it is done.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use redline_keyspace::snapshot::CutDatabase;
+use redline_rdb::{crc64, file::write, primitive::Writer};
+
+use super::{CHUNK_BYTES, End, Refused, Stream};
+use crate::disk::{Disk, File, error_text, write_all};
+
+/// Bytes after which a file is flushed, if it is flushed in steps.
+const STEP_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What stands before the entries.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// Facts about the file: name and value.
+    pub facts: Vec<(&'static str, Vec<u8>)>,
+    /// Sources of the libraries of functions.
+    pub libraries: Vec<Vec<u8>>,
+    /// The databases at the cut.
+    pub databases: Vec<CutDatabase>,
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// It is flushed in steps (`rdb-save-incremental-fsync`).
+    pub in_steps: bool,
+    /// Time that each entry takes at least (`rdb-key-save-delay`), for tests.
+    pub key_delay: Duration,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Number of entries.
+    pub entries: u64,
+}
+
+/// Reason why there is no file.
+#[derive(Debug)]
+pub enum SaveError {
+    /// The file system refused: which step, and how.
+    Disk(&'static str, io::Error),
+    /// A value cannot be written in this format.
+    Refused(Refused),
+    /// It was not wanted any more.
+    Unwanted,
+}
+
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SaveError::Disk(step, error) => write!(f, "{step}: {}", error_text(error)),
+            SaveError::Refused(refused) => write!(
+                f,
+                "the key '{}' of database {} has {}, which the format of rdb-format-version cannot hold",
+                refused.key.escape_ascii(),
+                refused.db,
+                refused.what
+            ),
+            SaveError::Unwanted => f.write_str("it is not wanted any more"),
+        }
+    }
+}
+
+impl std::error::Error for SaveError {}
+
+/// Writes a snapshot to `temporary`, and makes that `path`. Waits for the workers' chunks. On an error the temporary file
+/// is removed, the stream is given up, and `path` is what it was.
+pub fn write_file(
+    disk: &dyn Disk,
+    stream: &Stream,
+    head: &Head,
+    manner: Manner,
+    temporary: &Path,
+    path: &Path,
+) -> Result<Written, SaveError> {
+    let result = write_temporary(disk, stream, head, manner, temporary).and_then(|written| {
+        disk.rename(temporary, path)
+            .map_err(|error| SaveError::Disk("Error moving temp DB file on the final destination", error))?;
+        disk.sync_dir(&folder_of(path))
+            .map_err(|error| SaveError::Disk("Failed to fsync the folder of the DB file", error))?;
+        Ok(written)
+    });
+    if result.is_err() {
+        stream.give_up();
+        // There may be none.
+        let _ = disk.remove(temporary);
+    }
+    result
+}
+
+/// Returns the folder of a file.
+pub fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => ".".into(),
+    }
+}
+
+fn write_temporary(
+    disk: &dyn Disk,
+    stream: &Stream,
+    head: &Head,
+    manner: Manner,
+    temporary: &Path,
+) -> Result<Written, SaveError> {
+    let file = disk
+        .create(temporary)
+        .map_err(|error| SaveError::Disk("Failed opening the temp RDB file for saving", error))?;
+    let format = stream.format();
+    let mut out = Output {
+        file: &*file,
+        out: Writer::new(format.compresses),
+        crc: format.checksums.then_some(0),
+        bytes: 0,
+        unflushed: 0,
+        in_steps: manner.in_steps,
+    };
+    write::header(&mut out.out, format);
+    for (name, value) in &head.facts {
+        write::aux(&mut out.out, name.as_bytes(), value);
+    }
+    if format.version.has_functions() {
+        for library in &head.libraries {
+            write::function(&mut out.out, library);
+            out.flush_if_full()?;
+        }
+    }
+    for database in &head.databases {
+        write::select_db(&mut out.out, database.number.into());
+        write::resize_db(&mut out.out, database.keys, database.expiring);
+        out.flush_if_full()?;
+    }
+    let mut entries = 0;
+    loop {
+        match stream.take() {
+            Ok(chunk) => {
+                chunk.write_to(&mut out.out);
+                out.flush_if_full()?;
+                entries += chunk.entries;
+                if !manner.key_delay.is_zero() {
+                    let delay = manner.key_delay.saturating_mul(chunk.entries as u32);
+                    stream.rest(delay);
+                }
+            }
+            Err(End::Complete) => break,
+            Err(End::Unwanted) => return Err(SaveError::Unwanted),
+            Err(End::Refused(refused)) => return Err(SaveError::Refused(refused)),
+        }
+    }
+    out.flush()?;
+    let crc = out.crc;
+    write::trailer(&mut out.out, crc);
+    out.flush()?;
+    file.sync_data()
+        .map_err(|error| SaveError::Disk("Write error saving DB on disk (fsync)", error))?;
+    Ok(Written {
+        bytes: out.bytes,
+        entries,
+    })
+}
+
+/// The file, with what is not yet written to it.
+struct Output<'a> {
+    file: &'a dyn File,
+    out: Writer,
+    /// The checksum of what was written, if there is one.
+    crc: Option<u64>,
+    bytes: u64,
+    unflushed: u64,
+    in_steps: bool,
+}
+
+impl Output<'_> {
+    fn flush_if_full(&mut self) -> Result<(), SaveError> {
+        match self.out.len() >= CHUNK_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), SaveError> {
+        let write_error = |error| SaveError::Disk("Write error saving DB on disk", error);
+        if let Some(crc) = &mut self.crc {
+            *crc = crc64::update(*crc, &self.out);
+        }
+        write_all(self.file, &[&self.out]).map_err(|(_, error)| write_error(error))?;
+        let bytes = self.out.len() as u64;
+        self.out.clear();
+        self.out.shrink_to(4 * CHUNK_BYTES);
+        self.bytes += bytes;
+        self.unflushed += bytes;
+        if self.in_steps && self.unflushed >= STEP_BYTES {
+            self.unflushed = 0;
+            self.file.sync_data().map_err(write_error)?;
+        }
+        Ok(())
+    }
+}
