@@ -306,6 +306,8 @@ pub enum Suspended {
     Keys,
     /// CLIENT PAUSE.
     Pause,
+    /// A file that is being written or loaded.
+    File,
 }
 
 impl Suspended {

@@ -123,6 +123,8 @@ pub struct Engine {
     pub scripts_may_look: AtomicBool,
     /// The calls that CLIENT PAUSE suspends. Published with an epoch of the settings.
     pub pause: Mutex<Option<Pause>>,
+    /// Reasons to refuse calls. Published with an epoch of the settings.
+    pub refusals: Refusals,
     /// Number of clients that wait for keys with a timeout.
     pub timed_waits: AtomicU64,
     /// Garbage that was handed over and is not yet freed.
@@ -158,6 +160,7 @@ impl Engine {
             stats_epoch: AtomicU64::new(0),
             scripts_may_look: AtomicBool::new(false),
             pause: Mutex::new(None),
+            refusals: Refusals::default(),
             timed_waits: AtomicU64::new(0),
             backlog: Backlog::default(),
             chores: Mutex::new(chores),

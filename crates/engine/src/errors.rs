@@ -14,6 +14,16 @@ pub const OOM: Error = Error::line("OOM command not allowed when used memory > '
 pub const MONITOR_TOUCHES_KEYS: Error = Error::line("ERR Replica can't interact with the keyspace");
 /// Refusal of a command that needs a node of a cluster.
 pub const CLUSTER_DISABLED: Error = Error::line("ERR This instance has cluster support disabled");
+/// The data is being loaded.
+pub const LOADING: Error = Error::line("LOADING Redis is loading the dataset in memory");
+/// The last snapshot could not be written.
+pub const SAVE_FAILED: Error = Error::line(
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
+);
+/// The append-only file could not be written.
+pub const APPEND_FAILED: Error = Error::line(
+    "MISCONF Errors writing to the AOF file: please check the server's log for details",
+);
 /// A function is over its threshold.
 pub const BUSY_FUNCTION: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",

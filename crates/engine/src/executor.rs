@@ -226,6 +226,8 @@ pub struct Executor<'e, O: Outlet> {
     pub(crate) monitored: bool,
     /// True if a busy script has all commands refused, as of `epoch`; see [`Executor::refuses_all`].
     busy_to_all: bool,
+    /// Reasons to refuse calls, as of `epoch`.
+    pub(crate) refusals: refusals::Held,
     /// True if no command may take the straight path, since a check or a monitor needs the longer one.
     pub(crate) detour: bool,
     /// Timing of calls.
@@ -262,6 +264,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
             pause: None,
             monitored: false,
             busy_to_all: false,
+            refusals: refusals::Held::default(),
             detour: false,
             timing: Timing::default(),
             stats_epoch: u64::MAX,
@@ -288,7 +291,10 @@ impl<'e, O: Outlet> Executor<'e, O> {
     }
 
     fn set_detour(&mut self) {
-        self.detour = self.monitored || self.pause.is_some() || self.busy_to_all;
+        self.detour = self.monitored
+            || self.pause.is_some()
+            || self.busy_to_all
+            || self.refusals.any();
     }
 
     /// Returns true if a script is over its threshold: every command is refused but those that are allowed then.
@@ -305,6 +311,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.monitored = self.engine.monitors.some();
         self.busy_to_all = self.settings.busy_reply_scope == BusyScope::All
             && self.engine.running_script.busy.load(Ordering::Acquire);
+        self.refusals = self.engine.refusals.now();
         self.set_detour();
         let settings = &self.settings;
         self.timing.adopt(settings, false);

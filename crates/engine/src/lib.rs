@@ -8,7 +8,7 @@
 //! | | `engine` | state that all executors share; messages between them |
 //! | | `settings`, `rename_command` | the settings of commands; the names of commands on this server |
 //! | | `caller` | state of a client for its commands, and the public part of it |
-//! | | `errors` | refusals in Redis's words |
+//! | | `errors`, `refusals` | refusals in Redis's words; reasons to refuse whatever is called |
 //! | commands | `session` | commands that need the executor or the caller, by group; those on keys are in `redline_commands` |
 //! | | `running_script` | the script that runs, seen from outside |
 //! | notifications | `pubsub`, `subscriptions` | channels; a client's part in them |
@@ -31,6 +31,7 @@ pub mod executor;
 pub mod monitor;
 pub mod pubsub;
 pub mod redaction;
+pub mod refusals;
 pub mod rename_command;
 pub mod running_script;
 pub mod session;

@@ -33,7 +33,7 @@ const BATCHES_WAITING_MAX: usize = 16;
 const AHEAD: usize = 16;
 
 /// How a file is loaded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Number of threads, this one included; at least 1.
     pub threads: usize,
@@ -287,7 +287,7 @@ struct Inserter<'a> {
 
 impl<'a> Inserter<'a> {
     fn new(common: &'a Common<'a>) -> Inserter<'a> {
-        let mut local = Local::new(fastrand::Rng::new(), common.options.limits);
+        let mut local = Local::new(fastrand::Rng::new(), common.options.limits.clone());
         local.clock = common.options.clock;
         Inserter {
             common,

@@ -489,16 +489,20 @@ roll! {
         MemoryPurge => memory::memory_purge,
         MemoryStats => memory::memory_stats,
 
+        Bgrewriteaof => persistence::bgrewriteaof,
+        Bgsave => persistence::bgsave,
+        Lastsave => persistence::lastsave,
+        Save => persistence::save,
+        Shutdown => persistence::shutdown,
+
         Debug => debug::debug,
         Info => server::info,
-        Lastsave => server::lastsave,
         Lolwut => server::lolwut,
         ModuleList => server::module_list,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
         Replicaof => replication::replicaof,
         Role => replication::role,
-        Shutdown => server::shutdown,
         Slaveof => replication::replicaof,
         Time => server::time,
     }

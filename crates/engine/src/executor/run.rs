@@ -29,6 +29,7 @@ use crate::{
     caller::{Caller, NO_COMMAND, ReplyMode, Suspended, Token, flag, state},
     errors,
     executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, units},
+    refusals::Reason,
     session,
     timing::INSIDE_PER_TIMED,
     tracking,
@@ -374,8 +375,14 @@ impl<O: Outlet> Executor<'_, O> {
         if !refuses_all {
             self.check_memory(caller, id, gate, args)?;
         }
+        if self.refusals.any() {
+            self.check_refusals(caller, id, gate)?;
+        }
         if caller.is(state::SUBSCRIBED) && !session::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
+        }
+        if self.refusals.has(Reason::Loading) && !gate.flags.has(Flags::LOADING) {
+            return Err(errors::LOADING);
         }
         // A call that has waited has passed this check before.
         if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && caller.again.is_none() {
@@ -388,6 +395,19 @@ impl<O: Outlet> Executor<'_, O> {
             return Err(errors::MONITOR_TOUCHES_KEYS);
         }
         Ok(())
+    }
+
+    /// Refuses calls that change data while it cannot be kept. As in Redis also PING, by which probes learn of it.
+    fn check_refusals(&self, caller: &Caller, id: CommandId, gate: Gate) -> Result<(), Error> {
+        let writes = |id: CommandId| spec::gate(id).flags.has(Flags::WRITE);
+        let mut queued = caller.multi.queue.iter();
+        let is_concerned = gate.flags.has(Flags::WRITE)
+            || id == CommandId::Ping
+            || id == CommandId::Exec && queued.any(|(id, _)| writes(*id));
+        match self.refusals.of_writes() {
+            Some(error) if is_concerned => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Evicts keys where a limit is set; refuses calls that need memory when there is none.

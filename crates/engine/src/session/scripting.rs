@@ -406,6 +406,11 @@ impl<O: Outlet> Env<'_, '_, O> {
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
         }
+        if gate.flags.has(Flags::WRITE)
+            && let Some(error) = self.executor.refusals.of_writes()
+        {
+            return Some(error);
+        }
         // Declared flags were checked before it began.
         if gate.flags.has(Flags::DENYOOM)
             && self.flags.contains(ScriptFlags::UNDECLARED)

@@ -13,6 +13,29 @@ const REPLICA_OF: Arg = one_of(
 );
 
 rows! { Server:
+    Bgrewriteaof = "bgrewriteaof" {
+        summary: "Rewrite the append-only file in the background.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        arity: 1,
+        flags: [ADMIN, NOSCRIPT, NO_ASYNC_LOADING],
+    }
+
+    Bgsave = "bgsave" {
+        summary: "Save a snapshot in the background, now or after what is being saved, or end the one that is being taken.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        history: [("3.2.2", "SCHEDULE.")],
+        arity: -1,
+        flags: [ADMIN, NOSCRIPT, NO_ASYNC_LOADING],
+        args: [
+            one_of("operation", &[
+                word("schedule", "SCHEDULE").since("3.2.2"),
+                word("cancel", "CANCEL"),
+            ]).optional(),
+        ],
+    }
+
     Command = "command" {
         summary: "Describe all commands.",
         complexity: "O(N), N: commands",
@@ -535,6 +558,14 @@ rows! { Server:
         arity: 1,
         flags: [NOSCRIPT, LOADING, STALE, FAST],
         acl: [ADMIN, DANGEROUS],
+    }
+
+    Save = "save" {
+        summary: "Save a snapshot, and answer when the file is there.",
+        complexity: "O(N), N: keys",
+        since: "1.0.0",
+        arity: 1,
+        flags: [ADMIN, NOSCRIPT, NO_MULTI, NO_ASYNC_LOADING],
     }
 
     Shutdown = "shutdown" {

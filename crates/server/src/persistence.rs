@@ -1,0 +1,521 @@
+//! Snapshots into files: when one is taken, what it is to hold, who waits for it, and how it went.
+//!
+//! A snapshot begins with a cut, made by a worker under all stripes ([`begin`]). The workers walk in slices
+//! ([`slices`]), a thread of its own writes the file ([`write_files`]), and reports to [`Persistence::ended`]. Wishes
+//! that cannot be met at once (a snapshot is being taken, a stripe is in use) are kept, and tried again by
+//! worker 0 every turn ([`drive`]).
+//!
+//! Must not know: how entries are encoded, commands.
+
+pub(crate) mod loading;
+pub(crate) mod slices;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering, mpsc},
+    time::Duration,
+};
+
+use redline_engine::{Message as Mail, REDIS_VERSION, executor::Outlet, refusals::Reason};
+use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
+use redline_net::clock;
+use redline_persist::{
+    RealDisk,
+    snapshot::{
+        Encoding, Stream,
+        file::{self, Head, Manner, SaveError, Written},
+    },
+};
+use redline_rdb::format::{FileVersion, Format};
+
+use crate::{
+    log,
+    settings::Settings,
+    shared::{Message, Shared},
+    worker::Worker,
+};
+
+/// Seconds after a snapshot that failed before save points are looked at again.
+const RETRY_S: u64 = 5;
+
+/// The server's part in files: see the module's text.
+pub(crate) struct Persistence {
+    state: Mutex<State>,
+    jobs: Mutex<mpsc::Sender<SaveJob>>,
+    /// How the loading of files goes.
+    pub(crate) loading: loading::Loading,
+}
+
+struct State {
+    /// Number of the last snapshot that was begun.
+    number: u64,
+    /// The one that is being taken or written.
+    running: Option<Running>,
+    /// A client or a save point wants one as soon as possible.
+    is_scheduled: bool,
+    /// The end of the process waits for one.
+    shutdown: Option<Shutdown>,
+    /// Clients that wait for one to end.
+    waiting: Vec<Waiting>,
+    figures: Figures,
+}
+
+/// A snapshot that is being taken or written.
+struct Running {
+    number: u64,
+    stream: Arc<Stream>,
+    began_ms: u64,
+    /// Changes of the data at the cut, since the start.
+    changes: u64,
+    /// Keys at the cut.
+    keys: u64,
+}
+
+/// A client that waits for a snapshot.
+struct Waiting {
+    client: u64,
+    number: u64,
+    /// How it ended.
+    result: Option<bool>,
+}
+
+/// A shutdown that waits for a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shutdown {
+    /// The client that asked for it.
+    client: Option<u64>,
+    /// The process ends even if the snapshot fails.
+    is_forced: bool,
+    /// The snapshot that it waits for, once it is cut.
+    number: Option<u64>,
+}
+
+/// What INFO tells of snapshots.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// Unix time of the last success in seconds; at first that of the start.
+    pub(crate) saved_at_s: u64,
+    /// Unix time of the last attempt in seconds.
+    pub(crate) tried_at_s: u64,
+    /// The last one succeeded.
+    pub(crate) is_ok: bool,
+    /// Seconds that the last one took.
+    pub(crate) took_s: Option<u64>,
+    /// Seconds since the one that is being taken began.
+    pub(crate) running_s: Option<u64>,
+    /// Entries that it has, and those that it is to have.
+    pub(crate) entries: Option<(u64, u64)>,
+    /// Changes of the data since the start that the last success has.
+    pub(crate) changes_saved: u64,
+    /// Number of successes.
+    pub(crate) saves: u64,
+    /// Bytes that wait to be written.
+    pub(crate) waiting_bytes: u64,
+}
+
+/// A file to be written.
+pub(crate) struct SaveJob {
+    number: u64,
+    stream: Arc<Stream>,
+    head: Head,
+    manner: Manner,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+/// Reason why a snapshot was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotBegun {
+    /// One is being taken and written.
+    InProgress,
+    /// The last one is not wanted any more, and not yet at its end.
+    Ending,
+}
+
+impl Persistence {
+    /// Makes the state at the start. Files are written by [`write_files`], on the receiver's thread.
+    pub(crate) fn new(started_s: u64) -> (Persistence, mpsc::Receiver<SaveJob>) {
+        let (jobs, todo) = mpsc::channel();
+        let persistence = Persistence {
+            state: Mutex::new(State {
+                number: 0,
+                running: None,
+                is_scheduled: false,
+                shutdown: None,
+                waiting: Vec::new(),
+                figures: Figures {
+                    saved_at_s: started_s,
+                    tried_at_s: 0,
+                    is_ok: true,
+                    took_s: None,
+                    running_s: None,
+                    entries: None,
+                    changes_saved: 0,
+                    saves: 0,
+                    waiting_bytes: 0,
+                },
+            }),
+            jobs: Mutex::new(jobs),
+            loading: loading::Loading::default(),
+        };
+        (persistence, todo)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under the state of files")
+    }
+
+    /// Returns what INFO tells.
+    pub(crate) fn figures(&self) -> Figures {
+        let state = self.state();
+        let mut figures = state.figures.clone();
+        if let Some(running) = &state.running {
+            let span_ms = clock::monotonic_ms().saturating_sub(running.began_ms);
+            figures.running_s = Some(span_ms / 1000);
+            figures.entries = Some((running.stream.entries(), running.keys));
+            figures.waiting_bytes = running.stream.waiting_bytes();
+        }
+        figures
+    }
+
+    /// Returns true while a snapshot is being taken or written.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.state().running.is_some()
+    }
+
+    /// Has a snapshot taken as soon as possible.
+    pub(crate) fn schedule(&self) {
+        self.state().is_scheduled = true;
+    }
+
+    /// Gives up the snapshot that is being taken, and the one that is scheduled. Returns which there was: (running,
+    /// scheduled).
+    pub(crate) fn cancel(&self) -> (bool, bool) {
+        let mut state = self.state();
+        let was_scheduled = std::mem::take(&mut state.is_scheduled);
+        let running = state.running.as_ref();
+        running.inspect(|running| running.stream.give_up());
+        (running.is_some(), was_scheduled)
+    }
+
+    /// Registers a client that waits for a snapshot to end.
+    pub(crate) fn wait_for(&self, client: u64, number: u64) {
+        self.state().waiting.push(Waiting {
+            client,
+            number,
+            result: None,
+        });
+    }
+
+    /// Returns how the snapshot ended that a client waits for: `None`: it waits for none; `Some(None)`: it has not ended.
+    pub(crate) fn outcome_for(&self, client: u64) -> Option<Option<bool>> {
+        let mut state = self.state();
+        let at = state.waiting.iter().position(|waiting| waiting.client == client)?;
+        let result = state.waiting[at].result;
+        if result.is_some() {
+            state.waiting.swap_remove(at);
+        }
+        Some(result)
+    }
+
+    /// Notes that a snapshot has ended, and acts on it.
+    fn ended(&self, shared: &Shared, job: &SaveJob, result: &Result<Written, SaveError>) {
+        let mut state = self.state();
+        let running = state.running.take().expect("it was running");
+        let now_s = clock::wall_ms() / 1000;
+        let is_ok = result.is_ok();
+        let figures = &mut state.figures;
+        figures.took_s = Some(clock::monotonic_ms().saturating_sub(running.began_ms) / 1000);
+        // As in Redis a snapshot that was called off is no failure.
+        if !matches!(result, Err(SaveError::Unwanted)) {
+            figures.is_ok = is_ok;
+        }
+        match result {
+            Ok(written) => {
+                figures.saved_at_s = now_s;
+                figures.changes_saved = running.changes;
+                figures.saves += 1;
+                log::notice(&format!(
+                    "DB saved on disk: {} keys, {} bytes",
+                    written.entries, written.bytes
+                ));
+            }
+            Err(SaveError::Unwanted) => log::notice("The snapshot was called off"),
+            Err(error) => log::warning(&format!("Error saving DB on disk: {error}")),
+        }
+        let (mut woken, mut ends) = (Vec::new(), None);
+        for waiting in state.waiting.iter_mut() {
+            if waiting.number == job.number {
+                waiting.result = Some(is_ok);
+                woken.push(waiting.client);
+            }
+        }
+        if let Some(shutdown) = state.shutdown.filter(|shutdown| shutdown.number == Some(job.number)) {
+            ends = Some(is_ok || shutdown.is_forced);
+            state.shutdown = None;
+            woken.extend(shutdown.client);
+        }
+        drop(state);
+        note_refusal(shared);
+        match ends {
+            Some(true) => {
+                crate::stop_workers(shared);
+                return;
+            }
+            Some(false) => {
+                log::warning("Error trying to save the DB, can't exit.");
+                hold_writes(shared, false);
+            }
+            None => {}
+        }
+        for client in woken {
+            if let Some(token) = shared.token_of(client) {
+                shared.send(token, Mail::Wake(token));
+            }
+        }
+    }
+}
+
+/// Sets or clears the refusal of writes that a failed snapshot brings.
+pub(crate) fn note_refusal(shared: &Shared) {
+    let settings = shared.settings.current();
+    let failed = !shared.persistence.state().figures.is_ok;
+    let refuses = failed && settings.stop_writes_on_save_error && !settings.save_points.is_empty();
+    let refusals = &shared.engine.refusals;
+    refusals.set(Reason::SaveFailed, refuses, &shared.engine.settings);
+}
+
+/// Writes the files of snapshots, one after the other, until the senders are gone.
+pub(crate) fn write_files(shared: &Shared, todo: &mpsc::Receiver<Option<SaveJob>>) {
+    while let Ok(Some(job)) = todo.recv() {
+        let result = file::write_file(
+            &RealDisk,
+            &job.stream,
+            &job.head,
+            job.manner,
+            &job.temporary,
+            &job.path,
+        );
+        shared.persistence.ended(shared, &job, &result);
+    }
+}
+
+/// Begins a snapshot into the file of the configuration. The unit holds every stripe. Returns its number.
+pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, NotBegun> {
+    let shared = worker.shared;
+    let mut state = shared.persistence.state();
+    if state.running.is_some() {
+        return Err(NotBegun::InProgress);
+    }
+    if shared.keyspace.is_snapshot_running() {
+        return Err(NotBegun::Ending);
+    }
+    let settings = &worker.outlet.settings;
+    let counts = unit.counts();
+    let format = Format {
+        version: version_for(settings, &counts),
+        compresses: settings.engine.limits.payload_compressed,
+        checksums: settings.checksums,
+    };
+    let policy = settings.maxmemory_policy;
+    let stream = Stream::new(Encoding {
+        format,
+        accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
+    });
+    let mailboxes: Vec<_> = (shared.workers().iter())
+        .map(|worker| worker.mailbox.clone())
+        .collect();
+    let wake_all = move || {
+        for mailbox in &mailboxes {
+            mailbox.send(Message::Run(Box::new(|_| ())));
+        }
+    };
+    wake_all();
+    let cut = unit.cut(stream.savers(Box::new(wake_all)));
+    let cut = cut.expect("no snapshot is being taken");
+    state.number += 1;
+    let job = SaveJob {
+        number: state.number,
+        stream: stream.clone(),
+        head: head(shared, &cut),
+        manner: Manner {
+            in_steps: settings.saves_in_steps,
+            key_delay: Duration::from_micros(settings.key_save_delay_us),
+        },
+        temporary: format!("temp-{}.rdb", std::process::id()).into(),
+        path: settings.db_filename.clone().into(),
+    };
+    state.is_scheduled = false;
+    state.figures.tried_at_s = clock::wall_ms() / 1000;
+    state.running = Some(Running {
+        number: state.number,
+        stream,
+        began_ms: clock::monotonic_ms(),
+        changes: shared.changes(),
+        keys: cut.databases.iter().map(|database| database.keys).sum(),
+    });
+    let jobs = shared.persistence.jobs.lock();
+    // The thread ends after the workers.
+    let _ = jobs.expect("no panic under the jobs").send(job);
+    Ok(state.number)
+}
+
+/// Returns the version of the file: as configured, or the lowest that holds the data.
+fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
+    match settings.rdb_format {
+        Some(version) => version,
+        None => {
+            let is_late = |database: &redline_keyspace::snapshot::CutDatabase| {
+                database.timed > 0 || database.vector_sets > 0
+            };
+            match cut.databases.iter().any(is_late) {
+                true => FileVersion::LATEST,
+                false => FileVersion::Redis(11),
+            }
+        }
+    }
+}
+
+fn head(shared: &Shared, cut: &Cut) -> Head {
+    let facts = vec![
+        ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
+        ("redis-bits", b"64".to_vec()),
+        ("ctime", (clock::wall_ms() / 1000).to_string().into_bytes()),
+        ("used-mem", shared.keyspace.used_bytes().to_string().into_bytes()),
+        ("aof-base", b"0".to_vec()),
+    ];
+    let libraries = shared.engine.libraries.all();
+    Head {
+        facts,
+        libraries: libraries.iter().map(|library| library.code.to_vec()).collect(),
+        databases: cut.databases.clone(),
+    }
+}
+
+/// Looks at the save points; called by worker 0 every tick.
+pub(crate) fn look_at_save_points(worker: &Worker) {
+    let shared = worker.shared;
+    let mut state = shared.persistence.state();
+    if state.running.is_some() || state.is_scheduled || shared.persistence.loading.is_on() {
+        return;
+    }
+    let now_s = clock::wall_ms() / 1000;
+    let changes = shared.changes().saturating_sub(state.figures.changes_saved);
+    let since_s = now_s.saturating_sub(state.figures.saved_at_s);
+    let rested_s = now_s.saturating_sub(state.figures.tried_at_s);
+    if !state.figures.is_ok && rested_s <= RETRY_S {
+        return;
+    }
+    let points = &worker.outlet.settings.save_points;
+    let due = points.iter().find(|(seconds, least)| changes >= *least && since_s > *seconds);
+    if let Some((seconds, least)) = due {
+        log::notice(&format!("{least} changes in {seconds} seconds. Saving..."));
+        state.is_scheduled = true;
+    }
+}
+
+/// Tries to begin what is wanted and could not begin before; called by worker 0 every turn.
+pub(crate) fn drive(worker: &mut Worker) {
+    let shared = worker.shared;
+    let state = shared.persistence.state();
+    let is_wanted = state.is_scheduled || state.shutdown.is_some_and(|s| s.number.is_none());
+    let waits = state.running.is_some() || shared.keyspace.is_snapshot_running();
+    drop(state);
+    if !is_wanted || waits || worker.compound.is_some() {
+        return;
+    }
+    let Ok(mut unit) = Unit::try_set(&shared.keyspace, &StripeSet::all(), false) else {
+        return;
+    };
+    let Ok(number) = begin(worker, &mut unit) else {
+        return;
+    };
+    let mut state = shared.persistence.state();
+    if let Some(shutdown) = &mut state.shutdown {
+        shutdown.number = Some(number);
+        drop(state);
+        // What is written from here on would not be in the file.
+        hold_writes(shared, true);
+    }
+    drop(unit);
+    log::notice("Background saving started");
+}
+
+/// Returns true if [`drive`] has something to try.
+pub(crate) fn has_wishes(shared: &Shared) -> bool {
+    let state = shared.persistence.state();
+    state.is_scheduled || state.shutdown.is_some_and(|shutdown| shutdown.number.is_none())
+}
+
+/// Suspends commands that write, or resumes them.
+fn hold_writes(shared: &Shared, holds: bool) {
+    let pause = holds.then_some(redline_engine::engine::Pause {
+        end_ms: u64::MAX,
+        all: false,
+    });
+    *shared.engine.pause.lock().expect("no panic under the pause") = pause;
+    shared.engine.settings.move_epoch();
+    if !holds {
+        for worker in shared.workers() {
+            worker.mailbox.send(Message::Engine(Mail::Resume));
+        }
+    }
+}
+
+/// The way in which a server is asked to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// A snapshot is saved before: `None`: if there are save points.
+    pub(crate) saves: Option<bool>,
+    /// The process ends even if that fails.
+    pub(crate) is_forced: bool,
+    /// The client that asks.
+    pub(crate) client: Option<u64>,
+}
+
+/// Begins to end the server. Returns true if it waits for a snapshot.
+pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
+    let settings = shared.settings.current();
+    let saves = ending.saves.unwrap_or(!settings.save_points.is_empty());
+    let persistence = &shared.persistence;
+    // What is loaded is in the file already, and what is not cannot be saved.
+    if !saves || persistence.loading.is_on() {
+        persistence.cancel();
+        persistence.loading.stop();
+        crate::stop_workers(shared);
+        return false;
+    }
+    let mut state = persistence.state();
+    // A second signal does not begin anew.
+    if state.shutdown.is_none() {
+        // As in Redis one that is under way is not waited for.
+        if let Some(running) = &state.running {
+            running.stream.give_up();
+        }
+        log::notice("Saving the final RDB snapshot before exiting.");
+        state.shutdown = Some(Shutdown {
+            client: ending.client,
+            is_forced: ending.is_forced,
+            number: None,
+        });
+    }
+    drop(state);
+    shared.workers()[0]
+        .mailbox
+        .send(Message::Run(Box::new(|_| ())));
+    true
+}
+
+/// Calls a shutdown off. Returns false if there is none.
+pub(crate) fn abort_shutdown(shared: &Shared) -> bool {
+    let mut state = shared.persistence.state();
+    let Some(shutdown) = state.shutdown.take() else {
+        return false;
+    };
+    if let Some(running) = state.running.as_ref().filter(|running| shutdown.number == Some(running.number)) {
+        running.stream.give_up();
+    }
+    drop(state);
+    hold_writes(shared, false);
+    true
+}
