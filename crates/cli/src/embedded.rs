@@ -12,6 +12,7 @@ pub fn start() -> Result<EmbeddedServer, String> {
     let settings = Settings {
         port: Some(0),
         bind: vec![LOOPBACK.into()],
+        save_points: Vec::new(),
         ..Settings::default()
     };
     let server = Server::start(settings, Origin::default(), false).map_err(|e| e.to_string())?;

@@ -25,6 +25,7 @@ use crate::{
     executor::block::Outcome,
     monitor::{Line, Monitors},
     pubsub::{Delivery, PubSub, Transit},
+    refusals::Refusals,
     rename_command::Names,
     running_script::RunningScript,
     settings::{Published, Settings},

@@ -33,6 +33,7 @@ use redline_spec::CommandId;
 use crate::{
     caller::{Caller, EndedWatch, Token},
     engine::{Engine, Pause},
+    refusals,
     session,
     settings::{BusyScope, Settings},
     stats::ExecutorStats,

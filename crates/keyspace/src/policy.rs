@@ -64,6 +64,11 @@ impl Policy {
         matches!(self, Policy::AllKeysLfu | Policy::VolatileLfu)
     }
 
+    /// Returns true if the clock word tells the time of the last access.
+    pub fn is_lru(self) -> bool {
+        matches!(self, Policy::AllKeysLru | Policy::VolatileLru)
+    }
+
     /// Returns true if only keys with an expiry are candidates.
     pub fn is_volatile(self) -> bool {
         matches!(

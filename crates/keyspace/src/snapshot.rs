@@ -166,6 +166,8 @@ pub struct CutDatabase {
     pub expiring: u64,
     /// Number of keys whose collection has elements that expire.
     pub timed: u64,
+    /// Number of keys whose value is a vector set.
+    pub vector_sets: u64,
 }
 
 /// Result of a slice.
@@ -466,38 +468,47 @@ impl Keyspace {
 }
 
 impl Unit<'_> {
-    /// Cuts: begins a snapshot of everything as it is now. `None`: one is being taken already.
+    /// Returns what a cut would fix now.
     ///
     /// # Panics
     /// Unless every stripe is held.
-    pub fn cut(&mut self, savers: Arc<dyn Savers>) -> Option<Cut> {
+    pub fn counts(&self) -> Cut {
+        assert!(self.holds_all(), "every stripe is held");
+        let space = self.space();
+        let counts = space.used_databases().filter_map(|number| {
+            let counts = space.db(number)?.counts(number);
+            (counts.keys > 0).then_some(counts)
+        });
+        Cut {
+            last_record: space.journal().last(),
+            databases: counts.collect(),
+        }
+    }
+
+    /// Cuts: begins a snapshot of everything as it is now, of which the caller has the [`Unit::counts`]. Returns false if
+    /// one is being taken already.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn cut(&mut self, cut: &Cut, savers: Arc<dyn Savers>) -> bool {
         assert!(self.holds_all(), "every stripe is held");
         let space = self.space();
         let mut current = space.snapshots.current();
         if current.snapshot.is_some() {
-            return None;
+            return false;
         }
         // 0 is none.
         current.number = current.number.checked_add(1).unwrap_or(1);
-        let mut cut = Cut {
-            last_record: space.journal().last(),
-            databases: Vec::new(),
-        };
         let mut tables = Vec::new();
-        for number in space.used_databases() {
+        for number in cut.databases.iter().map(|database| database.number) {
             let Some(db) = space.db(number) else {
                 continue;
             };
-            let counts = db.counts(number);
-            if counts.keys == 0 {
-                continue;
-            }
             db.cut.snapshot.store(current.number, Ordering::Relaxed);
             db.cut.number.store(number, Ordering::Relaxed);
             for saved in &db.cut.saved {
                 saved.store(0, Ordering::Relaxed);
             }
-            cut.databases.push(counts);
             tables.push(db);
         }
         let snapshots = &space.snapshots;
@@ -519,7 +530,7 @@ impl Unit<'_> {
         if is_empty {
             savers.everything_is_saved();
         }
-        Some(cut)
+        true
     }
 }
 
@@ -531,6 +542,7 @@ impl Db {
             keys: 0,
             expiring: 0,
             timed: 0,
+            vector_sets: self.vector_sets.load(Ordering::Relaxed),
         };
         for stripe in &self.stripes {
             counts.keys += u64::from(stripe.keys.load(Ordering::Relaxed));

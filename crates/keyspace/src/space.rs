@@ -120,6 +120,8 @@ pub(crate) struct Db {
     pub(crate) next_expire_ms: Box<[AtomicI64]>,
     /// No element of a collection in the stripe expires before this time.
     pub(crate) next_element_ms: Box<[AtomicI64]>,
+    /// Keys whose value is a vector set, which only late versions of files hold. Changed under the key's stripe.
+    pub(crate) vector_sets: AtomicU64,
     /// The part in a snapshot.
     pub(crate) cut: CutState,
 }
@@ -446,6 +448,7 @@ impl Db {
                 .collect(),
             next_expire_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
             next_element_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            vector_sets: AtomicU64::new(0),
             cut: CutState::default(),
         }
     }
@@ -497,6 +500,7 @@ impl Flushed {
             });
         }
         space.account(-(freed as i64));
+        self.0.vector_sets.store(0, Ordering::Relaxed);
         self.0.cut.is_flushed.store(false, Ordering::Relaxed);
         space
             .spare

@@ -9,6 +9,7 @@ use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
 use crate::{
+    persistence,
     session::Session,
     worker::{Worker, handover, serve},
 };
@@ -79,6 +80,7 @@ pub fn tick(worker: &mut Worker) {
     if worker.number == 0 {
         worker.shared.rates.sample(worker.shared);
         worker.shared.note_limit();
+        persistence::look_at_save_points(worker);
         look_at_certificates(worker);
     }
     worker.flush_account();

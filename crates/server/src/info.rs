@@ -283,28 +283,34 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("lazyfreed_objects", freed)
 }
 
-fn persistence(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    out.zeros(&[
-        "loading",
-        "async_loading",
-        "current_cow_peak",
-        "current_cow_size",
-        "current_cow_size_age",
-    ])?;
+fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let files = worker.shared.persistence.figures();
+    let loading = &worker.shared.persistence.loading;
+    let status = |is_ok| if is_ok { "ok" } else { "err" };
+    let or_none = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
+    out.field("loading", u8::from(loading.is_on()))?;
+    out.zeros(&["async_loading", "current_cow_peak"])?;
+    // What a copy of pages is elsewhere: encoded entries that wait to be written.
+    out.field("current_cow_size", files.waiting_bytes)?;
+    out.zeros(&["current_cow_size_age"])?;
     out.field("current_fork_perc", "0.00")?;
-    out.zeros(&["current_save_keys_processed", "current_save_keys_total"])?;
-    // Nothing has been saved yet, so these are all changes since the start.
-    out.field("rdb_changes_since_last_save", totals.changes())?;
-    out.field("rdb_bgsave_in_progress", 0)?;
-    out.field("rdb_last_save_time", worker.shared.started_us / 1_000_000)?;
-    out.field("rdb_last_bgsave_status", "ok")?;
-    out.field("rdb_last_bgsave_time_sec", -1)?;
-    out.field("rdb_current_bgsave_time_sec", -1)?;
+    let (processed, total) = files.entries.unwrap_or((0, 0));
+    out.field("current_save_keys_processed", processed)?;
+    out.field("current_save_keys_total", total)?;
+    let changes = worker.shared.changes().saturating_sub(files.changes_saved);
+    out.field("rdb_changes_since_last_save", changes)?;
+    out.field("rdb_bgsave_in_progress", u8::from(files.running_s.is_some()))?;
+    out.field("rdb_last_save_time", files.saved_at_s)?;
+    out.field("rdb_last_bgsave_status", status(files.is_ok))?;
+    out.field("rdb_last_bgsave_time_sec", or_none(files.took_s))?;
+    out.field("rdb_current_bgsave_time_sec", or_none(files.running_s))?;
+    out.field("rdb_saves", files.saves)?;
+    out.zeros(&["rdb_last_cow_size"])?;
+    let expired = loading.keys_expired.load(Ordering::Relaxed);
+    out.field("rdb_last_load_keys_expired", expired)?;
+    let loaded = loading.keys_loaded.load(Ordering::Relaxed);
+    out.field("rdb_last_load_keys_loaded", loaded)?;
     out.zeros(&[
-        "rdb_saves",
-        "rdb_last_cow_size",
-        "rdb_last_load_keys_expired",
-        "rdb_last_load_keys_loaded",
         "aof_enabled",
         "aof_rewrite_in_progress",
         "aof_rewrite_scheduled",
@@ -318,7 +324,22 @@ fn persistence(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Resu
         "aof_last_cow_size",
         "module_fork_in_progress",
         "module_fork_last_cow_size",
-    ])
+    ])?;
+    if loading.is_on() {
+        let (bytes, total) = (loading.bytes(), loading.total_bytes.load(Ordering::Relaxed));
+        let began_s = loading.began_s.load(Ordering::Relaxed);
+        let span_s = (clock::wall_ms() / 1000).saturating_sub(began_s);
+        let left = total.saturating_sub(bytes);
+        let eta_s = if bytes == 0 { 1 } else { span_s * left / bytes };
+        out.field("loading_start_time", began_s)?;
+        out.field("loading_total_bytes", total)?;
+        out.zeros(&["loading_rdb_used_mem"])?;
+        out.field("loading_loaded_bytes", bytes)?;
+        let percent = 100.0 * bytes as f64 / total.max(1) as f64;
+        out.field("loading_loaded_perc", format_args!("{percent:.2}"))?;
+        out.field("loading_eta_seconds", eta_s)?;
+    }
+    Ok(())
 }
 
 fn threads(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

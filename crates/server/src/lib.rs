@@ -13,6 +13,7 @@
 //! | | `worker/outlet` | the worker's services for its executor |
 //! | | `balance`, `worker/handover` | the choice of a client's worker; how a client changes its worker |
 //! | | `cron` | the timer: expiry, eviction, idle clients |
+//! | files | `persistence` | snapshots: when they are taken, slices of the walk, loading |
 //! | | `shared`, `session` | state that all workers share; a connection with its caller |
 //! | commands | `admin` | commands that need the worker, its connections or the configuration, by group |
 //! | figures | `memory`, `rates` | memory; rates of the last moments |
@@ -33,7 +34,7 @@ mod log;
 mod memory;
 mod memory_test;
 mod metrics;
-
+mod persistence;
 mod rates;
 mod service;
 mod session;
@@ -55,12 +56,12 @@ use std::sync::atomic::Ordering;
 
 pub use redline_engine::{REDIS_VERSION, REDLINE_VERSION};
 
-/// Ends all workers on a user's request; returns at once.
+/// Ends the server on a signal; returns at once.
 pub(crate) fn shutdown(shared: &Shared) {
     if !shared.stopping.load(Ordering::Acquire) {
         log::notice("User requested shutdown...");
     }
-    stop_workers(shared);
+    persistence::begin_to_end(shared, persistence::Ending::default());
 }
 
 /// Ends all workers; returns at once.

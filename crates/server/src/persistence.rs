@@ -11,12 +11,16 @@ pub(crate) mod loading;
 pub(crate) mod slices;
 
 use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, atomic::Ordering, mpsc},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
-use redline_engine::{Message as Mail, REDIS_VERSION, executor::Outlet, refusals::Reason};
+use redline_engine::{Message as Mail, REDIS_VERSION, refusals::Reason};
 use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
@@ -41,7 +45,9 @@ const RETRY_S: u64 = 5;
 /// The server's part in files: see the module's text.
 pub(crate) struct Persistence {
     state: Mutex<State>,
-    jobs: Mutex<mpsc::Sender<SaveJob>>,
+    /// True if [`drive`] may have something to try. Read every turn.
+    has_wishes: AtomicBool,
+    jobs: Mutex<mpsc::Sender<Option<SaveJob>>>,
     /// How the loading of files goes.
     pub(crate) loading: loading::Loading,
 }
@@ -80,10 +86,9 @@ struct Waiting {
 }
 
 /// A shutdown that waits for a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shutdown {
-    /// The client that asked for it.
-    client: Option<u64>,
+    /// The clients that asked for it.
+    clients: Vec<u64>,
     /// The process ends even if the snapshot fails.
     is_forced: bool,
     /// The snapshot that it waits for, once it is cut.
@@ -132,9 +137,26 @@ pub(crate) enum NotBegun {
     Ending,
 }
 
+impl State {
+    fn has_wishes(&self) -> bool {
+        let awaits_cut = |shutdown: &Shutdown| shutdown.number.is_none();
+        self.is_scheduled || self.shutdown.as_ref().is_some_and(awaits_cut)
+    }
+
+    /// Notes for the clients that asked for a shutdown that there is none.
+    fn refuse(&mut self, shutdown: &Shutdown) {
+        let clients = shutdown.clients.iter();
+        self.waiting.extend(clients.map(|client| Waiting {
+            client: *client,
+            number: 0,
+            result: Some(false),
+        }));
+    }
+}
+
 impl Persistence {
     /// Makes the state at the start. Files are written by [`write_files`], on the receiver's thread.
-    pub(crate) fn new(started_s: u64) -> (Persistence, mpsc::Receiver<SaveJob>) {
+    pub(crate) fn new(started_s: u64) -> (Persistence, mpsc::Receiver<Option<SaveJob>>) {
         let (jobs, todo) = mpsc::channel();
         let persistence = Persistence {
             state: Mutex::new(State {
@@ -155,6 +177,7 @@ impl Persistence {
                     waiting_bytes: 0,
                 },
             }),
+            has_wishes: AtomicBool::new(false),
             jobs: Mutex::new(jobs),
             loading: loading::Loading::default(),
         };
@@ -186,6 +209,13 @@ impl Persistence {
     /// Has a snapshot taken as soon as possible.
     pub(crate) fn schedule(&self) {
         self.state().is_scheduled = true;
+        self.has_wishes.store(true, Ordering::Release);
+    }
+
+    /// Ends the thread that writes files, once it has written those that were begun.
+    pub(crate) fn stop_writing(&self) {
+        let jobs = self.jobs.lock().expect("no panic under the jobs");
+        let _ = jobs.send(None);
     }
 
     /// Gives up the snapshot that is being taken, and the one that is scheduled. Returns which there was: (running,
@@ -250,10 +280,11 @@ impl Persistence {
                 woken.push(waiting.client);
             }
         }
-        if let Some(shutdown) = state.shutdown.filter(|shutdown| shutdown.number == Some(job.number)) {
+        let is_awaited = |shutdown: &mut Shutdown| shutdown.number == Some(job.number);
+        if let Some(shutdown) = state.shutdown.take_if(is_awaited) {
             ends = Some(is_ok || shutdown.is_forced);
-            state.shutdown = None;
-            woken.extend(shutdown.client);
+            woken.extend(&shutdown.clients);
+            state.refuse(&shutdown);
         }
         drop(state);
         note_refusal(shared);
@@ -268,10 +299,22 @@ impl Persistence {
             }
             None => {}
         }
-        for client in woken {
-            if let Some(token) = shared.token_of(client) {
-                shared.send(token, Mail::Wake(token));
-            }
+        wake(shared, &woken);
+    }
+
+    /// Returns true if the end of the process, for which this client asked, waits for a snapshot.
+    pub(crate) fn is_ending_for(&self, client: u64) -> bool {
+        let state = self.state();
+        let shutdown = state.shutdown.as_ref();
+        shutdown.is_some_and(|shutdown| shutdown.clients.contains(&client))
+    }
+}
+
+/// Has suspended clients run their calls again.
+fn wake(shared: &Shared, clients: &[u64]) {
+    for client in clients {
+        if let Some(token) = shared.token_of(*client) {
+            shared.send(token, Mail::Wake(token));
         }
     }
 }
@@ -311,9 +354,10 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
         return Err(NotBegun::Ending);
     }
     let settings = &worker.outlet.settings;
-    let counts = unit.counts();
+    let path = Path::new(&settings.db_filename);
+    let cut = unit.counts();
     let format = Format {
-        version: version_for(settings, &counts),
+        version: version_for(settings, &cut),
         compresses: settings.engine.limits.payload_compressed,
         checksums: settings.checksums,
     };
@@ -331,8 +375,8 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
         }
     };
     wake_all();
-    let cut = unit.cut(stream.savers(Box::new(wake_all)));
-    let cut = cut.expect("no snapshot is being taken");
+    let is_cut = unit.cut(&cut, stream.savers(Box::new(wake_all)));
+    assert!(is_cut, "no snapshot is being taken");
     state.number += 1;
     let job = SaveJob {
         number: state.number,
@@ -342,8 +386,8 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
             in_steps: settings.saves_in_steps,
             key_delay: Duration::from_micros(settings.key_save_delay_us),
         },
-        temporary: format!("temp-{}.rdb", std::process::id()).into(),
-        path: settings.db_filename.clone().into(),
+        temporary: file::folder_of(path).join(format!("temp-{}.rdb", std::process::id())),
+        path: path.to_owned(),
     };
     state.is_scheduled = false;
     state.figures.tried_at_s = clock::wall_ms() / 1000;
@@ -356,7 +400,7 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
     });
     let jobs = shared.persistence.jobs.lock();
     // The thread ends after the workers.
-    let _ = jobs.expect("no panic under the jobs").send(job);
+    let _ = jobs.expect("no panic under the jobs").send(Some(job));
     Ok(state.number)
 }
 
@@ -411,6 +455,8 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
     if let Some((seconds, least)) = due {
         log::notice(&format!("{least} changes in {seconds} seconds. Saving..."));
         state.is_scheduled = true;
+        let persistence = &shared.persistence;
+        persistence.has_wishes.store(true, Ordering::Release);
     }
 }
 
@@ -418,7 +464,10 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
 pub(crate) fn drive(worker: &mut Worker) {
     let shared = worker.shared;
     let state = shared.persistence.state();
-    let is_wanted = state.is_scheduled || state.shutdown.is_some_and(|s| s.number.is_none());
+    let is_wanted = state.has_wishes();
+    if !is_wanted {
+        shared.persistence.has_wishes.store(false, Ordering::Release);
+    }
     let waits = state.running.is_some() || shared.keyspace.is_snapshot_running();
     drop(state);
     if !is_wanted || waits || worker.compound.is_some() {
@@ -443,8 +492,7 @@ pub(crate) fn drive(worker: &mut Worker) {
 
 /// Returns true if [`drive`] has something to try.
 pub(crate) fn has_wishes(shared: &Shared) -> bool {
-    let state = shared.persistence.state();
-    state.is_scheduled || state.shutdown.is_some_and(|shutdown| shutdown.number.is_none())
+    shared.persistence.has_wishes.load(Ordering::Acquire)
 }
 
 /// Suspends commands that write, or resumes them.
@@ -493,12 +541,15 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
             running.stream.give_up();
         }
         log::notice("Saving the final RDB snapshot before exiting.");
-        state.shutdown = Some(Shutdown {
-            client: ending.client,
-            is_forced: ending.is_forced,
-            number: None,
-        });
     }
+    let shutdown = state.shutdown.get_or_insert(Shutdown {
+        clients: Vec::new(),
+        is_forced: false,
+        number: None,
+    });
+    shutdown.clients.extend(ending.client);
+    shutdown.is_forced |= ending.is_forced;
+    persistence.has_wishes.store(true, Ordering::Release);
     drop(state);
     shared.workers()[0]
         .mailbox
@@ -512,10 +563,13 @@ pub(crate) fn abort_shutdown(shared: &Shared) -> bool {
     let Some(shutdown) = state.shutdown.take() else {
         return false;
     };
-    if let Some(running) = state.running.as_ref().filter(|running| shutdown.number == Some(running.number)) {
+    let own = |running: &&Running| shutdown.number == Some(running.number);
+    if let Some(running) = state.running.as_ref().filter(own) {
         running.stream.give_up();
     }
+    state.refuse(&shutdown);
     drop(state);
     hold_writes(shared, false);
+    wake(shared, &shutdown.clients);
     true
 }

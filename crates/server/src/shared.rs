@@ -20,6 +20,7 @@ use redline_observe::histogram::Distribution;
 
 use crate::{
     log,
+    persistence::{self, Persistence},
     rates::Rates,
     settings::{Published, Settings},
     start::Origin,
@@ -147,6 +148,8 @@ pub struct Shared {
     pub connections_rejected: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// Snapshots and their files.
+    pub(crate) persistence: Persistence,
     /// DEBUG PAUSE-CRON: the timers do nothing.
     pub timers_rest: AtomicBool,
     /// True after SHUTDOWN and SIGTERM.
@@ -170,6 +173,7 @@ impl Shared {
         run_id: String,
         started_us: u64,
         origin: Origin,
+        persistence: Persistence,
     ) -> Shared {
         Shared {
             engine,
@@ -196,6 +200,7 @@ impl Shared {
             peak_at_s: AtomicU64::new(started_us / 1_000_000),
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
+            persistence,
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -301,7 +306,9 @@ impl Shared {
         &self,
         change: impl FnOnce(&mut Settings) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.settings.update(&self.engine, change)
+        self.settings.update(&self.engine, change)?;
+        persistence::note_refusal(self);
+        Ok(())
     }
 
     /// Returns all workers, by number.
@@ -345,6 +352,11 @@ impl Shared {
             evicted += 1;
         }
         evicted
+    }
+
+    /// Returns the number of changes of the data since the start.
+    pub fn changes(&self) -> u64 {
+        Totals::of(self.executors()).changes()
     }
 
     /// Returns the counters since the start, or since CONFIG RESETSTAT.

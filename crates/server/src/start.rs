@@ -23,6 +23,7 @@ use redline_table::{Heap, heap};
 
 use crate::{
     log, metrics,
+    persistence::{self, Persistence},
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
     shared::{Message, Shared, TcpPort, WorkerHandle},
@@ -54,6 +55,7 @@ pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
+    files: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
     /// Signals, read by the first worker. They are received until all workers have ended: a further one must not kill
     /// the process during its shutdown.
@@ -160,6 +162,8 @@ impl Server {
         // The working directory may change before the file is read.
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let unixsocket = settings.unixsocket.as_ref().map(absolute);
+        let started_us = clock::wall_us();
+        let (persistence, files) = Persistence::new(started_us / 1_000_000);
         let shared = Arc::new(Shared::new(
             Engine::new(
                 keyspace,
@@ -169,8 +173,9 @@ impl Server {
             ),
             Published::new(settings),
             random_id(),
-            clock::wall_us(),
+            started_us,
             origin,
+            persistence,
         ));
         if let Some(tls) = tls {
             shared.set_tls(tls);
@@ -187,6 +192,11 @@ impl Server {
             let shared = shared.clone();
             move || reap(&shared, &todo)
         })?;
+        let files = spawn("files", {
+            let shared = shared.clone();
+            move || persistence::write_files(&shared, &files)
+        })?;
+        persistence::loading::begin(&shared)?;
         let threads = spawn_workers(&shared, starts)?;
         let metrics = responder
             .map(|(port, responder)| start_metrics(&shared, port, responder))
@@ -195,6 +205,7 @@ impl Server {
             shared,
             threads,
             reaper: Some(reaper),
+            files: Some(files),
             metrics,
             _signals: signals,
         })
@@ -261,6 +272,11 @@ impl Server {
         if let Some(metrics) = self.metrics.take() {
             metrics.waker.wake();
             let _ = metrics.thread.join();
+        }
+        if let Some(files) = self.files.take() {
+            self.shared.persistence.cancel();
+            self.shared.persistence.stop_writing();
+            let _ = files.join();
         }
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);
@@ -565,7 +581,7 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     let last_words = || log::warning("a thread of the server has panicked, the process ends");
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
 }

@@ -37,7 +37,7 @@ use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
 
 use crate::{
-    cron, log,
+    cron, log, persistence,
     session::Session,
     settings::Settings,
     shared::{Message, Shared, TcpPort},
@@ -94,6 +94,8 @@ pub struct Shell<'s> {
     pub(crate) expiry_rests: bool,
     /// Time at which a compaction goes on, likewise.
     pub(crate) compaction_due_us: Option<u64>,
+    /// Time at which the walk of a snapshot goes on, likewise.
+    pub(crate) snapshot_due_us: Option<u64>,
     /// Number of ticks.
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
@@ -221,6 +223,7 @@ impl<'s> Shell<'s> {
             expiry_due_us: None,
             expiry_rests: false,
             compaction_due_us: None,
+            snapshot_due_us: None,
             ticks: 0,
             stop: false,
             handover: HandOver::default(),
@@ -345,6 +348,12 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         if self.outlet.expiry_due_us.is_some() || self.outlet.compaction_due_us.is_some() {
             cron::go_on(self);
         }
+        if self.shared.keyspace.is_snapshot_running() {
+            persistence::slices::run(self, clients > 0);
+        }
+        if self.number == 0 && self.depth == 0 && persistence::has_wishes(self.shared) {
+            persistence::drive(self);
+        }
         if self.outlet.accept == Accept::AtOnce {
             self.accept_again();
         }
@@ -363,7 +372,11 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         if let Some(due_ms) = due_ms.min() {
             span_ms = span_ms.min(due_ms.saturating_sub(clock::monotonic_ms()));
         }
-        let slices = [self.outlet.expiry_due_us, self.outlet.compaction_due_us];
+        let slices = [
+            self.outlet.expiry_due_us,
+            self.outlet.compaction_due_us,
+            self.outlet.snapshot_due_us,
+        ];
         if let Some(due_us) = slices.into_iter().flatten().min() {
             span_ms = span_ms.min(due_us.saturating_sub(clock::monotonic_us()).div_ceil(1000));
         }

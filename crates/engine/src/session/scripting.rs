@@ -5,7 +5,7 @@
 //! served, those that need the script's stripes get -BUSY (with `busy-reply-scope all` nearly all, at the gate: `check`
 //! in `executor/run.rs`), and SCRIPT KILL works.
 
-mod functions;
+pub mod functions;
 
 use std::{borrow::Cow, sync::atomic::Ordering};
 

@@ -204,8 +204,9 @@ impl World {
         let saved = Arc::<Saved>::default();
         let all = crate::lock::StripeSet::all();
         let mut unit = Unit::try_set(&self.space, &all, false).expect("free");
-        let cut = unit.cut(Arc::new(TestSavers(saved.clone())));
-        (saved, cut)
+        let cut = unit.counts();
+        let is_cut = unit.cut(&cut, Arc::new(TestSavers(saved.clone())));
+        (saved, is_cut.then_some(cut))
     }
 
     fn slice(&mut self, steps: usize) -> Slice {

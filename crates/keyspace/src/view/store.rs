@@ -6,7 +6,7 @@
 use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
-use redline_types::{PackedRef, Value};
+use redline_types::{Kind, PackedRef, Value};
 
 use super::{Expiry, HINTS_AHEAD, View, door::Change};
 use crate::{
@@ -283,6 +283,9 @@ impl View<'_> {
                     self.notify(Classes::NEW, "new", key);
                 }
             }
+            if kind == Some(Kind::VectorSet) {
+                db.vector_sets.fetch_add(1, Ordering::Relaxed);
+            }
             let expired = old.filter(|old| old.expire_at_ms().is_some());
             if expired.is_some() || expire_at_ms.is_some() {
                 bytes += db.move_expiry(hash, expired, expire_at_ms.map(|at| (fresh, at)));
@@ -293,6 +296,7 @@ impl View<'_> {
             }
             self.end_change(change, key, bytes);
             if let Some(old) = old {
+                db.forget_kind(old);
                 self.destroy(old);
             }
         }
@@ -485,6 +489,7 @@ impl View<'_> {
                 grown += db.move_timed(hash, Some(entry), None);
             }
             grown -= (entry.heap_bytes() + entry.value_bytes()) as i64;
+            db.forget_kind(entry);
             self.end_change(change, entry.key(), grown);
         }
         self.db = selected;
@@ -503,6 +508,18 @@ impl View<'_> {
 }
 
 impl Db {
+    /// Keeps the counts of types right when an entry goes.
+    ///
+    /// # Safety
+    /// The entry is alive, and its stripe is held.
+    #[inline]
+    unsafe fn forget_kind(&self, entry: Entry) {
+        // SAFETY: handed on from the caller.
+        if unsafe { entry.content() }.kind() == Some(Kind::VectorSet) {
+            self.vector_sets.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Keeps the TTL index of a key's stripe right when its entry with an expiry is removed, added or replaced; returns
     /// the bytes by which the index has grown. The caller holds the stripe.
     pub(super) fn move_expiry(

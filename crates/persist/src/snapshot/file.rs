@@ -88,7 +88,9 @@ pub fn write_file(
     let result = write_temporary(disk, stream, head, manner, temporary).and_then(|written| {
         disk.rename(temporary, path)
             .map_err(|error| SaveError::Disk("Error moving temp DB file on the final destination", error))?;
-        disk.sync_dir(&folder_of(path))
+        let folder = folder_of(path);
+        let folder = if folder == Path::new("") { Path::new(".") } else { &folder };
+        disk.sync_dir(folder)
             .map_err(|error| SaveError::Disk("Failed to fsync the folder of the DB file", error))?;
         Ok(written)
     });
@@ -100,11 +102,11 @@ pub fn write_file(
     result
 }
 
-/// Returns the folder of a file.
+/// Returns the folder of a file; empty for the working directory.
 pub fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => ".".into(),
+        Some(folder) => folder.to_owned(),
+        None => PathBuf::new(),
     }
 }
 

@@ -202,7 +202,8 @@ fn records_come_back_however_they_arrive() {
         write::entry(&mut out, &format(version), key, ObjectRef::String(b"v"), meta).expect("told");
     }
     write::select_db(&mut out, 1 << 20);
-    write::string_entry_head(&mut out, b"blob", 3, &timed);
+    write::string_entry_head(&mut out, b"blob", &timed);
+    write_len(&mut out, 3);
     out.extend_from_slice(b"123");
     let crc = crc64::update(0, &out);
     write::trailer(&mut out, Some(crc));

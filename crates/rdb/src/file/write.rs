@@ -57,11 +57,10 @@ pub fn entry(
     Ok(())
 }
 
-/// Appends the beginning of an entry whose value is a string of `len` bytes, which the caller lets follow as they are.
-pub fn string_entry_head(out: &mut Writer, key: &[u8], len: u64, meta: &EntryMeta) {
+/// Appends the beginning of an entry whose value is a string, which the caller lets follow in any of its forms.
+pub fn string_entry_head(out: &mut Writer, key: &[u8], meta: &EntryMeta) {
     const STRING: u8 = 0;
     entry_head(out, key, STRING, meta);
-    write_len(out, len);
 }
 
 fn entry_head(out: &mut Writer, key: &[u8], rdb_type: u8, meta: &EntryMeta) {

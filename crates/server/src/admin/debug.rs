@@ -5,17 +5,21 @@
 
 mod digest;
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{path::Path, sync::atomic::Ordering, time::Duration};
 
 use redline_commands::{Error, object_of};
-use redline_keyspace::{Expiry, Found, Owned, StringRef, Trace, ValueRef, View, lock::StripeSet};
-use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
+use redline_keyspace::{
+    Expiry, Keyspace, Local, StringRef, Trace, Unit, ValueRef, View, lock::StripeSet,
+};
+use redline_persist::load::Progress;
+use redline_rdb::{ObjectRef, object, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
 use redline_settings::value::parse_memory;
 use redline_types::{PackedRef, Value, list::NodeRef, number};
 
 use crate::{
-    admin::{command::write_help, config},
+    admin::{command::write_help, config, persistence},
+    persistence::loading,
     shared::Message,
     worker::{Worker, handover},
 };
@@ -55,7 +59,8 @@ const HELP: &[&str] = &[
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    From which size an element of a list has a node of its own. 0: when it is larger than a node.",
     "RELOAD [MERGE] [NOFLUSH]",
-    "    Write every value as a snapshot would have it, and read it back from that. No file is involved.",
+    "    Save a snapshot and load it. MERGE: keys that are there are overwritten. NOFLUSH: the data is not emptied before.",
+    "    NOSAVE: load the file that is there.",
     "SDSLEN <key>",
     "    Tell how long a key and its string are, and what room they take.",
     "SET-ACTIVE-EXPIRE <0|1>",
@@ -72,9 +77,9 @@ const HELP: &[&str] = &[
 const NO_SUCH_KEY: Error = Error::NoSuchKey;
 const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
 const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
-/// Error for a call that would load a file, since snapshots do not exist yet.
-const NO_FILE: Error =
-    Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
+/// Error for a call inside EXEC or a script, which cannot wait for a file.
+const RELOAD_ALONE: Error =
+    Error::line("ERR DEBUG RELOAD is not possible inside MULTI or a script");
 const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
 const NOT_A_STRING: Error = Error::line("ERR Not an sds encoded string.");
 const NO_THRESHOLD: Error =
@@ -168,8 +173,7 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
             caller.reply().ok();
         }
         (b"reload", _) => {
-            let overwrites = reload_overwrites(args)?;
-            with_keys(worker, caller, |view| reload(view, overwrites))??;
+            reload(worker, caller, Reload::parse(args)?)?;
             caller.reply().ok();
         }
         (b"sleep", 3) => {
@@ -276,61 +280,93 @@ fn with_keys_at<R>(
     Ok(result)
 }
 
-/// Parses the options of RELOAD: returns true if the values read may replace existing ones.
-fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
-    let (mut merge, mut flush, mut save) = (false, true, true);
-    for option in args.iter().skip(2) {
-        match option.to_ascii_lowercase().as_slice() {
-            b"merge" => merge = true,
-            b"noflush" => flush = false,
-            b"nosave" => save = false,
-            _ => {
-                return Err(Error::line(
-                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
-                ));
+/// The options of RELOAD.
+struct Reload {
+    saves: bool,
+    flushes: bool,
+    merges: bool,
+}
+
+impl Reload {
+    fn parse(args: Args<'_>) -> Result<Reload, Error> {
+        let mut reload = Reload {
+            saves: true,
+            flushes: true,
+            merges: false,
+        };
+        for option in args.iter().skip(2) {
+            match option.to_ascii_lowercase().as_slice() {
+                b"merge" => reload.merges = true,
+                b"noflush" => reload.flushes = false,
+                b"nosave" => reload.saves = false,
+                _ => {
+                    return Err(Error::line(
+                        "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                    ));
+                }
             }
         }
-    }
-    if save {
-        Ok(merge || flush)
-    } else {
-        Err(NO_FILE)
+        Ok(reload)
     }
 }
 
-/// Writes all values in their serialised form and, once all of that could be read, stores the values read. Values do not
-/// change by it, so nothing is reported; watchers of a key are notified all the same, since the value is another object.
-fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
-    for db in 0..view.space().databases() {
-        view.in_db(db, |view| {
-            let (mut payloads, compresses) = (Vec::new(), view.local.limits.payload_compressed);
-            view.database().for_each(|key, value| {
-                let payload = value.with(|value| payload::dump(object_of(value), compresses));
-                payloads.push((key.to_vec(), payload));
-            });
-            if !overwrites && !payloads.is_empty() {
+/// Saves a snapshot and loads it. The call runs again from its start when the file is there.
+fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<(), Halt> {
+    if worker.compound.is_some() {
+        return Err(RELOAD_ALONE.into());
+    }
+    if reload.saves && !persistence::save_for(worker, caller)? {
+        return Err(Error::line("ERR").into());
+    }
+    let settings = worker.outlet.settings.clone();
+    let path = Path::new(&settings.db_filename);
+    let (clock, progress) = (worker.local.clock, Progress::default());
+    let loaded = loading::load_file(path, worker.shared, &settings, clock, &progress);
+    let (mut space, loaded) = loaded.map_err(|error| {
+        crate::log::warning(&format!("DEBUG RELOAD: {}: {error}", path.display()));
+        NOT_RELOADED
+    })?;
+    let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
+    let result = match reload.flushes {
+        true => loading::publish(worker, &mut unit, &space, &loaded).map_err(|error| {
+            crate::log::warning(&format!("DEBUG RELOAD: {error}"));
+            NOT_RELOADED
+        }),
+        false => merge(worker, &mut unit, &mut space, reload.merges),
+    };
+    block::commit(worker.executor, unit);
+    Ok(result?)
+}
+
+/// Moves what was loaded to what is there; `overwrites`: also where there is a key of that name. The unit holds every
+/// stripe.
+fn merge(
+    worker: &mut Worker,
+    unit: &mut Unit<'_>,
+    loaded: &mut Keyspace,
+    overwrites: bool,
+) -> Result<(), Error> {
+    let rng = fastrand::Rng::with_seed(worker.local.rng.u64(..));
+    let mut other = Local::new(rng, worker.local.limits.clone());
+    let databases: Vec<u32> = loaded.used_databases().collect();
+    for db in databases {
+        let mut from = Unit::exclusive(loaded);
+        let mut from = from.view(&mut other, db, 0);
+        let mut keys = Vec::new();
+        from.database().for_each(|key, _| keys.push(key.to_vec()));
+        let mut view = unit.view(&mut worker.local, db, 0);
+        for key in keys {
+            if !overwrites && view.find(&key, Trace::Quiet).is_some() {
                 return Err(NOT_RELOADED);
             }
-            let read = |(key, payload): (Vec<u8>, Vec<u8>)| {
-                let object = payload::restore(&payload, &view.local.limits);
-                object.map(|object| (key, object)).map_err(|error| {
-                    crate::log::warning(&format!("DEBUG RELOAD: {error:?}"));
-                    NOT_RELOADED
-                })
-            };
-            let objects = payloads.into_iter().map(read);
-            for (key, object) in objects.collect::<Result<Vec<_>, Error>>()? {
-                let found = view.find(&key, Trace::Quiet);
-                let expire_at_ms = found.and_then(Found::expire_at_ms);
-                let value = match object {
-                    Object::String(bytes) => Owned::Bytes { bytes, raw: false },
-                    Object::Value(value) => Owned::Object(value),
-                };
+            if let Some((value, expire_at_ms)) = from.take(&key) {
+                from.unreported(&key);
                 view.put_owned(&key, value, expire_at_ms);
                 view.touch_watchers(&key);
             }
-            Ok(())
-        })?;
+        }
+        from.finish();
+        view.finish();
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! INFO, TIME, MONITOR, LOLWUT, PFSELFTEST, SHUTDOWN.
+//! INFO, TIME, MONITOR, LOLWUT, PFSELFTEST, MODULE LIST.
 //!
 //! Must not know: INFO's text.
 
@@ -114,46 +114,6 @@ fn draw(rng: &mut fastrand::Rng, columns: usize, rows: usize) -> String {
         text.push('\n');
     }
     text
-}
-
-/// Replies with the time of the last save. There is none, and then Redis replies with its start.
-pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
-    let started_s = worker.shared.started_us / 1_000_000;
-    caller.reply().integer(started_s as i64);
-    Ok(())
-}
-
-pub(crate) fn shutdown(
-    worker: &mut Worker,
-    caller: &mut Caller,
-    args: Args<'_>,
-) -> Result<(), Halt> {
-    let (mut save, mut nosave, mut abort, mut other) = (false, false, false, false);
-    for word in args.iter().skip(1) {
-        match word.to_ascii_lowercase().as_slice() {
-            b"save" => save = true,
-            b"nosave" => nosave = true,
-            b"now" | b"force" => other = true,
-            b"abort" => abort = true,
-            _ => return Err(Error::Syntax.into()),
-        }
-    }
-    if (save && nosave) || (abort && (save || nosave || other)) {
-        return Err(Error::Syntax.into());
-    }
-    if abort {
-        // A shutdown is immediate, so there is never one to abort.
-        return Err(Error::line("ERR No shutdown in progress.").into());
-    }
-    if !nosave && worker.refuses_all() {
-        return Err(worker.shared.running_script.busy_error().into());
-    }
-    if save {
-        return Err(Error::line("ERR Errors trying to SHUTDOWN. Check logs.").into());
-    }
-    caller.closing = true;
-    crate::shutdown(worker.shared);
-    Ok(())
 }
 
 pub(crate) fn module_list(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {

@@ -51,10 +51,6 @@ pub fn primary(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     }
 }
 
-pub fn saves(text: &[u8]) -> bool {
-    text.split(|byte| *byte == b' ').any(|word| word == b"save")
-}
-
 /// Parses a number; an empty word counts as 0, as in Redis's lists.
 fn number_or_nothing(word: &[u8]) -> Option<i64> {
     match word {
@@ -66,6 +62,16 @@ fn number_or_nothing(word: &[u8]) -> Option<i64> {
 /// Returns true for CONFIG SET with an empty text: no words.
 fn is_nothing(words: &Words<'_>) -> bool {
     matches!(words, [] | [b""])
+}
+
+/// Checks the name of a file in the working directory.
+pub fn file_name(name: &[u8]) -> Result<&[u8], Refusal> {
+    let name = c_string(name);
+    match name {
+        _ if name.contains(&b'/') => Err("dbfilename can't be a path, just a filename".into()),
+        _ if std::str::from_utf8(name).is_err() => Err(NOT_UTF8.into()),
+        name => Ok(name),
+    }
 }
 
 pub fn save_points(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {

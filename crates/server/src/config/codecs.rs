@@ -7,6 +7,7 @@ use std::{
 };
 
 use redline_net::tls::ClientAuth;
+use redline_rdb::format::FileVersion;
 use redline_settings::{
     Codec, choices,
     value::{Refusal, Value},
@@ -55,6 +56,49 @@ impl Codec<[i32; 3]> for OomScores {
 
     fn value(scores: &[i32; 3]) -> Value {
         Value::Words(scores.map(|n| n.to_string().into_bytes()).into())
+    }
+}
+
+/// Codec of save points: seconds and changes.
+pub struct SavePoints;
+
+impl Codec<Vec<(u64, u64)>> for SavePoints {
+    fn of(value: &Value) -> Result<Vec<(u64, u64)>, Refusal> {
+        let number = |word: &Vec<u8>| number::parse_i64(word).unwrap_or(0) as u64;
+        let pairs = value.words().chunks_exact(2);
+        Ok(pairs.map(|pair| (number(&pair[0]), number(&pair[1]))).collect())
+    }
+
+    fn value(points: &Vec<(u64, u64)>) -> Value {
+        let words = points.iter().flat_map(|(seconds, changes)| [seconds, changes]);
+        Value::Words(words.map(|n| n.to_string().into_bytes()).collect())
+    }
+}
+
+/// Codec of the version of the format of snapshots, by name; `None`: the lowest that holds the data.
+pub struct RdbFormat;
+
+impl RdbFormat {
+    /// Names of the values.
+    pub const NAMES: &[&str] = &["auto", "9", "10", "11", "12", "80"];
+    const VERSIONS: &[Option<FileVersion>] = &[
+        None,
+        Some(FileVersion::Redis(9)),
+        Some(FileVersion::Redis(10)),
+        Some(FileVersion::Redis(11)),
+        Some(FileVersion::Redis(12)),
+        Some(FileVersion::VALKEY),
+    ];
+}
+
+impl Codec<Option<FileVersion>> for RdbFormat {
+    fn of(value: &Value) -> Result<Option<FileVersion>, Refusal> {
+        Ok(Self::VERSIONS[value.integer() as usize])
+    }
+
+    fn value(version: &Option<FileVersion>) -> Value {
+        let at = Self::VERSIONS.iter().position(|known| known == version);
+        Value::Integer(at.unwrap_or(0) as i64)
     }
 }
 

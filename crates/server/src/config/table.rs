@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use redline_engine::{Names, settings as engine};
 use redline_net::tls::ClientAuth;
+use redline_rdb::format::FileVersion;
 use redline_settings::{
     codec::Port,
     settings,
@@ -19,11 +20,13 @@ use super::{
     Group::{Engine, Own, Process, Tls},
     Kept, Parameter, Section, assemble,
     checks::{
-        addresses, empty, hostname, ipv4, ipv6, locale, no, node_name, oom_scores,
-        output_limit_lines, output_limits, percentiles, primary, save_points, saves,
+        addresses, empty, file_name, hostname, ipv4, ipv6, locale, no, node_name, oom_scores,
+        output_limit_lines, output_limits, percentiles, primary, save_points,
         title_template, zero,
     },
-    codecs::{ClientCertificates, OomScores, OpenChannels, OutputLimits, WorkingDir},
+    codecs::{
+        ClientCertificates, OomScores, OpenChannels, OutputLimits, RdbFormat, SavePoints, WorkingDir,
+    },
 };
 use crate::{
     log::{LogFormat, LogTimestamp},
@@ -231,17 +234,19 @@ settings! {
 
     /// Snapshots: times.
     SNAPSHOTS = {
-        _ = ("save", Inert, Syntax::Words(save_points), "", "When to save: seconds and changes, in pairs; empty: never.").adds_up().unbuilt("snapshots", empty);
-        _ = ("dbfilename", Inert, TEXT, "dump.rdb", "Name of the snapshot.").protected();
+        save_points: Vec<(u64, u64)> as SavePoints = ("save", Live, Syntax::Words(save_points), "3600 1 300 100 60 10000", "When to save: seconds and changes, in pairs; empty: never.").adds_up();
+        db_filename: String = ("dbfilename", Live, Syntax::Checked(file_name), "dump.rdb", "Name of the snapshot.").protected();
     }
 
     /// Snapshots: contents.
     SNAPSHOT_FILES = {
-        _ = ("rdbchecksum", InertFixed, SWITCH, "yes", "Write a checksum at the end of the snapshot.");
+        checksums: bool = ("rdbchecksum", Start, SWITCH, "yes", "Write a checksum at the end of a snapshot, and check it.");
+        rdb_format: Option<FileVersion> as RdbFormat = ("rdb-format-version", Live, Syntax::Choice(RdbFormat::NAMES), "auto", "Version of the snapshot's format; auto: the lowest that holds the data, which the most servers read.");
         _ = ("rdb-version-check", Inert, Syntax::Choice(&["strict", "relaxed"]), "strict", "Refuse snapshots of later versions: RESTORE always refuses such values.");
         _ = ("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas.");
-        _ = ("rdb-save-incremental-fsync", Inert, SWITCH, "yes", "Flush the snapshot in steps.");
-        _ = ("stop-writes-on-bgsave-error", Inert, SWITCH, "yes", "Refuse writes while saving fails.");
+        saves_in_steps: bool = ("rdb-save-incremental-fsync", Live, SWITCH, "yes", "Flush the snapshot in steps.");
+        key_save_delay_us: u64 = ("rdb-key-save-delay", Live, SECONDS, "0", "Microseconds that each key of a snapshot takes at least: for tests.");
+        stop_writes_on_save_error: bool = ("stop-writes-on-bgsave-error", Live, SWITCH, "yes", "Refuse writes while saving fails.");
         _ = ("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply.");
     }
 
@@ -358,8 +363,8 @@ settings! {
         oom_score: OomScore = ("oom-score-adj", Live, Syntax::Choice(OomScore::NAMES), "no", "Set the score by which the kernel's OOM killer chooses processes; relative (or yes) adds to the score at the start.");
         oom_scores: [i32; 3] as OomScores = ("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "OOM scores of a primary, a replica and a background process; the first is used.");
         _ = ("shutdown-timeout", Inert, SECONDS, "10", "Seconds that a shutdown waits for replicas.");
-        _ = ("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.").unbuilt("snapshots", |t| !saves(t));
-        _ = ("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.").unbuilt("snapshots", |t| !saves(t));
+        _ = ("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.");
+        _ = ("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.");
         dir: Option<PathBuf> as WorkingDir = ("dir", Live, TEXT, "", "Working directory; by default that of the process.").protected().always_written();
     }
 }

@@ -10,6 +10,18 @@ fn server() -> Server {
     })
 }
 
+/// A server that keeps its snapshot in a folder of its own.
+fn server_with_folder() -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dump.rdb");
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        db_filename: file.to_str().unwrap().into(),
+        ..settings(2)
+    });
+    (server, folder)
+}
+
 fn simple(value: &Value) -> &str {
     match value {
         Value::Simple(text) => text,
@@ -167,7 +179,7 @@ fn values_are_described_and_made() {
 
 #[test]
 fn a_reload_leaves_every_value_as_it_was() {
-    let server = server();
+    let (server, folder) = server_with_folder();
     let mut client = Client::connect(&server);
     assert_eq!(simple(&client.call("DEBUG RELOAD NOFLUSH")), "OK");
     let script = b"for i = 1, 1000 do\n\
@@ -228,10 +240,6 @@ fn a_reload_leaves_every_value_as_it_was() {
             "ERR Error trying to load the RDB dump, check server logs",
         ),
         (
-            "NOSAVE",
-            "ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet",
-        ),
-        (
             "foo",
             "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
         ),
@@ -241,6 +249,15 @@ fn a_reload_leaves_every_value_as_it_was() {
             error
         );
     }
+    client.call("DEL list");
+    client.call("DEBUG RELOAD NOSAVE").ok();
+    assert_eq!(look(&mut client), before, "what was saved before is back");
+    std::fs::remove_file(folder.path().join("dump.rdb")).unwrap();
+    assert_eq!(
+        client.call("DEBUG RELOAD NOSAVE").error(),
+        "ERR Error trying to load the RDB dump, check server logs"
+    );
+    assert_eq!(look(&mut client), before, "and what is there stays");
 }
 
 /// Elements in nodes of their own, next to packed ones, wherever they come from.
@@ -399,7 +416,7 @@ fn scripts_pass_over_attributes() {
 
 #[test]
 fn who_waits_survives_a_reload() {
-    let server = server();
+    let (server, _folder) = server_with_folder();
     let (mut waiting, mut client) = (Client::connect(&server), Client::connect(&server));
     client.call("XADD s 1-0 f v");
     waiting.send("XREAD BLOCK 0 STREAMS s $");

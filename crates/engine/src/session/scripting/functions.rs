@@ -157,6 +157,28 @@ fn reply_error(error: &impl ToString) -> Error {
     Error::Line(Cow::Owned(error.to_string()))
 }
 
+/// Replaces all libraries by those of these texts; the caller holds the script mutex, or nobody runs scripts. On an error,
+/// which is described, none has changed.
+pub fn restore_libraries<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    texts: &[Vec<u8>],
+) -> Result<(), String> {
+    if texts.is_empty() && executor.engine.libraries.all().is_empty() {
+        return Ok(());
+    }
+    let mut host = take_host(executor).map_err(|error| text_of(&error))?;
+    let mut env = LoadEnv::new(&executor.outlet);
+    let texts = texts.iter().map(Vec::as_slice);
+    let libraries = &executor.engine.libraries;
+    let restored = libraries.restore(&mut host, texts, RestorePolicy::Flush, &mut env);
+    give_host_back(executor, host);
+    restored.map_err(|error| error.to_string())
+}
+
+fn text_of(error: &Error) -> String {
+    String::from_utf8_lossy(&error.text()).into_owned()
+}
+
 pub(crate) fn function_load<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,

@@ -226,6 +226,7 @@ pub fn settings(workers: usize) -> Settings {
         threads: workers,
         // Tests count on who serves whom.
         balance_clients: false,
+        save_points: Vec::new(),
         ..Settings::default()
     }
 }

@@ -1,0 +1,171 @@
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN.
+//!
+//! Must not know: how a snapshot is taken.
+
+use redline_commands::{Error, Words};
+use redline_engine::{
+    Caller, Halt,
+    caller::Suspended,
+    executor::{block, units},
+};
+use redline_keyspace::lock::StripeSet;
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+use crate::{
+    log,
+    persistence::{self, Ending, NotBegun},
+    worker::Worker,
+};
+
+const IN_PROGRESS: Error = Error::line("ERR Background save already in progress");
+const FAILED: Error = Error::line("ERR");
+const NOT_SAVING: Error =
+    Error::line("ERR Background saving is currently not in progress or scheduled");
+const NOT_ENDED: Error = Error::line("ERR Errors trying to SHUTDOWN. Check logs.");
+const NO_SHUTDOWN: Error = Error::line("ERR No shutdown in progress.");
+
+/// Replies with the time of the last save; at first, as Redis does, with that of the start.
+pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    let saved_at_s = worker.shared.persistence.figures().saved_at_s;
+    caller.reply().integer(saved_at_s as i64);
+    Ok(())
+}
+
+/// Begins a snapshot for a client, which is suspended while a stripe is in use.
+pub(super) fn begin_for(worker: &mut Worker, caller: &mut Caller) -> Result<Result<u64, NotBegun>, Halt> {
+    let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
+    let begun = persistence::begin(worker, &mut unit);
+    block::commit(worker.executor, unit);
+    Ok(begun)
+}
+
+/// Saves for a client, which is suspended until the file is there. Returns false if it failed; the call runs again
+/// from its start whenever the client is woken.
+pub(super) fn save_for(worker: &mut Worker, caller: &mut Caller) -> Result<bool, Halt> {
+    let client = caller.info.id;
+    match worker.shared.persistence.outcome_for(client) {
+        Some(Some(is_ok)) => Ok(is_ok),
+        Some(None) => Err(Halt::Suspended(Suspended::File)),
+        None => match begin_for(worker, caller)? {
+            Ok(number) => {
+                worker.shared.persistence.wait_for(client, number);
+                Err(Halt::Suspended(Suspended::File))
+            }
+            Err(NotBegun::InProgress | NotBegun::Ending) => Err(IN_PROGRESS.into()),
+        },
+    }
+}
+
+pub(crate) fn save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    match save_for(worker, caller)? {
+        true => caller.reply().ok(),
+        false => return Err(FAILED.into()),
+    }
+    Ok(())
+}
+
+pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    let mut words = Words::new(CommandId::Bgsave, &args, 1);
+    let schedules = words.flag("SCHEDULE");
+    let cancels = !schedules && words.flag("CANCEL");
+    if !words.is_empty() {
+        return Err(Error::Syntax.into());
+    }
+    let persistence = &worker.shared.persistence;
+    if cancels {
+        let text = match persistence.cancel() {
+            (true, _) => "Background saving cancelled",
+            (false, true) => "Scheduled background saving cancelled",
+            (false, false) => return Err(NOT_SAVING.into()),
+        };
+        log::notice(text);
+        caller.reply().simple(text);
+        return Ok(());
+    }
+    if persistence.is_saving() {
+        return Err(IN_PROGRESS.into());
+    }
+    // Inside EXEC the snapshot comes after the transaction.
+    let begun = match worker.compound.is_some() {
+        true => None,
+        false => Some(begin_for(worker, caller)?),
+    };
+    let text = match begun {
+        Some(Ok(_)) => "Background saving started",
+        Some(Err(NotBegun::InProgress)) => return Err(IN_PROGRESS.into()),
+        // The end of one that was called off is not waited for.
+        Some(Err(NotBegun::Ending)) => {
+            worker.shared.persistence.schedule();
+            "Background saving started"
+        }
+        None => {
+            worker.shared.persistence.schedule();
+            "Background saving scheduled"
+        }
+    };
+    log::notice(text);
+    caller.reply().simple(text);
+    Ok(())
+}
+
+/// Refuses: there is no append-only file yet.
+pub(crate) fn bgrewriteaof(_: &mut Worker, _: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    Err(Error::line("ERR the append-only file is not built yet: there is nothing to rewrite").into())
+}
+
+pub(crate) fn shutdown(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (mut save, mut nosave, mut abort, mut now, mut force) = (false, false, false, false, false);
+    let mut words = Words::new(CommandId::Shutdown, &args, 1);
+    while !words.is_empty() {
+        let known = [
+            ("SAVE", &mut save),
+            ("NOSAVE", &mut nosave),
+            ("NOW", &mut now),
+            ("FORCE", &mut force),
+            ("ABORT", &mut abort),
+        ];
+        let found = known.into_iter().find(|(word, _)| words.flag(word));
+        match found {
+            Some((_, given)) => *given = true,
+            None => return Err(Error::Syntax.into()),
+        }
+    }
+    if (save && nosave) || (abort && (save || nosave || now || force)) {
+        return Err(Error::Syntax.into());
+    }
+    if abort {
+        return match persistence::abort_shutdown(worker.shared) {
+            true => {
+                caller.reply().ok();
+                Ok(())
+            }
+            false => Err(NO_SHUTDOWN.into()),
+        };
+    }
+    if !nosave && worker.refuses_all() {
+        return Err(worker.shared.running_script.busy_error().into());
+    }
+    let client = caller.info.id;
+    if worker.shared.persistence.is_ending_for(client) {
+        return Err(Halt::Suspended(Suspended::File));
+    }
+    if worker.shared.persistence.outcome_for(client).is_some() {
+        // The snapshot has failed, or the shutdown was called off.
+        return Err(NOT_ENDED.into());
+    }
+    let ending = Ending {
+        saves: (save || nosave).then_some(save),
+        is_forced: force,
+        client: Some(client),
+    };
+    if persistence::begin_to_end(worker.shared, ending) {
+        return Err(Halt::Suspended(Suspended::File));
+    }
+    caller.closing = true;
+    Ok(())
+}
