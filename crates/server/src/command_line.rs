@@ -500,7 +500,6 @@ mod tests {
         let accepted: Vec<&str> = accepted.split_whitespace().collect();
         for (name, is_accepted) in [
             ("appendonly", false),
-            ("save", false),
             ("replicaof", false),
             ("cluster-enabled", false),
             ("appendfsync", true),

@@ -22,7 +22,7 @@ rows! { Server:
     }
 
     Bgsave = "bgsave" {
-        summary: "Save a snapshot in the background, now or after what is being saved, or end the one that is being taken.",
+        summary: "Save a snapshot in the background.",
         complexity: "O(1)",
         since: "1.0.0",
         history: [("3.2.2", "SCHEDULE.")],
