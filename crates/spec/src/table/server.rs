@@ -250,6 +250,7 @@ rows! { Server:
             ]).optional(),
         ],
         scope: All,
+        propagate: Effect,
     }
 
     Flushdb = "flushdb" {
@@ -268,6 +269,7 @@ rows! { Server:
             ]).optional(),
         ],
         scope: All,
+        propagate: Effect,
     }
 
     Info = "info" {
