@@ -591,7 +591,7 @@ fn attach_on_worker(shared: &Shared, stream: Box<dyn Stream>, tell: mpsc::Sender
             Ok(after) => {
                 worker.pump_now();
                 // The caller may have given up.
-                drop(tell.send(after));
+                let _ = tell.send(after);
             }
             Err(stream) => attach_on_worker(worker.shared, stream, tell),
         }

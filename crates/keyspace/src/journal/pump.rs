@@ -365,7 +365,7 @@ impl Journal {
         self.offer(hands_on, true);
     }
 
-    fn offer(&self, hands_on: &mut dyn FnMut() -> bool, asks_again: bool) {
+    pub(super) fn offer(&self, hands_on: &mut dyn FnMut() -> bool, asks_again: bool) {
         let found = if asks_again {
             // Acquire and release: either this call finds what the last holder has left, or the holder finds what was published
             // before this call.
