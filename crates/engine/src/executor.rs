@@ -25,14 +25,14 @@ pub mod watch;
 
 use std::sync::{Arc, atomic::Ordering};
 
-use redline_keyspace::{Hint, Local, Waiter};
+use redline_keyspace::{Hint, Local, Waiter, journal::Queue};
 use redline_resp::{Args, Blob};
 use redline_scripting::Host;
 use redline_spec::CommandId;
 
 use crate::{
     caller::{Caller, EndedWatch, Token},
-    engine::{Engine, Pause},
+    engine::{Engine, Message, Pause},
     refusals,
     session,
     settings::{BusyScope, Settings},
@@ -235,6 +235,8 @@ pub struct Executor<'e, O: Outlet> {
     pub timing: Timing,
     /// Number of the reset of the counters since which times are taken; see `Engine::stats_epoch`.
     stats_epoch: u64,
+    /// Clients of the executor that wait at the journal's gate.
+    pub gate: Arc<Queue>,
     /// The keys of a request of many keys.
     pub(crate) hints: Vec<Hint>,
     /// The surroundings.
@@ -269,6 +271,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
             detour: false,
             timing: Timing::default(),
             stats_epoch: u64::MAX,
+            gate: engine.keyspace.journal().gate.make_queue(number),
             hints: Vec::new(),
             engine,
             outlet,
@@ -372,6 +375,46 @@ impl<'e, O: Outlet> Executor<'e, O> {
             block::leave_queues(self);
         }
         self.timing.note_turn(began_ms, ended_ms, &self.outlet);
+    }
+
+    /// Offers the thread to the journal's pump, if units of the executor have written records. Called when they have ended: at
+    /// the end of a batch, before its replies leave, and at the end of a turn.
+    #[inline]
+    pub fn pump(&mut self) {
+        if self.local.has_journal_news() {
+            self.pump_now();
+        }
+    }
+
+    /// Offers the thread to the pump in any case. Who has pumped for long asks another executor to go on; so does the worker of
+    /// a script that holds stripes, as the stream may block. (Without another one it pumps when the script has ended, unless
+    /// some thread of the server does.)
+    #[cold]
+    pub fn pump_now(&mut self) {
+        /// Time after which the role is handed on: nanoseconds.
+        const PUMPED_NS_MAX: u64 = 1_000_000;
+        let engine = self.engine;
+        let ask_another = || {
+            let executors = engine.executors();
+            let next = (self.number + 1) % executors.len();
+            executors[next].mailbox.send(Message::Pump);
+            next != self.number
+        };
+        let is_alone = engine.executors().len() == 1;
+        if self.depth > 0 {
+            if !is_alone {
+                ask_another();
+                self.local.forget_journal_news();
+            }
+            return;
+        }
+        let began_ns = self.outlet.monotonic_ns();
+        engine.keyspace.journal().pump(&mut || {
+            !is_alone
+                && self.outlet.monotonic_ns().saturating_sub(began_ns) >= PUMPED_NS_MAX
+                && ask_another()
+        });
+        self.local.forget_journal_news();
     }
 
     /// Adds the local account of memory to the keyspace's.

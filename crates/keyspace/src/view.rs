@@ -630,7 +630,7 @@ impl<'a> View<'a> {
 
     // ---- the journal --------------------------------------------------------------------------
 
-    /// Returns true if the journal has a reader: without one, [`View::propagate`] drops its command.
+    /// Returns true if the journal has a stream: without one, [`View::propagate`] drops its command.
     #[inline]
     pub fn is_journaled(&self) -> bool {
         self.space.journal.is_attached()
@@ -638,12 +638,32 @@ impl<'a> View<'a> {
 
     /// Adds a command that the journal gets in place of the call itself, where its words depend on chance or on a span of
     /// time, or where a simpler command does the same. Added in the order of doing; without one, the call is recorded.
-    pub fn propagate<'w>(&mut self, words: impl IntoIterator<Item: Into<Word<'w>>>) {
+    pub fn propagate<'w>(
+        &mut self,
+        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
+    ) {
         self.propagated = true;
+        self.push_effect(Some(self.db), words);
+    }
+
+    /// Adds a message to the nodes (PUBLISH), which changes no data: no file gets it.
+    pub fn propagate_message<'w>(
+        &mut self,
+        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
+    ) {
+        self.push_effect(None, words);
+    }
+
+    fn push_effect<'w>(
+        &mut self,
+        db: Option<u32>,
+        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
+    ) {
         if self.is_journaled() {
             self.note_unrecorded();
             let words = words.into_iter().map(Into::into);
-            self.local.effects.get_mut().push(self.db, words);
+            let effects = self.local.effects.get_mut();
+            effects.push(&self.space.journal, db, words);
         }
     }
 
@@ -656,7 +676,8 @@ impl<'a> View<'a> {
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
         if self.is_journaled() {
             let words = [Word::Bytes(b"DEL"), Word::Bytes(key)];
-            self.local.effects.borrow_mut().push(self.db, words);
+            let mut effects = self.local.effects.borrow_mut();
+            effects.push(&self.space.journal, Some(self.db), words.into_iter());
         }
     }
 
@@ -666,7 +687,7 @@ impl<'a> View<'a> {
             let call = [Word::Bytes(b"HDEL"), Word::Bytes(key)].into_iter();
             let fields = fields.iter().map(|field| Word::Bytes(field));
             let mut effects = self.local.effects.borrow_mut();
-            effects.push(self.db, call.chain(fields));
+            effects.push(&self.space.journal, Some(self.db), call.chain(fields));
         }
     }
 

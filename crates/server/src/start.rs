@@ -9,10 +9,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use redline_keyspace::{
-    Keyspace,
-    journal::{Reader, WakeReader},
-};
+use redline_keyspace::{Keyspace, journal::Stream};
 use redline_net::http::{DESCRIPTORS, Responder};
 use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker, clock, cpu,
@@ -231,21 +228,31 @@ impl Server {
         self.shared.listening.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the keyspace, for readers of its journal inside the process.
+    /// Returns the keyspace, for what reads its journal inside the process.
     pub fn keyspace(&self) -> &Keyspace {
         &self.shared.keyspace
     }
 
-    /// Attaches a reader to the keyspace's journal; returns it with the number after which it begins. A worker does it,
-    /// since with one worker no other thread may take stripes.
+    /// Attaches a stream to the keyspace's journal; returns the number after which it begins. A worker does it, since with
+    /// one worker no other thread may take stripes.
     ///
     /// # Panics
     ///
-    /// If the server ends meanwhile.
-    pub fn attach_reader(&self, wake: WakeReader) -> (Reader, u64) {
+    /// If the server ends meanwhile, or if there is a stream already.
+    pub fn attach_stream(&self, stream: Box<dyn Stream>) -> u64 {
         let (tell, told) = mpsc::channel();
-        attach_on_worker(&self.shared, wake, tell);
+        attach_on_worker(&self.shared, stream, tell);
         told.recv().expect("the server runs")
+    }
+
+    /// Reports that whoever takes the journal's stream has all records up to this one: replies that waited for it leave.
+    pub fn release_replies(&self, synced: u64) {
+        self.shared.release_replies(synced);
+    }
+
+    /// Reports that replies need not wait for the journal any more.
+    pub fn release_all_replies(&self) {
+        self.shared.release_all_replies();
     }
 
     /// Returns the number of workers.
@@ -593,12 +600,17 @@ pub(crate) fn random_id() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Has the first worker attach a reader, at once or as soon as no stripe is in use.
-fn attach_on_worker(shared: &Shared, wake: WakeReader, tell: mpsc::Sender<(Reader, u64)>) {
-    let attach = move |worker: &mut Worker| match worker.shared.keyspace.try_attach_reader(wake) {
-        // If the caller has given up, the reader is dropped with its number.
-        Ok(attached) => drop(tell.send(attached)),
-        Err(wake) => attach_on_worker(worker.shared, wake, tell),
+/// Has the first worker attach a stream, at once or as soon as no stripe is in use.
+fn attach_on_worker(shared: &Shared, stream: Box<dyn Stream>, tell: mpsc::Sender<u64>) {
+    let attach = move |worker: &mut Worker| {
+        match worker.shared.keyspace.try_attach_stream(stream) {
+            Ok(after) => {
+                worker.pump_now();
+                // The caller may have given up.
+                let _ = tell.send(after);
+            }
+            Err(stream) => attach_on_worker(worker.shared, stream, tell),
+        }
     };
     shared.workers()[0]
         .mailbox

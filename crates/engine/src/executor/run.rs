@@ -135,7 +135,7 @@ impl<O: Outlet> Executor<'_, O> {
             let by = tracking::By::Client(&caller.info);
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
         }
-        block::commit(self, unit);
+        caller.note_record(block::commit(self, unit));
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(caller, id);

@@ -285,7 +285,7 @@ fn run<O: Outlet>(
         executor.engine.settings.move_epoch();
     }
     if !inside_exec {
-        end_unit(executor);
+        end_unit(executor, caller);
     }
     Ok(())
 }
@@ -304,9 +304,9 @@ fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) ->
 }
 
 /// Publishes the changes of that unit, and releases its stripes and the script mutex.
-fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>) {
+fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     let mut compound = executor.compound.take().expect("`begin_unit` made it");
-    block::end_compound_effects(executor, &mut compound.unit);
+    caller.note_record(block::end_compound_effects(executor, &mut compound.unit));
     compound.unit = Unit::none(&executor.engine.keyspace);
     executor.spare_compound = Some(compound);
 }

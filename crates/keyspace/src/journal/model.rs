@@ -1,0 +1,166 @@
+//! All interleavings of workers that write and pump, under the model checker.
+
+use super::*;
+use loom::{cell::UnsafeCell, sync::Condvar, thread};
+
+/// Records that have come. Of the standard library: it is not part of the model.
+type Came = std::sync::Arc<std::sync::Mutex<Vec<Record>>>;
+
+fn attach(journal: &Journal) -> Came {
+    let came = Came::default();
+    let give = came.clone();
+    journal.attach(Box::new(RecordReader::new(move |record| {
+        give.lock().unwrap().push(record);
+    })));
+    came
+}
+
+/// Writes one record: its only word is `name`.
+fn write(journal: &Journal, name: u8) -> u64 {
+    let mut writer = Writer::default();
+    let words = [name];
+    let words = [&words[..]];
+    writer.push(journal, Some(0), words.iter().map(Word::from));
+    writer.commit(journal)
+}
+
+fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+fn assert_all_came(came: &Came, count: usize) {
+    let came = came.lock().unwrap();
+    assert_eq!(came.len(), count, "a record is left behind while all sleep");
+    let numbers = came.iter().map(|record| record.number);
+    assert!(numbers.eq(1..=count as u64), "a gap, or another order");
+    let mut names: Vec<u8> = came
+        .iter()
+        .map(|record| record.commands[0].words[0][0])
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "a record came twice");
+}
+
+/// Two workers write and offer themselves, in any order, and so either may be stopped between its number and its record.
+fn two_workers(asks_again: bool) {
+    check(3, move || {
+        let journal = Arc::new(Journal::default());
+        let came = attach(&journal);
+        let workers: Vec<_> = (0..2)
+            .map(|name| {
+                let journal = journal.clone();
+                thread::spawn(move || {
+                    write(&journal, name);
+                    journal.offer(&mut || false, asks_again);
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
+        assert_all_came(&came, 2);
+    });
+}
+
+#[test]
+fn pump_two_workers_lose_nothing() {
+    two_workers(true);
+}
+
+#[test]
+#[should_panic(expected = "left behind")]
+fn pump_who_only_tries_for_the_role_leaves_a_record_behind() {
+    two_workers(false);
+}
+
+/// Who is asked to go on, and whether that was the last time.
+#[derive(Default)]
+struct Bell(Mutex<(bool, bool)>, Condvar);
+
+/// The first worker hands the role on as soon as it may, to a third that does nothing else.
+#[test]
+fn pump_the_role_is_handed_on_with_all_that_was_published() {
+    check(2, || {
+        let journal = Arc::new(Journal::default());
+        let came = attach(&journal);
+        let bell = Arc::new(Bell::default());
+        let third = {
+            let (journal, bell) = (journal.clone(), bell.clone());
+            thread::spawn(move || {
+                let mut rung = bell.0.lock().unwrap();
+                while *rung == (false, false) {
+                    rung = bell.1.wait(rung).unwrap();
+                }
+                let asked = rung.0;
+                drop(rung);
+                if asked {
+                    journal.pump(&mut || false);
+                }
+            })
+        };
+        let second = {
+            let journal = journal.clone();
+            thread::spawn(move || {
+                write(&journal, 1);
+                journal.pump(&mut || false);
+            })
+        };
+        write(&journal, 0);
+        journal.pump(&mut || {
+            bell.0.lock().unwrap().0 = true;
+            bell.1.notify_all();
+            true
+        });
+        second.join().unwrap();
+        bell.0.lock().unwrap().1 = true;
+        bell.1.notify_all();
+        third.join().unwrap();
+        assert_all_came(&came, 2);
+    });
+}
+
+/// Asserts that the numbers of two units of one stripe have the order in which they held it.
+#[test]
+fn journal_numbers_follow_the_stripe() {
+    struct State {
+        journal: Journal,
+        stripe: Mutex<()>,
+        /// The value that the stripe guards: the number of the last thread that held it.
+        last: UnsafeCell<u8>,
+    }
+    // SAFETY: `last` is touched under `stripe` only; loom checks it.
+    unsafe impl Sync for State {}
+    // SAFETY: nothing in it is bound to a thread.
+    unsafe impl Send for State {}
+    check(3, || {
+        let state = Arc::new(State {
+            journal: Journal::default(),
+            stripe: Mutex::new(()),
+            last: UnsafeCell::new(9),
+        });
+        let came = attach(&state.journal);
+        let workers: Vec<_> = (0..2)
+            .map(|name| {
+                let state = state.clone();
+                thread::spawn(move || {
+                    let held = state.stripe.lock().unwrap();
+                    // SAFETY: the stripe is held.
+                    state.last.with_mut(|last| unsafe { *last = name });
+                    write(&state.journal, name);
+                    drop(held);
+                    state.journal.pump(&mut || false);
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
+        assert_all_came(&came, 2);
+        // SAFETY: the workers are gone.
+        let last = state.last.with(|last| unsafe { *last });
+        assert_eq!(came.lock().unwrap()[1].commands[0].words, [[last]]);
+    });
+}
