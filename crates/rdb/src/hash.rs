@@ -4,6 +4,7 @@ use redline_types::{DataType, Element, Hash, IntBuf, Limits};
 
 use crate::{
     Corrupt, ensure,
+    format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_elements_packed},
     object::Codec,
     packed,
@@ -19,29 +20,67 @@ const TIMED: u8 = 24;
 /// Form with triples of field, value and expiry.
 const LISTPACK_TIMED: u8 = 25;
 
+/// Forms like the two before, of release candidates of Redis 7.4: times are absolute, and the soonest does not come first.
+const TIMED_EARLY: u8 = 22;
+const LISTPACK_TIMED_EARLY: u8 = 23;
+/// Form of Valkey, with an expiry behind each value.
+const VALKEY_TIMED: u8 = 22;
+
+/// Versions of Redis since which there are listpacks, and fields that expire.
+const LISTPACKS_SINCE: u16 = 10;
+const TIMED_SINCE: u16 = 12;
+
 /// End of the range of expiries of fields, as in Redis: 46 bits of milliseconds.
 const EXPIRY_MS_MAX: i64 = (1 << 46) - 1;
 /// Stands for the soonest expiry where no field expires.
 const NO_EXPIRY_MS: i64 = 0;
+/// Stands for no expiry in Valkey's form.
+const VALKEY_NO_EXPIRY_MS: i64 = -1;
+
+const WRONG_EXPIRY: Corrupt = Corrupt("the expiry of a field");
 
 impl Codec for Hash {
-    const RDB_TYPES: &'static [u8] = &[LOOSE, ZIPMAP, ZIPLIST, LISTPACK, TIMED, LISTPACK_TIMED];
-
-    fn rdb_type(&self) -> u8 {
-        match self.encoding() {
-            "listpack" => LISTPACK,
-            "listpackex" => LISTPACK_TIMED,
-            _ if soonest(self).is_some() => TIMED,
-            _ => LOOSE,
-        }
+    fn parts(version: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        use {FileVersion::*, Part::*};
+        Some(match (rdb_type, version) {
+            (LOOSE, _) => &[Each(&[String, String])],
+            (ZIPMAP | ZIPLIST | LISTPACK, _) => &[String],
+            (TIMED_EARLY, Redis(12)) => &[Each(&[Number, String, String])],
+            (LISTPACK_TIMED_EARLY, Redis(12)) => &[String],
+            (TIMED, Redis(_)) => &[Bytes(8), Each(&[Number, String, String])],
+            (LISTPACK_TIMED, Redis(_)) => &[Bytes(8), String],
+            (VALKEY_TIMED, Valkey(_)) => &[Each(&[String, String, Bytes(8)])],
+            _ => return None,
+        })
     }
 
-    fn encode(&self, out: &mut Writer) {
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
+        let has_timed = self.earliest_expiry_ms().is_some();
+        let is_packed = match self.encoding() {
+            "listpackex" if version.redis_forms() >= TIMED_SINCE => return Ok(LISTPACK_TIMED),
+            encoding => matches!(encoding, "listpack" | "listpackex"),
+        };
+        if has_timed {
+            return match version {
+                FileVersion::Valkey(_) => Ok(VALKEY_TIMED),
+                _ if version.redis_forms() >= TIMED_SINCE => Ok(TIMED),
+                _ => Err(CannotTell {
+                    what: "a hash with fields that expire",
+                }),
+            };
+        }
+        Ok(match is_packed && version.redis_forms() >= LISTPACKS_SINCE {
+            true => LISTPACK,
+            false => LOOSE,
+        })
+    }
+
+    fn encode(&self, out: &mut Writer, rdb_type: u8) {
         let elements = self.iter().flat_map(|(field, value)| [field, value]);
-        match (self.encoding(), soonest(self)) {
-            ("listpack", _) => write_elements_packed(out, elements),
-            ("listpackex", soonest) => {
-                out.extend_from_slice(&soonest.unwrap_or(NO_EXPIRY_MS).to_le_bytes());
+        match rdb_type {
+            LISTPACK => write_elements_packed(out, elements),
+            LISTPACK_TIMED => {
+                out.extend_from_slice(&soonest(self).unwrap_or(NO_EXPIRY_MS).to_le_bytes());
                 let mut triples: Vec<_> = self.iter_timed().collect();
                 // The soonest first, those without an expiry last.
                 triples.sort_by_key(|(_, _, at)| at.unwrap_or(i64::MAX));
@@ -50,32 +89,52 @@ impl Codec for Hash {
                     .flat_map(|(field, value, at)| [field, value, Element::Int(at.unwrap_or(0))]);
                 write_elements_packed(out, elements);
             }
-            (_, Some(soonest)) => {
+            TIMED => {
+                let soonest = soonest(self).unwrap_or(NO_EXPIRY_MS);
                 out.extend_from_slice(&soonest.to_le_bytes());
-                write_len(out, self.iter_timed().count() as u64);
+                write_len(out, self.len() as u64);
                 for (field, value, at) in self.iter_timed() {
                     write_len(out, at.map_or(0, |at| (at - soonest) as u64 + 1));
                     write_element(out, field);
                     write_element(out, value);
                 }
             }
-            (_, None) => {
+            VALKEY_TIMED => {
+                write_len(out, self.len() as u64);
+                for (field, value, at) in self.iter_timed() {
+                    write_element(out, field);
+                    write_element(out, value);
+                    out.extend_from_slice(&at.unwrap_or(VALKEY_NO_EXPIRY_MS).to_le_bytes());
+                }
+            }
+            _ => {
                 write_len(out, self.len() as u64);
                 elements.for_each(|element| write_element(out, element));
             }
         }
     }
 
-    fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Hash, Corrupt> {
-        match rdb_type {
-            ZIPMAP => of_elements(packed::zipmap(&reader.string()?)?.into_iter(), limits),
-            ZIPLIST => {
+    fn decode(
+        reader: &mut Reader<'_>,
+        version: FileVersion,
+        rdb_type: u8,
+        limits: &Limits,
+    ) -> Result<Hash, Corrupt> {
+        match (rdb_type, version) {
+            (ZIPMAP, _) => of_elements(packed::zipmap(&reader.string()?)?.into_iter(), limits),
+            (ZIPLIST, _) => {
                 let blob = reader.string()?;
                 of_elements(packed::ziplist(&blob)?.into_iter(), &by_count(limits))
             }
-            LISTPACK => of_elements(read_pack(reader)?.iter(), &by_count(limits)),
-            TIMED => read_timed(reader, rdb_type, limits),
-            LISTPACK_TIMED => read_timed(reader, rdb_type, &by_count(limits)),
+            (LISTPACK, _) => of_elements(read_pack(reader)?.iter(), &by_count(limits)),
+            (VALKEY_TIMED, FileVersion::Valkey(_)) => read_valkey_timed(reader, limits),
+            (TIMED | TIMED_EARLY, _) => read_timed(reader, rdb_type == TIMED, limits),
+            (LISTPACK_TIMED, _) => {
+                // It follows from the fields.
+                let _soonest_ms = reader.array::<8>()?;
+                read_packed_timed(reader, &by_count(limits))
+            }
+            (LISTPACK_TIMED_EARLY, _) => read_packed_timed(reader, &by_count(limits)),
             _ => read_loose(reader, limits),
         }
     }
@@ -119,51 +178,79 @@ fn of_elements<'a>(
     Ok(hash)
 }
 
-/// Reads a hash whose fields may expire.
-fn read_timed(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Hash, Corrupt> {
-    const WRONG: Corrupt = Corrupt("the expiry of a field");
-    let soonest_ms = i64::from_le_bytes(reader.array()?);
-    let count = match rdb_type {
-        TIMED => reader.count()?,
-        _ => 0,
+/// Adds a field that expires at a time, or never at 0.
+fn add_timed(
+    hash: &mut Hash,
+    field: &[u8],
+    value: &[u8],
+    at_ms: i64,
+    limits: &Limits,
+) -> Result<(), Corrupt> {
+    ensure(hash.set(field, value, limits), "a field twice")?;
+    ensure((0..=EXPIRY_MS_MAX).contains(&at_ms), WRONG_EXPIRY.0)?;
+    if at_ms > 0 {
+        hash.set_expire_at_ms(field, Some(at_ms));
+    }
+    Ok(())
+}
+
+/// Reads a hash whose fields may expire; `is_relative`: the times are counted from the soonest, which comes first.
+fn read_timed(
+    reader: &mut Reader<'_>,
+    is_relative: bool,
+    limits: &Limits,
+) -> Result<Hash, Corrupt> {
+    // A time of 1 stands for the first millisecond there is.
+    let from_ms = match is_relative {
+        true => i64::from_le_bytes(reader.array()?),
+        false => 1,
     };
+    let count = reader.count()?;
     let mut hash = Hash::for_loose(count, limits);
-    if rdb_type == LISTPACK_TIMED {
-        // Also if no field expires any more.
-        hash.prepare_expiry();
+    for _ in 0..count {
+        let span = i64::try_from(reader.number()?).map_err(|_| WRONG_EXPIRY)?;
+        let at_ms = match span {
+            0 => 0,
+            span => from_ms.checked_add(span - 1).ok_or(WRONG_EXPIRY)?,
+        };
+        let (field, value) = (reader.string()?, reader.string()?);
+        add_timed(&mut hash, &field, &value, at_ms, limits)?;
     }
-    let mut add = |field: &[u8], value: &[u8], at_ms: i64| {
-        ensure(hash.set(field, value, limits), "a field twice")?;
-        ensure((0..=EXPIRY_MS_MAX).contains(&at_ms), WRONG.0)?;
-        if at_ms > 0 {
-            hash.set_expire_at_ms(field, Some(at_ms));
-        }
-        Ok(())
-    };
-    if rdb_type == TIMED {
-        for _ in 0..count {
-            let span = i64::try_from(reader.number()?).map_err(|_| WRONG)?;
-            let at_ms = match span {
-                0 => 0,
-                span => soonest_ms.checked_add(span - 1).ok_or(WRONG)?,
-            };
-            add(&reader.string()?, &reader.string()?, at_ms)?;
-        }
-        return Ok(hash);
-    }
+    Ok(hash)
+}
+
+/// Reads a listpack of fields, values and times.
+fn read_packed_timed(reader: &mut Reader<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
+    let mut hash = Hash::new();
+    // Also if no field expires any more.
+    hash.prepare_expiry();
     let pack = read_pack(reader)?;
     let (mut field_buf, mut value_buf) = (IntBuf::new(), IntBuf::new());
     let mut elements = pack.iter();
     while let Some(field) = elements.next() {
         let value = elements.next().ok_or(Corrupt("a field without a value"))?;
         let Some(Element::Int(at_ms)) = elements.next() else {
-            return Err(WRONG);
+            return Err(WRONG_EXPIRY);
         };
-        add(
-            field.bytes(&mut field_buf),
-            value.bytes(&mut value_buf),
-            at_ms,
-        )?;
+        let (field, value) = (field.bytes(&mut field_buf), value.bytes(&mut value_buf));
+        add_timed(&mut hash, field, value, at_ms, limits)?;
+    }
+    Ok(hash)
+}
+
+/// Reads Valkey's form of a hash whose fields may expire.
+fn read_valkey_timed(reader: &mut Reader<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
+    let count = reader.count()?;
+    let mut hash = Hash::for_loose(count, limits);
+    for _ in 0..count {
+        let (field, value) = (reader.string()?, reader.string()?);
+        // Valkey has no end of the range of times. A time beyond ours is as good as the last one.
+        let at_ms = match i64::from_le_bytes(reader.array()?) {
+            VALKEY_NO_EXPIRY_MS => 0,
+            at_ms if at_ms > 0 => at_ms.min(EXPIRY_MS_MAX),
+            _ => return Err(WRONG_EXPIRY),
+        };
+        add_timed(&mut hash, &field, &value, at_ms, limits)?;
     }
     Ok(hash)
 }

@@ -1,15 +1,20 @@
-//! Redis's serialised form of a value: the reply of DUMP, and the contents of files and replication.
+//! Redis's serialised form of a value: the reply of DUMP; and the files that consist of such
+//! values, which replicas are sent as well.
 //!
 //! Start with [`object`] (one value, of any type; each type has a file of its own), then [`payload`] (the frame that DUMP puts
-//! around it). [`primitive`] has the lengths and strings of all forms, [`packed`] the packed forms that older servers wrote.
+//! around it) and [`file`](mod@file) (what stands around values in files). [`format`](mod@format) has the versions of files, and the parts that tell where a
+//! value ends. [`primitive`] has the lengths and strings of all forms, [`packed`] the packed forms that older servers wrote.
 //!
 //! Input is not trusted. It is checked whole: a value that is damaged anywhere is refused, and memory is never
-//! allocated because a header claims a length, only for bytes that have arrived. Output is that of Redis 8.2.3.
+//! allocated because a header claims a length, only for bytes that have arrived. Payloads are those of Redis 8.2.3; files are of the version
+//! that the caller names.
 //!
-//! Must not know: keys, their expiry, sockets, files.
+//! Must not know: databases and their keys, whether a key has expired, where bytes come from and go to.
 #![forbid(unsafe_code)]
 
 pub mod crc64;
+pub mod file;
+pub mod format;
 pub mod functions;
 mod hash;
 mod list;
@@ -24,10 +29,11 @@ mod stream;
 mod vector_set;
 mod zset;
 
+pub use format::{CannotTell, FileVersion, Format};
 pub use object::{Object, ObjectRef};
 pub use payload::{RestoreError, dump, restore};
 
-/// The version of the format written, and the highest that is read: that of Redis 8.2.
+/// The version of payloads, and the highest of Redis's that is read: that of Redis 8.2.
 pub const VERSION: u16 = 12;
 
 /// Error for input that is damaged, or of an unknown kind.

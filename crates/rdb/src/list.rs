@@ -7,7 +7,8 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    listpack::{pack_of, write_pack},
+    format::{CannotTell, FileVersion, Part},
+    listpack::{pack_of, write_element, write_pack},
     object::Codec,
     packed,
     primitive::{Reader, Writer, write_len, write_string},
@@ -18,6 +19,7 @@ const LOOSE: u8 = 1;
 const ZIPLIST: u8 = 10;
 const OF_ZIPLISTS: u8 = 14;
 const OF_NODES: u8 = 18;
+const OF_NODES_SINCE: u16 = 10;
 
 /// Kinds of nodes.
 mod node {
@@ -26,13 +28,28 @@ mod node {
 }
 
 impl Codec for List {
-    const RDB_TYPES: &'static [u8] = &[LOOSE, ZIPLIST, OF_ZIPLISTS, OF_NODES];
-
-    fn rdb_type(&self) -> u8 {
-        OF_NODES
+    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        use Part::*;
+        Some(match rdb_type {
+            LOOSE | OF_ZIPLISTS => &[Each(&[String])],
+            ZIPLIST => &[String],
+            OF_NODES => &[Each(&[Number, String])],
+            _ => return None,
+        })
     }
 
-    fn encode(&self, out: &mut Writer) {
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
+        Ok(match version.redis_forms() >= OF_NODES_SINCE {
+            true => OF_NODES,
+            false => LOOSE,
+        })
+    }
+
+    fn encode(&self, out: &mut Writer, rdb_type: u8) {
+        if rdb_type == LOOSE {
+            write_len(out, self.len() as u64);
+            return self.iter().for_each(|element| write_element(out, element));
+        }
         write_len(out, self.nodes().count() as u64);
         for node in self.nodes() {
             match node {
@@ -48,7 +65,12 @@ impl Codec for List {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<List, Corrupt> {
+    fn decode(
+        reader: &mut Reader<'_>,
+        _: FileVersion,
+        rdb_type: u8,
+        limits: &Limits,
+    ) -> Result<List, Corrupt> {
         if rdb_type == ZIPLIST {
             return Ok(List::from_pack(ziplist_pack(&reader.string()?)?, limits));
         }

@@ -174,17 +174,31 @@ fn push_repeat(out: &mut Vec<u8>, distance: usize, len: usize) {
     out.push(distance as u8);
 }
 
-/// Returns the text of a compressed form, which must have `len` bytes; `None` if it is damaged. Memory is allocated as
-/// the text is produced, not by the claim of `len`.
-pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
+/// The most bytes of text that one byte of a compressed form can stand for: a repetition of the longest kind has three.
+const RATIO_MAX: usize = REPEAT_MAX / 3;
+
+/// Returns the text of a compressed form, as [`decompress_to`] appends it.
+pub fn decompress(from: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut out = Vec::new();
+    decompress_to(&mut out, from, len)?;
+    Some(out)
+}
+
+/// Appends the text of a compressed form, which must have `len` bytes; `None` if it is damaged, what was appended is without
+/// meaning then. Memory is allocated as the text is produced, not by the claim of `len`.
+pub fn decompress_to(out: &mut Vec<u8>, mut from: &[u8], len: usize) -> Option<()> {
+    if len > from.len().saturating_mul(RATIO_MAX) {
+        return None;
+    }
+    let begin = out.len();
+    let end = begin + len;
     while let Some((&control, rest)) = from.split_first() {
         from = rest;
         let control = usize::from(control);
         if control < LITERALS_MAX {
             let (run, rest) = from.split_at_checked(control + 1)?;
             from = rest;
-            if run.len() > len - out.len() {
+            if run.len() > end - out.len() {
                 return None;
             }
             out.extend_from_slice(run);
@@ -200,8 +214,9 @@ pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
             run += take()?;
         }
         let distance = ((control & 31) << 8 | take()?) + 1;
-        let (mut run, start) = (run + 2, out.len().checked_sub(distance)?);
-        if run > len - out.len() {
+        let start = out.len().checked_sub(distance)?;
+        let mut run = run + 2;
+        if run > end - out.len() || start < begin {
             return None;
         }
         // It may repeat its own output: each copy is as long as the text written so far.
@@ -211,7 +226,7 @@ pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
             run -= copied;
         }
     }
-    (out.len() == len).then_some(out)
+    (out.len() == end).then_some(())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use redline_types::{DataType, Limits, Value};
 
 use crate::{
     Corrupt, ensure,
+    format::{CannotTell, FileVersion, Part},
     primitive::{Reader, Writer, write_len, write_string},
 };
 
@@ -31,63 +32,82 @@ pub enum Object {
 
 /// Serialised forms of a type.
 pub(crate) trait Codec: DataType {
-    /// Bytes that name the forms that are read; no other type has one of them, but for [`MODULE`].
-    const RDB_TYPES: &'static [u8];
-
     /// Name and version of a type that Redis has from a module, which follow [`MODULE`].
     const MODULE_TYPE: Option<u64> = None;
 
-    /// Returns the byte of the form in which the value is written.
-    fn rdb_type(&self) -> u8;
+    /// Returns the parts of the form that has this name in files of a version; `None` if no form of the type has it, or none
+    /// that is read. No other type has a form of the name there, but for [`MODULE`].
+    fn parts(version: FileVersion, rdb_type: u8) -> Option<&'static [Part]>;
 
-    /// Appends the value, in the form that [`Codec::rdb_type`] names, without its name.
-    fn encode(&self, out: &mut Writer);
+    /// Returns the name of the form in which a version has the value.
+    ///
+    /// # Errors
+    ///
+    /// If it has none.
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell>;
 
-    /// Reads a value of one of the forms. It may be empty.
-    fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Self, Corrupt>;
+    /// Appends the value, in a form that [`Codec::rdb_type`] named, without its name.
+    fn encode(&self, out: &mut Writer, rdb_type: u8);
+
+    /// Reads a value of a form that has parts. It may be empty.
+    fn decode(
+        reader: &mut Reader<'_>,
+        version: FileVersion,
+        rdb_type: u8,
+        limits: &Limits,
+    ) -> Result<Self, Corrupt>;
 }
 
 /// Byte that names the form of strings.
 const STRING: u8 = 0;
+/// Byte before the values of modules of servers that never were released.
+pub(crate) const MODULE_EARLY: u8 = 6;
 /// Byte before every value of a module.
 pub(crate) const MODULE: u8 = 7;
 
+/// The parts of the form of each name, in one version.
+pub(crate) type Forms = [Option<&'static [Part]>; 256];
+
 macro_rules! codecs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Names of the forms of each type, and for those of modules the type's own name.
-        #[cfg(test)]
-        const FORMS: &[(&[u8], Option<u64>)] = &[
-            (&[STRING], None),
+        /// Parts of the forms of each type, and the types' names as a module's.
+        const CODECS: &[(fn(FileVersion, u8) -> Option<&'static [Part]>, Option<u64>)] = &[
             $((
-                <redline_types::$name as Codec>::RDB_TYPES,
+                <redline_types::$name as Codec>::parts,
                 <redline_types::$name as Codec>::MODULE_TYPE,
             ),)*
         ];
 
-        fn rdb_type(value: &Value) -> u8 {
-            match value { $(Value::$name(value) => value.rdb_type(),)* }
+        fn rdb_type(value: &Value, version: FileVersion) -> Result<u8, CannotTell> {
+            match value { $(Value::$name(value) => value.rdb_type(version),)* }
         }
 
-        fn encode(out: &mut Writer, value: &Value) {
+        fn encode(out: &mut Writer, value: &Value, rdb_type: u8) {
             match value {
                 $(Value::$name(value) => {
                     if let Some(name) = <redline_types::$name as Codec>::MODULE_TYPE {
                         write_len(out, name);
                     }
-                    value.encode(out);
+                    value.encode(out, rdb_type);
                 })*
             }
         }
 
-        fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Value, Corrupt> {
+        fn decode(
+            reader: &mut Reader<'_>,
+            version: FileVersion,
+            rdb_type: u8,
+            limits: &Limits,
+        ) -> Result<Value, Corrupt> {
             let module_type = match rdb_type {
                 MODULE => Some(reader.number()?),
                 _ => None,
             };
-            $(if <redline_types::$name as Codec>::RDB_TYPES.contains(&rdb_type)
+            $(if <redline_types::$name as Codec>::parts(version, rdb_type).is_some()
                 && <redline_types::$name as Codec>::MODULE_TYPE == module_type
             {
-                return Ok(redline_types::$name::decode(reader, rdb_type, limits)?.into());
+                let value = redline_types::$name::decode(reader, version, rdb_type, limits)?;
+                return Ok(value.into());
             })*
             Err(Corrupt(match module_type {
                 Some(_) => "a value of an unknown module",
@@ -99,31 +119,72 @@ macro_rules! codecs {
 
 redline_types::data_types!(codecs);
 
-/// Returns the byte before a value.
-pub fn type_of(object: ObjectRef<'_>) -> u8 {
+/// Returns the parts of the form of each name, in a version.
+pub(crate) fn forms(version: FileVersion) -> Box<Forms> {
+    let mut forms: Box<Forms> = Box::new([None; 256]);
+    for (rdb_type, form) in (0..=u8::MAX).zip(forms.iter_mut()) {
+        *form = match rdb_type {
+            STRING => Some(&[Part::String]),
+            _ => CODECS
+                .iter()
+                .find_map(|(parts, _)| parts(version, rdb_type)),
+        };
+    }
+    forms
+}
+
+/// Returns true if a type here has this name as that of a module's type.
+pub(crate) fn has_module_type(name: u64) -> bool {
+    CODECS
+        .iter()
+        .any(|(_, module_type)| *module_type == Some(name))
+}
+
+/// Returns the byte before a value in files of a version.
+///
+/// # Errors
+///
+/// If these have no form for the value.
+pub fn type_of(object: ObjectRef<'_>, version: FileVersion) -> Result<u8, CannotTell> {
     match object {
-        ObjectRef::String(_) => STRING,
-        ObjectRef::Value(value) => rdb_type(value),
+        ObjectRef::String(_) => Ok(STRING),
+        ObjectRef::Value(value) => rdb_type(value, version),
     }
 }
 
-/// Appends a value, in the form that [`type_of`] names.
-pub fn write(out: &mut Writer, object: ObjectRef<'_>) {
+/// Appends a value, in the form that [`type_of`] named for it, without that name.
+pub fn write_as(out: &mut Writer, object: ObjectRef<'_>, rdb_type: u8) {
     match object {
         ObjectRef::String(text) => write_string(out, text),
-        ObjectRef::Value(value) => encode(out, value),
+        ObjectRef::Value(value) => encode(out, value, rdb_type),
     }
 }
 
-/// Reads a value of a form.
-pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object, Corrupt> {
-    if kind == STRING {
+/// Appends a value in the form of payloads, without its name; returns the name.
+pub fn write(out: &mut Writer, object: ObjectRef<'_>) -> u8 {
+    let rdb_type = type_of(object, FileVersion::LATEST).expect("it holds every value");
+    write_as(out, object, rdb_type);
+    rdb_type
+}
+
+/// Reads a value of the form that has this name in files of a version.
+///
+/// # Errors
+///
+/// If the version has no such form, or the value is damaged.
+pub fn read(
+    reader: &mut Reader<'_>,
+    version: FileVersion,
+    rdb_type: u8,
+    limits: &Limits,
+) -> Result<Object, Corrupt> {
+    if rdb_type == STRING {
         return Ok(Object::String(reader.string()?.into_owned()));
     }
-    let value = decode(reader, kind, limits)?;
+    let value = decode(reader, version, rdb_type, limits)?;
     ensure(!value.leaves_no_key(), "an empty collection")?;
     Ok(Object::Value(value))
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

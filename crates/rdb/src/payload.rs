@@ -5,7 +5,8 @@ use redline_types::Limits;
 
 use crate::{
     Corrupt, Object, ObjectRef, VERSION, crc64,
-    object::{read, type_of, write},
+    format::FileVersion,
+    object::{read, write},
     primitive::{Reader, Writer},
 };
 
@@ -27,8 +28,8 @@ impl From<Corrupt> for RestoreError {
 /// Returns the payload of an object. `compresses`: see [`Writer::new`].
 pub fn dump(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
     let mut out = Writer::new(compresses);
-    out.push(type_of(object));
-    write(&mut out, object);
+    out.push(0);
+    out[0] = write(&mut out, object);
     out.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64::update(0, &out);
     out.extend_from_slice(&checksum.to_le_bytes());
@@ -46,7 +47,7 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, RestoreError> 
     }
     let mut reader = Reader::new(body);
     let kind = reader.byte()?;
-    let object = read(&mut reader, kind, limits)?;
+    let object = read(&mut reader, FileVersion::LATEST, kind, limits)?;
     if !reader.is_empty() {
         return Err(Corrupt("bytes behind the object").into());
     }

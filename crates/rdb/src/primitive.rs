@@ -120,9 +120,47 @@ pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
-enum Length {
+/// Number of bytes of the longest length.
+pub(crate) const LENGTH_BYTES_MAX: usize = 9;
+
+const UNKNOWN_STRING: Corrupt = Corrupt("an unknown form of a string");
+
+/// The beginning of a string.
+pub(crate) enum Length {
+    /// So many bytes follow.
     Plain(u64),
+    /// A string of this form follows.
     Encoded(u8),
+}
+
+/// Returns the number of bytes of a length that begins with this one.
+pub(crate) fn length_bytes(first: u8) -> usize {
+    match first {
+        0..0x40 => 1,
+        0x40..0x80 => 2,
+        0x80 => 5,
+        0x81 => LENGTH_BYTES_MAX,
+        _ => 1,
+    }
+}
+
+/// The extent of a string that is no run of its bytes.
+pub(crate) enum Extent {
+    /// So many bytes.
+    Bytes(u64),
+    /// A length, the length of the text, and as many bytes as the first says.
+    Compressed,
+}
+
+/// Returns the extent of a string of a form that is no run of its bytes.
+pub(crate) fn extent(form: u8) -> Result<Extent, Corrupt> {
+    match form {
+        INT8 => Ok(Extent::Bytes(1)),
+        INT16 => Ok(Extent::Bytes(2)),
+        INT32 => Ok(Extent::Bytes(4)),
+        COMPRESSED => Ok(Extent::Compressed),
+        _ => Err(UNKNOWN_STRING),
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -172,24 +210,35 @@ impl<'a> Reader<'a> {
 
     /// Reads a string.
     pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Corrupt> {
-        let value = match self.length()? {
+        match self.length()? {
             Length::Plain(len) => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
-                return self.bytes(len).map(Cow::Borrowed);
+                self.bytes(len).map(Cow::Borrowed)
             }
-            Length::Encoded(COMPRESSED) => {
+            Length::Encoded(form) => {
+                let mut text = Vec::new();
+                self.encoded_string(form, &mut text)?;
+                Ok(Cow::Owned(text))
+            }
+        }
+    }
+
+    /// Reads a string of a form that is no run of its bytes, and appends it.
+    pub(crate) fn encoded_string(&mut self, form: u8, text: &mut Vec<u8>) -> Result<(), Corrupt> {
+        let value = match form {
+            COMPRESSED => {
                 let small = self.number()?;
                 let len = usize::try_from(self.number()?).unwrap_or(usize::MAX);
                 let small = self.bytes(usize::try_from(small).unwrap_or(usize::MAX))?;
-                let text = lzf::decompress(small, len).ok_or(Corrupt("a compressed string"))?;
-                return Ok(Cow::Owned(text));
+                return lzf::decompress_to(text, small, len).ok_or(Corrupt("a compressed string"));
             }
-            Length::Encoded(INT8) => i64::from(i8::from_le_bytes(self.array()?)),
-            Length::Encoded(INT16) => i64::from(i16::from_le_bytes(self.array()?)),
-            Length::Encoded(INT32) => i64::from(i32::from_le_bytes(self.array()?)),
-            Length::Encoded(_) => return Err(Corrupt("an unknown form of a string")),
+            INT8 => i64::from(i8::from_le_bytes(self.array()?)),
+            INT16 => i64::from(i16::from_le_bytes(self.array()?)),
+            INT32 => i64::from(i32::from_le_bytes(self.array()?)),
+            _ => return Err(UNKNOWN_STRING),
         };
-        Ok(Cow::Owned(IntBuf::new().format(value).to_vec()))
+        text.extend_from_slice(IntBuf::new().format(value));
+        Ok(())
     }
 
     /// Reads a double in eight bytes.
@@ -210,7 +259,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn length(&mut self) -> Result<Length, Corrupt> {
+    /// Returns the number of bytes that are left.
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Reads a length, or the name of a form of strings in its place.
+    #[inline]
+    pub(crate) fn length(&mut self) -> Result<Length, Corrupt> {
         let first = self.byte()?;
         Ok(Length::Plain(match first >> 6 {
             0 => u64::from(first),

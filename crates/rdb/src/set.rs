@@ -4,6 +4,7 @@ use redline_types::{DataType, Element, IntBuf, Limits, Set};
 
 use crate::{
     Corrupt, ensure,
+    format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_elements_packed},
     object::Codec,
     packed,
@@ -13,27 +14,35 @@ use crate::{
 const LOOSE: u8 = 2;
 const INTSET: u8 = 11;
 const LISTPACK: u8 = 20;
+const LISTPACK_SINCE: u16 = 11;
 
 impl Codec for Set {
-    const RDB_TYPES: &'static [u8] = &[LOOSE, INTSET, LISTPACK];
-
-    fn rdb_type(&self) -> u8 {
-        match self.encoding() {
-            "intset" => INTSET,
-            "listpack" => LISTPACK,
-            _ => LOOSE,
-        }
+    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        use Part::*;
+        Some(match rdb_type {
+            LOOSE => &[Each(&[String])],
+            INTSET | LISTPACK => &[String],
+            _ => return None,
+        })
     }
 
-    fn encode(&self, out: &mut Writer) {
-        match self.encoding() {
-            "intset" => {
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
+        Ok(match self.encoding() {
+            "intset" => INTSET,
+            "listpack" if version.redis_forms() >= LISTPACK_SINCE => LISTPACK,
+            _ => LOOSE,
+        })
+    }
+
+    fn encode(&self, out: &mut Writer, rdb_type: u8) {
+        match rdb_type {
+            INTSET => {
                 let integers: Vec<i64> = self.iter().filter_map(Element::to_i64).collect();
                 let mut blob = Vec::new();
                 packed::write_intset(&mut blob, &integers);
                 write_string(out, &blob);
             }
-            "listpack" => write_elements_packed(out, self.iter()),
+            LISTPACK => write_elements_packed(out, self.iter()),
             _ => {
                 write_len(out, self.len() as u64);
                 self.iter().for_each(|member| write_element(out, member));
@@ -41,7 +50,12 @@ impl Codec for Set {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Set, Corrupt> {
+    fn decode(
+        reader: &mut Reader<'_>,
+        _: FileVersion,
+        rdb_type: u8,
+        limits: &Limits,
+    ) -> Result<Set, Corrupt> {
         match rdb_type {
             INTSET => of_integers(&packed::intset(&reader.string()?)?, limits),
             LISTPACK => {

@@ -14,6 +14,7 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
+    format::{CannotTell, FileVersion, Part},
     object::Codec,
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -23,6 +24,8 @@ const WRONG: Corrupt = Corrupt("a node of a stream");
 const FIRST: u8 = 15;
 const SECOND: u8 = 19;
 const THIRD: u8 = 21;
+const SECOND_SINCE: u16 = 10;
+const THIRD_SINCE: u16 = 11;
 
 /// Stands for an unknown number of entries read.
 const UNKNOWN: u64 = u64::MAX;
@@ -41,14 +44,82 @@ enum Form {
     Third,
 }
 
-impl Codec for Stream {
-    const RDB_TYPES: &'static [u8] = &[FIRST, SECOND, THIRD];
+impl Form {
+    fn of(rdb_type: u8) -> Form {
+        match rdb_type {
+            FIRST => Form::First,
+            SECOND => Form::Second,
+            _ => Form::Third,
+        }
+    }
+}
 
-    fn rdb_type(&self) -> u8 {
-        THIRD
+/// Entries that are pending in a group: id, time and number of deliveries.
+const DELIVERIES: Part = Part::Each(&[Part::Bytes(16), Part::Bytes(8), Part::Number]);
+/// Consumers of a group: name, time, and the ids of their pending entries.
+const CONSUMERS: Part =
+    Part::Each(&[Part::String, Part::Bytes(8), Part::Each(&[Part::Bytes(16)])]);
+/// Consumers with the time when they were last active.
+const TWICE_TIMED_CONSUMERS: Part =
+    Part::Each(&[Part::String, Part::Bytes(16), Part::Each(&[Part::Bytes(16)])]);
+
+impl Codec for Stream {
+    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        use Part::*;
+        // Nodes, counters, and groups: name, last id, number of entries read, deliveries, consumers.
+        Some(match rdb_type {
+            FIRST => &[
+                Each(&[String, String]),
+                Number,
+                Number,
+                Number,
+                Each(&[String, Number, Number, DELIVERIES, CONSUMERS]),
+            ],
+            SECOND => &[
+                Each(&[String, String]),
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Each(&[String, Number, Number, Number, DELIVERIES, CONSUMERS]),
+            ],
+            THIRD => &[
+                Each(&[String, String]),
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Number,
+                Each(&[
+                    String,
+                    Number,
+                    Number,
+                    Number,
+                    DELIVERIES,
+                    TWICE_TIMED_CONSUMERS,
+                ]),
+            ],
+            _ => return None,
+        })
     }
 
-    fn encode(&self, out: &mut Writer) {
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
+        Ok(match version.redis_forms() {
+            ..SECOND_SINCE => FIRST,
+            ..THIRD_SINCE => SECOND,
+            _ => THIRD,
+        })
+    }
+
+    fn encode(&self, out: &mut Writer, rdb_type: u8) {
+        let form = Form::of(rdb_type);
         write_len(out, self.log().node_count() as u64);
         for node in self.log().nodes() {
             let (first, pack) = (node.first, node_pack(&node));
@@ -60,22 +131,25 @@ impl Codec for Stream {
         }
         write_len(out, self.len() as u64);
         write_id(out, self.last_id());
-        write_id(out, self.first_entry().map_or(StreamId::MIN, |e| e.id));
-        write_id(out, self.log().max_deleted_id());
-        write_len(out, self.log().entries_added());
+        if form >= Form::Second {
+            write_id(out, self.first_entry().map_or(StreamId::MIN, |e| e.id));
+            write_id(out, self.log().max_deleted_id());
+            write_len(out, self.log().entries_added());
+        }
         write_len(out, self.groups().len() as u64);
         for (name, group) in self.groups() {
             write_string(out, name);
-            write_group(out, group);
+            write_group(out, group, form);
         }
     }
 
-    fn decode(reader: &mut Reader<'_>, rdb_type: u8, _limits: &Limits) -> Result<Stream, Corrupt> {
-        let form = match rdb_type {
-            FIRST => Form::First,
-            SECOND => Form::Second,
-            _ => Form::Third,
-        };
+    fn decode(
+        reader: &mut Reader<'_>,
+        _: FileVersion,
+        rdb_type: u8,
+        _: &Limits,
+    ) -> Result<Stream, Corrupt> {
+        let form = Form::of(rdb_type);
         let mut stream = Stream::new();
         for _ in 0..reader.count()? {
             let key = reader.string()?;
@@ -109,9 +183,11 @@ impl Codec for Stream {
     }
 }
 
-fn write_group(out: &mut Writer, group: &Group) {
+fn write_group(out: &mut Writer, group: &Group, form: Form) {
     write_id(out, group.last_id());
-    write_len(out, group.entries_read().unwrap_or(UNKNOWN));
+    if form >= Form::Second {
+        write_len(out, group.entries_read().unwrap_or(UNKNOWN));
+    }
     write_len(out, group.pending_len() as u64);
     for (id, pending) in group.pending_from(StreamId::MIN) {
         write_raw_id(out, id);
@@ -122,7 +198,9 @@ fn write_group(out: &mut Writer, group: &Group) {
     for consumer in group.consumers() {
         write_string(out, consumer.name());
         out.extend_from_slice(&consumer.seen_at_ms.to_le_bytes());
-        out.extend_from_slice(&consumer.active_at_ms.unwrap_or(-1).to_le_bytes());
+        if form >= Form::Third {
+            out.extend_from_slice(&consumer.active_at_ms.unwrap_or(-1).to_le_bytes());
+        }
         write_len(out, consumer.pending_len() as u64);
         consumer
             .pending_from(StreamId::MIN)

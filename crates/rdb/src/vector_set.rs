@@ -15,12 +15,16 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
+    format::{CannotTell, FileVersion, Part},
     object::{Codec, MODULE},
     primitive::{Reader, Writer, write_len, write_string},
 };
 
 /// Name of the type: `vectorset` in 6 bits a letter, and version 0 in 10 bits.
 const NAME: u64 = 0xbde7_2da2_bb1e_b400;
+
+/// The version of Redis since which there is the type.
+const SINCE: u16 = 12;
 
 /// Kinds of parts.
 mod part {
@@ -40,14 +44,22 @@ const FORM_SHIFT: u32 = 24;
 const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
 
 impl Codec for VectorSet {
-    const RDB_TYPES: &'static [u8] = &[MODULE];
     const MODULE_TYPE: Option<u64> = Some(NAME);
 
-    fn rdb_type(&self) -> u8 {
-        MODULE
+    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        (rdb_type == MODULE).then_some(&[Part::Module])
     }
 
-    fn encode(&self, out: &mut Writer) {
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
+        match version.redis_forms() >= SINCE {
+            true => Ok(MODULE),
+            false => Err(CannotTell {
+                what: "a vector set",
+            }),
+        }
+    }
+
+    fn encode(&self, out: &mut Writer, _rdb_type: u8) {
         let shape = self.shape();
         let quantization = QUANTIZATIONS.iter().position(|q| *q == shape.quantization);
         let quantization = quantization.expect("every quantization has a number") as u64;
@@ -86,6 +98,7 @@ impl Codec for VectorSet {
 
     fn decode(
         reader: &mut Reader<'_>,
+        _version: FileVersion,
         _rdb_type: u8,
         _limits: &Limits,
     ) -> Result<VectorSet, Corrupt> {

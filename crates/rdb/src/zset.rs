@@ -7,6 +7,7 @@ use redline_types::{
 
 use crate::{
     Corrupt,
+    format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_pack},
     object::Codec,
     packed,
@@ -19,19 +20,30 @@ const LOOSE_TEXT: u8 = 3;
 const LOOSE: u8 = 5;
 const ZIPLIST: u8 = 12;
 const LISTPACK: u8 = 17;
+const LISTPACK_SINCE: u16 = 10;
 
 impl Codec for Zset {
-    const RDB_TYPES: &'static [u8] = &[LOOSE_TEXT, LOOSE, ZIPLIST, LISTPACK];
-
-    fn rdb_type(&self) -> u8 {
-        match self.pack() {
-            Some(_) => LISTPACK,
-            None => LOOSE,
-        }
+    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        use Part::*;
+        Some(match rdb_type {
+            LOOSE_TEXT => &[Each(&[String, DoubleText])],
+            LOOSE => &[Each(&[String, Bytes(8)])],
+            ZIPLIST | LISTPACK => &[String],
+            _ => return None,
+        })
     }
 
-    fn encode(&self, out: &mut Writer) {
-        if let Some(pack) = self.pack() {
+    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
+        Ok(match self.pack() {
+            Some(_) if version.redis_forms() >= LISTPACK_SINCE => LISTPACK,
+            _ => LOOSE,
+        })
+    }
+
+    fn encode(&self, out: &mut Writer, rdb_type: u8) {
+        if rdb_type == LISTPACK
+            && let Some(pack) = self.pack()
+        {
             return write_pack(out, pack);
         }
         write_len(out, self.len() as u64);
@@ -42,7 +54,12 @@ impl Codec for Zset {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>, rdb_type: u8, limits: &Limits) -> Result<Zset, Corrupt> {
+    fn decode(
+        reader: &mut Reader<'_>,
+        _: FileVersion,
+        rdb_type: u8,
+        limits: &Limits,
+    ) -> Result<Zset, Corrupt> {
         match rdb_type {
             ZIPLIST => {
                 let blob = reader.string()?;

@@ -20,7 +20,7 @@ fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.append(&mut written);
 }
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits::default()
 }
 
@@ -60,7 +60,7 @@ impl Digest for Told {
 
 /// Returns the contents of a value, in an order that does not depend on its encoding: everything, for types whose
 /// digest omits a part, and the input of the digest for the others.
-fn contents(object: &Object) -> Vec<String> {
+pub(crate) fn contents(object: &Object) -> Vec<String> {
     let value = match object {
         Object::String(text) => return vec![text.escape_ascii().to_string()],
         Object::Value(value) => value,
@@ -118,7 +118,7 @@ fn contents(object: &Object) -> Vec<String> {
     }
 }
 
-fn object_ref(object: &Object) -> ObjectRef<'_> {
+pub(crate) fn object_ref(object: &Object) -> ObjectRef<'_> {
     match object {
         Object::String(text) => ObjectRef::String(text),
         Object::Value(value) => ObjectRef::Value(value),
@@ -127,11 +127,19 @@ fn object_ref(object: &Object) -> ObjectRef<'_> {
 
 #[test]
 fn each_form_is_of_one_type() {
-    let mut seen = std::collections::HashSet::new();
-    for (rdb_types, module_type) in FORMS {
-        for rdb_type in *rdb_types {
-            assert!(seen.insert((rdb_type, module_type)), "{rdb_type} twice");
-            assert_eq!(*rdb_type == MODULE, module_type.is_some());
+    let redis = (1..=crate::VERSION).map(FileVersion::Redis);
+    for version in redis.chain([FileVersion::Valkey(80)]) {
+        for rdb_type in 1..=u8::MAX {
+            let types = CODECS
+                .iter()
+                .filter(|(parts, _)| parts(version, rdb_type).is_some());
+            let module_types: Vec<_> = types.map(|(_, module_type)| module_type).collect();
+            assert!(
+                module_types.len() <= 1 || rdb_type == MODULE,
+                "{rdb_type} twice"
+            );
+            let are_modules = module_types.iter().all(|name| name.is_some());
+            assert!(module_types.is_empty() || are_modules == (rdb_type == MODULE));
         }
     }
 }
@@ -192,7 +200,7 @@ fn text(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Returns a value of any type and size.
-fn object(random: &mut fastrand::Rng) -> Object {
+pub(crate) fn object(random: &mut fastrand::Rng) -> Object {
     let limits = limits();
     let size = [1, 3, 20, 150, 700][random.usize(..5)];
     let value: Value = match random.u8(..8) {

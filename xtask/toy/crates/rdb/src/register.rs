@@ -4,6 +4,7 @@ use redline_types::{Limits, Register};
 
 use crate::{
     Corrupt, ensure,
+    format::{CannotTell, FileVersion, Part},
     object::{Codec, MODULE},
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -18,20 +19,28 @@ mod part {
 }
 
 impl Codec for Register {
-    const RDB_TYPES: &'static [u8] = &[MODULE];
     const MODULE_TYPE: Option<u64> = Some(NAME);
 
-    fn rdb_type(&self) -> u8 {
-        MODULE
+    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
+        (rdb_type == MODULE).then_some(&[Part::Module])
     }
 
-    fn encode(&self, out: &mut Writer) {
+    fn rdb_type(&self, _: FileVersion) -> Result<u8, CannotTell> {
+        Ok(MODULE)
+    }
+
+    fn encode(&self, out: &mut Writer, _: u8) {
         write_len(out, part::STRING);
         write_string(out, self.get());
         write_len(out, part::END);
     }
 
-    fn decode(reader: &mut Reader<'_>, _: u8, _: &Limits) -> Result<Register, Corrupt> {
+    fn decode(
+        reader: &mut Reader<'_>,
+        _: FileVersion,
+        _: u8,
+        _: &Limits,
+    ) -> Result<Register, Corrupt> {
         ensure(reader.number()? == part::STRING, "a register's value")?;
         let value = reader.string()?;
         ensure(reader.number()? == part::END, "the end of a register")?;
