@@ -419,7 +419,10 @@ impl<R: Read> Scanner<R> {
     fn header(&mut self, start: usize, prefix: u8) -> Result<Header, Stop> {
         let at = self.base + start as u64;
         self.begun = at;
-        let first = self.byte(start)?.ok_or(Stop::Cut(at, What::NoLine))?;
+        let Some(first) = self.byte(start)? else {
+            let is_open = self.is_in_transaction;
+            return Err(Stop::Cut(at, if is_open { What::OpenMulti } else { What::NoLine }));
+        };
         if first != prefix {
             return Err(Stop::Corrupt(at, What::Prefix(first)));
         }
@@ -434,7 +437,11 @@ impl<R: Read> Scanner<R> {
             place += 1;
         }
         let line_end = [self.byte(place)?, self.byte(place + 1)?];
-        let shown = line_end.map(|byte| byte.unwrap_or(0));
+        // As in redis-check-aof, which reads up to a line feed.
+        let shown = match line_end {
+            [Some(b'\n'), _] => [b'\n', 0],
+            line_end => line_end.map(|byte| byte.unwrap_or(0)),
+        };
         match line_end {
             [Some(b'\r'), Some(b'\n')] if place > digits => {
                 self.line_ends += 1;
