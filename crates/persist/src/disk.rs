@@ -2,6 +2,7 @@
 //!
 //! Must not know what is in the files.
 
+pub mod double;
 
 use std::any::Any;
 use std::ffi::OsString;
