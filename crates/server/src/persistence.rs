@@ -7,11 +7,12 @@
 //!
 //! Must not know: how entries are encoded, commands.
 
+pub(crate) mod append;
 pub(crate) mod loading;
 pub(crate) mod slices;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -25,6 +26,7 @@ use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
     RealDisk,
+    aof::writer::Job,
     snapshot::{
         Encoding, Stream,
         file::{self, Head, Manner, SaveError, Written},
@@ -50,6 +52,25 @@ pub(crate) struct Persistence {
     jobs: Mutex<mpsc::Sender<Option<SaveJob>>>,
     /// How the loading of files goes.
     pub(crate) loading: loading::Loading,
+    /// The append-only file.
+    pub(crate) append: append::Append,
+}
+
+/// The receivers of what the threads for files are to do.
+pub(crate) struct Todo {
+    /// For [`write_files`].
+    pub(crate) snapshots: mpsc::Receiver<Option<SaveJob>>,
+    /// For [`append::run_jobs`].
+    pub(crate) jobs: mpsc::Receiver<Option<Job>>,
+}
+
+/// What a snapshot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The file of the configuration.
+    Save,
+    /// The base of this rewrite of the append-only file.
+    Base(u64),
 }
 
 struct State {
@@ -69,6 +90,7 @@ struct State {
 /// A snapshot that is being taken or written.
 struct Running {
     number: u64,
+    purpose: Purpose,
     stream: Arc<Stream>,
     began_ms: u64,
     /// Changes of the data at the cut, since the start.
@@ -121,6 +143,7 @@ pub(crate) struct Figures {
 /// A file to be written.
 pub(crate) struct SaveJob {
     number: u64,
+    purpose: Purpose,
     stream: Arc<Stream>,
     head: Head,
     manner: Manner,
@@ -135,6 +158,12 @@ pub(crate) enum NotBegun {
     InProgress,
     /// The last one is not wanted any more, and not yet at its end.
     Ending,
+}
+
+impl Running {
+    fn is_save(&self) -> bool {
+        self.purpose == Purpose::Save
+    }
 }
 
 impl State {
@@ -156,8 +185,9 @@ impl State {
 
 impl Persistence {
     /// Makes the state at the start. Files are written by [`write_files`], on the receiver's thread.
-    pub(crate) fn new(started_s: u64) -> (Persistence, mpsc::Receiver<Option<SaveJob>>) {
-        let (jobs, todo) = mpsc::channel();
+    pub(crate) fn new(started_s: u64) -> (Persistence, Todo) {
+        let (jobs, snapshots) = mpsc::channel();
+        let (append, append_jobs) = append::Append::new();
         let persistence = Persistence {
             state: Mutex::new(State {
                 number: 0,
@@ -180,6 +210,11 @@ impl Persistence {
             has_wishes: AtomicBool::new(false),
             jobs: Mutex::new(jobs),
             loading: loading::Loading::default(),
+            append,
+        };
+        let todo = Todo {
+            snapshots,
+            jobs: append_jobs,
         };
         (persistence, todo)
     }
@@ -192,7 +227,7 @@ impl Persistence {
     pub(crate) fn figures(&self) -> Figures {
         let state = self.state();
         let mut figures = state.figures.clone();
-        if let Some(running) = &state.running {
+        if let Some(running) = state.running.as_ref().filter(|running| running.is_save()) {
             let span_ms = clock::monotonic_ms().saturating_sub(running.began_ms);
             figures.running_s = Some(span_ms / 1000);
             figures.entries = Some((running.stream.entries(), running.keys));
@@ -203,7 +238,7 @@ impl Persistence {
 
     /// Returns true while a snapshot is being taken or written.
     pub(crate) fn is_saving(&self) -> bool {
-        self.state().running.is_some()
+        self.state().running.as_ref().is_some_and(Running::is_save)
     }
 
     /// Has a snapshot taken as soon as possible.
@@ -223,7 +258,7 @@ impl Persistence {
     pub(crate) fn cancel(&self) -> (bool, bool) {
         let mut state = self.state();
         let was_scheduled = std::mem::take(&mut state.is_scheduled);
-        let running = state.running.as_ref();
+        let running = state.running.as_ref().filter(|running| running.is_save());
         running.inspect(|running| running.stream.give_up());
         (running.is_some(), was_scheduled)
     }
@@ -252,6 +287,15 @@ impl Persistence {
     fn ended(&self, shared: &Shared, job: &SaveJob, result: &Result<Written, SaveError>) {
         let mut state = self.state();
         let running = state.running.take().expect("it was running");
+        if let Purpose::Base(rewrite) = job.purpose {
+            drop(state);
+            let base = match result {
+                Ok(written) => Ok((job.path.clone(), written.bytes)),
+                Err(error) => Err(error.to_string()),
+            };
+            append::base_done(shared, rewrite, base);
+            return;
+        }
         let now_s = clock::wall_ms() / 1000;
         let is_ok = result.is_ok();
         let figures = &mut state.figures;
@@ -343,8 +387,12 @@ pub(crate) fn write_files(shared: &Shared, todo: &mpsc::Receiver<Option<SaveJob>
     }
 }
 
-/// Begins a snapshot into the file of the configuration. The unit holds every stripe. Returns its number.
-pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, NotBegun> {
+/// Begins a snapshot. The unit holds every stripe. Returns its number.
+pub(crate) fn begin(
+    worker: &mut Worker,
+    unit: &mut Unit<'_>,
+    purpose: Purpose,
+) -> Result<u64, NotBegun> {
     let shared = worker.shared;
     let mut state = shared.persistence.state();
     if state.running.is_some() {
@@ -354,7 +402,17 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
         return Err(NotBegun::Ending);
     }
     let settings = &worker.outlet.settings;
-    let path = Path::new(&settings.db_filename);
+    let pid = std::process::id();
+    let (temporary, path) = match purpose {
+        Purpose::Save => {
+            let path = PathBuf::from(&settings.db_filename);
+            (file::folder_of(&path).join(format!("temp-{pid}.rdb")), path)
+        }
+        Purpose::Base(_) => (
+            format!("temp-rewriteaof-{pid}.aof").into(),
+            format!("temp-rewriteaof-bg-{pid}.aof").into(),
+        ),
+    };
     let cut = unit.counts();
     let format = Format {
         version: version_for(settings, &cut),
@@ -380,19 +438,23 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
     state.number += 1;
     let job = SaveJob {
         number: state.number,
+        purpose,
         stream: stream.clone(),
-        head: head(shared, &cut),
+        head: head(shared, &cut, purpose),
         manner: Manner {
             in_steps: settings.saves_in_steps,
             key_delay: Duration::from_micros(settings.key_save_delay_us),
         },
-        temporary: file::folder_of(path).join(format!("temp-{}.rdb", std::process::id())),
-        path: path.to_owned(),
+        temporary,
+        path,
     };
-    state.is_scheduled = false;
-    state.figures.tried_at_s = clock::wall_ms() / 1000;
+    if purpose == Purpose::Save {
+        state.is_scheduled = false;
+        state.figures.tried_at_s = clock::wall_ms() / 1000;
+    }
     state.running = Some(Running {
         number: state.number,
+        purpose,
         stream,
         began_ms: clock::monotonic_ms(),
         changes: shared.changes(),
@@ -420,13 +482,14 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
     }
 }
 
-fn head(shared: &Shared, cut: &Cut) -> Head {
+fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
+    let is_base = matches!(purpose, Purpose::Base(_));
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
         ("ctime", (clock::wall_ms() / 1000).to_string().into_bytes()),
         ("used-mem", shared.keyspace.used_bytes().to_string().into_bytes()),
-        ("aof-base", b"0".to_vec()),
+        ("aof-base", u8::from(is_base).to_string().into_bytes()),
     ];
     let libraries = shared.engine.libraries.all();
     Head {
@@ -463,8 +526,9 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
 /// Tries to begin what is wanted and could not begin before; called by worker 0 every turn.
 pub(crate) fn drive(worker: &mut Worker) {
     let shared = worker.shared;
+    let rewrite = shared.persistence.append.wanted_cut();
     let state = shared.persistence.state();
-    let is_wanted = state.has_wishes();
+    let is_wanted = state.has_wishes() || rewrite.is_some();
     if !is_wanted {
         shared.persistence.has_wishes.store(false, Ordering::Release);
     }
@@ -476,9 +540,18 @@ pub(crate) fn drive(worker: &mut Worker) {
     let Ok(mut unit) = Unit::try_set(&shared.keyspace, &StripeSet::all(), false) else {
         return;
     };
-    let Ok(number) = begin(worker, &mut unit) else {
+    // The file that grows waits for its base; a snapshot comes after it.
+    let purpose = rewrite.map_or(Purpose::Save, Purpose::Base);
+    let Ok(number) = begin(worker, &mut unit, purpose) else {
         return;
     };
+    if let Some(rewrite) = rewrite {
+        let shared = worker.shared.this();
+        append::cut_journal(&shared, &mut unit, rewrite);
+        drop(unit);
+        worker.pump_now();
+        return;
+    }
     let mut state = shared.persistence.state();
     if let Some(shutdown) = &mut state.shutdown {
         shutdown.number = Some(number);
@@ -488,6 +561,21 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
     drop(unit);
     log::notice("Background saving started");
+}
+
+/// Has [`drive`] look at what is wanted.
+fn wish(shared: &Shared) {
+    shared.persistence.has_wishes.store(true, Ordering::Release);
+    shared.workers()[0]
+        .mailbox
+        .send(Message::Run(Box::new(|_| ())));
+}
+
+/// Gives up the base that is being written for the append-only file, if there is one.
+fn give_up_base(shared: &Shared) {
+    let state = shared.persistence.state();
+    let running = state.running.as_ref().filter(|running| !running.is_save());
+    running.inspect(|running| running.stream.give_up());
 }
 
 /// Returns true if [`drive`] has something to try.

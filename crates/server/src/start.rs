@@ -53,6 +53,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
     files: Option<JoinHandle<()>>,
+    disk: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
     /// Signals, read by the first worker. They are received until all workers have ended: a further one must not kill
     /// the process during its shutdown.
@@ -81,6 +82,8 @@ pub enum StartError {
     System(&'static str, std::io::Error),
     /// The users are wrong, as the configuration or the file defines them.
     Users(String),
+    /// The files of the data cannot be used.
+    Files(String),
     /// There is no address to listen on.
     NoListener,
 }
@@ -101,7 +104,7 @@ impl fmt::Display for StartError {
                 ADDRESSES_BYTES_MIN >> 10
             ),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
-            StartError::Users(why) => f.write_str(why),
+            StartError::Users(why) | StartError::Files(why) => f.write_str(why),
             StartError::NoListener => f.write_str(
                 "nothing to listen on: port and tls-port are 0 and there is no unixsocket",
             ),
@@ -160,7 +163,7 @@ impl Server {
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let unixsocket = settings.unixsocket.as_ref().map(absolute);
         let started_us = clock::wall_us();
-        let (persistence, files) = Persistence::new(started_us / 1_000_000);
+        let (persistence, todo_files) = Persistence::new(started_us / 1_000_000);
         let shared = Arc::new(Shared::new(
             Engine::new(
                 keyspace,
@@ -189,9 +192,14 @@ impl Server {
             let shared = shared.clone();
             move || reap(&shared, &todo)
         })?;
+        shared.set_this();
         let files = spawn("files", {
             let shared = shared.clone();
-            move || persistence::write_files(&shared, &files)
+            move || persistence::write_files(&shared, &todo_files.snapshots)
+        })?;
+        let disk = spawn("disk", {
+            let shared = shared.clone();
+            move || persistence::append::run_jobs(&shared, &todo_files.jobs)
         })?;
         persistence::loading::begin(&shared)?;
         let threads = spawn_workers(&shared, starts)?;
@@ -203,6 +211,7 @@ impl Server {
             threads,
             reaper: Some(reaper),
             files: Some(files),
+            disk: Some(disk),
             metrics,
             _signals: signals,
         })
@@ -284,6 +293,12 @@ impl Server {
             self.shared.persistence.cancel();
             self.shared.persistence.stop_writing();
             let _ = files.join();
+        }
+        if let Some(disk) = self.disk.take() {
+            persistence::append::end(&self.shared);
+            self.shared.keyspace.journal().detach();
+            self.shared.persistence.append.stop_jobs();
+            let _ = disk.join();
         }
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);

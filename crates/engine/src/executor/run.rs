@@ -404,7 +404,7 @@ impl<O: Outlet> Executor<'_, O> {
         let is_concerned = gate.flags.has(Flags::WRITE)
             || id == CommandId::Ping
             || id == CommandId::Exec && queued.any(|(id, _)| writes(*id));
-        match self.refusals.of_writes() {
+        match self.engine.refusals.of_writes(self.refusals) {
             Some(error) if is_concerned => Err(error),
             _ => Ok(()),
         }

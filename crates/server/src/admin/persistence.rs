@@ -14,12 +14,16 @@ use redline_spec::CommandId;
 
 use crate::{
     log,
-    persistence::{self, Ending, NotBegun},
+    persistence::{self, Ending, NotBegun, Purpose, append},
     worker::Worker,
 };
 
 const IN_PROGRESS: Error = Error::line("ERR Background save already in progress");
 const FAILED: Error = Error::line("ERR");
+const REWRITING: Error =
+    Error::line("ERR Background append only file rewriting already in progress");
+const NOT_APPENDING: Error =
+    Error::line("ERR The append only file is off: there is nothing to rewrite");
 const NOT_SAVING: Error =
     Error::line("ERR Background saving is currently not in progress or scheduled");
 const NOT_ENDED: Error = Error::line("ERR Errors trying to SHUTDOWN. Check logs.");
@@ -35,7 +39,7 @@ pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) ->
 /// Begins a snapshot for a client, which is suspended while a stripe is in use.
 pub(super) fn begin_for(worker: &mut Worker, caller: &mut Caller) -> Result<Result<u64, NotBegun>, Halt> {
     let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
-    let begun = persistence::begin(worker, &mut unit);
+    let begun = persistence::begin(worker, &mut unit, Purpose::Save);
     block::commit(worker.executor, unit);
     Ok(begun)
 }
@@ -109,9 +113,27 @@ pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     Ok(())
 }
 
-/// Refuses: there is no append-only file yet.
-pub(crate) fn bgrewriteaof(_: &mut Worker, _: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR the append-only file is not built yet: there is nothing to rewrite").into())
+pub(crate) fn bgrewriteaof(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let persistence = &worker.shared.persistence;
+    if !persistence.append.is_on() {
+        return Err(NOT_APPENDING.into());
+    }
+    if persistence.append.is_rewriting() {
+        return Err(REWRITING.into());
+    }
+    let text = match !persistence.is_saving() && append::rewrite(worker.shared) {
+        true => "Background append only file rewriting started",
+        false => {
+            persistence.append.schedule();
+            "Background append only file rewriting scheduled"
+        }
+    };
+    caller.reply().simple(text);
+    Ok(())
 }
 
 pub(crate) fn shutdown(

@@ -64,13 +64,33 @@ fn is_nothing(words: &Words<'_>) -> bool {
     matches!(words, [] | [b""])
 }
 
-/// Checks the name of a file in the working directory.
-pub fn file_name(name: &[u8]) -> Result<&[u8], Refusal> {
+fn plain_name<'a>(name: &'a [u8], refusal: &'static str) -> Result<&'a [u8], Refusal> {
     let name = c_string(name);
     match name {
-        _ if name.contains(&b'/') => Err("dbfilename can't be a path, just a filename".into()),
+        _ if name.contains(&b'/') => Err(refusal.into()),
         _ if std::str::from_utf8(name).is_err() => Err(NOT_UTF8.into()),
         name => Ok(name),
+    }
+}
+
+/// Checks the name of a file in the working directory.
+pub fn file_name(name: &[u8]) -> Result<&[u8], Refusal> {
+    plain_name(name, "dbfilename can't be a path, just a filename")
+}
+
+/// Checks the beginning of the names of the append-only files.
+pub fn append_filename(name: &[u8]) -> Result<&[u8], Refusal> {
+    match name {
+        b"" => Err("appendfilename can't be empty".into()),
+        name => plain_name(name, "appendfilename can't be a path, just a filename"),
+    }
+}
+
+/// Checks the name of the folder of the append-only files.
+pub fn append_dir_name(name: &[u8]) -> Result<&[u8], Refusal> {
+    match name {
+        b"" => Err("appenddirname can't be empty".into()),
+        name => plain_name(name, "appenddirname can't be a path, just a dirname"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use redline_net::tls::ClientAuth;
+use redline_persist::aof::writer::Policy;
 use redline_rdb::format::FileVersion;
 use redline_settings::{
     Codec, choices,
@@ -57,6 +58,13 @@ impl Codec<[i32; 3]> for OomScores {
     fn value(scores: &[i32; 3]) -> Value {
         Value::Words(scores.map(|n| n.to_string().into_bytes()).into())
     }
+}
+
+/// Codec of the policy of flushing, by words.
+pub struct AppendSync;
+
+choices! {
+    AppendSync: Policy { "everysec" => EverySecond, "always" => Always, "no" => No }
 }
 
 /// Codec of save points: seconds and changes.

@@ -71,6 +71,11 @@ pub(super) enum Result {
 }
 
 impl Job {
+    /// Returns true if it syncs what was appended.
+    pub fn is_sync(&self) -> bool {
+        matches!(self.0, Kind::Sync { .. })
+    }
+
     /// Does the work.
     pub fn run(self, disk: &dyn Disk) -> Done {
         Done(match self.0 {
