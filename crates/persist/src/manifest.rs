@@ -467,6 +467,18 @@ pub fn take_over(
     )))
 }
 
+/// Makes a finished base, which is on disk at `path`, the only file that holds data: no file of commands follows it.
+pub fn put_lone_base(disk: &dyn Disk, paths: &Paths, path: &Path) -> Result<(), FileError> {
+    create_folder(disk, paths)?;
+    let mut manifest = load(disk, paths)?.unwrap_or_default();
+    let name = manifest.replace_base(paths, true, 0);
+    disk.rename(path, &paths.file(&name))
+        .map_err(|error| FileError::new(format!("Error trying to rename {}", path.display()), error))?;
+    sync_folder(disk, paths)?;
+    write(disk, paths, &manifest)?;
+    remove_history(disk, paths, &manifest).map(drop)
+}
+
 /// Removes the files of the history, and then their lines. Files that cannot be removed keep theirs.
 pub fn remove_history(
     disk: &dyn Disk,

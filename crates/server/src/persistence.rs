@@ -71,6 +71,8 @@ pub(crate) enum Purpose {
     Save,
     /// The base of this rewrite of the append-only file.
     Base(u64),
+    /// A base without a file that follows it: BGREWRITEAOF while the append-only file is off.
+    LoneBase,
 }
 
 struct State {
@@ -241,6 +243,11 @@ impl Persistence {
         self.state().running.as_ref().is_some_and(Running::is_save)
     }
 
+    /// Returns true while a snapshot for another purpose than a file of its own is being taken or written.
+    pub(crate) fn is_making_base(&self) -> bool {
+        self.state().running.as_ref().is_some_and(|running| !running.is_save())
+    }
+
     /// Has a snapshot taken as soon as possible.
     pub(crate) fn schedule(&self) {
         self.state().is_scheduled = true;
@@ -287,13 +294,16 @@ impl Persistence {
     fn ended(&self, shared: &Shared, job: &SaveJob, result: &Result<Written, SaveError>) {
         let mut state = self.state();
         let running = state.running.take().expect("it was running");
-        if let Purpose::Base(rewrite) = job.purpose {
+        if job.purpose != Purpose::Save {
             drop(state);
             let base = match result {
                 Ok(written) => Ok((job.path.clone(), written.bytes)),
                 Err(error) => Err(error.to_string()),
             };
-            append::base_done(shared, rewrite, base);
+            match job.purpose {
+                Purpose::Base(rewrite) => append::base_done(shared, rewrite, base),
+                _ => append::lone_base_done(shared, base),
+            }
             return;
         }
         let now_s = clock::wall_ms() / 1000;
@@ -408,7 +418,7 @@ pub(crate) fn begin(
             let path = PathBuf::from(&settings.db_filename);
             (file::folder_of(&path).join(format!("temp-{pid}.rdb")), path)
         }
-        Purpose::Base(_) => (
+        Purpose::Base(_) | Purpose::LoneBase => (
             format!("temp-rewriteaof-{pid}.aof").into(),
             format!("temp-rewriteaof-bg-{pid}.aof").into(),
         ),
@@ -483,7 +493,7 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
 }
 
 fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
-    let is_base = matches!(purpose, Purpose::Base(_));
+    let is_base = purpose != Purpose::Save;
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
@@ -528,7 +538,8 @@ pub(crate) fn drive(worker: &mut Worker) {
     let shared = worker.shared;
     let rewrite = shared.persistence.append.wanted_cut();
     let state = shared.persistence.state();
-    let is_wanted = state.has_wishes() || rewrite.is_some();
+    let is_wanted =
+        state.has_wishes() || rewrite.is_some() || shared.persistence.append.wants_lone_base();
     if !is_wanted {
         shared.persistence.has_wishes.store(false, Ordering::Release);
     }
@@ -541,7 +552,11 @@ pub(crate) fn drive(worker: &mut Worker) {
         return;
     };
     // The file that grows waits for its base; a snapshot comes after it.
-    let purpose = rewrite.map_or(Purpose::Save, Purpose::Base);
+    let purpose = match (rewrite, append::takes_lone_base(shared)) {
+        (Some(rewrite), _) => Purpose::Base(rewrite),
+        (None, true) => Purpose::LoneBase,
+        (None, false) => Purpose::Save,
+    };
     let Ok(number) = begin(worker, &mut unit, purpose) else {
         return;
     };
@@ -550,6 +565,9 @@ pub(crate) fn drive(worker: &mut Worker) {
         append::cut_journal(&shared, &mut unit, rewrite);
         drop(unit);
         worker.pump_now();
+        return;
+    }
+    if purpose == Purpose::LoneBase {
         return;
     }
     let mut state = shared.persistence.state();
@@ -564,7 +582,7 @@ pub(crate) fn drive(worker: &mut Worker) {
 }
 
 /// Has [`drive`] look at what is wanted.
-fn wish(shared: &Shared) {
+pub(crate) fn wish(shared: &Shared) {
     shared.persistence.has_wishes.store(true, Ordering::Release);
     shared.workers()[0]
         .mailbox

@@ -217,6 +217,11 @@ impl Server {
         })
     }
 
+    /// Waits until the data is loaded, and returns true; false: the server ends before. Until then clients get -LOADING.
+    pub fn wait_until_loaded(&self) -> bool {
+        self.shared.persistence.loading.wait()
+    }
+
     /// Returns the TCP port that it listens on; 0: none.
     pub fn port(&self) -> u16 {
         self.shared.bound_port(TcpPort::Plain)

@@ -22,6 +22,7 @@ use redline_persist::{
     Manifest, Paths, RealDisk,
     aof::writer::{self, Appended, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
     disk::DirLock,
+    manifest,
 };
 
 use crate::{log, settings::Settings, shared::Shared};
@@ -47,6 +48,9 @@ struct Inner {
     is_syncing: bool,
     /// The rewrite whose cut is wanted.
     wants_cut: Option<u64>,
+    /// A base is wanted while the file is off.
+    wants_lone_base: bool,
+    is_last_lone_base_done: bool,
     /// The rewrite whose cut is on its way through the journal.
     cut_for: Option<u64>,
     /// A base that was finished before its cut came through.
@@ -115,6 +119,8 @@ impl Append {
                 retry_at_ms: 0,
                 is_syncing: false,
                 wants_cut: None,
+                wants_lone_base: false,
+                is_last_lone_base_done: true,
                 cut_for: None,
                 early_base: None,
                 is_gated: false,
@@ -139,7 +145,10 @@ impl Append {
         let inner = self.inner();
         let Some(writer) = &inner.writer else {
             return AppendFigures {
-                is_last_rewrite_done: true,
+                is_rewriting: inner.rewrite_began_ms.is_some(),
+                rewrite_took_s: inner.rewrite_took_s,
+                rewrites: inner.rewrites,
+                is_last_rewrite_done: inner.is_last_lone_base_done,
                 is_last_write_done: true,
                 ..AppendFigures::default()
             };
@@ -175,15 +184,21 @@ impl Append {
         self.inner().writer.as_ref().is_some_and(Writer::is_rewriting)
     }
 
-    /// Returns true if a cut is wanted, or a rewrite waits for its turn.
-    pub(crate) fn has_wishes(&self) -> bool {
-        let inner = self.inner();
-        inner.wants_cut.is_some() || inner.is_scheduled
-    }
-
     /// Returns the rewrite whose cut is wanted.
     pub(crate) fn wanted_cut(&self) -> Option<u64> {
         self.inner().wants_cut
+    }
+
+    /// Returns true if a base is wanted while the file is off.
+    pub(crate) fn wants_lone_base(&self) -> bool {
+        self.inner().wants_lone_base
+    }
+
+    /// Has a base made, though the file is off.
+    pub(crate) fn make_lone_base(&self) {
+        let mut inner = self.inner();
+        inner.wants_lone_base = true;
+        inner.rewrite_began_ms = Some(clock::monotonic_ms());
     }
 
     /// Has a rewrite begun as soon as possible.
@@ -327,10 +342,42 @@ pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<(PathBuf, 
     shared.keyspace.journal().pump(&mut || false);
 }
 
+/// Returns true if a base is wanted while the file is off: it is begun now.
+pub(crate) fn takes_lone_base(shared: &Shared) -> bool {
+    std::mem::take(&mut shared.persistence.append.inner().wants_lone_base)
+}
+
+/// Puts a base into its place, of which no file of commands follows.
+pub(crate) fn lone_base_done(shared: &Shared, result: Result<(PathBuf, u64), String>) {
+    let paths = paths(&shared.settings.current());
+    let result = result.and_then(|(path, _)| {
+        let put = manifest::put_lone_base(&RealDisk, &paths, &path);
+        put.map_err(|error| error.text)
+    });
+    let mut inner = shared.persistence.append.inner();
+    let began_ms = inner.rewrite_began_ms.take();
+    inner.rewrite_took_s =
+        began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
+    inner.is_last_lone_base_done = result.is_ok();
+    inner.rewrites += u64::from(result.is_ok());
+    drop(inner);
+    match result {
+        Ok(()) => log::notice("Background AOF rewrite finished successfully"),
+        Err(why) => log::warning(&format!("Background AOF rewrite terminated with error: {why}")),
+    }
+}
+
 /// Looks after what is due by time; called by worker 0 every tick.
 pub(crate) fn tick(shared: &Shared) {
     let mut guard = shared.persistence.append.inner();
     let inner = &mut *guard;
+    let is_on = inner.writer.as_ref().is_some_and(|writer| writer.state() != State::Off);
+    if !is_on && inner.is_scheduled && !shared.persistence.is_saving() {
+        inner.is_scheduled = false;
+        inner.wants_lone_base = true;
+        inner.rewrite_began_ms = Some(clock::monotonic_ms());
+        super::wish(shared);
+    }
     let Some(writer) = &mut inner.writer else {
         return;
     };

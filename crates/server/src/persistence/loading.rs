@@ -7,7 +7,7 @@ use std::{
     io::{self, Read, Seek},
     path::Path,
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
@@ -46,6 +46,8 @@ const READ_BYTES: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct Loading {
     is_on: AtomicBool,
+    /// For [`Loading::wait`]: the same as `is_on`, or the server ends.
+    waits: (Mutex<bool>, Condvar),
     progress: Arc<Progress>,
     /// Unix time at which it began, in seconds.
     pub(crate) began_s: AtomicU64,
@@ -71,6 +73,22 @@ impl Loading {
     /// Has it end.
     pub(crate) fn stop(&self) {
         self.progress.stop.store(true, Ordering::Relaxed);
+        self.set_waiting(false);
+    }
+
+    /// Waits until everything is loaded, and returns true; false: the server ends before.
+    pub(crate) fn wait(&self) -> bool {
+        let (waits, changed) = &self.waits;
+        let waits = waits.lock().expect("no panic under the wait");
+        let waited = changed.wait_while(waits, |waits| *waits);
+        drop(waited.expect("no panic under the wait"));
+        !self.is_on()
+    }
+
+    fn set_waiting(&self, is_waiting: bool) {
+        let (waits, changed) = &self.waits;
+        *waits.lock().expect("no panic under the wait") = is_waiting;
+        changed.notify_all();
     }
 }
 
@@ -217,6 +235,7 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     }
     let loading = &shared.persistence.loading;
     loading.is_on.store(true, Ordering::Release);
+    loading.set_waiting(true);
     loading.total_bytes.store(total_bytes, Ordering::Relaxed);
     loading
         .began_s
@@ -275,6 +294,7 @@ pub(crate) fn end(shared: &Shared) {
     shared.persistence.loading.is_on.store(false, Ordering::Release);
     let refusals = &shared.engine.refusals;
     refusals.set(Reason::Loading, false, &shared.engine.settings);
+    shared.persistence.loading.set_waiting(false);
 }
 
 /// Loads a snapshot and publishes it.
