@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{
-    journal::Stream,
+    journal::{Stream, Word},
     lock::{Guard, Held, StripeSet, WakeToken},
     space::{Keyspace, Local, Place},
     view::{Busy, View, entry_of, is_expired},
@@ -158,6 +158,22 @@ impl<'k> Unit<'k> {
             !self.unrecorded.get() || self.guard.is_exclusive() || std::thread::panicking(),
             "a unit that has changed something let go without a record of it"
         );
+    }
+
+    /// Adds to the unit's effect a message to the nodes (PUBLISH), which changes no data: no file gets it. Without a stream it
+    /// is dropped.
+    pub fn propagate_message<'w>(
+        &mut self,
+        local: &mut Local,
+        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
+    ) {
+        let journal = self.space.journal();
+        if journal.is_attached() {
+            #[cfg(debug_assertions)]
+            self.unrecorded.set(true);
+            let words = words.into_iter().map(Into::into);
+            local.effects.get_mut().push(journal, None, words);
+        }
     }
 
     /// Attaches a stream to the journal, which gets the record of every later unit; returns the number after which it

@@ -643,27 +643,11 @@ impl<'a> View<'a> {
         words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
     ) {
         self.propagated = true;
-        self.push_effect(Some(self.db), words);
-    }
-
-    /// Adds a message to the nodes (PUBLISH), which changes no data: no file gets it.
-    pub fn propagate_message<'w>(
-        &mut self,
-        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
-    ) {
-        self.push_effect(None, words);
-    }
-
-    fn push_effect<'w>(
-        &mut self,
-        db: Option<u32>,
-        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
-    ) {
         if self.is_journaled() {
             self.note_unrecorded();
             let words = words.into_iter().map(Into::into);
             let effects = self.local.effects.get_mut();
-            effects.push(&self.space.journal, db, words);
+            effects.push(&self.space.journal, Some(self.db), words);
         }
     }
 

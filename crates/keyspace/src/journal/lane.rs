@@ -274,6 +274,27 @@ impl End {
         }
     }
 
+    /// Writes a word with its length and its end; returns their bytes.
+    #[inline]
+    fn put_word(&mut self, word: &[u8]) -> usize {
+        let mut line = [0; LINE_BYTES_MAX];
+        let line = length_line(&mut line, b'$', word.len());
+        let at = self.bytes.at;
+        let len = line.len() + word.len() + 2;
+        if len <= self.bytes.chunk.capacity() - at {
+            // SAFETY: as in `put`, and there is room for all three.
+            unsafe {
+                self.bytes.chunk.write(at, line);
+                self.bytes.chunk.write(at + line.len(), word);
+                self.bytes.chunk.write(at + len - 2, b"\r\n");
+            }
+            self.bytes.at = at + len;
+        } else {
+            [line, word, b"\r\n"].iter().for_each(|part| self.put(part));
+        }
+        len
+    }
+
     /// Goes back to where the running unit's bytes begin.
     fn rewind(&mut self) {
         if let Some(chunk) = self.start_chunk.take() {
@@ -376,17 +397,16 @@ impl Writer {
 
     fn word(&mut self, word: Word<'_>) {
         let bytes = match word {
-            Word::Bytes(bytes) => bytes,
-            Word::Blob(blob) => blob.as_slice(),
-        };
-        self.put(length_line(&mut [0; LINE_BYTES_MAX], b'$', bytes.len()));
-        match word {
-            Word::Blob(blob) if bytes.len() > INLINE_BYTES_MAX => {
-                self.mark(Mark::Blob(blob.clone()))
+            Word::Blob(blob) if blob.len() > INLINE_BYTES_MAX => {
+                self.put(length_line(&mut [0; LINE_BYTES_MAX], b'$', blob.len()));
+                self.mark(Mark::Blob(blob.clone()));
+                return self.put(b"\r\n");
             }
-            _ => self.put(bytes),
-        }
-        self.put(b"\r\n");
+            Word::Blob(blob) => blob.as_slice(),
+            Word::Bytes(bytes) => bytes,
+        };
+        let end = self.end.as_mut().expect("made by `begin`");
+        self.head.bytes += end.put_word(bytes) as u64;
     }
 
     fn mark(&mut self, mark: Mark) {

@@ -109,10 +109,7 @@ fn a_record_says_what_came_of_a_command() {
             "HEXPIREAT h 9999999999 NX FIELDS 2 x none",
             "0 HPEXPIREAT h 9999999999000 FIELDS 1 x",
         ),
-        (
-            "HINCRBYFLOAT h y 1",
-            "0 HSETEX h KEEPTTL FIELDS 1 y 1",
-        ),
+        ("HINCRBYFLOAT h y 1", "0 HSETEX h KEEPTTL FIELDS 1 y 1"),
         ("HDEL h y", "0 HDEL h y"),
         (
             "HGETEX h PXAT 9999999998000 FIELDS 1 x",
