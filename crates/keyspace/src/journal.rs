@@ -163,7 +163,7 @@ impl Journal {
     pub fn detach(&self) {
         if self.attached.swap(false, Ordering::AcqRel) {
             self.give_order(self.last(), Order::Detach);
-            self.pump(&mut || false);
+            self.pump_all();
         }
     }
 }

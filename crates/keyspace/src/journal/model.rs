@@ -54,7 +54,7 @@ fn two_workers(asks_again: bool) {
                 let journal = journal.clone();
                 thread::spawn(move || {
                     write(&journal, name);
-                    journal.offer(&mut || false, asks_again);
+                    let _ = journal.offer(&mut || false, asks_again);
                 })
             })
             .collect();
@@ -76,17 +76,19 @@ fn pump_who_only_tries_for_the_role_leaves_a_record_behind() {
     two_workers(false);
 }
 
-/// Who is asked to go on, and whether that was the last time.
-#[derive(Default)]
-struct Bell(Mutex<(bool, bool)>, Condvar);
-
-/// The first worker hands the role on as soon as it may, to a third that does nothing else.
-#[test]
-fn pump_the_role_is_handed_on_with_all_that_was_published() {
-    check(2, || {
+/// The first worker gives the role up as soon as it may and asks a third, which does nothing else. `early`: it asks before it
+/// has given the role up.
+fn three_workers(early: bool) {
+    check(2, move || {
         let journal = Arc::new(Journal::default());
         let came = attach(&journal);
-        let bell = Arc::new(Bell::default());
+        // The third is asked, and will not be asked any more.
+        let bell = Arc::new((Mutex::new((false, false)), Condvar::new()));
+        let ring = |asked: bool| {
+            let mut rung = bell.0.lock().unwrap();
+            *rung = (rung.0 || asked, rung.1 || !asked);
+            bell.1.notify_all();
+        };
         let third = {
             let (journal, bell) = (journal.clone(), bell.clone());
             thread::spawn(move || {
@@ -97,7 +99,7 @@ fn pump_the_role_is_handed_on_with_all_that_was_published() {
                 let asked = rung.0;
                 drop(rung);
                 if asked {
-                    journal.pump(&mut || false);
+                    journal.pump_all();
                 }
             })
         };
@@ -105,21 +107,35 @@ fn pump_the_role_is_handed_on_with_all_that_was_published() {
             let journal = journal.clone();
             thread::spawn(move || {
                 write(&journal, 1);
-                journal.pump(&mut || false);
+                journal.pump_all();
             })
         };
         write(&journal, 0);
-        journal.pump(&mut || {
-            bell.0.lock().unwrap().0 = true;
-            bell.1.notify_all();
+        let is_left = journal.pump(&mut || {
+            if early {
+                ring(true);
+            }
             true
         });
+        if is_left && !early {
+            ring(true);
+        }
+        ring(false);
         second.join().unwrap();
-        bell.0.lock().unwrap().1 = true;
-        bell.1.notify_all();
         third.join().unwrap();
         assert_all_came(&came, 2);
     });
+}
+
+#[test]
+fn pump_the_role_is_handed_on_with_all_that_was_published() {
+    three_workers(false);
+}
+
+#[test]
+#[should_panic(expected = "left behind")]
+fn pump_who_is_asked_before_the_role_is_free_finds_it_taken() {
+    three_workers(true);
 }
 
 /// Asserts that the numbers of two units of one stripe have the order in which they held it.
@@ -151,7 +167,7 @@ fn journal_numbers_follow_the_stripe() {
                     state.last.with_mut(|last| unsafe { *last = name });
                     write(&state.journal, name);
                     drop(held);
-                    state.journal.pump(&mut || false);
+                    state.journal.pump_all();
                 })
             })
             .collect();
