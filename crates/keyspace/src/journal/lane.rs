@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const CHUNK_HEADS: usize = 1024;
 /// A model comes to the ends of chunks soon.
 #[cfg(loom)]
-const CHUNK_BYTES: usize = 16;
+const CHUNK_BYTES: usize = 8;
 #[cfg(loom)]
 const CHUNK_HEADS: usize = 1;
 

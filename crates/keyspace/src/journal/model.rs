@@ -15,13 +15,13 @@ fn attach(journal: &Journal) -> Came {
     came
 }
 
-/// Writes one record: its only word is `name`.
-fn write(journal: &Journal, name: u8) -> u64 {
+/// Writes a record for each name, which is its only word.
+fn write(journal: &Journal, names: &[u8]) {
     let mut writer = Writer::default();
-    let words = [name];
-    let words = [&words[..]];
-    writer.push(journal, Some(0), words.iter().map(Word::from));
-    writer.commit(journal)
+    for name in names.chunks(1) {
+        writer.push(journal, Some(0), [name].iter().map(Word::from));
+        writer.commit(journal);
+    }
 }
 
 fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
@@ -49,11 +49,13 @@ fn two_workers(asks_again: bool) {
     check(3, move || {
         let journal = Arc::new(Journal::default());
         let came = attach(&journal);
-        let workers: Vec<_> = (0..2)
-            .map(|name| {
+        // The first has gone from chunk to chunk when the pump gives them back.
+        let workers: Vec<_> = [&[0, 2][..], &[1]]
+            .into_iter()
+            .map(|names| {
                 let journal = journal.clone();
                 thread::spawn(move || {
-                    write(&journal, name);
+                    write(&journal, names);
                     let _ = journal.offer(&mut || false, asks_again);
                 })
             })
@@ -61,7 +63,7 @@ fn two_workers(asks_again: bool) {
         workers
             .into_iter()
             .for_each(|worker| worker.join().unwrap());
-        assert_all_came(&came, 2);
+        assert_all_came(&came, 3);
     });
 }
 
@@ -79,7 +81,7 @@ fn pump_who_only_tries_for_the_role_leaves_a_record_behind() {
 /// The first worker gives the role up as soon as it may and asks a third, which does nothing else. `early`: it asks before it
 /// has given the role up.
 fn three_workers(early: bool) {
-    check(2, move || {
+    check(3, move || {
         let journal = Arc::new(Journal::default());
         let came = attach(&journal);
         // The third is asked, and will not be asked any more.
@@ -106,11 +108,11 @@ fn three_workers(early: bool) {
         let second = {
             let journal = journal.clone();
             thread::spawn(move || {
-                write(&journal, 1);
+                write(&journal, &[1]);
                 journal.pump_all();
             })
         };
-        write(&journal, 0);
+        write(&journal, &[0]);
         let is_left = journal.pump(&mut || {
             if early {
                 ring(true);
@@ -165,7 +167,7 @@ fn journal_numbers_follow_the_stripe() {
                     let held = state.stripe.lock().unwrap();
                     // SAFETY: the stripe is held.
                     state.last.with_mut(|last| unsafe { *last = name });
-                    write(&state.journal, name);
+                    write(&state.journal, &[name]);
                     drop(held);
                     state.journal.pump_all();
                 })
