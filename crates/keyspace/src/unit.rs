@@ -177,7 +177,8 @@ impl<'k> Unit<'k> {
     }
 
     /// Attaches a stream to the journal, which gets the record of every later unit; returns the number after which it
-    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next.
+    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next. Libraries of functions change under the
+    /// script mutex alone: who copies them at this instant holds that, too.
     ///
     /// # Panics
     /// Unless every stripe is held, or if there is a stream already.
