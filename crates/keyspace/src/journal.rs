@@ -44,7 +44,7 @@ use std::sync::{
 pub use gate::{Gate, Queue, Until};
 pub use lane::Writer;
 pub use pump::{Piece, Position, Stream};
-pub use record::{Command, Damaged, Effects, Record, RecordReader, Word};
+pub use record::{Command, Damaged, Effects, Record, RecordReader, Word, Words};
 
 use pump::Order;
 
@@ -168,7 +168,8 @@ impl Journal {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 #[cfg(all(test, loom))]

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{
-    journal::{Stream, Word},
+    journal::{Stream, Words},
     lock::{Guard, Held, StripeSet, WakeToken},
     space::{Keyspace, Local, Place},
     view::{Busy, View, entry_of, is_expired},
@@ -162,11 +162,7 @@ impl<'k> Unit<'k> {
 
     /// Adds to the unit's effect a message to the nodes (PUBLISH), which changes no data: no file gets it. Without a stream it
     /// is dropped.
-    pub fn propagate_message<'w>(
-        &mut self,
-        local: &mut Local,
-        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
-    ) {
+    pub fn propagate_message<'w>(&mut self, local: &mut Local, words: impl Words<'w>) {
         let journal = self.space.journal();
         if journal.is_attached() {
             #[cfg(debug_assertions)]

@@ -11,7 +11,7 @@ use std::{collections::VecDeque, mem};
 use super::{Arc, AtomicU64, Mutex, Ordering};
 use crate::lock::{Wait, WakeToken};
 
-/// What a session waits for: a predicate over positions.
+/// The end of a wait: a predicate over positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {

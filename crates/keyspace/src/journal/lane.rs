@@ -635,3 +635,60 @@ pub(super) struct Lanes {
 
 /// Number of lanes that were made.
 pub(super) type LaneCount = AtomicU32;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn chunks_that_were_passed_are_written_again() {
+        let journal = Journal::default();
+        let mut writer = Writer::default();
+        let word = [b'x'; 1000];
+        let (mut reader, mut chunks) = (None, HashSet::new());
+        for n in 0..100 * CHUNK_HEADS {
+            let words = [Word::Bytes(b"SET"), Word::Bytes(&word)];
+            writer.push(&journal, Some(0), words.into_iter());
+            writer.commit(&journal);
+            let end = writer.end.as_ref().expect("made by the first");
+            chunks.insert(Arc::as_ptr(&end.bytes.chunk).addr());
+            chunks.insert(Arc::as_ptr(&end.heads.chunk).addr());
+            // The reader is behind by up to a hundred records.
+            if n % 100 == 0 {
+                let lanes = || journal.lanes.lock().unwrap().new.pop();
+                let reader: &mut LaneReader = reader.get_or_insert_with(|| lanes().unwrap());
+                while reader.peek().is_some() {
+                    let mut bytes = 0;
+                    reader.pass(|part, _| match part {
+                        Lying::Bytes(run) => bytes += run.len,
+                        Lying::Blob(_) => unreachable!("no word is large"),
+                    });
+                    assert_eq!(bytes, 4 + 9 + 7 + 1002);
+                }
+                reader.let_go();
+            }
+        }
+        assert!(chunks.len() < 20, "{} chunks", chunks.len());
+    }
+
+    #[test]
+    fn a_long_chain_is_freed_on_a_small_stack() {
+        let free = || {
+            let spare = Mutex::default();
+            let mut end = Cursor {
+                chunk: Chunk::<u8>::new(1),
+                at: 0,
+            };
+            let first = end.chunk.clone();
+            // SAFETY: nobody else knows the chain.
+            unsafe { end.put(&[1; 100_000], &spare, drop) };
+            drop(end);
+            drop(first);
+        };
+        let thread = std::thread::Builder::new().stack_size(128 * 1024);
+        thread.spawn(free).unwrap().join().unwrap();
+    }
+}

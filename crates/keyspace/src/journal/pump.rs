@@ -78,7 +78,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What takes the stream: a file, or a reader inside the process. Called by the holder of the pump's role, which holds no
+/// Receiver of the stream: a file, or a reader inside the process. Called by the holder of the pump's role, which holds no
 /// stripe, on whatever thread that is, and by one at a time.
 pub trait Stream: Send {
     /// Takes the next bytes: those of whole units, up to `end`. The memory of the pieces is used again afterwards.
@@ -89,7 +89,7 @@ pub trait Stream: Send {
     fn cut(&mut self, at: Position);
 }
 
-/// What the pump is to do once it has merged everything up to a number.
+/// Work that the pump does once it has merged everything up to a number.
 pub(super) enum Order {
     /// The stream begins.
     Attach(Box<dyn Stream>),
@@ -110,7 +110,7 @@ pub(super) struct State {
     db: u32,
     /// Parts of the round.
     parts: Vec<Part>,
-    /// What the pump itself has added to the round.
+    /// Text that the pump itself has added to the round.
     text: Vec<u8>,
 }
 
@@ -471,3 +471,7 @@ pub(super) type Positions = VecDeque<Position>;
 
 /// The orders that were not carried out yet, each with its number.
 pub(super) type Orders = VecDeque<(u64, Order)>;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
