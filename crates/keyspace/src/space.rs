@@ -19,7 +19,7 @@ use redline_types::Limits;
 
 use crate::{
     entry::{Entry, Garbage},
-    journal::{Effects, Journal, Stream, Writer},
+    journal::{Effects, Journal, Stream, Words, Writer},
     lock::{Locks, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
     opened::Opened,
@@ -550,6 +550,13 @@ impl Local {
         if self.bytes.abs() >= MEMORY_STEP_BYTES {
             self.flush_account(space);
         }
+    }
+
+    /// Adds a command to the effects of the running unit, which holds a stripe or the script mutex.
+    pub(crate) fn push_effect<'w>(&self, space: &Keyspace, db: u32, words: impl Words<'w>) {
+        let words = words.into_iter().map(Into::into);
+        let mut effects = self.effects.borrow_mut();
+        effects.push(&space.journal, Some(db), words);
     }
 
     /// Takes out the effects of the running unit so far, before units of others run in the middle of it (a script that

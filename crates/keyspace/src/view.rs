@@ -642,7 +642,7 @@ impl<'a> View<'a> {
         self.propagated = true;
         if self.is_journaled() {
             self.note_unrecorded();
-            self.push_effect(words);
+            self.local.push_effect(self.space, self.db, words);
         }
     }
 
@@ -654,7 +654,8 @@ impl<'a> View<'a> {
     /// Reports that a key was removed, but not by a command.
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
         if self.is_journaled() {
-            self.push_effect([&b"DEL"[..], key]);
+            self.local
+                .push_effect(self.space, self.db, [&b"DEL"[..], key]);
         }
     }
 
@@ -662,14 +663,12 @@ impl<'a> View<'a> {
     pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
         if self.is_journaled() {
             let fields = fields.iter().map(|field| &**field);
-            self.push_effect([&b"HDEL"[..], key].into_iter().chain(fields));
+            self.local.push_effect(
+                self.space,
+                self.db,
+                [&b"HDEL"[..], key].into_iter().chain(fields),
+            );
         }
-    }
-
-    fn push_effect<'w>(&self, words: impl Words<'w>) {
-        let words = words.into_iter().map(Into::into);
-        let mut effects = self.local.effects.borrow_mut();
-        effects.push(&self.space.journal, Some(self.db), words);
     }
 
     /// Writes a separate record of the changes so far: the next change in the same unit gets another number.

@@ -182,3 +182,39 @@ fn journal_numbers_follow_the_stripe() {
         assert_eq!(came.lock().unwrap()[1].commands[0].words, [[last]]);
     });
 }
+
+/// Asserts that a cut falls exactly between two units, though the pump is at work.
+#[test]
+fn pump_a_cut_falls_behind_the_units_before_it_and_before_the_others() {
+    struct Cuts(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+    impl Stream for Cuts {
+        fn write(&mut self, _: &[Piece<'_>], _: Position) {}
+        fn cut(&mut self, at: Position) {
+            self.0.lock().unwrap().push(at.number);
+        }
+    }
+    check(3, || {
+        let state = Arc::new((Journal::default(), Mutex::new(())));
+        let cuts = std::sync::Arc::<std::sync::Mutex<Vec<u64>>>::default();
+        state.0.attach(Box::new(Cuts(cuts.clone())));
+        let writer = {
+            let state = state.clone();
+            thread::spawn(move || {
+                let (journal, stripe) = &*state;
+                for name in 0..2 {
+                    let held = stripe.lock().unwrap();
+                    write(journal, &[name]);
+                    drop(held);
+                    journal.pump_all();
+                }
+            })
+        };
+        let (journal, stripe) = &*state;
+        let held = stripe.lock().unwrap();
+        let after = journal.cut();
+        drop(held);
+        journal.pump_all();
+        writer.join().unwrap();
+        assert_eq!(*cuts.lock().unwrap(), [0, after]);
+    });
+}
