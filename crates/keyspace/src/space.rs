@@ -552,11 +552,13 @@ impl Local {
         }
     }
 
-    /// Adds a command to the effects of the running unit, which holds a stripe or the script mutex.
+    /// Adds a command to the effects of the running unit, if the journal has a stream.
     pub(crate) fn push_effect<'w>(&self, space: &Keyspace, db: u32, words: impl Words<'w>) {
-        let words = words.into_iter().map(Into::into);
-        let mut effects = self.effects.borrow_mut();
-        effects.push(&space.journal, Some(db), words);
+        if space.journal.is_attached() {
+            let words = words.into_iter().map(Into::into);
+            let mut effects = self.effects.borrow_mut();
+            effects.push(&space.journal, Some(db), words);
+        }
     }
 
     /// Takes out the effects of the running unit so far, before units of others run in the middle of it (a script that

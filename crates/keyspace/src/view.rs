@@ -653,10 +653,8 @@ impl<'a> View<'a> {
 
     /// Reports that a key was removed, but not by a command.
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
-        if self.is_journaled() {
-            self.local
-                .push_effect(self.space, self.db, [&b"DEL"[..], key]);
-        }
+        let words = [&b"DEL"[..], key];
+        self.local.push_effect(self.space, self.db, words);
     }
 
     /// Reports that fields of a hash were removed, but not by a command.
