@@ -653,6 +653,7 @@ impl<'a> View<'a> {
 
     /// Reports that a key was removed, but not by a command.
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
+        // Not the command's own effect: the call may still be recorded.
         let words = [&b"DEL"[..], key];
         self.local.push_effect(self.space, self.db, words);
     }
