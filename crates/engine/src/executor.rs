@@ -393,27 +393,21 @@ impl<'e, O: Outlet> Executor<'e, O> {
     pub fn pump_now(&mut self) {
         /// Time after which the role is handed on: nanoseconds.
         const PUMPED_NS_MAX: u64 = 1_000_000;
-        let engine = self.engine;
-        let ask_another = || {
-            let executors = engine.executors();
-            let next = (self.number + 1) % executors.len();
-            executors[next].mailbox.send(Message::Pump);
-            next != self.number
-        };
-        let is_alone = engine.executors().len() == 1;
-        if self.depth > 0 {
-            if !is_alone {
-                ask_another();
-                self.local.forget_journal_news();
-            }
+        let executors = self.engine.executors();
+        let next = &executors[(self.number + 1) % executors.len()];
+        let is_alone = executors.len() == 1;
+        let mut hands_on = self.depth > 0;
+        if !hands_on {
+            let began_ns = self.outlet.monotonic_ns();
+            hands_on = self.engine.keyspace.journal().pump(&mut || {
+                !is_alone && self.outlet.monotonic_ns().saturating_sub(began_ns) >= PUMPED_NS_MAX
+            });
+        } else if is_alone {
             return;
         }
-        let began_ns = self.outlet.monotonic_ns();
-        engine.keyspace.journal().pump(&mut || {
-            !is_alone
-                && self.outlet.monotonic_ns().saturating_sub(began_ns) >= PUMPED_NS_MAX
-                && ask_another()
-        });
+        if hands_on {
+            next.mailbox.send(Message::Pump);
+        }
         self.local.forget_journal_news();
     }
 

@@ -19,7 +19,7 @@ use redline_types::Limits;
 
 use crate::{
     entry::{Entry, Garbage},
-    journal::{Effects, Journal, Stream, Writer},
+    journal::{Effects, Journal, Stream, Words, Writer},
     lock::{Locks, NobodyWaits, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
     opened::Opened,
@@ -593,6 +593,15 @@ impl Local {
         self.bytes += bytes;
         if self.bytes.abs() >= MEMORY_STEP_BYTES {
             self.flush_account(space);
+        }
+    }
+
+    /// Adds a command to the effects of the running unit, if the journal has a stream.
+    pub(crate) fn push_effect<'w>(&self, space: &Keyspace, db: u32, words: impl Words<'w>) {
+        if space.journal.is_attached() {
+            let words = words.into_iter().map(Into::into);
+            let mut effects = self.effects.borrow_mut();
+            effects.push(&space.journal, Some(db), words);
         }
     }
 

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{
-    journal::Stream,
+    journal::{Stream, Words},
     lock::{Guard, Held, StripeSet, WakeToken},
     space::{Keyspace, Local, Place},
     view::{Busy, View, entry_of, is_expired},
@@ -160,8 +160,21 @@ impl<'k> Unit<'k> {
         );
     }
 
+    /// Adds to the unit's effect a message to the nodes (PUBLISH), which changes no data: no file gets it. Without a stream it
+    /// is dropped.
+    pub fn propagate_message<'w>(&mut self, local: &mut Local, words: impl Words<'w>) {
+        let journal = self.space.journal();
+        if journal.is_attached() {
+            #[cfg(debug_assertions)]
+            self.unrecorded.set(true);
+            let words = words.into_iter().map(Into::into);
+            local.effects.get_mut().push(journal, None, words);
+        }
+    }
+
     /// Attaches a stream to the journal, which gets the record of every later unit; returns the number after which it
-    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next.
+    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next. Libraries of functions change under the
+    /// script mutex alone: who copies them at this instant holds that, too.
     ///
     /// # Panics
     /// Unless every stripe is held, or if there is a stream already.
