@@ -74,10 +74,7 @@ impl Job {
     /// Does the work.
     pub fn run(self, disk: &dyn Disk) -> Done {
         Done(match self.0 {
-            Kind::Sync {
-                files,
-                upto,
-            } => Result::Synced {
+            Kind::Sync { files, upto } => Result::Synced {
                 result: sync(&files),
                 files,
                 upto,
@@ -123,7 +120,10 @@ fn prepare(
 ) -> std::result::Result<Arc<dyn File>, FileError> {
     manifest::create_folder(disk, paths)?;
     let file = disk.create(&path).map_err(|error| {
-        FileError::new(format!("Can't open the append-only file {}", path.display()), error)
+        FileError::new(
+            format!("Can't open the append-only file {}", path.display()),
+            error,
+        )
     })?;
     if let Some(manifest) = manifest {
         manifest::sync_folder(disk, paths)?;
@@ -137,7 +137,9 @@ impl Commit {
         let named = |kind: &str, (from, to): (&PathBuf, &PathBuf)| {
             disk.rename(from, to).map_err(|error| {
                 let (from, to) = (from.display(), to.display());
-                let what = format!("Error trying to rename the temporary AOF {kind} file {from} into {to}");
+                let what = format!(
+                    "Error trying to rename the temporary AOF {kind} file {from} into {to}"
+                );
                 FileError::new(what, error)
             })
         };
