@@ -28,7 +28,6 @@ mod rewrite;
 mod terms;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::disk::{Disk, File, error_text};

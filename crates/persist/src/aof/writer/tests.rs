@@ -363,6 +363,9 @@ fn crash(
     if is_undisturbed && kept == Kept::All && is_sound && loaded < written {
         return Err(format!("{story}: {loaded} of {written} in files"));
     }
+    if kept == Kept::All {
+        return Ok(());
+    }
     cut_the_end(&disk);
     let mut again = Server::new(&disk, settings(policy));
     live(&mut again);
@@ -399,10 +402,14 @@ fn cut_the_end(disk: &Double) {
 
 const POLICIES: [Policy; 3] = [Policy::Always, Policy::EverySecond, Policy::No];
 
-fn all_kept() -> Vec<Kept> {
-    let mut kept = vec![Kept::All, Kept::Nothing];
-    kept.extend((0..6).map(|seed| Kept::Some { seed }));
-    kept
+fn all_kept(call: usize) -> [Kept; 4] {
+    let seed = 2 * call as u64;
+    [
+        Kept::All,
+        Kept::Nothing,
+        Kept::Some { seed },
+        Kept::Some { seed: seed + 1 },
+    ]
 }
 
 fn calls_of_a_life(policy: Policy) -> usize {
@@ -440,7 +447,7 @@ fn after_any_fault_and_a_loss_of_power_what_was_acknowledged_is_there() {
     for policy in POLICIES {
         for call in 0..calls_of_a_life(policy) {
             for fault in FAULTS {
-                for kept in all_kept() {
+                for kept in all_kept(call) {
                     crash(policy, &[(call, fault)], kept, false).unwrap();
                 }
             }
