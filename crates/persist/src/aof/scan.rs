@@ -490,7 +490,8 @@ impl<R: Read> Scanner<R> {
             let room = missing.clamp(READ_BYTES, self.buffer.len().max(READ_BYTES));
             let filled = self.buffer.len();
             // A byte more than there should be tells that there is no more.
-            let left = self.size.saturating_sub(self.base + filled as u64) + 1;
+            let left = self.size.saturating_sub(self.base + filled as u64);
+            let left = left.saturating_add(1);
             let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
             self.buffer.resize(filled + room, 0);
             let read = loop {

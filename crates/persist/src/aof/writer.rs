@@ -35,7 +35,7 @@ use crate::manifest::{self, FileError, Manifest, Paths};
 use current::{AppendError, Current};
 use job::Kind;
 pub use job::{Done, Job};
-pub use terms::{Appended, Gate, Level, Policy, Settings, State, Wish};
+pub use terms::{Appended, Base, Gate, Level, Policy, Settings, State, Wish};
 
 /// Pause before a refused append is tried again, in milliseconds.
 pub const RETRY_MS: u64 = 100;
@@ -353,6 +353,8 @@ impl Writer {
             wishes.extend(self.refuse());
         }
         if failure.is_lost {
+            // A base replaces the files before this one only.
+            wishes.extend(self.rewrite_failed("the file is damaged", now_s));
             wishes.extend(self.heal(now_s));
         }
         wishes

@@ -3,14 +3,13 @@
 //! Must not know how bytes are appended.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::current::Current;
 use super::job::{Commit, Job, Kind};
 use super::{
-    DELAY_MINUTES_MAX, FAILURES_BEFORE_DELAY, Level, Mode, Rewrite, RewriteStep, SOON_S, Trouble,
-    Wish, Writer,
+    Base, DELAY_MINUTES_MAX, FAILURES_BEFORE_DELAY, Level, Mode, Rewrite, RewriteStep, SOON_S,
+    Trouble, Wish, Writer,
 };
 use crate::disk::File;
 use crate::manifest::{Entry, FileError, Manifest};
@@ -107,14 +106,14 @@ impl Writer {
         self.sync().map(Wish::Run).into_iter().collect()
     }
 
-    /// Takes a finished base of `bytes` bytes, which is on disk at `path`, on the same file system.
-    pub fn base_written(&mut self, rewrite: u64, path: PathBuf, bytes: u64) -> Vec<Wish> {
+    /// Takes a finished base.
+    pub fn base_written(&mut self, rewrite: u64, base: Base) -> Vec<Wish> {
         let running = self
             .rewrite
             .as_mut()
             .filter(|running| running.id == rewrite);
         let Some(running) = running else {
-            return vec![Wish::Run(Job(Kind::Remove(vec![path])))];
+            return vec![Wish::Run(Job(Kind::Remove(vec![base.path])))];
         };
         let RewriteStep::Switched = running.step else {
             debug_assert!(false, "a base follows the switch");
@@ -124,7 +123,7 @@ impl Writer {
         let is_apart = running.is_apart;
         let mut manifest = self.manifest.clone();
         let kept = if is_apart { 0 } else { 1 };
-        let base_name = manifest.replace_base(&self.paths, self.settings.base_is_snapshot, kept);
+        let base_name = manifest.replace_base(&self.paths, base.is_snapshot, kept);
         let current = self.file.as_ref().filter(|_| is_apart);
         let incr = current.map(|current| {
             let name = self.next_incr(&mut manifest);
@@ -137,10 +136,10 @@ impl Writer {
         let commit = Commit {
             id: rewrite,
             paths: self.paths.clone(),
-            base: (path, self.paths.file(base_name)),
+            base: (base.path, self.paths.file(base_name)),
             incr,
             manifest,
-            base_bytes: bytes,
+            base_bytes: base.bytes,
             upto: self.written,
         };
         vec![Wish::Run(Job(Kind::Commit(commit)))]
@@ -256,7 +255,8 @@ impl Writer {
         }
         // Results of syncs were passed over meanwhile.
         self.sync_asked = self.synced;
-        if self.trouble.take().is_some() {
+        if self.is_broken() {
+            self.trouble = None;
             let line = "The AOF file has been rewritten into new files, writes are accepted again.";
             wishes.extend([Wish::Log(Level::Notice, line.into()), Wish::Accept]);
         }

@@ -2,6 +2,8 @@
 //!
 //! Must not know how the writer works.
 
+use std::path::PathBuf;
+
 use super::job::Job;
 
 /// `appendfsync`.
@@ -26,8 +28,6 @@ pub struct Settings {
     pub rewrite_percentage: u64,
     /// `auto-aof-rewrite-min-size`, bytes.
     pub rewrite_bytes_min: u64,
-    /// `aof-use-rdb-preamble`: the base is a snapshot.
-    pub base_is_snapshot: bool,
     /// `aof-disable-auto-gc`: files that a rewrite has replaced stay.
     pub keeps_history: bool,
 }
@@ -39,10 +39,20 @@ impl Default for Settings {
             writes_timestamps: false,
             rewrite_percentage: 100,
             rewrite_bytes_min: 64 << 20,
-            base_is_snapshot: true,
             keeps_history: false,
         }
     }
+}
+
+/// A base that has been written, under a name that does not count yet.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// Its place, on the file system of the folder. It must be on disk.
+    pub path: PathBuf,
+    /// Number of its bytes.
+    pub bytes: u64,
+    /// True for a snapshot, false for commands (`aof-use-rdb-preamble`).
+    pub is_snapshot: bool,
 }
 
 /// The state of the file, in one word.
