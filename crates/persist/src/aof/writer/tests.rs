@@ -243,9 +243,7 @@ impl Server {
         let path = Path::new("/data/temp-rewriteaof-bg.aof");
         let bytes = command(&["BASE", &cut.to_string()]);
         let wishes = match self.write_base(path, &bytes) {
-            Ok(()) => self
-                .writer
-                .base_written(rewrite, path.into(), bytes.len() as u64),
+            Ok(()) => self.writer.base_written(rewrite, base(path, bytes.len())),
             Err(error) => self
                 .writer
                 .base_failed(rewrite, &error.to_string(), self.now_s),
@@ -313,11 +311,18 @@ fn live(server: &mut Server) {
     server.run_jobs();
 }
 
+fn base(path: &Path, bytes: usize) -> Base {
+    Base {
+        path: path.into(),
+        bytes: bytes as u64,
+        is_snapshot: false,
+    }
+}
+
 fn settings(policy: Policy) -> Settings {
     Settings {
         policy,
         writes_timestamps: true,
-        base_is_snapshot: false,
         ..Settings::default()
     }
 }

@@ -443,7 +443,7 @@ fn a_base_of_a_rewrite_that_was_given_up_is_removed() {
     let mut server = started(plain(Policy::No));
     let path = Path::new("/data/temp-old.rdb");
     server.disk.create(path).unwrap();
-    let wishes = server.writer.base_written(77, path.into(), 1);
+    let wishes = server.writer.base_written(77, base(path, 1));
     server.take(wishes);
     server.run_jobs();
     assert!(!server.disk.exists(path).unwrap());
