@@ -390,7 +390,7 @@ impl Writer {
         self.sync_asked = self.written;
         let mut files = self.old.clone();
         files.push(current.file.clone());
-        Some(Job(Kind::Sync {
+        Some(Job::new(Kind::Sync {
             files,
             upto: self.written,
         }))

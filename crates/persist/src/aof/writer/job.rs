@@ -11,7 +11,7 @@ use crate::disk::{Disk, File};
 use crate::manifest::{self, FileError, Manifest, Paths};
 
 /// Work for the disk. [`Job::run`] makes a [`Done`] of it, which goes back to the writer.
-pub struct Job(pub(super) Kind);
+pub struct Job(Box<Kind>);
 
 /// The result of a job, for [`super::Writer::done`].
 pub struct Done(pub(super) Result);
@@ -71,9 +71,13 @@ pub(super) enum Result {
 }
 
 impl Job {
+    pub(super) fn new(kind: Kind) -> Job {
+        Job(Box::new(kind))
+    }
+
     /// Does the work.
     pub fn run(self, disk: &dyn Disk) -> Done {
-        Done(match self.0 {
+        Done(match *self.0 {
             Kind::Sync { files, upto } => Result::Synced {
                 result: sync(&files),
                 files,

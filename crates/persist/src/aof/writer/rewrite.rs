@@ -65,7 +65,7 @@ impl Writer {
         };
         // Most of the old file is on disk then when the switch waits for the rest.
         let sync = if is_apart { None } else { self.sync() };
-        let prepare = Job(Kind::Prepare {
+        let prepare = Job::new(Kind::Prepare {
             id,
             paths: self.paths.clone(),
             path,
@@ -113,7 +113,7 @@ impl Writer {
             .as_mut()
             .filter(|running| running.id == rewrite);
         let Some(running) = running else {
-            return vec![Wish::Run(Job(Kind::Remove(vec![base.path])))];
+            return vec![Wish::Run(Job::new(Kind::Remove(vec![base.path])))];
         };
         let RewriteStep::Switched = running.step else {
             debug_assert!(false, "a base follows the switch");
@@ -142,7 +142,7 @@ impl Writer {
             base_bytes: base.bytes,
             upto: self.written,
         };
-        vec![Wish::Run(Job(Kind::Commit(commit)))]
+        vec![Wish::Run(Job::new(Kind::Commit(commit)))]
     }
 
     /// Adds a file of commands with a number that none has had, though all others have just become history.
@@ -226,7 +226,7 @@ impl Writer {
             if let Some((_, from, to)) = &commit.incr {
                 left.extend([from.clone(), to.clone()]);
             }
-            wishes.push(Wish::Run(Job(Kind::Remove(left))));
+            wishes.push(Wish::Run(Job::new(Kind::Remove(left))));
         }
         if !is_ours {
             return wishes;
@@ -261,7 +261,7 @@ impl Writer {
             wishes.extend([Wish::Log(Level::Notice, line.into()), Wish::Accept]);
         }
         if !self.settings.keeps_history && !self.manifest.history.is_empty() {
-            wishes.push(Wish::Run(Job(Kind::RemoveHistory {
+            wishes.push(Wish::Run(Job::new(Kind::RemoveHistory {
                 paths: self.paths.clone(),
                 manifest: self.manifest.clone(),
             })));
@@ -302,7 +302,7 @@ impl Writer {
             self.file = None;
             self.sync_asked = self.synced;
             if is_temporary && !matches!(failed.step, RewriteStep::Committing) {
-                wishes.push(Wish::Run(Job(Kind::Remove(vec![
+                wishes.push(Wish::Run(Job::new(Kind::Remove(vec![
                     self.paths.temporary_incr(),
                 ]))));
             }

@@ -448,3 +448,111 @@ fn a_base_of_a_rewrite_that_was_given_up_is_removed() {
     server.run_jobs();
     assert!(!server.disk.exists(path).unwrap());
 }
+
+#[test]
+fn a_sync_behind_one_that_failed_proves_nothing() {
+    let mut server = started(plain(Policy::No));
+    let acknowledged = server.acknowledged;
+    server.write();
+    server.sync();
+    server.write();
+    server.sync();
+    server
+        .disk
+        .fail_at(server.disk.calls(), Fault::PagesDropped);
+    assert!(server.run_job() && server.run_job());
+    assert_eq!(server.acknowledged, acknowledged);
+}
+
+#[test]
+fn a_file_that_no_manifest_names_acknowledges_nothing() {
+    let mut server = Server::new(&disk(), plain(Policy::No));
+    let wishes = server.writer.start();
+    server.take(wishes);
+    server.run_jobs();
+    let rewrite = server.cut.take().unwrap();
+    let wishes = server.writer.switch(rewrite, 0, server.now_s);
+    server.take(wishes);
+    server.write();
+    server.sync();
+    server.run_jobs();
+    assert_eq!((server.writer.written(), server.acknowledged), (1, 0));
+}
+
+#[test]
+fn a_base_that_replaces_a_damaged_file_is_followed_by_a_sync() {
+    let mut server = started(plain(Policy::No));
+    let wishes = server.writer.rewrite().unwrap();
+    server.take(wishes);
+    server.run_jobs();
+    server.write();
+    let rewrite = server.cut.take().unwrap();
+    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
+    server.take(wishes);
+    server
+        .disk
+        .fail_at(server.disk.calls(), Fault::PagesDropped);
+    server.run_jobs();
+    assert_eq!(server.writer.state(), State::Refusing);
+    let path = Path::new("/data/temp-base.aof");
+    let bytes = command(&["BASE", &server.last.to_string()]);
+    server.write_base(path, &bytes).unwrap();
+    let wishes = server.writer.base_written(rewrite, base(path, bytes.len()));
+    server.take(wishes);
+    server.run_jobs();
+    assert_eq!((server.writer.state(), &server.refused), (State::On, &None));
+    server.sync();
+    server.run_jobs();
+    assert_eq!(server.acknowledged, server.last);
+    server.disk.restart(Kept::Nothing);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+}
+
+#[test]
+fn what_a_process_has_loaded_is_on_disk_before_anybody_sees_it() {
+    let mut killed = started(plain(Policy::No));
+    killed.write();
+    killed.write();
+    let mut server = Server::new(&killed.disk, plain(Policy::Always));
+    assert_eq!(server.last, killed.last);
+    let line = server.writer.open(&server.disk).unwrap();
+    assert_eq!(
+        line,
+        "Opening AOF incr file appendonly.aof.1.incr.aof on server start"
+    );
+    server.disk.restart(Kept::Nothing);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+}
+
+#[test]
+fn a_file_whose_end_is_unknown_is_replaced() {
+    let mut server = started(plain(Policy::EverySecond));
+    let wishes = server.writer.rewrite().unwrap();
+    server.take(wishes);
+    server.run_jobs();
+    let rewrite = server.cut.take().unwrap();
+    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
+    server.take(wishes);
+    server.run_jobs();
+    // A write that is done in part, and neither can that be undone nor is it known how much it was.
+    let call = server.disk.calls();
+    server.disk.fail_at(call, Fault::Full);
+    for next in [call + 2, call + 3] {
+        server.disk.fail_at(next, Fault::Error);
+    }
+    server.write();
+    assert_eq!(
+        (server.writer.state(), server.rewrites.last()),
+        (State::Refusing, Some(&false))
+    );
+    server.disk.make_room();
+    server.settle();
+    server.write();
+    server.settle();
+    assert_eq!(
+        (server.writer.state(), server.acknowledged),
+        (State::On, server.last)
+    );
+    server.disk.restart(Kept::Nothing);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+}
