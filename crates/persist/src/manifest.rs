@@ -210,6 +210,16 @@ impl Manifest {
         self.base.iter().chain(&self.incrs)
     }
 
+    /// Returns true if all files after number `index` of [`Manifest::files`], in `folder`, are there and empty: then the end of
+    /// that one may be missing. A rewrite names a new file before it lets go of the one before.
+    pub fn is_end(&self, disk: &dyn Disk, folder: &Path, index: usize) -> bool {
+        let mut later = self.files().skip(index + 1);
+        later.all(|entry| {
+            disk.len(&folder.join(&entry.name))
+                .is_ok_and(|bytes| bytes == 0)
+        })
+    }
+
     /// Returns the number of the last file of commands; 0 if there is none.
     pub fn incr_seq(&self) -> i64 {
         self.incrs.last().map_or(0, |entry| entry.seq)

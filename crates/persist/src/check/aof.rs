@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Tool, check_rdb};
 use crate::aof::scan::{Annotation, End, Item, Scanner, What, starts_with_snapshot};
 use crate::disk::{Disk, Reader, error_text};
-use crate::manifest::{LINE_BYTES_MAX, MANIFEST_BYTES_MAX, Manifest};
+use crate::manifest::{LINE_BYTES_MAX, MANIFEST_BYTES_MAX};
 
 /// The check of an append-only file that is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ impl Run<'_, '_> {
             }
             let part = Part {
                 shown: entry.name.display().to_string(),
-                is_last: is_last(self.tool.disk, &manifest, index, folder),
+                is_last: manifest.is_end(self.tool.disk, folder, index),
                 path,
                 is_snapshot,
             };
@@ -340,15 +340,6 @@ impl Run<'_, '_> {
         }
         Ok(bytes)
     }
-}
-
-/// True if all files after this one are empty: only then its end may be missing. The server's loader has the same rule.
-fn is_last(disk: &dyn Disk, manifest: &Manifest, index: usize, folder: &Path) -> bool {
-    let mut later = manifest.files().skip(index + 1);
-    later.all(|entry| {
-        disk.len(&folder.join(&entry.name))
-            .is_ok_and(|bytes| bytes == 0)
-    })
 }
 
 fn cut(disk: &dyn Disk, path: &Path, at: u64) -> io::Result<()> {

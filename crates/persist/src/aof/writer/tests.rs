@@ -54,7 +54,7 @@ fn load(disk: &Double) -> Result<u64, String> {
     }
     let mut loaded = 0;
     for (index, name) in names.iter().enumerate() {
-        let is_last = sizes[index + 1..].iter().all(|size| *size == 0);
+        let is_last = manifest.is_end(disk, &paths.folder(), index);
         let file = disk.open(&paths.file(name)).unwrap();
         let mut scanner = Scanner::new(Reader::new(file, 0), 0, sizes[index]);
         // A transaction counts when all of it is there.
