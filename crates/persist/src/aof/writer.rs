@@ -69,6 +69,7 @@ pub struct Writer {
     wants_start: bool,
     written: u64,
     sync_asked: u64,
+    syncs_pending: u32,
     synced: u64,
     last_sync_s: i64,
     last_annotation_s: Option<i64>,
@@ -140,6 +141,7 @@ impl Writer {
             wants_start: false,
             written: 0,
             sync_asked: 0,
+            syncs_pending: 0,
             synced: 0,
             last_sync_s: 0,
             last_annotation_s: None,
@@ -232,6 +234,11 @@ impl Writer {
         self.written
     }
 
+    /// Returns `aof_pending_bio_fsync`: the number of syncs that were asked for and are not done.
+    pub fn syncs_pending(&self) -> u32 {
+        self.syncs_pending
+    }
+
     /// Returns `aof_current_size`: the bytes of all files that hold data.
     pub fn current_bytes(&self) -> u64 {
         self.bytes_before + self.file.as_ref().map_or(0, |current| current.bytes)
@@ -257,7 +264,8 @@ impl Writer {
         self.trouble.is_none()
     }
 
-    /// Appends whole units, the last of which has the number `last`. `now_s` is the time, in seconds since 1970.
+    /// Appends whole units, the last of which has the number `last`. `now_s` is the time, in seconds since 1970. Without units
+    /// the numbers up to `last` have none in this file.
     ///
     /// `may_wait` is false when too much waits already: then the bytes are written without waiting for the file before, and
     /// a loss of power at this moment may leave files that are refused at the next start.
@@ -290,6 +298,14 @@ impl Writer {
             if awaits_old && may_wait {
                 return (Appended::Wait, Vec::new());
             }
+        }
+        if units.iter().all(|unit| unit.is_empty()) {
+            if self.trouble.is_some() {
+                // Units of earlier numbers wait.
+                return (Appended::Refused, Vec::new());
+            }
+            self.written = self.written.max(last);
+            return (Appended::Written, Vec::new());
         }
         let annotation = match &mut current.partial {
             Some(partial) => std::mem::take(&mut partial.annotation),
@@ -382,12 +398,17 @@ impl Writer {
     /// Returns the job that brings to disk what has been written, if there is anything to do. Under `always` it is asked for
     /// after each append; else [`Writer::tick`] does.
     pub fn sync(&mut self) -> Option<Job> {
-        let current = self.file.as_ref()?;
-        let is_broken = matches!(self.trouble, Some(Trouble::Sync(_))) && !current.is_temporary;
-        if is_broken || (self.sync_asked >= self.written && self.old.is_empty()) {
+        let is_in_vain = self.is_broken() && !self.is_apart();
+        if is_in_vain || self.sync_asked >= self.written {
             return None;
         }
+        self.sync_files()
+    }
+
+    fn sync_files(&mut self) -> Option<Job> {
+        let current = self.file.as_ref()?;
         self.sync_asked = self.written;
+        self.syncs_pending += 1;
         let mut files = self.old.clone();
         files.push(current.file.clone());
         Some(Job::new(Kind::Sync {
@@ -404,7 +425,11 @@ impl Writer {
             Policy::EverySecond => now_s != self.last_sync_s,
             Policy::No => false,
         };
-        if is_due && let Some(job) = self.sync() {
+        // A slow disk is not given more to do.
+        if is_due
+            && self.syncs_pending == 0
+            && let Some(job) = self.sync()
+        {
             self.last_sync_s = now_s;
             wishes.push(Wish::Run(job));
         }
@@ -459,26 +484,24 @@ impl Writer {
     }
 
     /// Ends the state of ending, if there is nothing more to wait for.
-    fn ended(&mut self) -> Option<Wish> {
+    fn ended(&mut self) -> Vec<Wish> {
         let Mode::Ending(then) = self.mode else {
-            return None;
+            return Vec::new();
         };
         let is_synced = self.trouble.is_none() && self.synced >= self.written;
         if !is_synced && self.trouble.is_none() {
-            return None;
+            return Vec::new();
         }
         self.bytes_before = self.current_bytes();
         self.file = None;
         self.old.clear();
         self.mode = Mode::Off;
-        Some(match then {
-            Then::Off => {
-                // Nobody is refused because of a file that is off.
-                self.trouble = None;
-                Wish::Stopped
-            }
-            Then::End => Wish::Ended { is_synced },
-        })
+        match then {
+            // Nobody is refused because of a file that is off.
+            Then::Off if self.trouble.take().is_some() => vec![Wish::Accept, Wish::Stopped],
+            Then::Off => vec![Wish::Stopped],
+            Then::End => vec![Wish::Ended { is_synced }],
+        }
     }
 
     /// Takes the result of a job.
@@ -513,6 +536,7 @@ impl Writer {
         upto: u64,
         now_s: i64,
     ) -> Vec<Wish> {
+        self.syncs_pending -= 1;
         let (failed, error) = match result {
             Err((failed, error)) => (&files[failed], error),
             // A file that no manifest names holds nothing yet; the commit of its base will tell.

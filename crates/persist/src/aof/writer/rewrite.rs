@@ -103,7 +103,7 @@ impl Writer {
             return Vec::new();
         }
         self.old.extend(replaced.map(|current| current.file));
-        self.sync().map(Wish::Run).into_iter().collect()
+        self.sync_files().map(Wish::Run).into_iter().collect()
     }
 
     /// Takes a finished base.

@@ -556,3 +556,48 @@ fn a_file_whose_end_is_unknown_is_replaced() {
     server.disk.restart(Kept::Nothing);
     assert_eq!(load(&server.disk).unwrap(), server.last);
 }
+
+#[test]
+fn numbers_without_units_are_counted_and_end_no_trouble() {
+    let mut server = started(plain(Policy::No));
+    let file = last_file(&server);
+    let append = |server: &mut Server, last| server.writer.append(&[], last, 0, true).0;
+    assert_eq!(append(&mut server, 100), Appended::Written);
+    server.sync();
+    server.run_jobs();
+    assert_eq!((server.acknowledged, last_file(&server)), (100, file));
+    (server.last, server.first_waiting) = (100, 101);
+    server.disk.fail_at(server.disk.calls(), Fault::Error);
+    server.write();
+    assert_eq!(append(&mut server, 102), Appended::Refused);
+    assert_eq!(server.writer.state(), State::Refusing);
+}
+
+#[test]
+fn a_file_that_is_turned_off_in_trouble_refuses_nobody() {
+    let mut server = started(plain(Policy::No));
+    server.disk.fail_at(server.disk.calls(), Fault::Error);
+    server.write();
+    assert!(server.refused.is_some());
+    let wishes = server.writer.stop(server.now_s);
+    server.take(wishes);
+    server.run_jobs();
+    assert_eq!((server.stopped, &server.refused), (true, &None));
+}
+
+#[test]
+fn a_slow_disk_is_asked_for_one_sync_at_a_time() {
+    let mut server = started(plain(Policy::EverySecond));
+    for _ in 0..3 {
+        server.write();
+        server.tick();
+    }
+    assert_eq!((server.jobs.len(), server.writer.syncs_pending()), (1, 1));
+    server.run_jobs();
+    server.tick();
+    server.run_jobs();
+    assert_eq!(
+        (server.acknowledged, server.writer.syncs_pending()),
+        (server.last, 0)
+    );
+}
