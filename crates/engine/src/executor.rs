@@ -33,8 +33,7 @@ use redline_spec::CommandId;
 use crate::{
     caller::{Caller, EndedWatch, Token},
     engine::{Engine, Message, Pause},
-    refusals,
-    session,
+    refusals, session,
     settings::{BusyScope, Settings},
     stats::ExecutorStats,
     timing::{Timing, Used},
@@ -295,10 +294,8 @@ impl<'e, O: Outlet> Executor<'e, O> {
     }
 
     fn set_detour(&mut self) {
-        self.detour = self.monitored
-            || self.pause.is_some()
-            || self.busy_to_all
-            || self.refusals.any();
+        self.detour =
+            self.monitored || self.pause.is_some() || self.busy_to_all || self.refusals.any();
     }
 
     /// Returns true if a script is over its threshold: every command is refused but those that are allowed then.

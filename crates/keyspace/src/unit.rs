@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::{
     journal::{Stream, Words},
     lock::{Guard, Held, StripeSet, WakeToken},
+    snapshot::{self, Cut, Savers},
     space::{Keyspace, Local, Place},
     view::{Busy, View, entry_of, is_expired},
     wait::Waiter,
@@ -208,6 +209,25 @@ impl<'k> Unit<'k> {
             view.finish();
         }
         space.take_all_of(loaded);
+    }
+
+    /// Returns the facts that a cut would fix now.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn counts(&self) -> Cut {
+        assert!(self.holds_all(), "every stripe is held");
+        snapshot::counts(self.space)
+    }
+
+    /// Cuts: begins a snapshot of everything as it is now, of which the caller has the [`Unit::counts`]. Returns false if
+    /// one is being taken already.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn cut(&mut self, counts: &Cut, savers: Arc<dyn Savers>) -> bool {
+        assert!(self.holds_all(), "every stripe is held");
+        snapshot::cut(self.space, counts, savers)
     }
 
     /// Returns true if a client waits for this key, in any database.

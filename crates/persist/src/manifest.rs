@@ -84,7 +84,7 @@ pub struct Entry {
 pub struct Manifest {
     /// The data at one instant.
     pub base: Option<Entry>,
-    /// What came after it, in this order.
+    /// Files of what came after it, in this order.
     pub incrs: Vec<Entry>,
     /// Files that are not needed any more.
     pub history: Vec<Entry>,
@@ -501,8 +501,9 @@ pub fn put_lone_base(disk: &dyn Disk, paths: &Paths, path: &Path) -> Result<(), 
     create_folder(disk, paths)?;
     let mut manifest = load(disk, paths)?.unwrap_or_default();
     let name = manifest.replace_base(paths, true, 0);
-    disk.rename(path, &paths.file(&name))
-        .map_err(|error| FileError::new(format!("Error trying to rename {}", path.display()), error))?;
+    disk.rename(path, &paths.file(&name)).map_err(|error| {
+        FileError::new(format!("Error trying to rename {}", path.display()), error)
+    })?;
     sync_folder(disk, paths)?;
     write(disk, paths, &manifest)?;
     remove_history(disk, paths, &manifest).map(drop)

@@ -26,7 +26,7 @@ use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
     RealDisk,
-    aof::writer::Job,
+    aof::writer::{Base, Job},
     snapshot::{
         Encoding, Stream,
         file::{self, Head, Manner, SaveError, Written},
@@ -64,7 +64,7 @@ pub(crate) struct Todo {
     pub(crate) jobs: mpsc::Receiver<Option<Job>>,
 }
 
-/// What a snapshot is for.
+/// Purpose of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The file of the configuration.
@@ -119,7 +119,7 @@ struct Shutdown {
     number: Option<u64>,
 }
 
-/// What INFO tells of snapshots.
+/// Figures of snapshots, for INFO.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     /// Unix time of the last success in seconds; at first that of the start.
@@ -222,7 +222,9 @@ impl Persistence {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under the state of files")
+        self.state
+            .lock()
+            .expect("no panic under the state of files")
     }
 
     /// Returns what INFO tells.
@@ -245,7 +247,10 @@ impl Persistence {
 
     /// Returns true while a snapshot for another purpose than a file of its own is being taken or written.
     pub(crate) fn is_making_base(&self) -> bool {
-        self.state().running.as_ref().is_some_and(|running| !running.is_save())
+        self.state()
+            .running
+            .as_ref()
+            .is_some_and(|running| !running.is_save())
     }
 
     /// Has a snapshot taken as soon as possible.
@@ -282,7 +287,10 @@ impl Persistence {
     /// Returns how the snapshot ended that a client waits for: `None`: it waits for none; `Some(None)`: it has not ended.
     pub(crate) fn outcome_for(&self, client: u64) -> Option<Option<bool>> {
         let mut state = self.state();
-        let at = state.waiting.iter().position(|waiting| waiting.client == client)?;
+        let at = state
+            .waiting
+            .iter()
+            .position(|waiting| waiting.client == client)?;
         let result = state.waiting[at].result;
         if result.is_some() {
             state.waiting.swap_remove(at);
@@ -297,7 +305,11 @@ impl Persistence {
         if job.purpose != Purpose::Save {
             drop(state);
             let base = match result {
-                Ok(written) => Ok((job.path.clone(), written.bytes)),
+                Ok(written) => Ok(Base {
+                    path: job.path.clone(),
+                    bytes: written.bytes,
+                    is_snapshot: true,
+                }),
                 Err(error) => Err(error.to_string()),
             };
             match job.purpose {
@@ -498,13 +510,19 @@ fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
         ("ctime", (clock::wall_ms() / 1000).to_string().into_bytes()),
-        ("used-mem", shared.keyspace.used_bytes().to_string().into_bytes()),
+        (
+            "used-mem",
+            shared.keyspace.used_bytes().to_string().into_bytes(),
+        ),
         ("aof-base", u8::from(is_base).to_string().into_bytes()),
     ];
     let libraries = shared.engine.libraries.all();
     Head {
         facts,
-        libraries: libraries.iter().map(|library| library.code.to_vec()).collect(),
+        libraries: libraries
+            .iter()
+            .map(|library| library.code.to_vec())
+            .collect(),
         databases: cut.databases.clone(),
     }
 }
@@ -524,7 +542,9 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
         return;
     }
     let points = &worker.outlet.settings.save_points;
-    let due = points.iter().find(|(seconds, least)| changes >= *least && since_s > *seconds);
+    let due = points
+        .iter()
+        .find(|(seconds, least)| changes >= *least && since_s > *seconds);
     if let Some((seconds, least)) = due {
         log::notice(&format!("{least} changes in {seconds} seconds. Saving..."));
         state.is_scheduled = true;
@@ -541,7 +561,10 @@ pub(crate) fn drive(worker: &mut Worker) {
     let is_wanted =
         state.has_wishes() || rewrite.is_some() || shared.persistence.append.wants_lone_base();
     if !is_wanted {
-        shared.persistence.has_wishes.store(false, Ordering::Release);
+        shared
+            .persistence
+            .has_wishes
+            .store(false, Ordering::Release);
     }
     let waits = state.running.is_some() || shared.keyspace.is_snapshot_running();
     drop(state);
@@ -607,7 +630,11 @@ fn hold_writes(shared: &Shared, holds: bool) {
         end_ms: u64::MAX,
         all: false,
     });
-    *shared.engine.pause.lock().expect("no panic under the pause") = pause;
+    *shared
+        .engine
+        .pause
+        .lock()
+        .expect("no panic under the pause") = pause;
     shared.engine.settings.move_epoch();
     if !holds {
         for worker in shared.workers() {

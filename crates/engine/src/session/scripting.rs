@@ -407,7 +407,11 @@ impl<O: Outlet> Env<'_, '_, O> {
             ));
         }
         if gate.flags.has(Flags::WRITE)
-            && let Some(error) = self.executor.engine.refusals.of_writes(self.executor.refusals)
+            && let Some(error) = self
+                .executor
+                .engine
+                .refusals
+                .of_writes(self.executor.refusals)
         {
             return Some(error);
         }

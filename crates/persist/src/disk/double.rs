@@ -312,7 +312,7 @@ impl NameStep {
     }
 }
 
-/// What a loss of power leaves, step by step.
+/// Effect of a loss of power, step by step.
 struct Choices {
     kept: Kept,
     state: u64,

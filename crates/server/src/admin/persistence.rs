@@ -38,7 +38,10 @@ pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) ->
 }
 
 /// Begins a snapshot for a client, which is suspended while a stripe is in use.
-pub(super) fn begin_for(worker: &mut Worker, caller: &mut Caller) -> Result<Result<u64, NotBegun>, Halt> {
+pub(super) fn begin_for(
+    worker: &mut Worker,
+    caller: &mut Caller,
+) -> Result<Result<u64, NotBegun>, Halt> {
     let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
     let begun = persistence::begin(worker, &mut unit, Purpose::Save);
     block::commit(worker.executor, unit);

@@ -20,7 +20,7 @@ use redline_keyspace::{
 use redline_net::clock;
 use redline_persist::{
     Manifest, Paths, RealDisk,
-    aof::writer::{self, Appended, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
+    aof::writer::{self, Appended, Base, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
     disk::DirLock,
     manifest,
 };
@@ -54,7 +54,7 @@ struct Inner {
     /// The rewrite whose cut is on its way through the journal.
     cut_for: Option<u64>,
     /// A base that was finished before its cut came through.
-    early_base: Option<(u64, PathBuf, u64)>,
+    early_base: Option<(u64, Base)>,
     /// True if replies wait at the gate.
     is_gated: bool,
     /// A client or the size of the file wants a rewrite as soon as possible.
@@ -68,7 +68,7 @@ struct Inner {
     rewrites: u64,
 }
 
-/// What INFO tells of the file.
+/// Figures of the file, for INFO.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppendFigures {
     pub(crate) is_on: bool,
@@ -101,7 +101,6 @@ fn writer_settings(settings: &Settings) -> writer::Settings {
         writes_timestamps: settings.append_timestamps,
         rewrite_percentage: settings.rewrite_percentage,
         rewrite_bytes_min: settings.rewrite_bytes_min,
-        base_is_snapshot: true,
         keeps_history: settings.keeps_append_history,
     }
 }
@@ -137,7 +136,9 @@ impl Append {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no panic under the append-only file")
+        self.inner
+            .lock()
+            .expect("no panic under the append-only file")
     }
 
     /// Returns what INFO tells.
@@ -181,7 +182,10 @@ impl Append {
 
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.inner().writer.as_ref().is_some_and(Writer::is_rewriting)
+        self.inner()
+            .writer
+            .as_ref()
+            .is_some_and(Writer::is_rewriting)
     }
 
     /// Returns the rewrite whose cut is wanted.
@@ -252,7 +256,12 @@ pub(crate) fn start(shared: &Shared, starts: bool) {
     let settings = shared.settings.current();
     let writer = inner.writer.get_or_insert_with(|| {
         let manifest = Manifest::default();
-        Writer::new(paths(&settings), writer_settings(&settings), manifest, (0, 0))
+        Writer::new(
+            paths(&settings),
+            writer_settings(&settings),
+            manifest,
+            (0, 0),
+        )
     });
     writer.set(writer_settings(&settings));
     let wishes = writer.start();
@@ -324,13 +333,13 @@ pub(crate) fn attach(shared: &Arc<Shared>, unit: &mut Unit<'_>) {
 }
 
 /// Takes the base that a rewrite wanted.
-pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<(PathBuf, u64), String>) {
+pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<Base, String>) {
     let mut inner = shared.persistence.append.inner();
     let is_cut = inner.cut_for != Some(rewrite);
     let wishes = match (result, &mut inner.writer) {
-        (Ok((path, bytes)), Some(writer)) if is_cut => writer.base_written(rewrite, path, bytes),
-        (Ok((path, bytes)), _) => {
-            inner.early_base = Some((rewrite, path, bytes));
+        (Ok(base), Some(writer)) if is_cut => writer.base_written(rewrite, base),
+        (Ok(base), _) => {
+            inner.early_base = Some((rewrite, base));
             Vec::new()
         }
         (Err(why), Some(writer)) => writer.base_failed(rewrite, &why, now_s()),
@@ -339,7 +348,7 @@ pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<(PathBuf, 
     drop(inner);
     meet(shared, wishes);
     // The cut is in the journal, if nobody has pumped since.
-    shared.keyspace.journal().pump(&mut || false);
+    let _ = shared.keyspace.journal().pump(&mut || false);
 }
 
 /// Returns true if a base is wanted while the file is off: it is begun now.
@@ -348,10 +357,10 @@ pub(crate) fn takes_lone_base(shared: &Shared) -> bool {
 }
 
 /// Puts a base into its place, of which no file of commands follows.
-pub(crate) fn lone_base_done(shared: &Shared, result: Result<(PathBuf, u64), String>) {
+pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
     let paths = paths(&shared.settings.current());
-    let result = result.and_then(|(path, _)| {
-        let put = manifest::put_lone_base(&RealDisk, &paths, &path);
+    let result = result.and_then(|base| {
+        let put = manifest::put_lone_base(&RealDisk, &paths, &base.path);
         put.map_err(|error| error.text)
     });
     let mut inner = shared.persistence.append.inner();
@@ -363,7 +372,9 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<(PathBuf, u64), Str
     drop(inner);
     match result {
         Ok(()) => log::notice("Background AOF rewrite finished successfully"),
-        Err(why) => log::warning(&format!("Background AOF rewrite terminated with error: {why}")),
+        Err(why) => log::warning(&format!(
+            "Background AOF rewrite terminated with error: {why}"
+        )),
     }
 }
 
@@ -371,7 +382,10 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<(PathBuf, u64), Str
 pub(crate) fn tick(shared: &Shared) {
     let mut guard = shared.persistence.append.inner();
     let inner = &mut *guard;
-    let is_on = inner.writer.as_ref().is_some_and(|writer| writer.state() != State::Off);
+    let is_on = inner
+        .writer
+        .as_ref()
+        .is_some_and(|writer| writer.state() != State::Off);
     if !is_on && inner.is_scheduled && !shared.persistence.is_saving() {
         inner.is_scheduled = false;
         inner.wants_lone_base = true;
@@ -385,7 +399,9 @@ pub(crate) fn tick(shared: &Shared) {
     // A sync that takes long is not followed by another before it has ended.
     if !inner.is_syncing || writer.state() != State::On {
         wishes = writer.tick(now_s());
-        inner.is_syncing |= wishes.iter().any(|wish| matches!(wish, Wish::Run(job) if job.is_sync()));
+        inner.is_syncing |= wishes
+            .iter()
+            .any(|wish| matches!(wish, Wish::Run(job) if job.is_sync()));
     }
     let grows = writer.wants_rewrite(now_s());
     let is_wanted = (grows || inner.is_scheduled) && !writer.is_rewriting();
@@ -407,7 +423,7 @@ pub(crate) fn end(shared: &Shared) {
     if !shared.persistence.append.is_on() {
         return;
     }
-    shared.keyspace.journal().pump(&mut || false);
+    let _ = shared.keyspace.journal().pump(&mut || false);
     let (tell, told) = mpsc::channel();
     let mut inner = shared.persistence.append.inner();
     let mut wishes = inner.append_pending(false);
@@ -533,9 +549,9 @@ impl Stream for FileStream {
         inner.pending.clear();
         if let Some(writer) = &mut inner.writer {
             wishes.extend(writer.switch(rewrite, at.number, now_s()));
-            if let Some((rewrite, path, bytes)) = inner.early_base.take() {
+            if let Some((rewrite, base)) = inner.early_base.take() {
                 let writer = inner.writer.as_mut().expect("as above");
-                wishes.extend(writer.base_written(rewrite, path, bytes));
+                wishes.extend(writer.base_written(rewrite, base));
             }
         }
         drop(inner);
@@ -589,7 +605,10 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     inner.wants_cut = None;
     inner.rewrites += u64::from(is_done);
     let starts = std::mem::take(&mut inner.starts);
-    let is_off = inner.writer.as_ref().is_none_or(|writer| writer.state() == State::Off);
+    let is_off = inner
+        .writer
+        .as_ref()
+        .is_none_or(|writer| writer.state() == State::Off);
     drop(inner);
     if !is_done {
         super::give_up_base(shared);

@@ -173,7 +173,7 @@ pub(crate) fn publish(
     restore_libraries(worker.executor, &loaded.libraries)
 }
 
-/// What there is to load at the start.
+/// Data that there is to load at the start.
 enum Found {
     Nothing,
     Snapshot,
@@ -184,7 +184,9 @@ enum Found {
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let settings = shared.settings.current();
     let fatal = |what: &str, why: String| {
-        log::warning(&format!("Fatal error loading the DB, check server logs. Exiting: {what}: {why}"));
+        log::warning(&format!(
+            "Fatal error loading the DB, check server logs. Exiting: {what}: {why}"
+        ));
         StartError::Files(format!("{what}: {why}"))
     };
     let size = |path: &Path| match path.metadata() {
@@ -202,7 +204,9 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
         let locked = locked.map_err(|error| fatal(&paths.folder_name, error.to_string()))?;
         let in_use = || "another process keeps its append-only file there".to_owned();
         lock = Some(locked.ok_or_else(|| fatal(&paths.folder_name, in_use()))?);
-        manifest = manifest::load(&RealDisk, &paths).map_err(failed)?.unwrap_or_default();
+        manifest = manifest::load(&RealDisk, &paths)
+            .map_err(failed)?
+            .unwrap_or_default();
         if let Some(line) = manifest::take_over(&RealDisk, &paths, &mut manifest).map_err(failed)? {
             log::notice(&line);
         }
@@ -275,7 +279,9 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
             on_worker(shared, |worker| {
                 let shared = worker.shared.this();
                 append::open(&shared)?;
-                with_all_stripes(worker, |worker, unit| append::attach(&worker.shared.this(), unit))
+                with_all_stripes(worker, |worker, unit| {
+                    append::attach(&worker.shared.this(), unit)
+                })
             })?;
             end(shared);
             return Ok(());
@@ -291,7 +297,11 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
 
 /// Ends the loading: clients are served.
 pub(crate) fn end(shared: &Shared) {
-    shared.persistence.loading.is_on.store(false, Ordering::Release);
+    shared
+        .persistence
+        .loading
+        .is_on
+        .store(false, Ordering::Release);
     let refusals = &shared.engine.refusals;
     refusals.set(Reason::Loading, false, &shared.engine.settings);
     shared.persistence.loading.set_waiting(false);
@@ -311,7 +321,9 @@ fn load_snapshot(shared: &Arc<Shared>, settings: &Settings, path: &Path) -> Resu
     };
     note_facts(&loaded);
     on_worker(shared, move |worker| {
-        with_all_stripes(worker, |worker, unit| publish(worker, unit, &space, &loaded))?
+        with_all_stripes(worker, |worker, unit| {
+            publish(worker, unit, &space, &loaded)
+        })?
     })
 }
 
@@ -416,7 +428,14 @@ impl<'a> Player<'a> {
         // A transaction that is not complete is not played back.
         let mut unit: Vec<ArgsBuf> = Vec::new();
         let end = loop {
-            if self.shared.persistence.loading.progress.stop.load(Ordering::Relaxed) {
+            if self
+                .shared
+                .persistence
+                .loading
+                .progress
+                .stop
+                .load(Ordering::Relaxed)
+            {
                 return Err(String::new());
             }
             match scanner.next().map_err(failed)? {
@@ -499,7 +518,9 @@ fn play_back(
         let args = args.as_args();
         let Ok(id) = worker.shared.engine.names.resolve(&args[0], args.get(1)) else {
             let command = args[0].escape_ascii();
-            result = Err(format!("Unknown command '{command}' reading the append only file {name}"));
+            result = Err(format!(
+                "Unknown command '{command}' reading the append only file {name}"
+            ));
             break;
         };
         // Nobody else runs commands on data, so a stripe in use is free soon.
@@ -571,7 +592,9 @@ fn note_facts(loaded: &Loaded) {
         let value = String::from_utf8_lossy(value);
         match name.as_slice() {
             b"redis-ver" => log::notice(&format!("Loading RDB produced by version {value}")),
-            b"valkey-ver" => log::notice(&format!("Loading RDB produced by Valkey version {value}")),
+            b"valkey-ver" => {
+                log::notice(&format!("Loading RDB produced by Valkey version {value}"))
+            }
             b"ctime" => {
                 let made_s = value.parse().unwrap_or(0);
                 let age_s = (clock::wall_ms() / 1000).saturating_sub(made_s);

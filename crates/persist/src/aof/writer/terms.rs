@@ -1,4 +1,4 @@
-//! What the writer is told and what it answers: settings, states, wishes.
+//! Terms of the writer: its settings, states and wishes.
 //!
 //! Must not know how the writer works.
 
