@@ -562,7 +562,8 @@ impl<'a> View<'a> {
         self.notify(class, event, key);
         if class == Classes::STREAM {
             // A stream that was there already has more for its readers, or a group less.
-            self.appeared(self.hash(key), key, Some(Kind::Stream));
+            let hash = self.hash(key);
+            waiting::appeared(self, hash, key, Some(Kind::Stream));
         }
         if self.emptied {
             self.emptied = false;
