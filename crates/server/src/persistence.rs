@@ -21,7 +21,9 @@ use std::{
     time::Duration,
 };
 
-use redline_engine::{Message as Mail, REDIS_VERSION, refusals::Reason};
+use redline_engine::{
+    Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason,
+};
 use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
@@ -245,6 +247,11 @@ impl Persistence {
         self.state().running.as_ref().is_some_and(Running::is_save)
     }
 
+    /// Takes so many changes since the start, which loading has made, as saved.
+    fn forget_changes(&self, changes: u64) {
+        self.state().figures.changes_saved = changes;
+    }
+
     /// Returns true while a snapshot for another purpose than a file of its own is being taken or written.
     pub(crate) fn is_making_base(&self) -> bool {
         self.state()
@@ -435,6 +442,7 @@ pub(crate) fn begin(
             format!("temp-rewriteaof-bg-{pid}.aof").into(),
         ),
     };
+    figures::copy_counts(worker.executor);
     let cut = unit.counts();
     let format = Format {
         version: version_for(settings, &cut),

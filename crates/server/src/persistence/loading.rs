@@ -16,7 +16,7 @@ use std::{
 use redline_engine::{
     Caller, Halt,
     caller::{ClientInfo, Origin, Token},
-    executor::block,
+    executor::{block, figures},
     refusals::Reason,
     session::scripting::functions::restore_libraries,
 };
@@ -222,7 +222,10 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
             base_bytes = bytes;
         }
     }
-    let snapshot = size(Path::new(&settings.db_filename))?;
+    let snapshot = match settings.db_filename.as_str() {
+        "" => None,
+        name => size(Path::new(name))?,
+    };
     let found = match (manifest.is_empty(), snapshot) {
         (false, _) => Found::Appended(manifest.clone()),
         (true, Some(bytes)) => {
@@ -279,6 +282,8 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
             on_worker(shared, |worker| {
                 let shared = worker.shared.this();
                 append::open(&shared)?;
+                figures::copy_counts(worker.executor);
+                shared.persistence.forget_changes(shared.changes());
                 with_all_stripes(worker, |worker, unit| {
                     append::attach(&worker.shared.this(), unit)
                 })
