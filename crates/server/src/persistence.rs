@@ -9,6 +9,7 @@
 
 pub(crate) mod append;
 pub(crate) mod loading;
+pub(crate) mod playback;
 pub(crate) mod slices;
 
 use std::{
@@ -21,9 +22,7 @@ use std::{
     time::Duration,
 };
 
-use redline_engine::{
-    Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason,
-};
+use redline_engine::{Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason};
 use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{

@@ -603,8 +603,8 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     inner.rewrite_took_s =
         began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
     inner.wants_cut = None;
-    inner.rewrites += u64::from(is_done);
     let starts = std::mem::take(&mut inner.starts);
+    inner.rewrites += u64::from(is_done && !starts);
     let is_off = inner
         .writer
         .as_ref()
