@@ -631,6 +631,20 @@ pub(crate) fn has_wishes(shared: &Shared) -> bool {
     shared.persistence.has_wishes.load(Ordering::Acquire)
 }
 
+/// Ends the snapshot that is being saved, since its data is gone, and saves that there is none, if there are save points.
+pub(crate) fn flushed_all(shared: &Shared) {
+    let mut state = shared.persistence.state();
+    if let Some(running) = state.running.as_ref().filter(|running| running.is_save()) {
+        running.stream.give_up();
+    }
+    let saves = !shared.settings.current().save_points.is_empty();
+    if saves && !shared.persistence.loading.is_on() {
+        state.is_scheduled = true;
+        drop(state);
+        wish(shared);
+    }
+}
+
 /// Suspends commands that write, or resumes them.
 fn hold_writes(shared: &Shared, holds: bool) {
     let pause = holds.then_some(redline_engine::engine::Pause {

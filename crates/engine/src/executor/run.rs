@@ -273,7 +273,13 @@ impl<O: Outlet> Executor<'_, O> {
                 }
                 Err(errors::wrong_arity(id).into())
             }
-            Plane::Data => units::run_data(self, caller, id, gate, args),
+            Plane::Data => {
+                let result = units::run_data(self, caller, id, gate, args);
+                if id == CommandId::Flushall && result.is_ok() {
+                    O::flushed_all(self);
+                }
+                result
+            }
             Plane::Session | Plane::Admin => {
                 let result = match gate.plane {
                     Plane::Session => session::run(self, caller, id, args),
