@@ -499,7 +499,11 @@ impl<S: Source> Scanner<S> {
                 module_part::FLOAT => self.feed.skip(4)?,
                 module_part::DOUBLE => self.feed.skip(8)?,
                 module_part::STRING => self.feed.skip_string()?,
-                _ => return Err(FileErrorKind::Corrupt("an unknown part of a module's value")),
+                _ => {
+                    return Err(FileErrorKind::Corrupt(
+                        "an unknown part of a module's value",
+                    ));
+                }
             }
         }
     }

@@ -141,7 +141,8 @@ fn every_value_comes_back_in_every_version_that_holds_it() {
             let mut out = Writer::new(random.bool());
             write::header(&mut out, &format(version));
             let before = out.len();
-            let written = write::entry(&mut out, &format(version), &key, object_ref(&object), &meta);
+            let written =
+                write::entry(&mut out, &format(version), &key, object_ref(&object), &meta);
             if let Err(CannotTell { what }) = written {
                 assert_eq!((what, out.len()), ("a vector set", before));
                 assert!(matches!(&object, Object::Value(Value::VectorSet(_))));
@@ -169,7 +170,10 @@ fn every_value_comes_back_in_every_version_that_holds_it() {
             }
             // Tables may have another order.
             assert_eq!(again.first(), once_more.first());
-            if matches!(&object, Object::Value(Value::Stream(_) | Value::Zset(_) | Value::List(_))) {
+            if matches!(
+                &object,
+                Object::Value(Value::Stream(_) | Value::Zset(_) | Value::List(_))
+            ) {
                 assert_eq!(*again, *once_more, "{version}");
             }
         }
@@ -199,7 +203,14 @@ fn records_come_back_however_they_arrive() {
         (b"-17", &timed),
         (&[b'k'; 99], &timed),
     ] {
-        write::entry(&mut out, &format(version), key, ObjectRef::String(b"v"), meta).expect("told");
+        write::entry(
+            &mut out,
+            &format(version),
+            key,
+            ObjectRef::String(b"v"),
+            meta,
+        )
+        .expect("told");
     }
     write::select_db(&mut out, 1 << 20);
     write::string_entry_head(&mut out, b"blob", 3, &timed);
@@ -333,7 +344,10 @@ fn errors_are_lines_with_an_offset() {
     let mut wrong = file_of(FileVersion::Redis(11), b"\xfe\x00");
     *wrong.last_mut().expect("a checksum") ^= 0x80;
     let error = text(lines(&wrong[..], true));
-    assert!(error.starts_with("RDB file is damaged: its checksum is "), "{error}");
+    assert!(
+        error.starts_with("RDB file is damaged: its checksum is "),
+        "{error}"
+    );
     assert!(error.ends_with("(offset 20)"), "{error}");
     assert_eq!(lines(&wrong[..], false).expect("not compared"), ["db 0"]);
 }
@@ -341,7 +355,8 @@ fn errors_are_lines_with_an_offset() {
 /// Ensures what is read of files of old servers: no checksum before version 5, and expiries in seconds.
 #[test]
 fn files_of_old_servers_are_read() {
-    let body = b"\xfe\x02\xfd\x00\xf1\x53\x65\x00\x01k\x01v\x09\x01h\x0b\x01\x03foo\x03\x00bar\xff\xff";
+    let body =
+        b"\xfe\x02\xfd\x00\xf1\x53\x65\x00\x01k\x01v\x09\x01h\x0b\x01\x03foo\x03\x00bar\xff\xff";
     for version in 1..=12 {
         let mut file = FileVersion::Redis(version).magic().to_vec();
         file.extend_from_slice(body);
@@ -360,7 +375,10 @@ fn files_of_old_servers_are_read() {
         );
     }
     // What Redis takes for none.
-    let never = file_of(FileVersion::Redis(9), b"\xfc\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01k\x01v");
+    let never = file_of(
+        FileVersion::Redis(9),
+        b"\xfc\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01k\x01v",
+    );
     assert_eq!(lines(&never[..], true).expect("a file"), ["k v"]);
 }
 
@@ -370,8 +388,14 @@ fn a_name_of_a_form_is_its_version_s() {
     let early = b"\x16\x01h\x02\x00\x01a\x01b\x81\x00\x00\x01\x8b\xcf\xe5\x68\x00\x01c\x01d";
     let valkey = b"\x16\x01h\x01\x01a\x01b\xff\xff\xff\xff\xff\xff\xff\xff";
     let read = |version, records: &[u8]| lines(&file_of(version, records)[..], true);
-    assert_eq!(read(FileVersion::Redis(12), early).expect("its form"), ["h a b c d !!hexpire!!"]);
-    assert_eq!(read(FileVersion::VALKEY, valkey).expect("its form"), ["h a b"]);
+    assert_eq!(
+        read(FileVersion::Redis(12), early).expect("its form"),
+        ["h a b c d !!hexpire!!"]
+    );
+    assert_eq!(
+        read(FileVersion::VALKEY, valkey).expect("its form"),
+        ["h a b"]
+    );
     assert!(read(FileVersion::VALKEY, early).is_err());
     for (version, rdb_type) in [
         (FileVersion::Redis(11), 22),
@@ -388,7 +412,10 @@ fn a_name_of_a_form_is_its_version_s() {
     }
     // The packed form of release candidates: a triple in a listpack.
     let packed = b"\x17\x01h\x0f\x0f\0\0\0\x03\0\x81a\x02\x81b\x02\x05\x01\xff";
-    assert_eq!(read(FileVersion::Redis(12), packed).expect("its form"), ["h a b !!hexpire!!"]);
+    assert_eq!(
+        read(FileVersion::Redis(12), packed).expect("its form"),
+        ["h a b !!hexpire!!"]
+    );
 }
 
 #[test]
@@ -477,8 +504,14 @@ fn versions_that_values_need() {
         let mut write = |value| {
             out.clear();
             let meta = EntryMeta::default();
-            write::entry(&mut out, &format(version), b"k", ObjectRef::Value(value), &meta)
-                .map(|()| out[0])
+            write::entry(
+                &mut out,
+                &format(version),
+                b"k",
+                ObjectRef::Value(value),
+                &meta,
+            )
+            .map(|()| out[0])
         };
         let (timed, cleared) = (write(&timed), write(&cleared));
         let expected = match version {
@@ -532,7 +565,13 @@ fn files_of_real_servers_hold_what_they_were_given() {
         (REDIS_7, &["aux redis-ver 7.0.15", "keys 19 1"][..]),
         (
             REDIS_8,
-            &["aux redis-ver 8.2.3", "keys 22 1", timed[0], timed[1], vectors],
+            &[
+                "aux redis-ver 8.2.3",
+                "keys 22 1",
+                timed[0],
+                timed[1],
+                vectors,
+            ],
         ),
         (
             VALKEY_9,
@@ -549,7 +588,9 @@ fn files_of_real_servers_hold_what_they_were_given() {
         let head = "stream 1-1 [([102], [118]), ([103], [119])] 3-0 [([111, 116, 104, 101, 114], [120])] \
             3-0 2-0 3 [103] 1-1 None [(StreamId { ms: 1, seq: 1 }, ";
         assert!(stream.starts_with(head), "{stream}");
-        assert!(stream.contains("([97, 108, 105, 99, 101], ") && stream.contains("([98, 111, 98], "));
+        assert!(
+            stream.contains("([97, 108, 105, 99, 101], ") && stream.contains("([98, 111, 98], ")
+        );
         found.retain(|line| {
             !["aux ctime ", "aux used-mem ", "stream "]
                 .iter()
@@ -578,8 +619,14 @@ fn files_of_real_servers_are_written_again() {
                 Record::Entry(entry) => {
                     let object = decode(version, entry.rdb_type, entry.value, &limits());
                     let object = object.expect("a value");
-                    write::entry(&mut out, &format(version), &entry.key, object_ref(&object), &entry.meta)
-                        .expect("a form");
+                    write::entry(
+                        &mut out,
+                        &format(version),
+                        &entry.key,
+                        object_ref(&object),
+                        &entry.meta,
+                    )
+                    .expect("a form");
                 }
                 Record::End => break,
             }
@@ -603,7 +650,13 @@ fn files() -> Vec<Vec<u8>> {
         while out.len() < 700 {
             let (object, meta) = (object(&mut random), meta(&mut random));
             let before = out.len();
-            let told = write::entry(&mut out, &format(version), b"key", object_ref(&object), &meta);
+            let told = write::entry(
+                &mut out,
+                &format(version),
+                b"key",
+                object_ref(&object),
+                &meta,
+            );
             // Short ones, since each byte of a file is a test.
             if told.is_err() || out.len() > before + 300 {
                 out.truncate(before);
@@ -615,13 +668,10 @@ fn files() -> Vec<Vec<u8>> {
 }
 
 /// Reads all of a file that may be damaged, of which nothing may be held that did not arrive. Returns true if it was read to its end.
-fn survives(file: &[u8], piece: usize, checks: bool) -> bool {
+fn survives(file: &[u8], piece: usize) -> bool {
     /// Bytes on the heap for each byte of a value: a repetition has 88 for one, and an element of a byte takes some dozens.
     const HEAP_RATIO_MAX: usize = 88 * 64;
     let mut scanner = Scanner::new(pieces(file, piece));
-    if !checks {
-        scanner.ignore_checksum();
-    }
     let Ok(version) = scanner.header() else {
         return false;
     };
@@ -653,9 +703,9 @@ fn survives(file: &[u8], piece: usize, checks: bool) -> bool {
 #[test]
 fn files_cut_at_every_byte_are_refused() {
     for file in files() {
-        assert!(survives(&file, 100, true));
+        assert!(survives(&file, 100));
         for cut in 0..file.len() {
-            assert!(!survives(&file[..cut], 1000, true), "{cut}");
+            assert!(!survives(&file[..cut], 1000), "{cut}");
         }
     }
 }
@@ -671,8 +721,7 @@ fn files_with_a_damaged_byte_are_refused_or_hold_values() {
                     continue;
                 }
                 file[at] = damaged;
-                survives(&file, 1000, false);
-                let is_read = survives(&file, 1000, true);
+                let is_read = survives(&file, 1000);
                 // A file of an old version has no checksum.
                 let is_old = FileVersion::of_magic(file.first_chunk().expect("a header"))
                     .is_some_and(|version| !version.has_checksum());
@@ -695,11 +744,17 @@ fn claims_are_not_believed() {
             for lie in [&claim, &compressed, &cut] {
                 for behind in [0, 9, 1000] {
                     let behind = vec![1; behind];
-                    for head in [&b""[..], b"\x01k", b"\x01k\x01", b"\x01k\x01\x01a", b"\x01k\0\0\0\0\0\0\0\0"] {
+                    for head in [
+                        &b""[..],
+                        b"\x01k",
+                        b"\x01k\x01",
+                        b"\x01k\x01\x01a",
+                        b"\x01k\0\0\0\0\0\0\0\0",
+                    ] {
                         let records = [&[rdb_type], head, lie, &behind].concat();
                         let mut file = version.magic().to_vec();
                         file.extend_from_slice(&records);
-                        assert!(!survives(&file, 1000, true), "{rdb_type}");
+                        assert!(!survives(&file, 1000), "{rdb_type}");
                     }
                 }
             }
