@@ -1,5 +1,5 @@
-//! Files: any bytes behind a header of any version. What the scanner finds is decoded; what is decoded is written in every version
-//! that holds it, and read again as the same.
+//! Files: any bytes behind a header of any version. What the scanner finds is decoded; what is decoded is written in
+//! every version that holds it, and read again as the same.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! LZF, the compression of strings in payloads and files. Must not know the meaning of the strings.
 //!
-//! A run of literals is a byte below 32 (their number less one) and the literals. A repetition is a byte with the length
-//! less two in its upper three bits (7: the next byte is added) and the upper five bits of the distance less one, and
-//! then the lower eight.
+//! A run of literals is a byte below 32 (their number less one) and the literals. A repetition is a byte with the
+//! length less two in its upper three bits (7: the next byte is added) and the upper five bits of the distance less
+//! one, and then the lower eight.
 //!
 //! Of the many forms of a text this is Redis's, to the byte, so that two servers' payloads can be compared. So the
 //! hash, the places that are remembered, the lengths near the end and the reserved room are as in Redis.
@@ -13,9 +13,11 @@ const LITERALS_MAX: usize = 32;
 const DISTANCE_MAX: usize = 1 << 13;
 const REPEAT_MIN: usize = 3;
 const REPEAT_MAX: usize = 264;
-/// Number of bytes at the end that a repetition does not cover, unless the bytes compared without a check reach into them.
+/// Number of bytes at the end that a repetition does not cover, unless the bytes compared without a check reach into
+/// them.
 const TAIL: usize = 2;
-/// Number of bytes after the first three that are compared without a check for the end, where there are more than so many.
+/// Number of bytes after the first three that are compared without a check for the end, where there are more than so
+/// many.
 const UNASKED: usize = 16;
 /// Room that must be left for a repetition, and for the literals at the end.
 const REPEAT_ROOM: usize = 4;
@@ -44,8 +46,8 @@ pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Puts the compressed form in the place of what the buffer holds, if it takes at most `bytes_max`; if not, what the buffer holds
-/// is without meaning.
+/// Puts the compressed form in the place of what the buffer holds, if it takes at most `bytes_max`; if not, what the
+/// buffer holds is without meaning.
 pub fn compress_to(out: &mut Vec<u8>, text: &[u8], bytes_max: usize) -> Option<()> {
     let len = u32::try_from(text.len()).ok()?;
     out.clear();
@@ -199,8 +201,8 @@ pub fn decompress(from: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Appends the text of a compressed form, which must have `len` bytes; `None` if it is damaged, what was appended is without
-/// meaning then. Memory is allocated as the text is produced, not by the claim of `len`.
+/// Appends the text of a compressed form, which must have `len` bytes; `None` if it is damaged, what was appended is
+/// without meaning then. Memory is allocated as the text is produced, not by the claim of `len`.
 pub fn decompress_to(out: &mut Vec<u8>, from: &[u8], len: usize) -> Option<()> {
     if len > from.len().saturating_mul(RATIO_MAX) {
         return None;
@@ -213,8 +215,8 @@ pub fn decompress_to(out: &mut Vec<u8>, from: &[u8], len: usize) -> Option<()> {
 
 /// Writes the text from `begin` on, which must reach to `end`. Beyond it, bytes without meaning are left.
 ///
-/// Literals and repetitions are copied in steps of a fixed size, which are one or two moves each, and may write more bytes than they
-/// are: those are written again. So there are always [`AHEAD`] bytes beyond the present place.
+/// Literals and repetitions are copied in steps of a fixed size, which are one or two moves each, and may write more
+/// bytes than they are: those are written again. So there are always [`AHEAD`] bytes beyond the present place.
 fn expand(out: &mut Vec<u8>, mut from: &[u8], begin: usize, end: usize) -> Option<()> {
     let mut at = begin;
     while let Some((&control, rest)) = from.split_first() {

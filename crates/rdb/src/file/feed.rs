@@ -1,5 +1,5 @@
-//! Bytes of a file as they arrive: a window over them that is refilled when a reader comes to its end, their offsets and their
-//! checksum. Must not know records.
+//! Bytes of a file as they arrive: a window over them that is refilled when a reader comes to its end, their offsets
+//! and their checksum. Must not know records.
 
 use super::read::{FileErrorKind, Source};
 use crate::{

@@ -667,9 +667,11 @@ fn files() -> Vec<Vec<u8>> {
     files
 }
 
-/// Reads all of a file that may be damaged, of which nothing may be held that did not arrive. Returns true if it was read to its end.
+/// Reads all of a file that may be damaged, of which nothing may be held that did not arrive. Returns true if it was
+/// read to its end.
 fn survives(file: &[u8], piece: usize) -> bool {
-    /// Bytes on the heap for each byte of a value: a repetition has 88 for one, and an element of a byte takes some dozens.
+    /// Bytes on the heap for each byte of a value: a repetition has 88 for one, and an element of a byte takes some
+    /// dozens.
     const HEAP_RATIO_MAX: usize = 88 * 64;
     let mut scanner = Scanner::new(pieces(file, piece));
     let Ok(version) = scanner.header() else {
