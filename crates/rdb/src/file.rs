@@ -55,6 +55,3 @@ pub enum Recency {
     /// How often it is used, on the scale of `OBJECT FREQ`.
     Frequency(u8),
 }
-
-#[cfg(test)]
-mod tests;

@@ -525,3 +525,6 @@ pub fn decode(
     ensure(reader.is_empty(), "bytes behind the object")?;
     Ok(object)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,12 @@
 //! Files written and read back in every version, files of real servers, and files that are damaged.
 
-use std::io;
-
 use redline_types::{DataType, Value};
 
 use super::*;
 use crate::{
-    FileVersion, Format, Object, ObjectRef, crc64,
-    format::{CannotTell, ModuleType},
+    Format, ObjectRef, crc64,
+    file::write,
+    format::CannotTell,
     object::tests::{contents, limits, object, object_ref},
     primitive::{Writer, write_len},
 };
@@ -21,9 +20,9 @@ const VERSIONS: [FileVersion; 5] = [
 ];
 
 /// Files of servers that were given the same commands, and those their version has beyond.
-const REDIS_7: &[u8] = include_bytes!("../../tests/data/redis-7.0.15.bin");
-const REDIS_8: &[u8] = include_bytes!("../../tests/data/redis-8.2.3.bin");
-const VALKEY_9: &[u8] = include_bytes!("../../tests/data/valkey-9.1.2.bin");
+const REDIS_7: &[u8] = include_bytes!("../../../tests/data/redis-7.0.15.bin");
+const REDIS_8: &[u8] = include_bytes!("../../../tests/data/redis-8.2.3.bin");
+const VALKEY_9: &[u8] = include_bytes!("../../../tests/data/valkey-9.1.2.bin");
 
 /// Source that gives so many bytes at a time, and counts how often it was asked.
 struct Pieces<'a> {
@@ -69,7 +68,7 @@ fn file_of(version: FileVersion, records: &[u8]) -> Vec<u8> {
 }
 
 /// Reads all of a file, and returns its records and values as lines.
-fn lines(source: impl Source, checks: bool) -> Result<Vec<String>, FileError> {
+fn lines(source: impl Source, checks: bool) -> std::result::Result<Vec<String>, FileError> {
     let mut scanner = Scanner::new(source);
     if !checks {
         scanner.ignore_checksum();
@@ -327,7 +326,9 @@ fn errors_are_lines_with_an_offset() {
             Err(io::Error::other("the disk is gone"))
         }
     }
-    let text = |result: Result<Vec<String>, FileError>| result.expect_err("an error").to_string();
+    let text = |result: std::result::Result<Vec<String>, FileError>| {
+        result.expect_err("an error").to_string()
+    };
     assert_eq!(
         text(lines(Broken, true)),
         "RDB file cannot be read: the disk is gone (offset 0)"
