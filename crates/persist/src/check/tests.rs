@@ -188,6 +188,10 @@ fn what_redis_lets_pass_and_does_not_load_is_not_valid() {
             "0x              21: Expected a command of at least 1 argument, got: -5\n",
         ),
         (
+            b"#TS:1\0\r\n",
+            "0x              21: Expected an annotation without control characters\n",
+        ),
+        (
             b"#TS:1",
             "0x              21: Reached EOF before the end of an annotation\n",
         ),
