@@ -312,7 +312,7 @@ impl NameStep {
     }
 }
 
-/// What a loss of power leaves, step by step.
+/// The choice of what a loss of power leaves, step by step.
 struct Choices {
     kept: Kept,
     state: u64,

@@ -10,7 +10,7 @@ fn command(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// What a file holds: its commands and annotations in order, and its end.
+/// Returns what a file holds: its commands and annotations in order, and its end.
 fn read(bytes: &[u8]) -> (Vec<Vec<Vec<u8>>>, End) {
     read_from(bytes, bytes.len() as u64)
 }

@@ -1,4 +1,4 @@
-//! What the writer is told and what it answers: settings, states, wishes.
+//! The terms in which one speaks with the writer: settings, states, wishes.
 //!
 //! Must not know how the writer works.
 
