@@ -87,10 +87,8 @@ fn names_at_root(tokens: TokenStream, depth: usize) -> BTreeSet<String> {
                 is_module = false;
             }
             TokenTree::Ident(word) if word == "mod" => is_module = true,
-            TokenTree::Ident(word) if word == "crate" => {
-                if passes_colons(&mut tokens) {
-                    names.append(&mut heads(&mut tokens));
-                }
+            TokenTree::Ident(word) if word == "crate" && passes_colons(&mut tokens) => {
+                names.append(&mut heads(&mut tokens));
             }
             TokenTree::Ident(word) if word == "super" => {
                 let mut left = depth.saturating_sub(1);
