@@ -13,6 +13,7 @@ mod compared;
 mod compat;
 mod cost;
 mod failover;
+mod folders;
 mod histories;
 mod install;
 mod jobs;
