@@ -746,7 +746,7 @@ fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
 
 #[test]
 fn records_replayed_elsewhere_give_the_same_data() {
-    let seconds = env::var("REDLINE_STRESS_SECONDS").map_or(2, |text| text.parse().unwrap());
+    let seconds = env::var("REDLINE_STRESS_SECONDS").map_or(1, |text| text.parse().unwrap());
     let server = start(Settings {
         databases: DATABASES,
         ..settings(4)
