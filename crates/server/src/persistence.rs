@@ -55,6 +55,8 @@ pub(crate) struct Persistence {
 struct State {
     /// Number of the last snapshot that was begun.
     number: u64,
+    /// The last record of the journal whose effect it has.
+    last_record: u64,
     /// The one that is being taken or written.
     running: Option<Running>,
     /// A client or a save point wants one as soon as possible.
@@ -108,6 +110,8 @@ pub(crate) struct Figures {
     pub(crate) took_s: Option<u64>,
     /// Seconds since the one that is being taken began.
     pub(crate) running_s: Option<u64>,
+    /// One is taken as soon as possible.
+    pub(crate) is_scheduled: bool,
     /// Entries that it has, and those that it is to have.
     pub(crate) entries: Option<(u64, u64)>,
     /// Changes of the data since the start that the last success has.
@@ -143,6 +147,18 @@ impl State {
         self.is_scheduled || self.shutdown.as_ref().is_some_and(awaits_cut)
     }
 
+    /// Notes how a snapshot ended for the clients that wait for it. Returns them.
+    fn settle(&mut self, number: u64, is_ok: bool) -> Vec<u64> {
+        let waiting = self.waiting.iter_mut();
+        let settled = waiting.filter(|waiting| waiting.number == number && waiting.result.is_none());
+        settled
+            .map(|waiting| {
+                waiting.result = Some(is_ok);
+                waiting.client
+            })
+            .collect()
+    }
+
     /// Notes for the clients that asked for a shutdown that there is none.
     fn refuse(&mut self, shutdown: &Shutdown) {
         let clients = shutdown.clients.iter();
@@ -161,6 +177,7 @@ impl Persistence {
         let persistence = Persistence {
             state: Mutex::new(State {
                 number: 0,
+                last_record: 0,
                 running: None,
                 is_scheduled: false,
                 shutdown: None,
@@ -171,6 +188,7 @@ impl Persistence {
                     is_ok: true,
                     took_s: None,
                     running_s: None,
+                    is_scheduled: false,
                     entries: None,
                     changes_saved: 0,
                     saves: 0,
@@ -192,6 +210,7 @@ impl Persistence {
     pub(crate) fn figures(&self) -> Figures {
         let state = self.state();
         let mut figures = state.figures.clone();
+        figures.is_scheduled = state.is_scheduled;
         if let Some(running) = &state.running {
             let span_ms = clock::monotonic_ms().saturating_sub(running.began_ms);
             figures.running_s = Some(span_ms / 1000);
@@ -199,6 +218,11 @@ impl Persistence {
             figures.waiting_bytes = running.stream.waiting_bytes();
         }
         figures
+    }
+
+    /// Returns the last record of the journal whose effect the newest snapshot has; 0 before the first.
+    pub(crate) fn last_record(&self) -> u64 {
+        self.state().last_record
     }
 
     /// Returns true while a snapshot is being taken or written.
@@ -220,12 +244,18 @@ impl Persistence {
 
     /// Gives up the snapshot that is being taken, and the one that is scheduled. Returns which there was: (running,
     /// scheduled).
-    pub(crate) fn cancel(&self) -> (bool, bool) {
+    pub(crate) fn cancel(&self, shared: &Shared) -> (bool, bool) {
         let mut state = self.state();
         let was_scheduled = std::mem::take(&mut state.is_scheduled);
         let running = state.running.as_ref();
         running.inspect(|running| running.stream.give_up());
-        (running.is_some(), was_scheduled)
+        let was_running = running.is_some();
+        // Who waits for the next one waits for nothing now.
+        let next = state.number + 1;
+        let woken = state.settle(next, false);
+        drop(state);
+        wake(shared, &woken);
+        (was_running, was_scheduled)
     }
 
     /// Registers a client that waits for a snapshot to end.
@@ -235,6 +265,19 @@ impl Persistence {
             number,
             result: None,
         });
+    }
+
+    /// Has a snapshot taken as soon as possible, and registers a client that waits for it to end.
+    pub(crate) fn schedule_for(&self, client: u64) {
+        let mut state = self.state();
+        let number = state.number + 1;
+        state.is_scheduled = true;
+        state.waiting.push(Waiting {
+            client,
+            number,
+            result: None,
+        });
+        self.has_wishes.store(true, Ordering::Release);
     }
 
     /// Returns how the snapshot ended that a client waits for: `None`: it waits for none; `Some(None)`: it has not ended.
@@ -273,13 +316,9 @@ impl Persistence {
             Err(SaveError::Unwanted) => log::notice("The snapshot was called off"),
             Err(error) => log::warning(&format!("Error saving DB on disk: {error}")),
         }
-        let (mut woken, mut ends) = (Vec::new(), None);
-        for waiting in state.waiting.iter_mut() {
-            if waiting.number == job.number {
-                waiting.result = Some(is_ok);
-                woken.push(waiting.client);
-            }
-        }
+        // Some have left meanwhile.
+        state.waiting.retain(|waiting| shared.token_of(waiting.client).is_some());
+        let (mut woken, mut ends) = (state.settle(job.number, is_ok), None);
         let is_awaited = |shutdown: &mut Shutdown| shutdown.number == Some(job.number);
         if let Some(shutdown) = state.shutdown.take_if(is_awaited) {
             ends = Some(is_ok || shutdown.is_forced);
@@ -378,6 +417,7 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
     let is_cut = unit.cut(&cut, stream.savers(Box::new(wake_all)));
     assert!(is_cut, "no snapshot is being taken");
     state.number += 1;
+    state.last_record = cut.last_record;
     let job = SaveJob {
         number: state.number,
         stream: stream.clone(),
@@ -398,6 +438,14 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
         changes: shared.changes(),
         keys: cut.databases.iter().map(|database| database.keys).sum(),
     });
+    // Before the job is begun: it may end before this function does.
+    if let Some(shutdown) = &mut state.shutdown
+        && shutdown.number.is_none()
+    {
+        shutdown.number = Some(job.number);
+        // What is written from here on would not be in the file.
+        hold_writes(shared, true);
+    }
     let jobs = shared.persistence.jobs.lock();
     // The thread ends after the workers.
     let _ = jobs.expect("no panic under the jobs").send(Some(job));
@@ -476,18 +524,11 @@ pub(crate) fn drive(worker: &mut Worker) {
     let Ok(mut unit) = Unit::try_set(&shared.keyspace, &StripeSet::all(), false) else {
         return;
     };
-    let Ok(number) = begin(worker, &mut unit) else {
-        return;
-    };
-    let mut state = shared.persistence.state();
-    if let Some(shutdown) = &mut state.shutdown {
-        shutdown.number = Some(number);
-        drop(state);
-        // What is written from here on would not be in the file.
-        hold_writes(shared, true);
-    }
+    let begun = begin(worker, &mut unit);
     drop(unit);
-    log::notice("Background saving started");
+    if begun.is_ok() {
+        log::notice("Background saving started");
+    }
 }
 
 /// Returns true if [`drive`] has something to try.
@@ -528,7 +569,7 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
     let persistence = &shared.persistence;
     // What is loaded is in the file already, and what is not cannot be saved.
     if !saves || persistence.loading.is_on() {
-        persistence.cancel();
+        persistence.cancel(shared);
         persistence.loading.stop();
         crate::stop_workers(shared);
         return false;

@@ -6,6 +6,7 @@ mod bench_tls;
 mod console;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;
+mod files;
 mod limits;
 mod live;
 mod memory;

@@ -52,7 +52,12 @@ pub(super) fn save_for(worker: &mut Worker, caller: &mut Caller) -> Result<bool,
                 worker.shared.persistence.wait_for(client, number);
                 Err(Halt::Suspended(Suspended::File))
             }
-            Err(NotBegun::InProgress | NotBegun::Ending) => Err(IN_PROGRESS.into()),
+            // The file is given up already, and the walk is nearly through.
+            Err(NotBegun::Ending) => {
+                worker.shared.persistence.schedule_for(client);
+                Err(Halt::Suspended(Suspended::File))
+            }
+            Err(NotBegun::InProgress) => Err(IN_PROGRESS.into()),
         },
     }
 }
@@ -74,7 +79,7 @@ pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     }
     let persistence = &worker.shared.persistence;
     if cancels {
-        let text = match persistence.cancel() {
+        let text = match persistence.cancel(worker.shared) {
             (true, _) => "Background saving cancelled",
             (false, true) => "Scheduled background saving cancelled",
             (false, false) => return Err(NOT_SAVING.into()),
