@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod embedded;
 
 use std::env;
@@ -20,10 +21,13 @@ Usage: redline <part> [arguments]
  redline bench      A load generator; takes redis-benchmark's arguments, or run, compare,
                     failover or report with options of its own.
  redline proxy      One address in front of many Redis servers.
+ redline check-aof  Checks an append-only file, and repairs its end.
+ redline check-rdb  Checks a snapshot.
  redline --version  Version.
  redline --help     This text; redline server --help and so on say what each part takes.
 
-Called through a link named redis-server or redis-benchmark, it is that part.
+Called through a link named redis-server, redis-benchmark, redis-check-aof or redis-check-rdb,
+it is that part.
 ";
 
 fn print(text: &str) -> ExitCode {
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
             return redline_bench::main("redis-benchmark", args, Some(&embedded::start));
         }
         Some("redis-server") => return redline_server::command_line::main(&called, args),
+        Some("redis-check-aof") => return check::aof("redis-check-aof", args),
+        Some("redis-check-rdb") => return check::rdb("redis-check-rdb", args),
         Some("redis-sentinel") => {
             let sentinel = args.chain(["--sentinel".into()]);
             return redline_server::command_line::main(&called, sentinel);
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
         Some("bench") => redline_bench::main("redline bench", args, Some(&embedded::start)),
         Some("server") => redline_server::command_line::main(&format!("{called} server"), args),
         Some("proxy") => redline_proxy::main(args),
+        Some("check-aof") => check::aof("redline check-aof", args),
+        Some("check-rdb") => check::rdb("redline check-rdb", args),
         Some("--version" | "-v") => print(concat!("redline ", env!("CARGO_PKG_VERSION"), "\n")),
         Some("--help" | "-h" | "help") => print(USAGE),
         _ => {

@@ -12,6 +12,7 @@ use redline_types::{
 use crate::{
     Ctx, Error, Failure,
     scan::{self, ScanOptions},
+    word,
     words::{Words, int, integer},
 };
 
@@ -422,6 +423,7 @@ pub(crate) fn flushall(
         let keys = ctx.keys.in_db(db, |keys| keys.database().flush());
         ctx.keys.count_changes(keys);
     }
+    propagate_flush(ctx, args);
     reply.ok();
     Ok(())
 }
@@ -435,8 +437,15 @@ pub(crate) fn flushdb(
     check_flush_mode(Words::new(CommandId::Flushdb, &args, 1))?;
     let keys = ctx.keys.database().flush();
     ctx.keys.count_changes(keys);
+    propagate_flush(ctx, args);
     reply.ok();
     Ok(())
+}
+
+/// Records a flush in the journal, also one that has found nothing, as Redis does: who copies the data may have more.
+fn propagate_flush(ctx: &mut Ctx<'_>, args: Args<'_>) {
+    ctx.keys
+        .propagate((0..args.len()).map(|index| word(args, index)));
 }
 
 /// MEMORY USAGE key [SAMPLES count]: the size of a value is exact, nothing is sampled.

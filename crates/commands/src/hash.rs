@@ -3,7 +3,7 @@
 use redline_keyspace::{Classes, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
 use redline_spec::CommandId;
-use redline_types::{Element, Hash, IntBuf, Live, number};
+use redline_types::{DataType, Element, Hash, IntBuf, Live, number};
 
 use crate::{
     Ctx, Error, Failure,
@@ -117,7 +117,7 @@ pub(crate) fn hincrbyfloat(
     }
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
-    let text = ctx.keys.write_or_new::<Hash, _>(&args[1], |hash, limits| {
+    let edited = ctx.keys.write_or_new::<Hash, _>(&args[1], |hash, limits| {
         let value = match hash.get(&args[2]) {
             None => number::Extended::parse(b"0"),
             Some(value) => number::Extended::parse(value.bytes(&mut IntBuf::new())),
@@ -129,14 +129,18 @@ pub(crate) fn hincrbyfloat(
         let mut text = Vec::new();
         sum.format(&mut text);
         hash.set_keeping_expiry(&args[2], &text, limits);
-        Ok::<Vec<u8>, Error>(text)
+        Ok::<_, Error>((text, hash.earliest_expiry_ms().is_some()))
     })?;
-    let text = text?;
+    let (text, is_timed) = edited?;
     ctx.keys.changed(Classes::HASH, "hincrbyfloat", &args[1]);
-    // HSET would remove the field's expiry.
-    ctx.keys.propagate(&[
-        b"HSETEX", &args[1], b"KEEPTTL", b"FIELDS", b"1", &args[2], &text,
-    ]);
+    match is_timed {
+        // HSET would remove the field's expiry.
+        true => ctx.keys.propagate(&[
+            b"HSETEX", &args[1], b"KEEPTTL", b"FIELDS", b"1", &args[2], &text,
+        ]),
+        // Servers that have no HSETEX know it.
+        false => ctx.keys.propagate(&[b"HSET", &args[1], &args[2], &text]),
+    }
     reply.bulk(&text);
     Ok(())
 }

@@ -411,6 +411,8 @@ pub struct Caller {
     pub wait: Option<Wait>,
     /// State of a call that has waited and runs again.
     pub again: Option<Again>,
+    /// Number of the journal's last record that is due to this client's calls; 0: none.
+    pub own_record: u64,
     /// Stripes that the client's ticket covers, if it owns the ticket.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
 }
@@ -468,7 +470,16 @@ impl Caller {
             registered_bytes: 0,
             wait: None,
             again: None,
+            own_record: 0,
             ticket: None,
+        }
+    }
+
+    /// Notes the number of a record that one of its calls has led to.
+    #[inline]
+    pub(crate) fn note_record(&mut self, number: Option<u64>) {
+        if let Some(number) = number {
+            self.own_record = number;
         }
     }
 

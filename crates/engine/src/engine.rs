@@ -53,6 +53,10 @@ pub enum Message {
     ScriptBusy,
     /// CLIENT UNPAUSE: clients that were suspended by CLIENT PAUSE go on.
     Resume,
+    /// Clients of this executor that wait at the journal's gate may go on: see [`Executor::gate`](crate::Executor::gate).
+    Released,
+    /// The executor is to offer itself to the journal's pump: see [`Executor::pump_now`](crate::Executor::pump_now).
+    Pump,
 }
 
 /// Mailbox of an executor's thread.
@@ -224,6 +228,23 @@ impl Engine {
         // Read once: the client may be moving to another executor, and only messages that name it are forwarded.
         let token = info.token();
         self.send(token, Message::Kill(token));
+    }
+
+    /// Reports that the journal's records up to this one are on disk: replies that have waited for it may leave. Called on any
+    /// thread.
+    pub fn release_replies(&self, synced: u64) {
+        let gate = &self.keyspace.journal().gate;
+        gate.advance(synced, &mut |number| self.tell_released(number));
+    }
+
+    /// Reports that replies need not wait for the journal any more.
+    pub fn release_all_replies(&self) {
+        let gate = &self.keyspace.journal().gate;
+        gate.open(&mut |number| self.tell_released(number));
+    }
+
+    fn tell_released(&self, number: usize) {
+        self.executors()[number].mailbox.send(Message::Released);
     }
 
     /// Hands work to the background thread.

@@ -20,10 +20,6 @@ pub const LOADING: Error = Error::line("LOADING Redis is loading the dataset in 
 pub const SAVE_FAILED: Error = Error::line(
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
 );
-/// The append-only file could not be written.
-pub const APPEND_FAILED: Error = Error::line(
-    "MISCONF Errors writing to the AOF file: please check the server's log for details",
-);
 /// A function is over its threshold.
 pub const BUSY_FUNCTION: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",

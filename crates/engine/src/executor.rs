@@ -25,16 +25,15 @@ pub mod watch;
 
 use std::sync::{Arc, atomic::Ordering};
 
-use redline_keyspace::{Hint, Local, Waiter};
+use redline_keyspace::{Hint, Local, Waiter, journal::Queue};
 use redline_resp::{Args, Blob};
 use redline_scripting::Host;
 use redline_spec::CommandId;
 
 use crate::{
     caller::{Caller, EndedWatch, Token},
-    engine::{Engine, Pause},
-    refusals,
-    session,
+    engine::{Engine, Message, Pause},
+    refusals, session,
     settings::{BusyScope, Settings},
     stats::ExecutorStats,
     timing::{Timing, Used},
@@ -235,6 +234,8 @@ pub struct Executor<'e, O: Outlet> {
     pub timing: Timing,
     /// Number of the reset of the counters since which times are taken; see `Engine::stats_epoch`.
     stats_epoch: u64,
+    /// Clients of the executor that wait at the journal's gate.
+    pub gate: Arc<Queue>,
     /// The keys of a request of many keys.
     pub(crate) hints: Vec<Hint>,
     /// The surroundings.
@@ -269,6 +270,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
             detour: false,
             timing: Timing::default(),
             stats_epoch: u64::MAX,
+            gate: engine.keyspace.journal().gate.make_queue(number),
             hints: Vec::new(),
             engine,
             outlet,
@@ -292,10 +294,8 @@ impl<'e, O: Outlet> Executor<'e, O> {
     }
 
     fn set_detour(&mut self) {
-        self.detour = self.monitored
-            || self.pause.is_some()
-            || self.busy_to_all
-            || self.refusals.any();
+        self.detour =
+            self.monitored || self.pause.is_some() || self.busy_to_all || self.refusals.any();
     }
 
     /// Returns true if a script is over its threshold: every command is refused but those that are allowed then.
@@ -372,6 +372,40 @@ impl<'e, O: Outlet> Executor<'e, O> {
             block::leave_queues(self);
         }
         self.timing.note_turn(began_ms, ended_ms, &self.outlet);
+    }
+
+    /// Offers the thread to the journal's pump, if units of the executor have written records. Called when they have ended: at
+    /// the end of a batch, before its replies leave, and at the end of a turn.
+    #[inline]
+    pub fn pump(&mut self) {
+        if self.local.has_journal_news() {
+            self.pump_now();
+        }
+    }
+
+    /// Offers the thread to the pump in any case. Who has pumped for long asks another executor to go on; so does the worker of
+    /// a script that holds stripes, as the stream may block. (Without another one it pumps when the script has ended, unless
+    /// some thread of the server does.)
+    #[cold]
+    pub fn pump_now(&mut self) {
+        /// Time after which the role is handed on: nanoseconds.
+        const PUMPED_NS_MAX: u64 = 1_000_000;
+        let executors = self.engine.executors();
+        let next = &executors[(self.number + 1) % executors.len()];
+        let is_alone = executors.len() == 1;
+        let mut hands_on = self.depth > 0;
+        if !hands_on {
+            let began_ns = self.outlet.monotonic_ns();
+            hands_on = self.engine.keyspace.journal().pump(&mut || {
+                !is_alone && self.outlet.monotonic_ns().saturating_sub(began_ns) >= PUMPED_NS_MAX
+            });
+        } else if is_alone {
+            return;
+        }
+        if hands_on {
+            next.mailbox.send(Message::Pump);
+        }
+        self.local.forget_journal_news();
     }
 
     /// Adds the local account of memory to the keyspace's.

@@ -2,7 +2,13 @@
 //!
 //! Must not know: how a reason comes about.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    borrow::Cow,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use redline_commands::Error;
 
@@ -22,7 +28,11 @@ pub enum Reason {
 
 /// The reasons that hold now.
 #[derive(Debug, Default)]
-pub struct Refusals(AtomicU32);
+pub struct Refusals {
+    reasons: AtomicU32,
+    /// The error of the append-only file.
+    append_error: Mutex<String>,
+}
 
 /// The reasons that held when an executor last looked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,14 +41,31 @@ pub struct Held(u32);
 impl Refusals {
     /// Returns the reasons.
     pub fn now(&self) -> Held {
-        Held(self.0.load(Ordering::Acquire))
+        Held(self.reasons.load(Ordering::Acquire))
+    }
+
+    /// Sets the error line of calls that change data, for [`Reason::AppendFailed`].
+    pub fn set_append_error(&self, text: &str) {
+        let mut error = self.append_error.lock().expect("no panic under a text");
+        text.clone_into(&mut error);
+    }
+
+    /// Returns the refusal of calls that change data, if one of these reasons asks for it.
+    pub fn of_writes(&self, held: Held) -> Option<Error> {
+        if held.has(Reason::SaveFailed) {
+            return Some(errors::SAVE_FAILED);
+        }
+        held.has(Reason::AppendFailed).then(|| {
+            let error = self.append_error.lock().expect("no panic under a text");
+            Error::Line(Cow::Owned(error.clone()))
+        })
     }
 
     /// Sets or clears a reason. When this returns, every command that begins later on any executor goes by it.
     pub fn set(&self, reason: Reason, holds: bool, settings: &Published) {
         let before = match holds {
-            true => self.0.fetch_or(reason as u32, Ordering::AcqRel),
-            false => self.0.fetch_and(!(reason as u32), Ordering::AcqRel),
+            true => self.reasons.fetch_or(reason as u32, Ordering::AcqRel),
+            false => self.reasons.fetch_and(!(reason as u32), Ordering::AcqRel),
         };
         if holds != (before & reason as u32 != 0) {
             settings.move_epoch();
@@ -57,14 +84,5 @@ impl Held {
     #[inline]
     pub fn has(self, reason: Reason) -> bool {
         self.0 & reason as u32 != 0
-    }
-
-    /// Returns the refusal of calls that change data, if there is a reason.
-    pub fn of_writes(self) -> Option<Error> {
-        match self {
-            held if held.has(Reason::SaveFailed) => Some(errors::SAVE_FAILED),
-            held if held.has(Reason::AppendFailed) => Some(errors::APPEND_FAILED),
-            _ => None,
-        }
     }
 }

@@ -524,11 +524,6 @@ impl Locks {
         size_of_val(&*self.words.lines) + size_of_val(&*self.waiters)
     }
 
-    /// Returns the receiver of the tokens of sessions that may try again.
-    pub(crate) fn wake(&self) -> &dyn Wake {
-        &*self.wake
-    }
-
     /// Tries for one stripe, spinning for a moment.
     #[inline]
     pub(crate) fn try_one(&self, stripe: u16) -> Option<Guard<'_>> {

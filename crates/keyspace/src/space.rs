@@ -19,12 +19,12 @@ use redline_types::Limits;
 
 use crate::{
     entry::{Entry, Garbage},
-    journal::{Arc as JournalArc, Effects, Journal, Lane, Reader, WakeReader},
+    journal::{Effects, Journal, Stream, Words, Writer},
     lock::{Locks, NobodyWaits, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
     opened::Opened,
     policy::{Clock, EvictionPool, Policy},
-    snapshot::{CutState, Share, Snapshots},
+    snapshot::{self, CutState, Share, Slice, Snapshots},
     unit::Unit,
     wait::{Queue, Ready},
     watch::Watcher,
@@ -225,12 +225,12 @@ impl Keyspace {
         &self.journal
     }
 
-    /// Attaches a reader to the journal, between two units; returns the number after which it begins. Gives `wake` back
-    /// if a stripe is in use. (A holder of all stripes calls [`Unit::attach_reader`].)
-    pub fn try_attach_reader(&self, wake: WakeReader) -> Result<(Reader, u64), WakeReader> {
+    /// Attaches a stream to the journal, between two units; returns the number after which it begins. Gives the stream back
+    /// if a stripe is in use. (A holder of all stripes calls [`Unit::attach_stream`].)
+    pub fn try_attach_stream(&self, stream: Box<dyn Stream>) -> Result<u64, Box<dyn Stream>> {
         match Unit::try_set(self, &StripeSet::all(), false) {
-            Ok(mut unit) => Ok(unit.attach_reader(wake)),
-            Err(_) => Err(wake),
+            Ok(mut unit) => Ok(unit.attach_stream(stream)),
+            Err(_) => Err(stream),
         }
     }
 
@@ -245,22 +245,23 @@ impl Keyspace {
 
     #[cold]
     fn write_record(&self, local: &mut Local) -> Option<u64> {
-        let effects = std::mem::take(local.effects.get_mut());
+        let effects = local.effects.get_mut();
         if !self.journal.is_attached() {
-            return None; // the last reader went while the unit ran
+            effects.give_up(); // the stream ended while the unit ran
+            return None;
         }
-        let lane = local.lane.get_or_insert_with(|| self.journal.lane());
-        Some(self.journal.append(lane, effects))
+        Some(effects.commit(&self.journal))
     }
 
-    /// Reports how far a reader has got with the journal's records: replies that waited for it may leave.
-    pub fn release_replies(&self, reached: u64) {
-        self.journal.gate.advance(reached, self.locks.wake());
+    /// Returns true while a snapshot is being taken: until its last share is handed in.
+    pub fn is_snapshot_running(&self) -> bool {
+        self.snapshots.is_running()
     }
 
-    /// Reports that replies need not wait for the journal any more.
-    pub fn release_all_replies(&self) {
-        self.journal.gate.open(self.locks.wake());
+    /// Does a worker's part of a snapshot's walk until `go_on`, asked after every few entries, returns false. Called between
+    /// units.
+    pub fn snapshot_slice(&self, local: &mut Local, mut go_on: impl FnMut() -> bool) -> Slice {
+        snapshot::slice(self, local, &mut go_on)
     }
 
     /// Returns the number of databases.
@@ -404,7 +405,10 @@ impl Keyspace {
             }
         }
         self.account(other.bytes.0.load(Ordering::Relaxed) - other.fixed_bytes as i64);
-        other.bytes.0.store(other.fixed_bytes as i64, Ordering::Relaxed);
+        other
+            .bytes
+            .0
+            .store(other.fixed_bytes as i64, Ordering::Relaxed);
     }
 
     pub(crate) fn swap_dbs(&self, a: u32, b: u32) {
@@ -532,10 +536,8 @@ pub struct Local {
     /// Keys that a client waits for and that the running unit has changed: they are served before it releases its
     /// stripes.
     pub ready: VecDeque<Ready>,
-    /// The effects of the running unit so far, for the journal; empty without a reader.
-    pub(crate) effects: RefCell<Effects>,
-    /// This worker's lane of the journal; made with its first record.
-    pub(crate) lane: Option<JournalArc<Lane>>,
+    /// The effects of the running unit so far, at the end of this worker's lane of the journal; empty without a stream.
+    pub(crate) effects: RefCell<Writer>,
     /// The garbage to drop behind the command.
     pub garbage: Vec<Garbage>,
     /// Tables to free behind the command.
@@ -580,7 +582,6 @@ impl Local {
             events: Events::default(),
             ready: VecDeque::new(),
             effects: RefCell::default(),
-            lane: None,
             garbage: Vec::new(),
             flushed: Vec::new(),
             hits: Cell::new(0),
@@ -609,16 +610,36 @@ impl Local {
         }
     }
 
+    /// Adds a command to the effects of the running unit, if the journal has a stream.
+    pub(crate) fn push_effect<'w>(&self, space: &Keyspace, db: u32, words: impl Words<'w>) {
+        if space.journal.is_attached() {
+            let words = words.into_iter().map(Into::into);
+            let mut effects = self.effects.borrow_mut();
+            effects.push(&space.journal, Some(db), words);
+        }
+    }
+
     /// Takes out the effects of the running unit so far, before units of others run in the middle of it (a script that
     /// runs its worker's loop).
     pub fn take_effects(&mut self) -> Effects {
-        std::mem::take(self.effects.get_mut())
+        self.effects.get_mut().take()
     }
 
     /// Puts back the effects that [`Local::take_effects`] took out.
     pub fn restore_effects(&mut self, effects: Effects) {
-        debug_assert!(self.effects.get_mut().is_empty(), "every unit has ended");
-        self.effects = RefCell::new(effects);
+        self.effects.get_mut().put_back(effects);
+    }
+
+    /// Returns true if units of this worker have written records for which it has not offered itself to the pump yet
+    /// ([`Journal::pump`]), which it does when it holds no stripe.
+    #[inline]
+    pub fn has_journal_news(&mut self) -> bool {
+        self.effects.get_mut().has_news
+    }
+
+    /// Notes that this worker has offered itself, or has asked another to.
+    pub fn forget_journal_news(&mut self) {
+        self.effects.get_mut().has_news = false;
     }
 
     /// Hands the unflushed share of the memory account over.

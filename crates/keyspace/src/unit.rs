@@ -11,8 +11,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{
-    journal::{Reader, WakeReader},
+    journal::{Stream, Words},
     lock::{Guard, Held, StripeSet, WakeToken},
+    snapshot::{self, Cut, Savers},
     space::{Keyspace, Local, Place},
     view::{Busy, View, entry_of, is_expired},
     wait::Waiter,
@@ -160,14 +161,38 @@ impl<'k> Unit<'k> {
         );
     }
 
-    /// Attaches a reader to the journal, which gets the record of every later unit; returns the number after which it
-    /// begins.
+    /// Adds to the unit's effect a message to the nodes (PUBLISH), which changes no data: no file gets it. Without a stream it
+    /// is dropped.
+    pub fn propagate_message<'w>(&mut self, local: &mut Local, words: impl Words<'w>) {
+        let journal = self.space.journal();
+        if journal.is_attached() {
+            #[cfg(debug_assertions)]
+            self.unrecorded.set(true);
+            let words = words.into_iter().map(Into::into);
+            local.effects.get_mut().push(journal, None, words);
+        }
+    }
+
+    /// Attaches a stream to the journal, which gets the record of every later unit; returns the number after which it
+    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next. Libraries of functions change under the
+    /// script mutex alone: who copies them at this instant holds that, too.
+    ///
+    /// # Panics
+    /// Unless every stripe is held, or if there is a stream already.
+    pub fn attach_stream(&mut self, stream: Box<dyn Stream>) -> u64 {
+        assert!(self.holds_all(), "every stripe is held");
+        self.space.journal().attach(stream)
+    }
+
+    /// Cuts the journal's stream: returns the number of the last record of a unit before this one. The stream hears of it
+    /// ([`Stream::cut`]) between that record and the next, from whoever pumps; a message to the nodes, which needs no stripe, may
+    /// still come between.
     ///
     /// # Panics
     /// Unless every stripe is held.
-    pub fn attach_reader(&mut self, wake: WakeReader) -> (Reader, u64) {
+    pub fn cut_journal(&mut self) -> u64 {
         assert!(self.holds_all(), "every stripe is held");
-        self.space.journal().attach(wake)
+        self.space.journal().cut()
     }
 
     /// Replaces all databases by those of a keyspace that [`Keyspace::unpublished`] made, whose users have ended and
@@ -184,6 +209,25 @@ impl<'k> Unit<'k> {
             view.finish();
         }
         space.take_all_of(loaded);
+    }
+
+    /// Returns the facts that a cut would fix now.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn counts(&self) -> Cut {
+        assert!(self.holds_all(), "every stripe is held");
+        snapshot::counts(self.space)
+    }
+
+    /// Cuts: begins a snapshot of everything as it is now, of which the caller has the [`Unit::counts`]. Returns false if
+    /// one is being taken already.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn cut(&mut self, counts: &Cut, savers: Arc<dyn Savers>) -> bool {
+        assert!(self.holds_all(), "every stripe is held");
+        snapshot::cut(self.space, counts, savers)
     }
 
     /// Returns true if a client waits for this key, in any database.
@@ -314,7 +358,7 @@ mod tests {
     use redline_types::Limits;
 
     use super::*;
-    use crate::{Classes, Expiry, lock::NobodyWaits};
+    use crate::{Classes, Expiry, journal::RecordReader, lock::NobodyWaits};
 
     fn keyspace() -> (Keyspace, Local) {
         let local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
@@ -357,16 +401,15 @@ mod tests {
     #[test]
     fn a_change_has_a_record_before_the_stripes_are_free() {
         let (space, mut local) = keyspace();
-        let (reader, from) = space
-            .try_attach_reader(Box::new(|| ()))
-            .ok()
-            .expect("no stripe is in use");
+        let stream = RecordReader::new(|_| ());
+        let from = space.try_attach_stream(Box::new(stream));
+        let from = from.ok().expect("no stripe is in use");
         let mut unit = Unit::try_one(&space, space.place(b"key").stripe()).expect("free");
         let mut view = unit.view(&mut local, 0, 0);
         view.propagate(&[&b"SET"[..], b"key", b"value"]);
         assert_eq!(space.journal().last(), from);
         assert_eq!(unit.commit(&mut local), Some(from + 1));
-        space.journal().detach(reader);
+        space.journal().detach();
     }
 
     #[test]

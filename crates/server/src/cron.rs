@@ -43,7 +43,9 @@ pub fn tick(worker: &mut Worker) {
         return;
     }
     expire(worker);
-    eviction::make_room_for_long(worker.executor);
+    if !worker.shared.persistence.loading.is_on() {
+        eviction::make_room_for_long(worker.executor);
+    }
     forget_tracked(worker);
     serve::evict_clients(worker);
     look_after_memory(worker);
@@ -81,6 +83,7 @@ pub fn tick(worker: &mut Worker) {
         worker.shared.rates.sample(worker.shared);
         worker.shared.note_limit();
         persistence::look_at_save_points(worker);
+        persistence::append::tick(worker.shared);
         look_at_certificates(worker);
     }
     worker.flush_account();
@@ -110,7 +113,8 @@ fn expiry_rest_us(effort: u32) -> u64 {
 fn expire(worker: &mut Worker) {
     worker.executor.outlet.expiry_due_us = None;
     // CLIENT PAUSE keeps the data unchanged.
-    let rests = worker.shared.timers_rest.load(Ordering::Relaxed);
+    let rests = worker.shared.timers_rest.load(Ordering::Relaxed)
+        || worker.shared.persistence.loading.is_on();
     if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }

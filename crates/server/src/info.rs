@@ -312,21 +312,35 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("rdb_last_load_keys_expired", expired)?;
     let loaded = loading.keys_loaded.load(Ordering::Relaxed);
     out.field("rdb_last_load_keys_loaded", loaded)?;
-    out.zeros(&[
-        "aof_enabled",
-        "aof_rewrite_in_progress",
-        "aof_rewrite_scheduled",
-    ])?;
-    out.field("aof_last_rewrite_time_sec", -1)?;
-    out.field("aof_current_rewrite_time_sec", -1)?;
-    out.field("aof_last_bgrewrite_status", "ok")?;
-    out.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"])?;
-    out.field("aof_last_write_status", "ok")?;
+    let append = worker.shared.persistence.append.figures();
+    out.field("aof_enabled", u8::from(append.is_on))?;
+    out.field("aof_rewrite_in_progress", u8::from(append.is_rewriting))?;
+    out.field("aof_rewrite_scheduled", u8::from(append.is_scheduled))?;
+    out.field("aof_last_rewrite_time_sec", or_none(append.rewrite_took_s))?;
+    out.field(
+        "aof_current_rewrite_time_sec",
+        or_none(append.rewrite_running_s),
+    )?;
+    out.field(
+        "aof_last_bgrewrite_status",
+        status(append.is_last_rewrite_done),
+    )?;
+    out.field("aof_rewrites", append.rewrites)?;
+    out.zeros(&["aof_rewrites_consecutive_failures"])?;
+    out.field("aof_last_write_status", status(append.is_last_write_done))?;
     out.zeros(&[
         "aof_last_cow_size",
         "module_fork_in_progress",
         "module_fork_last_cow_size",
     ])?;
+    if append.is_on {
+        out.field("aof_current_size", append.current_bytes)?;
+        out.field("aof_base_size", append.base_bytes)?;
+        out.field("aof_pending_rewrite", u8::from(append.is_scheduled))?;
+        out.field("aof_buffer_length", append.pending_bytes)?;
+        out.field("aof_pending_bio_fsync", append.pending_syncs)?;
+        out.zeros(&["aof_delayed_fsync"])?;
+    }
     if loading.is_on() {
         let (bytes, total) = (loading.bytes(), loading.total_bytes.load(Ordering::Relaxed));
         let began_s = loading.began_s.load(Ordering::Relaxed);

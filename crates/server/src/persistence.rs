@@ -7,11 +7,12 @@
 //!
 //! Must not know: how entries are encoded, commands.
 
+pub(crate) mod append;
 pub(crate) mod loading;
 pub(crate) mod slices;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -20,11 +21,14 @@ use std::{
     time::Duration,
 };
 
-use redline_engine::{Message as Mail, REDIS_VERSION, refusals::Reason};
+use redline_engine::{
+    Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason,
+};
 use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
     RealDisk,
+    aof::writer::{Base, Job},
     snapshot::{
         Encoding, Stream,
         file::{self, Head, Manner, SaveError, Written},
@@ -50,6 +54,27 @@ pub(crate) struct Persistence {
     jobs: Mutex<mpsc::Sender<Option<SaveJob>>>,
     /// How the loading of files goes.
     pub(crate) loading: loading::Loading,
+    /// The append-only file.
+    pub(crate) append: append::Append,
+}
+
+/// The receivers of what the threads for files are to do.
+pub(crate) struct Todo {
+    /// For [`write_files`].
+    pub(crate) snapshots: mpsc::Receiver<Option<SaveJob>>,
+    /// For [`append::run_jobs`].
+    pub(crate) jobs: mpsc::Receiver<Option<Job>>,
+}
+
+/// Purpose of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The file of the configuration.
+    Save,
+    /// The base of this rewrite of the append-only file.
+    Base(u64),
+    /// A base without a file that follows it: BGREWRITEAOF while the append-only file is off.
+    LoneBase,
 }
 
 struct State {
@@ -59,6 +84,8 @@ struct State {
     last_record: u64,
     /// The one that is being taken or written.
     running: Option<Running>,
+    /// Number of the last one that was written or has failed, and which of both.
+    ended: (u64, bool),
     /// A client or a save point wants one as soon as possible.
     is_scheduled: bool,
     /// The end of the process waits for one.
@@ -71,6 +98,7 @@ struct State {
 /// A snapshot that is being taken or written.
 struct Running {
     number: u64,
+    purpose: Purpose,
     stream: Arc<Stream>,
     began_ms: u64,
     /// Changes of the data at the cut, since the start.
@@ -82,7 +110,8 @@ struct Running {
 /// A client that waits for a snapshot.
 struct Waiting {
     client: u64,
-    number: u64,
+    /// The snapshot; `None`: the next that is begun for its own sake.
+    number: Option<u64>,
     /// How it ended.
     result: Option<bool>,
 }
@@ -97,7 +126,7 @@ struct Shutdown {
     number: Option<u64>,
 }
 
-/// What INFO tells of snapshots.
+/// Figures of snapshots, for INFO.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     /// Unix time of the last success in seconds; at first that of the start.
@@ -125,6 +154,7 @@ pub(crate) struct Figures {
 /// A file to be written.
 pub(crate) struct SaveJob {
     number: u64,
+    purpose: Purpose,
     stream: Arc<Stream>,
     head: Head,
     manner: Manner,
@@ -141,6 +171,12 @@ pub(crate) enum NotBegun {
     Ending,
 }
 
+impl Running {
+    fn is_save(&self) -> bool {
+        self.purpose == Purpose::Save
+    }
+}
+
 impl State {
     fn has_wishes(&self) -> bool {
         let awaits_cut = |shutdown: &Shutdown| shutdown.number.is_none();
@@ -148,7 +184,7 @@ impl State {
     }
 
     /// Notes how a snapshot ended for the clients that wait for it. Returns them.
-    fn settle(&mut self, number: u64, is_ok: bool) -> Vec<u64> {
+    fn settle(&mut self, number: Option<u64>, is_ok: bool) -> Vec<u64> {
         let waiting = self.waiting.iter_mut();
         let settled = waiting.filter(|waiting| waiting.number == number && waiting.result.is_none());
         settled
@@ -164,7 +200,7 @@ impl State {
         let clients = shutdown.clients.iter();
         self.waiting.extend(clients.map(|client| Waiting {
             client: *client,
-            number: 0,
+            number: None,
             result: Some(false),
         }));
     }
@@ -172,13 +208,15 @@ impl State {
 
 impl Persistence {
     /// Makes the state at the start. Files are written by [`write_files`], on the receiver's thread.
-    pub(crate) fn new(started_s: u64) -> (Persistence, mpsc::Receiver<Option<SaveJob>>) {
-        let (jobs, todo) = mpsc::channel();
+    pub(crate) fn new(started_s: u64) -> (Persistence, Todo) {
+        let (jobs, snapshots) = mpsc::channel();
+        let (append, append_jobs) = append::Append::new();
         let persistence = Persistence {
             state: Mutex::new(State {
                 number: 0,
                 last_record: 0,
                 running: None,
+                ended: (0, true),
                 is_scheduled: false,
                 shutdown: None,
                 waiting: Vec::new(),
@@ -198,12 +236,19 @@ impl Persistence {
             has_wishes: AtomicBool::new(false),
             jobs: Mutex::new(jobs),
             loading: loading::Loading::default(),
+            append,
+        };
+        let todo = Todo {
+            snapshots,
+            jobs: append_jobs,
         };
         (persistence, todo)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under the state of files")
+        self.state
+            .lock()
+            .expect("no panic under the state of files")
     }
 
     /// Returns what INFO tells.
@@ -211,7 +256,7 @@ impl Persistence {
         let state = self.state();
         let mut figures = state.figures.clone();
         figures.is_scheduled = state.is_scheduled;
-        if let Some(running) = &state.running {
+        if let Some(running) = state.running.as_ref().filter(|running| running.is_save()) {
             let span_ms = clock::monotonic_ms().saturating_sub(running.began_ms);
             figures.running_s = Some(span_ms / 1000);
             figures.entries = Some((running.stream.entries(), running.keys));
@@ -227,7 +272,20 @@ impl Persistence {
 
     /// Returns true while a snapshot is being taken or written.
     pub(crate) fn is_saving(&self) -> bool {
-        self.state().running.is_some()
+        self.state().running.as_ref().is_some_and(Running::is_save)
+    }
+
+    /// Takes so many changes since the start, which loading has made, as saved.
+    fn forget_changes(&self, changes: u64) {
+        self.state().figures.changes_saved = changes;
+    }
+
+    /// Returns true while a snapshot for another purpose than a file of its own is being taken or written.
+    pub(crate) fn is_making_base(&self) -> bool {
+        self.state()
+            .running
+            .as_ref()
+            .is_some_and(|running| !running.is_save())
     }
 
     /// Has a snapshot taken as soon as possible.
@@ -247,34 +305,34 @@ impl Persistence {
     pub(crate) fn cancel(&self, shared: &Shared) -> (bool, bool) {
         let mut state = self.state();
         let was_scheduled = std::mem::take(&mut state.is_scheduled);
-        let running = state.running.as_ref();
+        let running = state.running.as_ref().filter(|running| running.is_save());
         running.inspect(|running| running.stream.give_up());
         let was_running = running.is_some();
         // Who waits for the next one waits for nothing now.
-        let next = state.number + 1;
-        let woken = state.settle(next, false);
+        let woken = state.settle(None, false);
         drop(state);
         wake(shared, &woken);
         (was_running, was_scheduled)
     }
 
-    /// Registers a client that waits for a snapshot to end.
+    /// Registers a client that waits for a snapshot to end. It may have ended already.
     pub(crate) fn wait_for(&self, client: u64, number: u64) {
-        self.state().waiting.push(Waiting {
+        let mut state = self.state();
+        let (ended, is_ok) = state.ended;
+        state.waiting.push(Waiting {
             client,
-            number,
-            result: None,
+            number: Some(number),
+            result: (ended >= number).then_some(is_ok),
         });
     }
 
     /// Has a snapshot taken as soon as possible, and registers a client that waits for it to end.
     pub(crate) fn schedule_for(&self, client: u64) {
         let mut state = self.state();
-        let number = state.number + 1;
         state.is_scheduled = true;
         state.waiting.push(Waiting {
             client,
-            number,
+            number: None,
             result: None,
         });
         self.has_wishes.store(true, Ordering::Release);
@@ -283,7 +341,10 @@ impl Persistence {
     /// Returns how the snapshot ended that a client waits for: `None`: it waits for none; `Some(None)`: it has not ended.
     pub(crate) fn outcome_for(&self, client: u64) -> Option<Option<bool>> {
         let mut state = self.state();
-        let at = state.waiting.iter().position(|waiting| waiting.client == client)?;
+        let at = state
+            .waiting
+            .iter()
+            .position(|waiting| waiting.client == client)?;
         let result = state.waiting[at].result;
         if result.is_some() {
             state.waiting.swap_remove(at);
@@ -295,6 +356,22 @@ impl Persistence {
     fn ended(&self, shared: &Shared, job: &SaveJob, result: &Result<Written, SaveError>) {
         let mut state = self.state();
         let running = state.running.take().expect("it was running");
+        if job.purpose != Purpose::Save {
+            drop(state);
+            let base = match result {
+                Ok(written) => Ok(Base {
+                    path: job.path.clone(),
+                    bytes: written.bytes,
+                    is_snapshot: true,
+                }),
+                Err(error) => Err(error.to_string()),
+            };
+            match job.purpose {
+                Purpose::Base(rewrite) => append::base_done(shared, rewrite, base),
+                _ => append::lone_base_done(shared, base),
+            }
+            return;
+        }
         let now_s = clock::wall_ms() / 1000;
         let is_ok = result.is_ok();
         let figures = &mut state.figures;
@@ -316,9 +393,10 @@ impl Persistence {
             Err(SaveError::Unwanted) => log::notice("The snapshot was called off"),
             Err(error) => log::warning(&format!("Error saving DB on disk: {error}")),
         }
+        state.ended = (job.number, is_ok);
         // Some have left meanwhile.
         state.waiting.retain(|waiting| shared.token_of(waiting.client).is_some());
-        let (mut woken, mut ends) = (state.settle(job.number, is_ok), None);
+        let (mut woken, mut ends) = (state.settle(Some(job.number), is_ok), None);
         let is_awaited = |shutdown: &mut Shutdown| shutdown.number == Some(job.number);
         if let Some(shutdown) = state.shutdown.take_if(is_awaited) {
             ends = Some(is_ok || shutdown.is_forced);
@@ -382,8 +460,12 @@ pub(crate) fn write_files(shared: &Shared, todo: &mpsc::Receiver<Option<SaveJob>
     }
 }
 
-/// Begins a snapshot into the file of the configuration. The unit holds every stripe. Returns its number.
-pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, NotBegun> {
+/// Begins a snapshot. The unit holds every stripe. Returns its number.
+pub(crate) fn begin(
+    worker: &mut Worker,
+    unit: &mut Unit<'_>,
+    purpose: Purpose,
+) -> Result<u64, NotBegun> {
     let shared = worker.shared;
     let mut state = shared.persistence.state();
     if state.running.is_some() {
@@ -393,7 +475,18 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
         return Err(NotBegun::Ending);
     }
     let settings = &worker.outlet.settings;
-    let path = Path::new(&settings.db_filename);
+    let pid = std::process::id();
+    let (temporary, path) = match purpose {
+        Purpose::Save => {
+            let path = PathBuf::from(&settings.db_filename);
+            (file::folder_of(&path).join(format!("temp-{pid}.rdb")), path)
+        }
+        Purpose::Base(_) | Purpose::LoneBase => (
+            format!("temp-rewriteaof-{pid}.aof").into(),
+            format!("temp-rewriteaof-bg-{pid}.aof").into(),
+        ),
+    };
+    figures::copy_counts(worker.executor);
     let cut = unit.counts();
     let format = Format {
         version: version_for(settings, &cut),
@@ -420,36 +513,48 @@ pub(crate) fn begin(worker: &mut Worker, unit: &mut Unit<'_>) -> Result<u64, Not
     state.last_record = cut.last_record;
     let job = SaveJob {
         number: state.number,
+        purpose,
         stream: stream.clone(),
-        head: head(shared, &cut),
+        head: head(shared, &cut, purpose),
         manner: Manner {
             in_steps: settings.saves_in_steps,
             key_delay: Duration::from_micros(settings.key_save_delay_us),
         },
-        temporary: file::folder_of(path).join(format!("temp-{}.rdb", std::process::id())),
-        path: path.to_owned(),
+        temporary,
+        path,
     };
-    state.is_scheduled = false;
-    state.figures.tried_at_s = clock::wall_ms() / 1000;
+    if purpose == Purpose::Save {
+        note_save(shared, &mut state);
+    }
     state.running = Some(Running {
         number: state.number,
+        purpose,
         stream,
         began_ms: clock::monotonic_ms(),
         changes: shared.changes(),
         keys: cut.databases.iter().map(|database| database.keys).sum(),
     });
-    // Before the job is begun: it may end before this function does.
-    if let Some(shutdown) = &mut state.shutdown
-        && shutdown.number.is_none()
-    {
-        shutdown.number = Some(job.number);
-        // What is written from here on would not be in the file.
-        hold_writes(shared, true);
-    }
     let jobs = shared.persistence.jobs.lock();
     // The thread ends after the workers.
     let _ = jobs.expect("no panic under the jobs").send(Some(job));
     Ok(state.number)
+}
+
+/// Notes that the snapshot of the present number is begun for its own sake, for those who wait for one. Called before its
+/// writer hears of it, since that may be done at once.
+fn note_save(shared: &Shared, state: &mut State) {
+    state.is_scheduled = false;
+    state.figures.tried_at_s = clock::wall_ms() / 1000;
+    let number = Some(state.number);
+    let next = state.waiting.iter_mut().filter(|waiting| waiting.number.is_none() && waiting.result.is_none());
+    next.for_each(|waiting| waiting.number = number);
+    if let Some(shutdown) = &mut state.shutdown
+        && shutdown.number.is_none()
+    {
+        shutdown.number = number;
+        // What is written from here on would not be in the file.
+        hold_writes(shared, true);
+    }
 }
 
 /// Returns the version of the file: as configured, or the lowest that holds the data.
@@ -468,18 +573,25 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
     }
 }
 
-fn head(shared: &Shared, cut: &Cut) -> Head {
+fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
+    let is_base = purpose != Purpose::Save;
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
         ("ctime", (clock::wall_ms() / 1000).to_string().into_bytes()),
-        ("used-mem", shared.keyspace.used_bytes().to_string().into_bytes()),
-        ("aof-base", b"0".to_vec()),
+        (
+            "used-mem",
+            shared.keyspace.used_bytes().to_string().into_bytes(),
+        ),
+        ("aof-base", u8::from(is_base).to_string().into_bytes()),
     ];
     let libraries = shared.engine.libraries.all();
     Head {
         facts,
-        libraries: libraries.iter().map(|library| library.code.to_vec()).collect(),
+        libraries: libraries
+            .iter()
+            .map(|library| library.code.to_vec())
+            .collect(),
         databases: cut.databases.clone(),
     }
 }
@@ -499,7 +611,9 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
         return;
     }
     let points = &worker.outlet.settings.save_points;
-    let due = points.iter().find(|(seconds, least)| changes >= *least && since_s > *seconds);
+    let due = points
+        .iter()
+        .find(|(seconds, least)| changes >= *least && since_s > *seconds);
     if let Some((seconds, least)) = due {
         log::notice(&format!("{least} changes in {seconds} seconds. Saving..."));
         state.is_scheduled = true;
@@ -511,10 +625,15 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
 /// Tries to begin what is wanted and could not begin before; called by worker 0 every turn.
 pub(crate) fn drive(worker: &mut Worker) {
     let shared = worker.shared;
+    let rewrite = shared.persistence.append.wanted_cut();
     let state = shared.persistence.state();
-    let is_wanted = state.has_wishes();
+    let is_wanted =
+        state.has_wishes() || rewrite.is_some() || shared.persistence.append.wants_lone_base();
     if !is_wanted {
-        shared.persistence.has_wishes.store(false, Ordering::Release);
+        shared
+            .persistence
+            .has_wishes
+            .store(false, Ordering::Release);
     }
     let waits = state.running.is_some() || shared.keyspace.is_snapshot_running();
     drop(state);
@@ -524,11 +643,42 @@ pub(crate) fn drive(worker: &mut Worker) {
     let Ok(mut unit) = Unit::try_set(&shared.keyspace, &StripeSet::all(), false) else {
         return;
     };
-    let begun = begin(worker, &mut unit);
-    drop(unit);
-    if begun.is_ok() {
-        log::notice("Background saving started");
+    // The file that grows waits for its base; a snapshot comes after it.
+    let purpose = match (rewrite, append::takes_lone_base(shared)) {
+        (Some(rewrite), _) => Purpose::Base(rewrite),
+        (None, true) => Purpose::LoneBase,
+        (None, false) => Purpose::Save,
+    };
+    if begin(worker, &mut unit, purpose).is_err() {
+        return;
     }
+    if let Some(rewrite) = rewrite {
+        let shared = worker.shared.this();
+        append::cut_journal(&shared, &mut unit, rewrite);
+        drop(unit);
+        worker.pump_now();
+        return;
+    }
+    if purpose == Purpose::LoneBase {
+        return;
+    }
+    drop(unit);
+    log::notice("Background saving started");
+}
+
+/// Has [`drive`] look at what is wanted.
+pub(crate) fn wish(shared: &Shared) {
+    shared.persistence.has_wishes.store(true, Ordering::Release);
+    shared.workers()[0]
+        .mailbox
+        .send(Message::Run(Box::new(|_| ())));
+}
+
+/// Gives up the base that is being written for the append-only file, if there is one.
+fn give_up_base(shared: &Shared) {
+    let state = shared.persistence.state();
+    let running = state.running.as_ref().filter(|running| !running.is_save());
+    running.inspect(|running| running.stream.give_up());
 }
 
 /// Returns true if [`drive`] has something to try.
@@ -542,7 +692,11 @@ fn hold_writes(shared: &Shared, holds: bool) {
         end_ms: u64::MAX,
         all: false,
     });
-    *shared.engine.pause.lock().expect("no panic under the pause") = pause;
+    *shared
+        .engine
+        .pause
+        .lock()
+        .expect("no panic under the pause") = pause;
     shared.engine.settings.move_epoch();
     if !holds {
         for worker in shared.workers() {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use redline_engine::Caller;
+use redline_keyspace::journal::Until;
 use redline_net::{PeerAddr, Stream};
 use redline_resp::{Args, Blob, ProtocolError, RequestDecoder, Span};
 
@@ -29,8 +30,8 @@ pub struct Session {
     pub eof_seen: bool,
     /// Requests that are decoded and not yet run.
     pub deferred: Option<Box<Deferred>>,
-    /// Number of the record that the journal's gate has to reach before the replies are sent; until then no request runs.
-    pub gate: Option<u64>,
+    /// The fact that has to come about at the journal's gate before the replies are sent; until then no request runs.
+    pub gate: Option<Until>,
     /// State of the client that its commands use.
     pub caller: Caller,
     /// Time since which the output exceeds its soft limit (Unix, in seconds).

@@ -104,6 +104,8 @@ pub struct Shared {
     pub engine: Engine,
     /// The configuration.
     pub settings: Published,
+    /// This structure, for what outlives a call.
+    this: OnceLock<Weak<Shared>>,
     client_eviction: Mutex<()>,
     workers: OnceLock<Box<[WorkerHandle]>>,
     /// Id of this run: 40 hexadecimal digits, new at every start.
@@ -178,6 +180,7 @@ impl Shared {
         Shared {
             engine,
             settings,
+            this: OnceLock::new(),
             client_eviction: Mutex::new(()),
             workers: OnceLock::new(),
             replication_id: Mutex::new(crate::start::random_id()),
@@ -205,6 +208,17 @@ impl Shared {
             timers_rest: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Makes the structure known to itself. Called once, before the workers begin.
+    pub fn set_this(self: &Arc<Shared>) {
+        let _ = self.this.set(Arc::downgrade(self));
+    }
+
+    /// Returns this structure, counted.
+    pub fn this(&self) -> Arc<Shared> {
+        let this = self.this.get().and_then(Weak::upgrade);
+        this.expect("set at the start, and it lives as long as its users")
     }
 
     /// Sets the listeners of a port, and the number that was bound.
@@ -308,6 +322,7 @@ impl Shared {
     ) -> Result<(), E> {
         self.settings.update(&self.engine, change)?;
         persistence::note_refusal(self);
+        persistence::append::adopt(self);
         Ok(())
     }
 

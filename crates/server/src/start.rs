@@ -9,10 +9,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use redline_keyspace::{
-    Keyspace,
-    journal::{Reader, WakeReader},
-};
+use redline_keyspace::{Keyspace, journal::Stream};
 use redline_net::http::{DESCRIPTORS, Responder};
 use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker, clock, cpu,
@@ -56,6 +53,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
     files: Option<JoinHandle<()>>,
+    disk: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
     /// Signals, read by the first worker. They are received until all workers have ended: a further one must not kill
     /// the process during its shutdown.
@@ -84,6 +82,8 @@ pub enum StartError {
     System(&'static str, std::io::Error),
     /// The users are wrong, as the configuration or the file defines them.
     Users(String),
+    /// The files of the data cannot be used.
+    Files(String),
     /// There is no address to listen on.
     NoListener,
 }
@@ -104,7 +104,7 @@ impl fmt::Display for StartError {
                 ADDRESSES_BYTES_MIN >> 10
             ),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
-            StartError::Users(why) => f.write_str(why),
+            StartError::Users(why) | StartError::Files(why) => f.write_str(why),
             StartError::NoListener => f.write_str(
                 "nothing to listen on: port and tls-port are 0 and there is no unixsocket",
             ),
@@ -163,7 +163,7 @@ impl Server {
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let unixsocket = settings.unixsocket.as_ref().map(absolute);
         let started_us = clock::wall_us();
-        let (persistence, files) = Persistence::new(started_us / 1_000_000);
+        let (persistence, todo_files) = Persistence::new(started_us / 1_000_000);
         let shared = Arc::new(Shared::new(
             Engine::new(
                 keyspace,
@@ -192,9 +192,14 @@ impl Server {
             let shared = shared.clone();
             move || reap(&shared, &todo)
         })?;
+        shared.set_this();
         let files = spawn("files", {
             let shared = shared.clone();
-            move || persistence::write_files(&shared, &files)
+            move || persistence::write_files(&shared, &todo_files.snapshots)
+        })?;
+        let disk = spawn("disk", {
+            let shared = shared.clone();
+            move || persistence::append::run_jobs(&shared, &todo_files.jobs)
         })?;
         persistence::loading::begin(&shared)?;
         let threads = spawn_workers(&shared, starts)?;
@@ -206,9 +211,15 @@ impl Server {
             threads,
             reaper: Some(reaper),
             files: Some(files),
+            disk: Some(disk),
             metrics,
             _signals: signals,
         })
+    }
+
+    /// Waits until the data is loaded, and returns true; false: the server ends before. Until then clients get -LOADING.
+    pub fn wait_until_loaded(&self) -> bool {
+        self.shared.persistence.loading.wait()
     }
 
     /// Returns the TCP port that it listens on; 0: none.
@@ -231,21 +242,31 @@ impl Server {
         self.shared.listening.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the keyspace, for readers of its journal inside the process.
+    /// Returns the keyspace, for what reads its journal inside the process.
     pub fn keyspace(&self) -> &Keyspace {
         &self.shared.keyspace
     }
 
-    /// Attaches a reader to the keyspace's journal; returns it with the number after which it begins. A worker does it,
-    /// since with one worker no other thread may take stripes.
+    /// Attaches a stream to the keyspace's journal; returns the number after which it begins. A worker does it, since with
+    /// one worker no other thread may take stripes.
     ///
     /// # Panics
     ///
-    /// If the server ends meanwhile.
-    pub fn attach_reader(&self, wake: WakeReader) -> (Reader, u64) {
+    /// If the server ends meanwhile, or if there is a stream already.
+    pub fn attach_stream(&self, stream: Box<dyn Stream>) -> u64 {
         let (tell, told) = mpsc::channel();
-        attach_on_worker(&self.shared, wake, tell);
+        attach_on_worker(&self.shared, stream, tell);
         told.recv().expect("the server runs")
+    }
+
+    /// Reports that whoever takes the journal's stream has all records up to this one: replies that waited for it leave.
+    pub fn release_replies(&self, synced: u64) {
+        self.shared.release_replies(synced);
+    }
+
+    /// Reports that replies need not wait for the journal any more.
+    pub fn release_all_replies(&self) {
+        self.shared.release_all_replies();
     }
 
     /// Returns the number of workers.
@@ -283,6 +304,12 @@ impl Server {
             self.shared.persistence.cancel(&self.shared);
             self.shared.persistence.stop_writing();
             let _ = files.join();
+        }
+        if let Some(disk) = self.disk.take() {
+            persistence::append::end(&self.shared);
+            self.shared.keyspace.journal().detach();
+            self.shared.persistence.append.stop_jobs();
+            let _ = disk.join();
         }
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);
@@ -587,7 +614,10 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     }
 }
 
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+pub(crate) fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
     let last_words = || log::warning("a thread of the server has panicked, the process ends");
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
 }
@@ -599,12 +629,17 @@ pub(crate) fn random_id() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Has the first worker attach a reader, at once or as soon as no stripe is in use.
-fn attach_on_worker(shared: &Shared, wake: WakeReader, tell: mpsc::Sender<(Reader, u64)>) {
-    let attach = move |worker: &mut Worker| match worker.shared.keyspace.try_attach_reader(wake) {
-        // If the caller has given up, the reader is dropped with its number.
-        Ok(attached) => drop(tell.send(attached)),
-        Err(wake) => attach_on_worker(worker.shared, wake, tell),
+/// Has the first worker attach a stream, at once or as soon as no stripe is in use.
+fn attach_on_worker(shared: &Shared, stream: Box<dyn Stream>, tell: mpsc::Sender<u64>) {
+    let attach = move |worker: &mut Worker| {
+        match worker.shared.keyspace.try_attach_stream(stream) {
+            Ok(after) => {
+                worker.pump_now();
+                // The caller may have given up.
+                let _ = tell.send(after);
+            }
+            Err(stream) => attach_on_worker(worker.shared, stream, tell),
+        }
     };
     shared.workers()[0]
         .mailbox

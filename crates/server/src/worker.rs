@@ -357,6 +357,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         if self.outlet.accept == Accept::AtOnce {
             self.accept_again();
         }
+        self.pump();
         self.local.heap.tick();
     }
 

@@ -2,10 +2,14 @@
 //!
 //! Must not know: the requests to the first one.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc};
 
 use redline_engine::{Executor, caller::Token};
-use redline_keyspace::{Local, Unit, ValueRef, journal::Record, lock::StripeSet};
+use redline_keyspace::{
+    Local, Unit, ValueRef,
+    journal::{Command, Record},
+    lock::StripeSet,
+};
 use redline_resp::ArgsBuf;
 use redline_types::Digest as _;
 
@@ -39,7 +43,7 @@ impl<'e> Replica<'e> {
     }
 
     /// Applies records; returns an error if they are wrong.
-    pub fn apply(&mut self, records: &[Arc<Record>]) -> Result<(), String> {
+    pub fn apply(&mut self, records: &[Record]) -> Result<(), String> {
         for record in records {
             self.applied += 1;
             if record.number != self.applied {
@@ -48,10 +52,10 @@ impl<'e> Replica<'e> {
                     record.number, self.applied
                 ));
             }
-            for (db, words) in record.effects.commands() {
-                let args: ArgsBuf = words.iter().copied().collect();
+            for Command { db, words } in &record.commands {
+                let args: ArgsBuf = words.iter().map(Vec::as_slice).collect();
                 let caller = &mut self.client.caller;
-                caller.db = db;
+                caller.db = *db;
                 self.executor.run_request(caller, args.as_args(), None);
                 self.executor.sweep();
                 let reply = caller.out.chunks().next().unwrap_or_default();

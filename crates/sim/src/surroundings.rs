@@ -547,6 +547,9 @@ fn on_message<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, message: M
             executor.refresh_if_changed();
             executor.resume();
         }
+        // No reply waits at the gate, which stays open.
+        Message::Released => {}
+        Message::Pump => executor.pump_now(),
     }
 }
 
@@ -589,6 +592,7 @@ pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[
     }
     executor.outlet.requests += batch.len() as u64;
     executor.execute(&mut group, &mut batch);
+    executor.pump();
     for mut client in group {
         if client.decoded == client.query.len() {
             client.query.clear();

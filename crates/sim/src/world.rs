@@ -22,7 +22,7 @@ use redline_engine::{
 };
 use redline_keyspace::{
     Keyspace, Trace, Unit, ValueRef, View,
-    journal::Reader,
+    journal::{Record, RecordReader},
     lock::StripeSet,
     upkeep::{Expiring, ExpiryCursor},
 };
@@ -182,7 +182,7 @@ struct World<'e, P: Plant> {
     executors: Vec<Executor<'e, Surroundings<P>>>,
     expiry: Vec<[ExpiryCursor; 2]>,
     replica: Replica<'e>,
-    reader: Reader,
+    journal: Receiver<Record>,
     second: &'e Stage,
     ledger: Rc<RefCell<Ledger>>,
     time: Time,
@@ -200,11 +200,11 @@ impl<'e, P: Plant> World<'e, P> {
         let mut rng = Rng::with_seed(plan.seed);
         let ledger = Rc::new(RefCell::new(Ledger::default()));
         let time = Time::default();
-        let (reader, _) = stage
-            .engine
-            .keyspace
-            .try_attach_reader(Box::new(|| ()))
-            .unwrap_or_else(|_| unreachable!("nobody else is here"));
+        let (give, journal) = mpsc::channel();
+        // The receiver lives as long as the world.
+        let stream = RecordReader::new(move |record| drop(give.send(record)));
+        let attached = stage.engine.keyspace.try_attach_stream(Box::new(stream));
+        attached.unwrap_or_else(|_| unreachable!("nobody else is here"));
         let executors = stage.queues.iter().enumerate().map(|(number, queue)| {
             let seed = rng.u64(..);
             let outlet =
@@ -226,7 +226,7 @@ impl<'e, P: Plant> World<'e, P> {
                 .collect(),
             executors,
             replica: Replica::new(second),
-            reader,
+            journal,
             second,
             ledger,
             time,
@@ -438,9 +438,9 @@ impl<'e, P: Plant> World<'e, P> {
         }
         self.settle();
         self.check_values()?;
-        let mut records = Vec::new();
         let space = &self.stage.engine.keyspace;
-        space.journal().read(&self.reader, &mut records);
+        space.journal().pump_all();
+        let records: Vec<Record> = self.journal.try_iter().collect();
         self.records += records.len() as u64;
         self.replica.apply(&records)?;
         self.second.do_chores(&mut self.heap);

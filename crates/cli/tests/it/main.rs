@@ -3,6 +3,7 @@
 mod bench;
 mod bench_run;
 mod bench_tls;
+mod check;
 mod console;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;

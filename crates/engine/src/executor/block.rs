@@ -156,6 +156,8 @@ pub struct Outcome {
     reply: ReplyBuffer,
     /// Time of the call that served it: nanoseconds.
     took_ns: u64,
+    /// Number of the journal's record that has the effect of the call, if it had any.
+    record: Option<u64>,
 }
 
 /// Outcome of the end of a wait for its client.
@@ -284,30 +286,32 @@ fn enter_wait<O: Outlet>(
 
 /// Ends a unit: see [`end_effects`].
 #[inline(always)] // of one stripe, this is a few instructions
-pub fn commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) {
+pub fn commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) -> Option<u64> {
     if !executor.local.ready.is_empty() {
         return serve_and_commit(executor, unit);
     }
-    unit.record(&mut executor.local);
+    let number = unit.record(&mut executor.local);
     tell_changes(executor);
     unit.release();
+    number
 }
 
 /// By value, so that the unit of the straight path never has an address and all facts about it can be used.
 #[cold]
-fn serve_and_commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) {
-    serve(executor, &mut unit);
+fn serve_and_commit<O: Outlet>(executor: &mut Executor<'_, O>, mut unit: Unit<'_>) -> Option<u64> {
+    serve(executor, &mut unit)
 }
 
 /// Ends the effects of a unit, its stripes still held: serves the clients that wait for keys that it has changed, and
-/// writes the journal's record, theirs included.
+/// writes the journal's record, theirs included; returns its number, if there was anything to record.
 #[inline]
-pub fn end_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
+pub fn end_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) -> Option<u64> {
     if !executor.local.ready.is_empty() {
         return serve(executor, unit);
     }
-    unit.record(&mut executor.local);
+    let number = unit.record(&mut executor.local);
     tell_changes(executor);
+    number
 }
 
 /// Notifies the clients that track prefixes of the unit's changes under them.
@@ -319,7 +323,10 @@ pub(crate) fn tell_changes<O: Outlet>(executor: &mut Executor<'_, O>) {
 }
 
 /// Does the same for EXEC and scripts; a script takes the missing stripes.
-pub fn end_compound_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
+pub fn end_compound_effects<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    unit: &mut Unit<'_>,
+) -> Option<u64> {
     let mut held = StripeSet::EMPTY;
     while unit.holds_script() && !unit.holds_all() && !executor.local.ready.is_empty() {
         let mut wider = held.clone();
@@ -332,11 +339,11 @@ pub fn end_compound_effects<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mu
         unit.add_set(&wider);
         held = wider;
     }
-    end_effects(executor, unit);
+    end_effects(executor, unit)
 }
 
 #[cold]
-fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
+fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) -> Option<u64> {
     // The unit itself may have changed users or limits.
     executor.refresh_if_changed();
     let engine = executor.engine;
@@ -351,12 +358,13 @@ fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
         executor.local.restore_effects(own);
     }
     // Before any client is notified: a change that a reply may depend on has its number.
-    unit.record(&mut executor.local);
+    let number = unit.record(&mut executor.local);
     tell_changes(executor);
     if O::FAULT == Some(Fault::LosesWakeUps) && served.len() > 1 {
         served.pop();
     }
-    for (waiter, outcome) in served {
+    for (waiter, mut outcome) in served {
+        outcome.record = number;
         tell(engine, &waiter, outcome);
     }
     // A client that was served may be notified of the changes by its own call: behind the reply.
@@ -369,6 +377,7 @@ fn serve<O: Outlet>(executor: &mut Executor<'_, O>, unit: &mut Unit<'_>) {
         );
         tell_changes(executor);
     }
+    number
 }
 
 fn serve_key<O: Outlet>(
@@ -428,8 +437,11 @@ fn serve_one<O: Outlet>(
             executor.stats.note_error(&text);
             Reply::new(&mut out, call.proto).error_bytes(&text);
             if waiter.end(End::Served) {
-                let reply = out;
-                served.push((waiter.clone(), Outcome { reply, took_ns: 0 }));
+                let outcome = Outcome {
+                    reply: out,
+                    ..Outcome::default()
+                };
+                served.push((waiter.clone(), outcome));
             }
             return true;
         }
@@ -472,6 +484,7 @@ fn serve_one<O: Outlet>(
         let outcome = Outcome {
             reply: out,
             took_ns: executor.outlet.monotonic_ns().saturating_sub(began_ns),
+            record: None,
         };
         served.push((waiter.clone(), outcome));
     }
@@ -533,7 +546,10 @@ pub fn finish_wait<O: Outlet>(
     let ended = waiter.ended();
     let reply_bytes = outcome.reply.len_bytes() as u64;
     match ended {
-        Some(End::Served) => caller.out.append(&mut outcome.reply),
+        Some(End::Served) => {
+            caller.note_record(outcome.record);
+            caller.out.append(&mut outcome.reply);
+        }
         Some(End::TimedOut) => match Call::of(waiter).id {
             id @ (CommandId::Wait | CommandId::Waitaof) => {
                 session::replication::write_acknowledged(caller, id);

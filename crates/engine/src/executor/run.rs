@@ -135,7 +135,7 @@ impl<O: Outlet> Executor<'_, O> {
             let by = tracking::By::Client(&caller.info);
             session::publish_events(engine, &mut self.local, &mut self.changes, by);
         }
-        block::commit(self, unit);
+        caller.note_record(block::commit(self, unit));
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(caller, id);
@@ -404,7 +404,7 @@ impl<O: Outlet> Executor<'_, O> {
         let is_concerned = gate.flags.has(Flags::WRITE)
             || id == CommandId::Ping
             || id == CommandId::Exec && queued.any(|(id, _)| writes(*id));
-        match self.refusals.of_writes() {
+        match self.engine.refusals.of_writes(self.refusals) {
             Some(error) if is_concerned => Err(error),
             _ => Ok(()),
         }

@@ -153,7 +153,7 @@ fn run_alone<O: Outlet>(
         let stop = match executor.handle(caller, id, args, &mut unit, hints) {
             Err(Failure::Stop(stop)) => stop,
             result => {
-                block::commit(executor, unit);
+                caller.note_record(block::commit(executor, unit));
                 return Ok(result.map_err(Failure::expect_error)?);
             }
         };
@@ -167,7 +167,7 @@ fn run_alone<O: Outlet>(
                 take_out_expired(executor, caller, &key)?;
             }
             Stop::Widen(missing) => {
-                block::commit(executor, unit);
+                caller.note_record(block::commit(executor, unit));
                 let mut set = needs.into_set();
                 widened += 1;
                 match widened < WIDENING_ROUNDS_MAX {
@@ -177,7 +177,7 @@ fn run_alone<O: Outlet>(
                 needs = Needs::Set(set);
             }
             Stop::Wait(block) => {
-                block::end_effects(executor, &mut unit);
+                caller.note_record(block::end_effects(executor, &mut unit));
                 return Err(block::begin_wait(
                     executor, caller, id, args, &block, &mut unit,
                 ));
@@ -204,7 +204,7 @@ fn take_out_expired<O: Outlet>(
         &mut executor.changes,
         By::Nobody,
     );
-    block::commit(executor, unit);
+    caller.note_record(block::commit(executor, unit));
     Ok(())
 }
 

@@ -200,21 +200,19 @@ fn count_subscribers<O: Outlet>(
 }
 
 /// Records a message for the nodes: it changes no data, but other nodes have subscribers as well.
-fn record<O: Outlet>(executor: &mut Executor<'_, O>, caller: &Caller, args: Args<'_>) {
+fn record<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, args: Args<'_>) {
     let space = &executor.engine.keyspace;
     if !space.journal().is_attached() {
         return;
     }
-    let mut propagate = |unit: &mut Unit<'_>| {
-        unit.view(&mut executor.local, caller.db, executor.now_ms)
-            .propagate(&[&args[0], &args[1], &args[2]]);
-    };
+    let words = [&args[0], &args[1], &args[2]];
+    let local = &mut executor.local;
     match &mut executor.compound {
-        Some(compound) => propagate(&mut compound.unit),
+        Some(compound) => compound.unit.propagate_message(local, &words),
         None => {
             let mut unit = Unit::none(space);
-            propagate(&mut unit);
-            unit.commit(&mut executor.local);
+            unit.propagate_message(local, &words);
+            caller.note_record(unit.commit(local));
         }
     }
 }

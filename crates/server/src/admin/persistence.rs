@@ -14,12 +14,17 @@ use redline_spec::CommandId;
 
 use crate::{
     log,
-    persistence::{self, Ending, NotBegun},
+    persistence::{self, Ending, NotBegun, Purpose, append},
     worker::Worker,
 };
 
 const IN_PROGRESS: Error = Error::line("ERR Background save already in progress");
 const FAILED: Error = Error::line("ERR");
+const REWRITING: Error =
+    Error::line("ERR Background append only file rewriting already in progress");
+const BUSY_WITH_BASE: Error = Error::line(
+    "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.",
+);
 const NOT_SAVING: Error =
     Error::line("ERR Background saving is currently not in progress or scheduled");
 const NOT_ENDED: Error = Error::line("ERR Errors trying to SHUTDOWN. Check logs.");
@@ -33,9 +38,12 @@ pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) ->
 }
 
 /// Begins a snapshot for a client, which is suspended while a stripe is in use.
-pub(super) fn begin_for(worker: &mut Worker, caller: &mut Caller) -> Result<Result<u64, NotBegun>, Halt> {
+pub(super) fn begin_for(
+    worker: &mut Worker,
+    caller: &mut Caller,
+) -> Result<Result<u64, NotBegun>, Halt> {
     let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
-    let begun = persistence::begin(worker, &mut unit);
+    let begun = persistence::begin(worker, &mut unit, Purpose::Save);
     block::commit(worker.executor, unit);
     Ok(begun)
 }
@@ -44,22 +52,19 @@ pub(super) fn begin_for(worker: &mut Worker, caller: &mut Caller) -> Result<Resu
 /// from its start whenever the client is woken.
 pub(super) fn save_for(worker: &mut Worker, caller: &mut Caller) -> Result<bool, Halt> {
     let client = caller.info.id;
-    match worker.shared.persistence.outcome_for(client) {
-        Some(Some(is_ok)) => Ok(is_ok),
-        Some(None) => Err(Halt::Suspended(Suspended::File)),
-        None => match begin_for(worker, caller)? {
-            Ok(number) => {
-                worker.shared.persistence.wait_for(client, number);
-                Err(Halt::Suspended(Suspended::File))
-            }
+    let persistence = &worker.shared.persistence;
+    let mut outcome = persistence.outcome_for(client);
+    if outcome.is_none() {
+        match begin_for(worker, caller)? {
+            Ok(number) => persistence.wait_for(client, number),
             // The file is given up already, and the walk is nearly through.
-            Err(NotBegun::Ending) => {
-                worker.shared.persistence.schedule_for(client);
-                Err(Halt::Suspended(Suspended::File))
-            }
-            Err(NotBegun::InProgress) => Err(IN_PROGRESS.into()),
-        },
+            Err(NotBegun::Ending) => persistence.schedule_for(client),
+            Err(NotBegun::InProgress) => return Err(IN_PROGRESS.into()),
+        }
+        outcome = persistence.outcome_for(client);
     }
+    let ended = outcome.expect("it waits");
+    ended.ok_or(Halt::Suspended(Suspended::File))
 }
 
 pub(crate) fn save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
@@ -91,8 +96,12 @@ pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     if persistence.is_saving() {
         return Err(IN_PROGRESS.into());
     }
+    let waits = persistence.is_making_base();
+    if waits && !schedules && worker.compound.is_none() {
+        return Err(BUSY_WITH_BASE.into());
+    }
     // Inside EXEC the snapshot comes after the transaction.
-    let begun = match worker.compound.is_some() {
+    let begun = match waits || worker.compound.is_some() {
         true => None,
         false => Some(begin_for(worker, caller)?),
     };
@@ -114,9 +123,28 @@ pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     Ok(())
 }
 
-/// Refuses: there is no append-only file yet.
-pub(crate) fn bgrewriteaof(_: &mut Worker, _: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR the append-only file is not built yet: there is nothing to rewrite").into())
+pub(crate) fn bgrewriteaof(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let persistence = &worker.shared.persistence;
+    if persistence.append.is_rewriting() || persistence.is_making_base() {
+        return Err(REWRITING.into());
+    }
+    let is_on = persistence.append.is_on();
+    let text = if persistence.is_saving() || is_on && !append::rewrite(worker.shared) {
+        persistence.append.schedule();
+        "Background append only file rewriting scheduled"
+    } else {
+        if !is_on {
+            persistence.append.make_lone_base();
+            persistence::wish(worker.shared);
+        }
+        "Background append only file rewriting started"
+    };
+    caller.reply().simple(text);
+    Ok(())
 }
 
 pub(crate) fn shutdown(

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use redline_engine::{Names, settings as engine};
 use redline_net::tls::ClientAuth;
+use redline_persist::aof::writer::Policy;
 use redline_rdb::format::FileVersion;
 use redline_settings::{
     codec::Port,
@@ -20,12 +21,13 @@ use super::{
     Group::{Engine, Own, Process, Tls},
     Kept, Parameter, Section, assemble,
     checks::{
-        addresses, empty, file_name, hostname, ipv4, ipv6, locale, no, node_name, oom_scores,
-        output_limit_lines, output_limits, percentiles, primary, save_points,
-        title_template, zero,
+        addresses, append_dir_name, append_filename, empty, file_name, hostname, ipv4, ipv6,
+        locale, no, node_name, oom_scores, output_limit_lines, output_limits, percentiles, primary,
+        save_points, title_template, zero,
     },
     codecs::{
-        ClientCertificates, OomScores, OpenChannels, OutputLimits, RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, RdbFormat,
+        SavePoints, WorkingDir,
     },
 };
 use crate::{
@@ -252,16 +254,18 @@ settings! {
 
     /// The append-only file.
     APPEND_ONLY_FILE = {
-        _ = ("appendonly", Inert, SWITCH, "no", "Log every write to a file.").unbuilt("the append-only file", no);
-        _ = ("appendfilename", InertFixed, TEXT, "appendonly.aof", "Beginning of the names of the append-only files.");
-        _ = ("appenddirname", InertFixed, TEXT, "appendonlydir", "Folder of the append-only files.");
-        _ = ("appendfsync", Inert, Syntax::Choice(&["everysec", "always", "no"]), "everysec", "When the append-only file is flushed.");
+        appends: bool = ("appendonly", Live, SWITCH, "no", "Log every write to a file.");
+        append_filename: String = ("appendfilename", Start, Syntax::Checked(append_filename), "appendonly.aof", "Beginning of the names of the append-only files.");
+        append_dir_name: String = ("appenddirname", Start, Syntax::Checked(append_dir_name), "appendonlydir", "Folder of the append-only files.");
+        append_sync: Policy as AppendSync = ("appendfsync", Live, Syntax::Choice(AppendSync::NAMES), "everysec", "When the append-only file is flushed.");
         _ = ("no-appendfsync-on-rewrite", Inert, SWITCH, "no", "Do not flush it while it is rewritten.");
-        _ = ("auto-aof-rewrite-percentage", Inert, SECONDS, "100", "Growth at which it is rewritten.");
-        _ = ("auto-aof-rewrite-min-size", Inert, memory(0), "67108864", "Size below which it is not.");
-        _ = ("aof-load-truncated", Inert, SWITCH, "yes", "Load a file whose end is missing.");
+        rewrite_percentage: u64 = ("auto-aof-rewrite-percentage", Live, SECONDS, "100", "Growth at which it is rewritten; 0: never.");
+        rewrite_bytes_min: u64 = ("auto-aof-rewrite-min-size", Live, memory(0), "67108864", "Size below which it is not.");
+        loads_truncated: bool = ("aof-load-truncated", Live, SWITCH, "yes", "Load a file whose end is missing.");
+        corrupt_tail_bytes_max: u64 = ("aof-load-corrupt-tail-max-size", Live, memory(0), "0", "Load a file with a damaged end of at most this size; 0: never.");
+        keeps_append_history: bool = ("aof-disable-auto-gc", Live, SWITCH, "no", "Keep the files that a rewrite has replaced.");
         _ = ("aof-use-rdb-preamble", Inert, SWITCH, "yes", "Begin a rewritten file with a snapshot.");
-        _ = ("aof-timestamp-enabled", Inert, SWITCH, "no", "Write times into the file.");
+        append_timestamps: bool = ("aof-timestamp-enabled", Live, SWITCH, "no", "Write times into the file.");
         _ = ("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps.");
     }
 

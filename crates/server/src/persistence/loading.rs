@@ -4,24 +4,36 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek},
     path::Path,
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
 };
 
 use redline_engine::{
-    executor::block, refusals::Reason, session::scripting::functions::restore_libraries,
+    Caller, Halt,
+    caller::{ClientInfo, Origin, Token},
+    executor::{block, figures},
+    refusals::Reason,
+    session::scripting::functions::restore_libraries,
 };
 use redline_keyspace::{Clock, Keyspace, Unit, lock::StripeSet};
 use redline_net::clock;
-use redline_persist::load::{self, LoadError, LoadOptions, Loaded, Progress};
-use redline_rdb::file::{FileError, Scanner, Source};
+use redline_persist::{
+    Disk, Manifest, RealDisk,
+    aof::scan::{self, Course, Item},
+    load::{self, LoadError, LoadOptions, Loaded, Progress},
+    manifest,
+};
+use redline_rdb::file::{FileError, Record, Scanner, Source};
+use redline_resp::ArgsBuf;
 
+use super::append;
 use crate::{
-    log,
+    StartError, log,
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,
@@ -34,6 +46,8 @@ const READ_BYTES: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct Loading {
     is_on: AtomicBool,
+    /// For [`Loading::wait`]: the same as `is_on`, or the server ends.
+    waits: (Mutex<bool>, Condvar),
     progress: Arc<Progress>,
     /// Unix time at which it began, in seconds.
     pub(crate) began_s: AtomicU64,
@@ -59,6 +73,22 @@ impl Loading {
     /// Has it end.
     pub(crate) fn stop(&self) {
         self.progress.stop.store(true, Ordering::Relaxed);
+        self.set_waiting(false);
+    }
+
+    /// Waits until everything is loaded, and returns true; false: the server ends before.
+    pub(crate) fn wait(&self) -> bool {
+        let (waits, changed) = &self.waits;
+        let waits = waits.lock().expect("no panic under the wait");
+        let waited = changed.wait_while(waits, |waits| *waits);
+        drop(waited.expect("no panic under the wait"));
+        !self.is_on()
+    }
+
+    fn set_waiting(&self, is_waiting: bool) {
+        let (waits, changed) = &self.waits;
+        *waits.lock().expect("no panic under the wait") = is_waiting;
+        changed.notify_all();
     }
 }
 
@@ -143,55 +173,421 @@ pub(crate) fn publish(
     restore_libraries(worker.executor, &loaded.libraries)
 }
 
-/// Begins to load the data, if there is a file. Called before the workers begin.
-pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), crate::StartError> {
+/// Data that there is to load at the start.
+enum Found {
+    Nothing,
+    Snapshot,
+    Appended(Manifest),
+}
+
+/// Begins to load the data, if there is any. Called before the workers begin.
+pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let settings = shared.settings.current();
-    let path = Path::new(&settings.db_filename);
-    let bytes = match path.metadata() {
-        Ok(facts) => facts.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => {
-            log::warning(&format!(
-                "Fatal error loading the DB, check server logs. Exiting: {}: {error}",
-                path.display()
-            ));
-            return Err(crate::StartError::System("the DB file", error));
-        }
+    let fatal = |what: &str, why: String| {
+        log::warning(&format!(
+            "Fatal error loading the DB, check server logs. Exiting: {what}: {why}"
+        ));
+        StartError::Files(format!("{what}: {why}"))
     };
+    let size = |path: &Path| match path.metadata() {
+        Ok(facts) => Ok(Some(facts.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(fatal(&path.display().to_string(), error.to_string())),
+    };
+    let paths = append::paths(&settings);
+    let mut manifest = Manifest::default();
+    let mut lock = None;
+    if settings.appends {
+        let failed = |error: manifest::FileError| fatal("the append-only file", error.text);
+        manifest::create_folder(&RealDisk, &paths).map_err(failed)?;
+        let locked = RealDisk.lock_dir(&paths.folder());
+        let locked = locked.map_err(|error| fatal(&paths.folder_name, error.to_string()))?;
+        let in_use = || "another process keeps its append-only file there".to_owned();
+        lock = Some(locked.ok_or_else(|| fatal(&paths.folder_name, in_use()))?);
+        manifest = manifest::load(&RealDisk, &paths)
+            .map_err(failed)?
+            .unwrap_or_default();
+        if let Some(line) = manifest::take_over(&RealDisk, &paths, &mut manifest).map_err(failed)? {
+            log::notice(&line);
+        }
+    }
+    let (mut total_bytes, mut base_bytes) = (0, 0);
+    for entry in manifest.files() {
+        let path = paths.file(&entry.name);
+        let bytes = size(&path)?;
+        let missing = || format!("the AOF file {} doesn't exist", entry.name.display());
+        let bytes = bytes.ok_or_else(|| fatal("the append-only file", missing()))?;
+        total_bytes += bytes;
+        if manifest.base.as_ref() == Some(entry) {
+            base_bytes = bytes;
+        }
+    }
+    let snapshot = match settings.db_filename.as_str() {
+        "" => None,
+        name => size(Path::new(name))?,
+    };
+    let found = match (manifest.is_empty(), snapshot) {
+        (false, _) => Found::Appended(manifest.clone()),
+        (true, Some(bytes)) => {
+            total_bytes = bytes;
+            Found::Snapshot
+        }
+        (true, None) => Found::Nothing,
+    };
+    if settings.appends {
+        let append = &shared.persistence.append;
+        append.take_over(&settings, manifest, (base_bytes, total_bytes), lock);
+    } else if matches!(found, Found::Nothing) {
+        return Ok(());
+    }
     let loading = &shared.persistence.loading;
     loading.is_on.store(true, Ordering::Release);
-    loading.total_bytes.store(bytes, Ordering::Relaxed);
+    loading.set_waiting(true);
+    loading.total_bytes.store(total_bytes, Ordering::Relaxed);
     loading
         .began_s
         .store(clock::wall_ms() / 1000, Ordering::Relaxed);
     let refusals = &shared.engine.refusals;
     refusals.set(Reason::Loading, true, &shared.engine.settings);
     let shared = shared.clone();
-    crate::start::spawn("load", move || load_at_start(&shared)).map(drop)
+    crate::start::spawn("load", move || match load_at_start(&shared, found) {
+        Ok(()) => {}
+        Err(why) if why.is_empty() => {}
+        Err(why) => {
+            log::warning(&format!("Fatal error loading the DB: {why}. Exiting."));
+            std::process::exit(1);
+        }
+    })
+    .map(drop)
 }
 
-fn load_at_start(shared: &Shared) {
+/// Loads what there is, and has the server serve it. The error is a line for the log; an empty one: it was told to end.
+fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
     let began_ms = clock::monotonic_ms();
     let settings = shared.settings.current();
-    let path = Path::new(&settings.db_filename);
-    let loading = &shared.persistence.loading;
+    match found {
+        Found::Nothing => {}
+        Found::Snapshot => {
+            load_snapshot(shared, &settings, Path::new(&settings.db_filename))?;
+            note_loaded(shared, began_ms);
+        }
+        Found::Appended(manifest) => {
+            load_appended(shared, &settings, &manifest)?;
+            let took_ms = clock::monotonic_ms().saturating_sub(began_ms);
+            log::notice(&format!(
+                "DB loaded from append only file: {}.{:03} seconds",
+                took_ms / 1000,
+                took_ms % 1000
+            ));
+            on_worker(shared, |worker| {
+                let shared = worker.shared.this();
+                append::open(&shared)?;
+                figures::copy_counts(worker.executor);
+                shared.persistence.forget_changes(shared.changes());
+                with_all_stripes(worker, |worker, unit| {
+                    append::attach(&worker.shared.this(), unit)
+                })
+            })?;
+            end(shared);
+            return Ok(());
+        }
+    }
+    // With a file of commands, the server is ready when that is.
+    match settings.appends {
+        true => append::start(shared, true),
+        false => end(shared),
+    }
+    Ok(())
+}
+
+/// Ends the loading: clients are served.
+pub(crate) fn end(shared: &Shared) {
+    shared
+        .persistence
+        .loading
+        .is_on
+        .store(false, Ordering::Release);
+    let refusals = &shared.engine.refusals;
+    refusals.set(Reason::Loading, false, &shared.engine.settings);
+    shared.persistence.loading.set_waiting(false);
+}
+
+/// Loads a snapshot and publishes it.
+fn load_snapshot(shared: &Arc<Shared>, settings: &Settings, path: &Path) -> Result<(), String> {
     let mut clock = Clock::default();
     clock.lfu = settings.maxmemory_policy.is_lfu();
     clock.now_s = (clock::wall_ms() / 1000) as u32;
-    let progress = loading.progress.clone();
-    match load_file(path, shared, &settings, clock, &progress) {
-        Ok((space, loaded)) => {
-            note_facts(&loaded);
-            publish_on_worker(shared, Box::new(Loadable { space, loaded, began_ms }));
+    let loading = &shared.persistence.loading;
+    let loaded = load_file(path, shared, settings, clock, &loading.progress);
+    let (space, loaded) = match loaded {
+        Ok(loaded) => loaded,
+        Err(NotLoaded::Load(LoadError::Stopped)) => return Err(String::new()),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    note_facts(&loaded);
+    on_worker(shared, move |worker| {
+        with_all_stripes(worker, |worker, unit| {
+            publish(worker, unit, &space, &loaded)
+        })?
+    })
+}
+
+fn note_loaded(shared: &Shared, began_ms: u64) {
+    let loading = &shared.persistence.loading;
+    let keys = loading.progress.keys.load(Ordering::Relaxed);
+    let expired = loading.progress.expired.load(Ordering::Relaxed);
+    loading.keys_loaded.store(keys, Ordering::Relaxed);
+    loading.keys_expired.store(expired, Ordering::Relaxed);
+    let took_ms = clock::monotonic_ms().saturating_sub(began_ms);
+    log::notice(&format!(
+        "Done loading RDB, keys loaded: {keys}, keys expired: {expired}."
+    ));
+    log::notice(&format!(
+        "DB loaded from disk: {}.{:03} seconds",
+        took_ms / 1000,
+        took_ms % 1000
+    ));
+}
+
+/// Loads the files of a manifest.
+fn load_appended(
+    shared: &Arc<Shared>,
+    settings: &Settings,
+    manifest: &Manifest,
+) -> Result<(), String> {
+    let paths = append::paths(settings);
+    let sizes: Result<Vec<u64>, io::Error> = manifest
+        .files()
+        .map(|entry| RealDisk.len(&paths.file(&entry.name)))
+        .collect();
+    let sizes = sizes.map_err(|error| error.to_string())?;
+    let mut player = Player::new(shared);
+    for (at, entry) in manifest.files().enumerate() {
+        let is_last = sizes[at + 1..].iter().all(|bytes| *bytes == 0);
+        let path = paths.file(&entry.name);
+        let name = entry.name.display().to_string();
+        log::notice(&format!("Reading the AOF file {name}"));
+        let failed = |error: io::Error| format!("the AOF file {name}: {error}");
+        let file = File::open(&path).map_err(failed)?;
+        let mut first = [0; 9];
+        let read = (&file).read(&mut first).map_err(failed)?;
+        if scan::starts_with_snapshot(&first[..read]) {
+            load_snapshot(shared, settings, &path)?;
+            // Commands may follow a snapshot in the file of a Redis before version 7.
+            let from = snapshot_end(&path).map_err(failed)?;
+            if from == sizes[at] {
+                continue;
+            }
+            player.play(&path, &name, from, sizes[at], is_last, settings)?;
+        } else {
+            player.play(&path, &name, 0, sizes[at], is_last, settings)?;
         }
-        Err(NotLoaded::Load(LoadError::Stopped)) => {}
-        Err(error) => {
-            log::warning(&format!(
-                "Fatal error loading the DB '{}': {error}. Exiting.",
-                path.display()
+    }
+    Ok(())
+}
+
+/// Returns the offset behind the snapshot at the beginning of a file.
+fn snapshot_end(path: &Path) -> io::Result<u64> {
+    let mut scanner = Scanner::new(FileSource(File::open(path)?));
+    let damaged = |error: FileError| io::Error::other(error.to_string());
+    scanner.header().map_err(damaged)?;
+    while !matches!(scanner.next().map_err(damaged)?, Record::End) {}
+    Ok(scanner.offset())
+}
+
+/// Plays the commands of files back, on the first worker.
+struct Player<'a> {
+    shared: &'a Arc<Shared>,
+    caller: Option<Box<Caller>>,
+    batch: Vec<ArgsBuf>,
+    bytes: usize,
+}
+
+/// Bytes of commands that are played back at once: other work of the worker waits for them.
+const BATCH_BYTES: usize = 64 * 1024;
+
+impl<'a> Player<'a> {
+    fn new(shared: &'a Arc<Shared>) -> Player<'a> {
+        Player {
+            shared,
+            caller: Some(Box::new(silent_caller(shared))),
+            batch: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Plays a file back from an offset on; its end may be cut off, as the settings say.
+    fn play(
+        &mut self,
+        path: &Path,
+        name: &str,
+        from: u64,
+        size: u64,
+        is_last: bool,
+        settings: &Settings,
+    ) -> Result<(), String> {
+        let failed = |error: io::Error| format!("the AOF file {name}: {error}");
+        let mut file = File::open(path).map_err(failed)?;
+        file.seek(io::SeekFrom::Start(from)).map_err(failed)?;
+        let mut scanner = scan::Scanner::new(file, from, size);
+        // A transaction that is not complete is not played back.
+        let mut unit: Vec<ArgsBuf> = Vec::new();
+        let end = loop {
+            if self
+                .shared
+                .persistence
+                .loading
+                .progress
+                .stop
+                .load(Ordering::Relaxed)
+            {
+                return Err(String::new());
+            }
+            match scanner.next().map_err(failed)? {
+                Item::Command(command) => {
+                    let args = command.args;
+                    let is = |word: &[u8]| args[0].eq_ignore_ascii_case(word);
+                    if is(b"multi") {
+                        continue;
+                    }
+                    if is(b"exec") {
+                        for args in unit.drain(..) {
+                            self.add(args, name)?;
+                        }
+                        continue;
+                    }
+                    let args: ArgsBuf = args.iter().collect();
+                    match command.is_in_transaction {
+                        true => unit.push(args),
+                        false => self.add(args, name)?,
+                    }
+                }
+                Item::Annotation(_) => {}
+                Item::End(end) => break end,
+            }
+        };
+        self.run(name)?;
+        let tolerance = scan::Tolerance {
+            takes_truncated: settings.loads_truncated,
+            corrupt_tail_bytes_max: settings.corrupt_tail_bytes_max,
+        };
+        match scan::course(&end, name, is_last, tolerance) {
+            Course::Load => Ok(()),
+            Course::Cut { at, lines } => {
+                lines.iter().for_each(|line| log::warning(line));
+                RealDisk.truncate(path, at).map_err(failed)
+            }
+            Course::Refuse(mut lines) => {
+                let last = lines.pop().unwrap_or_default();
+                lines.iter().for_each(|line| log::warning(line));
+                Err(last)
+            }
+        }
+    }
+
+    fn add(&mut self, args: ArgsBuf, name: &str) -> Result<(), String> {
+        self.bytes += args.as_args().iter().map(<[u8]>::len).sum::<usize>() + 64;
+        self.batch.push(args);
+        match self.bytes >= BATCH_BYTES {
+            true => self.run(name),
+            false => Ok(()),
+        }
+    }
+
+    fn run(&mut self, name: &str) -> Result<(), String> {
+        let batch = std::mem::take(&mut self.batch);
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut caller = self.caller.take().expect("it comes back from each batch");
+        let name = name.to_owned();
+        let caller = on_worker(self.shared, move |worker| {
+            let result = play_back(worker, &mut caller, &batch, &name);
+            result.map(|()| caller)
+        })?;
+        self.caller = Some(caller);
+        let progress = &self.shared.persistence.loading.progress;
+        progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Runs commands of a file, as of a time at which nothing has expired: a DEL in the file says so.
+fn play_back(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    batch: &[ArgsBuf],
+    name: &str,
+) -> Result<(), String> {
+    let mut result = Ok(());
+    worker.now_ms = 0;
+    for args in batch {
+        let args = args.as_args();
+        let Ok(id) = worker.shared.engine.names.resolve(&args[0], args.get(1)) else {
+            let command = args[0].escape_ascii();
+            result = Err(format!(
+                "Unknown command '{command}' reading the append only file {name}"
             ));
-            std::process::exit(1);
+            break;
+        };
+        // Nobody else runs commands on data, so a stripe in use is free soon.
+        while let Err(Halt::Suspended(_)) = worker.executor.call(caller, id, args) {
+            worker.local.heap.tick();
         }
+        caller.out.clear();
+    }
+    worker.read_clock();
+    worker.sweep();
+    result
+}
+
+/// Makes a caller for commands of files, which may do everything and to whom nobody listens.
+fn silent_caller(shared: &Shared) -> Caller {
+    let settings = shared.settings.current();
+    let user = settings.engine.acl.default_user().clone();
+    let origin = Origin {
+        id: u64::MAX,
+        addr: String::new(),
+        laddr: String::new(),
+        is_local: true,
+        is_unix: false,
+        fd: -1,
+        created_ms: 0,
+    };
+    let token = Token::new(0, 0, 0);
+    let info = Arc::new(ClientInfo::new(origin, token, &user));
+    Caller::new(info, user)
+}
+
+/// Runs something on the first worker and waits for it.
+fn on_worker<R: Send + 'static>(
+    shared: &Shared,
+    run: impl FnOnce(&mut Worker) -> Result<R, String> + Send + 'static,
+) -> Result<R, String> {
+    let (tell, told) = mpsc::channel();
+    let run = move |worker: &mut Worker| {
+        // Whoever has asked waits for the answer.
+        let _ = tell.send(run(worker));
+    };
+    shared.workers()[0]
+        .mailbox
+        .send(Message::Run(Box::new(run)));
+    // The worker has ended: the process does.
+    told.recv().unwrap_or_else(|_| Err(String::new()))
+}
+
+/// Runs something with every stripe held. No commands on data run yet, so they are free at once, or soon.
+fn with_all_stripes<R>(
+    worker: &mut Worker,
+    run: impl FnOnce(&mut Worker, &mut Unit<'_>) -> R,
+) -> Result<R, String> {
+    let shared = worker.shared;
+    loop {
+        let taken = Unit::try_set(&shared.keyspace, &StripeSet::all(), false);
+        if let Ok(mut unit) = taken {
+            let result = run(worker, &mut unit);
+            block::commit(worker.executor, unit);
+            return Ok(result);
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -201,7 +597,9 @@ fn note_facts(loaded: &Loaded) {
         let value = String::from_utf8_lossy(value);
         match name.as_slice() {
             b"redis-ver" => log::notice(&format!("Loading RDB produced by version {value}")),
-            b"valkey-ver" => log::notice(&format!("Loading RDB produced by Valkey version {value}")),
+            b"valkey-ver" => {
+                log::notice(&format!("Loading RDB produced by Valkey version {value}"))
+            }
             b"ctime" => {
                 let made_s = value.parse().unwrap_or(0);
                 let age_s = (clock::wall_ms() / 1000).saturating_sub(made_s);
@@ -216,47 +614,3 @@ fn note_facts(loaded: &Loaded) {
         }
     }
 }
-
-/// What was loaded and is to be published.
-struct Loadable {
-    space: Keyspace,
-    loaded: Loaded,
-    began_ms: u64,
-}
-
-/// Has the first worker publish what was loaded, as soon as no stripe is in use.
-fn publish_on_worker(shared: &Shared, loadable: Box<Loadable>) {
-    let publish = move |worker: &mut Worker| {
-        let shared = worker.shared;
-        let Ok(mut unit) = Unit::try_set(&shared.keyspace, &StripeSet::all(), false) else {
-            return publish_on_worker(shared, loadable);
-        };
-        let Loadable { space, loaded, began_ms } = *loadable;
-        let keys: u64 = (space.used_databases()).map(|db| space.key_count(db)).sum();
-        if let Err(error) = publish(worker, &mut unit, &space, &loaded) {
-            log::warning(&format!("Fatal error loading the DB: {error}. Exiting."));
-            std::process::exit(1);
-        }
-        block::commit(worker.executor, unit);
-        let loading = &shared.persistence.loading;
-        let expired = loading.progress.expired.load(Ordering::Relaxed);
-        loading.keys_loaded.store(keys, Ordering::Relaxed);
-        loading.keys_expired.store(expired, Ordering::Relaxed);
-        loading.is_on.store(false, Ordering::Release);
-        let refusals = &shared.engine.refusals;
-        refusals.set(Reason::Loading, false, &shared.engine.settings);
-        let took_ms = clock::monotonic_ms().saturating_sub(began_ms);
-        log::notice(&format!(
-            "Done loading RDB, keys loaded: {keys}, keys expired: {expired}."
-        ));
-        log::notice(&format!(
-            "DB loaded from disk: {}.{:03} seconds",
-            took_ms / 1000,
-            took_ms % 1000
-        ));
-    };
-    shared.workers()[0]
-        .mailbox
-        .send(Message::Run(Box::new(publish)));
-}
-

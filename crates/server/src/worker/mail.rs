@@ -93,27 +93,14 @@ pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
         Mail::Wake(token) if token.stripe().is_some() => {
             watch::unwatch_left(worker.executor, token.stripe())
         }
-        Mail::Wake(token) => {
-            with_session(
-                worker,
-                token,
-                || Mail::Wake(token),
-                |worker, session| {
-                    if let Some(number) = session.gate
-                        && worker.shared.keyspace.journal().gate.is_reached(number)
-                    {
-                        session.gate = None;
-                        serve::write_replies(worker, session);
-                        worker.enqueue(token.index());
-                    }
-                    // A wake-up for an earlier reason may come late.
-                    if session.suspended.is_some_and(|reason| !reason.is_wanted()) {
-                        session.suspended = None;
-                        worker.enqueue(token.index());
-                    }
-                },
-            );
+        Mail::Wake(token) => wake(worker, token),
+        Mail::Released => {
+            let gate = &worker.shared.keyspace.journal().gate;
+            for token in gate.take_released(&worker.gate) {
+                wake(worker, Token(token));
+            }
         }
+        Mail::Pump => worker.pump_now(),
         Mail::WaitEnded(waiter, outcome) => {
             // A message that has to wait for its session is handled again, with its reply.
             let token = Token(waiter.token);
@@ -180,6 +167,29 @@ pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
             worker.resume();
         }
     }
+}
+
+/// Lets a session try again that is suspended, or whose replies wait at the gate.
+fn wake(worker: &mut Worker, token: Token) {
+    with_session(
+        worker,
+        token,
+        || Mail::Wake(token),
+        |worker, session| {
+            if let Some(until) = session.gate
+                && worker.shared.keyspace.journal().gate.is_reached(until)
+            {
+                session.gate = None;
+                serve::write_replies(worker, session);
+                worker.enqueue(token.index());
+            }
+            // A wake-up for an earlier reason may come late.
+            if session.suspended.is_some_and(|reason| !reason.is_wanted()) {
+                session.suspended = None;
+                worker.enqueue(token.index());
+            }
+        },
+    );
 }
 
 /// Ends the wait of a session, which goes on.

@@ -8,7 +8,7 @@
 
 use std::{collections::VecDeque, io, mem, sync::atomic::Ordering};
 
-use redline_keyspace::lock::Wait;
+use redline_keyspace::{journal::Until, lock::Wait};
 use redline_net::{Flush, Interest, Read, flush};
 use redline_resp::Decoded;
 use redline_resp::limits::{
@@ -79,6 +79,7 @@ pub(super) fn serve_ready(worker: &mut Worker) {
             decode(worker, member, number, &mut batch);
         }
         worker.execute(&mut group, &mut batch);
+        worker.pump();
         batch.clear();
         for member in group.drain(..) {
             leave(worker, member);
@@ -302,8 +303,8 @@ fn leave(worker: &mut Worker, member: Member) {
 /// seen has a number by now, its own effects included; its next requests wait for their turn.
 fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
     let gate = &worker.shared.keyspace.journal().gate;
-    if let Some(number) = session.gate {
-        if !gate.is_reached(number) {
+    if let Some(until) = session.gate {
+        if !gate.is_reached(until) {
             return true;
         }
         // It has sent no request since. Its wake-up may come later than more from its client.
@@ -313,11 +314,11 @@ fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
     if gate.is_open() {
         return false;
     }
-    let number = worker.shared.keyspace.journal().last();
-    if gate.wait_for(number, session.info.token().0) == Wait::TryAgain {
+    let until = Until::Synced(worker.shared.keyspace.journal().last());
+    if gate.wait_for(&worker.gate, until, session.info.token().0) == Wait::TryAgain {
         return false;
     }
-    session.gate = Some(number);
+    session.gate = Some(until);
     worker.stats.suspended.add(1);
     true
 }

@@ -14,14 +14,17 @@ use std::{
 };
 
 use fastrand::Rng;
-use redline_keyspace::{Clock, Unit};
+use redline_keyspace::{
+    Clock, Unit,
+    journal::{Command, Record},
+};
 use redline_persist::load::{LoadOptions, Progress, load};
 use redline_rdb::file::Scanner;
 use redline_server::Settings;
 
 use crate::{
     client::{Client, Value, encode, request, settings, start, until},
-    journal::{Contents, DATABASES, Replica, contents, new_local, random_requests, run},
+    journal::{Contents, DATABASES, Replica, attach, contents, new_local, random_requests, run},
 };
 
 /// Snapshots of one round.
@@ -32,12 +35,6 @@ const RECORDS_BEYOND: usize = 100;
 const CHANGES_BETWEEN: u64 = 3_000;
 /// Keys of plain strings, which make the walk long.
 const PLAIN_KEYS: u32 = 20_000;
-
-/// A record of the journal.
-struct Kept {
-    number: u64,
-    commands: Vec<(u32, Vec<Vec<u8>>)>,
-}
 
 /// A file, and the last record whose effect it has.
 struct Taken {
@@ -149,7 +146,7 @@ fn round(seed: u64, workers: usize) -> (usize, usize) {
         ..settings(workers)
     });
     let space = server.keyspace();
-    let (reader, first) = server.attach_reader(Box::new(|| ()));
+    let (stream, first) = attach(&server);
     assert_eq!(first, 0, "nothing was there before");
     let mut admin = Client::connect(&server);
     for db in 0..DATABASES {
@@ -188,44 +185,35 @@ fn round(seed: u64, workers: usize) -> (usize, usize) {
             }
             taken
         });
-        let mut read = Vec::new();
-        loop {
-            // Clients end after the last snapshot has; what they have written until then is behind its cut.
-            let was_over = is_over.load(Ordering::Relaxed);
+        // Clients end after the last snapshot has: what they have written until then is behind its cut.
+        while !is_over.load(Ordering::Relaxed) {
+            records.extend(stream.recv_timeout(Duration::from_millis(10)));
+            records.extend(stream.try_iter());
             is_over.store(saving.is_finished(), Ordering::Relaxed);
-            space.journal().read(&reader, &mut read);
-            if was_over && read.is_empty() {
-                break;
-            }
-            for record in read.drain(..) {
-                assert_eq!(record.number, records.len() as u64 + 1, "a gap");
-                let commands = record.effects.commands();
-                let owned = |(db, words): (u32, Vec<&[u8]>)| {
-                    (db, words.into_iter().map(<[u8]>::to_vec).collect())
-                };
-                records.push(Kept {
-                    number: record.number,
-                    commands: commands.map(owned).collect(),
-                });
-            }
-            thread::sleep(Duration::from_millis(1));
         }
         saving.join().unwrap()
     });
-    space.journal().detach(reader);
+    until("all records have come", || {
+        records.extend(stream.try_iter());
+        records.last().map_or(0, |record: &Record| record.number) == space.journal().last()
+    });
+    space.journal().detach();
     drop(server);
+    for (at, record) in records.iter().enumerate() {
+        assert_eq!(record.number, at as u64 + 1, "a gap, or another order");
+    }
     let keys = compare(&taken, &records, seed, workers);
     (records.len(), keys)
 }
 
 /// Replays the records, and compares what there is at each cut. Returns how many keys that were.
-fn compare(taken: &[Taken], records: &[Kept], seed: u64, workers: usize) -> usize {
+fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> usize {
     let mut replica = Replica::new();
     let mut replicating = Unit::exclusive(&mut replica.space);
     let mut left = records.iter();
     let mut keys = 0;
-    let mut replay = |record: &Kept, unit: &mut Unit<'_>| {
-        for (db, words) in &record.commands {
+    let mut replay = |record: &Record, unit: &mut Unit<'_>| {
+        for Command { db, words } in &record.commands {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             run(unit, &mut replica.local, *db, &words);
         }

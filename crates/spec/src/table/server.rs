@@ -273,6 +273,7 @@ rows! { Server:
             ]).optional(),
         ],
         scope: All,
+        propagate: Effect,
     }
 
     Flushdb = "flushdb" {
@@ -291,6 +292,7 @@ rows! { Server:
             ]).optional(),
         ],
         scope: All,
+        propagate: Effect,
     }
 
     Info = "info" {

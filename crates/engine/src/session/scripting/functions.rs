@@ -17,10 +17,10 @@ use redline_scripting::{
 use redline_spec::CommandId;
 use redline_types::glob::{self, Case};
 
-use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run, words};
+use super::{Program, busy_error, call_errors, check_flags, counted_keys, kill, log_line, run};
 use crate::{
     caller::Caller,
-    executor::{Executor, Halt, Outlet, units},
+    executor::{Executor, Halt, Outlet, block, units},
 };
 
 /// Time limit for the text of a library.
@@ -91,14 +91,15 @@ pub(super) fn give_host_back<O: Outlet>(executor: &Executor<'_, O>, host: Host) 
         .unwrap_or_else(PoisonError::into_inner) = Some(host);
 }
 
-/// Changes the libraries, under the script mutex.
+/// Changes the libraries, under the script mutex, and records the call in the journal.
 fn change<O: Outlet, R>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
+    args: Args<'_>,
     change: impl FnOnce(&Libraries, &mut Host, &mut LoadEnv<'_, O>) -> Result<R, Error>,
 ) -> Result<R, Halt> {
     let inside_exec = executor.compound.is_some();
-    let held = match inside_exec {
+    let mut held = match inside_exec {
         true => None,
         false => Some(units::take_script(executor, caller)?),
     };
@@ -108,7 +109,19 @@ fn change<O: Outlet, R>(
         give_host_back(executor, host);
         result
     });
-    drop(held);
+    if result.is_ok() && executor.engine.keyspace.journal().is_attached() {
+        let compound = executor
+            .compound
+            .as_mut()
+            .map(|compound| &mut compound.unit);
+        let unit = held.as_mut().or(compound);
+        let unit = unit.expect("the libraries are changed in a unit");
+        unit.view(&mut executor.local, caller.db, executor.now_ms)
+            .propagate(args.iter());
+    }
+    if let Some(unit) = held {
+        caller.note_record(block::commit(executor, unit));
+    }
     let result = result?;
     // Redis counts a change of the libraries as a change of the data.
     executor.local.changes += 1;
@@ -132,7 +145,7 @@ impl<'a, O: Outlet> LoadEnv<'a, O> {
 
 impl<O: Outlet> ScriptEnv for LoadEnv<'_, O> {
     fn call(&mut self, _: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer) {
-        redline_resp::Reply::new(reply, proto).error(words(family).denied);
+        redline_resp::Reply::new(reply, proto).error(call_errors(family).denied);
     }
 
     fn tick(&mut self) -> Tick {
@@ -194,7 +207,7 @@ pub(crate) fn function_load<O: Outlet>(
         replaces = true;
     }
     let code = &args[args.len() - 1];
-    let name = change(executor, caller, |libraries, host, env| {
+    let name = change(executor, caller, args, |libraries, host, env| {
         libraries
             .load(host, code, replaces, env)
             .map_err(|error| reply_error(&error))
@@ -208,12 +221,15 @@ pub(crate) fn function_delete<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    change(executor, caller, |libraries, host, _| {
-        match libraries.delete(host, &args[2]) {
+    change(
+        executor,
+        caller,
+        args,
+        |libraries, host, _| match libraries.delete(host, &args[2]) {
             true => Ok(()),
             false => Err(Error::line("ERR Library not found")),
-        }
-    })?;
+        },
+    )?;
     caller.reply().ok();
     Ok(())
 }
@@ -231,7 +247,7 @@ pub(crate) fn function_flush<O: Outlet>(
     if !words.is_empty() {
         return Err(Error::line("ERR FUNCTION FLUSH only supports SYNC|ASYNC option").into());
     }
-    change(executor, caller, |libraries, host, _| {
+    change(executor, caller, args, |libraries, host, _| {
         libraries.flush(host);
         Ok(())
     })?;
@@ -391,7 +407,7 @@ pub(crate) fn function_restore<O: Outlet>(
             payload::Refused::Damaged => "ERR Failed loading library payload",
         })
     })?;
-    change(executor, caller, |libraries, host, env| {
+    change(executor, caller, args, |libraries, host, env| {
         let codes = codes.iter().map(|code| &**code);
         libraries
             .restore(host, codes, policy, env)

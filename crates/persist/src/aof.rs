@@ -1,0 +1,6 @@
+//! The append-only file: how it is written ([`writer`]) and read ([`scan`]).
+//!
+//! Must not know: what commands do.
+
+pub mod scan;
+pub mod writer;

@@ -1,0 +1,658 @@
+//! The append-only file in the server: it takes the journal's stream, its jobs run on a thread of their own, and its
+//! wishes are met here.
+//!
+//! The file itself is a state machine ([`Writer`]) under one lock. Who has the pump's role gives it bytes
+//! ([`FileStream`]); what waits for the disk is a [`Job`], run by [`run_jobs`]. Wishes are met after the lock is let go
+//! of, since some of them come back to it.
+//!
+//! Must not know: the form of the files, commands.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, Weak, mpsc},
+};
+
+use redline_engine::refusals::Reason;
+use redline_keyspace::{
+    Unit,
+    journal::{Piece, Position, Stream},
+};
+use redline_net::clock;
+use redline_persist::{
+    Manifest, Paths, RealDisk,
+    aof::writer::{self, Appended, Base, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
+    disk::DirLock,
+    manifest,
+};
+
+use crate::{log, settings::Settings, shared::Shared};
+
+/// Bytes that may wait for the file before it; more are written without waiting.
+const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The append-only file: see the module's text.
+pub(crate) struct Append {
+    inner: Mutex<Inner>,
+    jobs: Mutex<mpsc::Sender<Option<Job>>>,
+}
+
+struct Inner {
+    writer: Option<Writer>,
+    /// The lock on the folder, while the file is on.
+    _lock: Option<DirLock>,
+    /// Bytes that the file has not taken yet, and the number of their last record.
+    pending: Vec<u8>,
+    pending_last: u64,
+    retry_at_ms: u64,
+    /// A sync has been asked for and has not ended.
+    is_syncing: bool,
+    /// The rewrite whose cut is wanted.
+    wants_cut: Option<u64>,
+    /// A base is wanted while the file is off.
+    wants_lone_base: bool,
+    is_last_lone_base_done: bool,
+    /// The rewrite whose cut is on its way through the journal.
+    cut_for: Option<u64>,
+    /// A base that was finished before its cut came through.
+    early_base: Option<(u64, Base)>,
+    /// True if replies wait at the gate.
+    is_gated: bool,
+    /// A client or the size of the file wants a rewrite as soon as possible.
+    is_scheduled: bool,
+    /// The start of the process waits for the file to be on.
+    starts: bool,
+    /// The process ends when everything is synced: whoever waits for it.
+    ends: Option<mpsc::Sender<bool>>,
+    rewrite_began_ms: Option<u64>,
+    rewrite_took_s: Option<u64>,
+    rewrites: u64,
+}
+
+/// Figures of the file, for INFO.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AppendFigures {
+    pub(crate) is_on: bool,
+    pub(crate) is_rewriting: bool,
+    pub(crate) is_scheduled: bool,
+    pub(crate) rewrite_took_s: Option<u64>,
+    pub(crate) rewrite_running_s: Option<u64>,
+    pub(crate) is_last_rewrite_done: bool,
+    pub(crate) is_last_write_done: bool,
+    pub(crate) rewrites: u64,
+    pub(crate) current_bytes: u64,
+    pub(crate) base_bytes: u64,
+    pub(crate) pending_bytes: u64,
+    pub(crate) pending_syncs: u64,
+}
+
+/// Returns the places of the files.
+pub(crate) fn paths(settings: &Settings) -> Paths {
+    Paths {
+        dir: PathBuf::from("."),
+        folder_name: settings.append_dir_name.clone(),
+        file_name: settings.append_filename.clone(),
+    }
+}
+
+/// Returns the settings of the file.
+fn writer_settings(settings: &Settings) -> writer::Settings {
+    writer::Settings {
+        policy: settings.append_sync,
+        writes_timestamps: settings.append_timestamps,
+        rewrite_percentage: settings.rewrite_percentage,
+        rewrite_bytes_min: settings.rewrite_bytes_min,
+        keeps_history: settings.keeps_append_history,
+    }
+}
+
+impl Append {
+    /// Makes the state at the start: off. Jobs are run by [`run_jobs`].
+    pub(crate) fn new() -> (Append, mpsc::Receiver<Option<Job>>) {
+        let (jobs, todo) = mpsc::channel();
+        let append = Append {
+            inner: Mutex::new(Inner {
+                writer: None,
+                _lock: None,
+                pending: Vec::new(),
+                pending_last: 0,
+                retry_at_ms: 0,
+                is_syncing: false,
+                wants_cut: None,
+                wants_lone_base: false,
+                is_last_lone_base_done: true,
+                cut_for: None,
+                early_base: None,
+                is_gated: false,
+                is_scheduled: false,
+                starts: false,
+                ends: None,
+                rewrite_began_ms: None,
+                rewrite_took_s: None,
+                rewrites: 0,
+            }),
+            jobs: Mutex::new(jobs),
+        };
+        (append, todo)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .expect("no panic under the append-only file")
+    }
+
+    /// Returns what INFO tells.
+    pub(crate) fn figures(&self) -> AppendFigures {
+        let inner = self.inner();
+        let Some(writer) = &inner.writer else {
+            return AppendFigures {
+                is_rewriting: inner.rewrite_began_ms.is_some(),
+                rewrite_took_s: inner.rewrite_took_s,
+                rewrites: inner.rewrites,
+                is_last_rewrite_done: inner.is_last_lone_base_done,
+                is_last_write_done: true,
+                ..AppendFigures::default()
+            };
+        };
+        let now_ms = clock::monotonic_ms();
+        AppendFigures {
+            is_on: writer.state() != State::Off,
+            is_rewriting: writer.is_rewriting(),
+            is_scheduled: inner.is_scheduled,
+            rewrite_took_s: inner.rewrite_took_s,
+            rewrite_running_s: inner
+                .rewrite_began_ms
+                .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000),
+            is_last_rewrite_done: writer.is_last_rewrite_done(),
+            is_last_write_done: writer.is_last_write_done(),
+            rewrites: inner.rewrites,
+            current_bytes: writer.current_bytes(),
+            base_bytes: writer.base_bytes(),
+            pending_bytes: inner.pending.len() as u64,
+            pending_syncs: inner.is_syncing.into(),
+        }
+    }
+
+    /// Returns true if the file is on, or about to be.
+    pub(crate) fn is_on(&self) -> bool {
+        let inner = self.inner();
+        let state = inner.writer.as_ref().map(Writer::state);
+        state.is_some_and(|state| state != State::Off)
+    }
+
+    /// Returns true while a base is being made.
+    pub(crate) fn is_rewriting(&self) -> bool {
+        self.inner()
+            .writer
+            .as_ref()
+            .is_some_and(Writer::is_rewriting)
+    }
+
+    /// Returns the rewrite whose cut is wanted.
+    pub(crate) fn wanted_cut(&self) -> Option<u64> {
+        self.inner().wants_cut
+    }
+
+    /// Returns true if a base is wanted while the file is off.
+    pub(crate) fn wants_lone_base(&self) -> bool {
+        self.inner().wants_lone_base
+    }
+
+    /// Has a base made, though the file is off.
+    pub(crate) fn make_lone_base(&self) {
+        let mut inner = self.inner();
+        inner.wants_lone_base = true;
+        inner.rewrite_began_ms = Some(clock::monotonic_ms());
+    }
+
+    /// Has a rewrite begun as soon as possible.
+    pub(crate) fn schedule(&self) {
+        self.inner().is_scheduled = true;
+    }
+
+    /// Ends the thread that runs the jobs.
+    pub(crate) fn stop_jobs(&self) {
+        self.give(None);
+    }
+
+    fn give(&self, job: Option<Job>) {
+        let jobs = self.jobs.lock().expect("no panic under the jobs");
+        // The thread ends last.
+        let _ = jobs.send(job);
+    }
+
+    /// Takes over a file that was loaded, or is to be made, at the start of the process.
+    pub(crate) fn take_over(
+        &self,
+        settings: &Settings,
+        manifest: Manifest,
+        bytes: (u64, u64),
+        lock: Option<DirLock>,
+    ) {
+        let writer = Writer::new(paths(settings), writer_settings(settings), manifest, bytes);
+        let mut inner = self.inner();
+        inner.writer = Some(writer);
+        inner._lock = lock;
+    }
+}
+
+/// Opens the file whose data was loaded, for what follows. The caller attaches the stream under the same unit as it
+/// publishes the data.
+pub(crate) fn open(shared: &Shared) -> Result<(), String> {
+    let mut inner = shared.persistence.append.inner();
+    let writer = inner.writer.as_mut().expect("it was taken over");
+    let line = writer.open(&RealDisk).map_err(|error| error.text)?;
+    log::notice(&line);
+    drop(inner);
+    note_gate(shared);
+    Ok(())
+}
+
+/// Begins to make a file of what is there (CONFIG SET appendonly yes; at the start where there is none). `starts`: the
+/// start of the process waits for it.
+pub(crate) fn start(shared: &Shared, starts: bool) {
+    let append = &shared.persistence.append;
+    let mut inner = append.inner();
+    let settings = shared.settings.current();
+    let writer = inner.writer.get_or_insert_with(|| {
+        let manifest = Manifest::default();
+        Writer::new(
+            paths(&settings),
+            writer_settings(&settings),
+            manifest,
+            (0, 0),
+        )
+    });
+    writer.set(writer_settings(&settings));
+    let wishes = writer.start();
+    inner.starts = starts;
+    inner.rewrite_began_ms = Some(clock::monotonic_ms());
+    drop(inner);
+    meet(shared, wishes);
+}
+
+/// Turns the file off (CONFIG SET appendonly no).
+fn stop(shared: &Shared) {
+    let mut inner = shared.persistence.append.inner();
+    let wishes = match &mut inner.writer {
+        Some(writer) => writer.stop(now_s()),
+        None => Vec::new(),
+    };
+    drop(inner);
+    meet(shared, wishes);
+}
+
+/// Goes by changed settings.
+pub(crate) fn adopt(shared: &Shared) {
+    let settings = shared.settings.current();
+    let append = &shared.persistence.append;
+    let mut inner = append.inner();
+    if let Some(writer) = &mut inner.writer {
+        writer.set(writer_settings(&settings));
+    }
+    drop(inner);
+    if !shared.persistence.loading.is_on() {
+        match (settings.appends, append.is_on()) {
+            (true, false) => start(shared, false),
+            (false, true) => stop(shared),
+            _ => {}
+        }
+    }
+    note_gate(shared);
+}
+
+/// Begins a rewrite. Returns false if that is not possible now.
+pub(crate) fn rewrite(shared: &Shared) -> bool {
+    let mut inner = shared.persistence.append.inner();
+    let Some(wishes) = inner.writer.as_mut().and_then(Writer::rewrite) else {
+        return false;
+    };
+    inner.is_scheduled = false;
+    inner.rewrite_began_ms = Some(clock::monotonic_ms());
+    drop(inner);
+    meet(shared, wishes);
+    true
+}
+
+/// Directs the journal to the file, or its new one, at the cut that a rewrite wants. The unit holds every stripe.
+pub(crate) fn cut_journal(shared: &Arc<Shared>, unit: &mut Unit<'_>, rewrite: u64) {
+    let mut inner = shared.persistence.append.inner();
+    inner.wants_cut = None;
+    inner.cut_for = Some(rewrite);
+    drop(inner);
+    match shared.keyspace.journal().is_attached() {
+        true => drop(unit.cut_journal()),
+        false => attach(shared, unit),
+    }
+}
+
+/// Attaches the file to the journal. The unit holds every stripe.
+pub(crate) fn attach(shared: &Arc<Shared>, unit: &mut Unit<'_>) {
+    let shared = Arc::downgrade(shared);
+    unit.attach_stream(Box::new(FileStream { shared }));
+}
+
+/// Takes the base that a rewrite wanted.
+pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<Base, String>) {
+    let mut inner = shared.persistence.append.inner();
+    let is_cut = inner.cut_for != Some(rewrite);
+    let wishes = match (result, &mut inner.writer) {
+        (Ok(base), Some(writer)) if is_cut => writer.base_written(rewrite, base),
+        (Ok(base), _) => {
+            inner.early_base = Some((rewrite, base));
+            Vec::new()
+        }
+        (Err(why), Some(writer)) => writer.base_failed(rewrite, &why, now_s()),
+        (Err(_), None) => Vec::new(),
+    };
+    drop(inner);
+    meet(shared, wishes);
+    // The cut is in the journal, if nobody has pumped since.
+    let _ = shared.keyspace.journal().pump(&mut || false);
+}
+
+/// Returns true if a base is wanted while the file is off: it is begun now.
+pub(crate) fn takes_lone_base(shared: &Shared) -> bool {
+    std::mem::take(&mut shared.persistence.append.inner().wants_lone_base)
+}
+
+/// Puts a base into its place, of which no file of commands follows.
+pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
+    let paths = paths(&shared.settings.current());
+    let result = result.and_then(|base| {
+        let put = manifest::put_lone_base(&RealDisk, &paths, &base.path);
+        put.map_err(|error| error.text)
+    });
+    let mut inner = shared.persistence.append.inner();
+    let began_ms = inner.rewrite_began_ms.take();
+    inner.rewrite_took_s =
+        began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
+    inner.is_last_lone_base_done = result.is_ok();
+    inner.rewrites += u64::from(result.is_ok());
+    drop(inner);
+    match result {
+        Ok(()) => log::notice("Background AOF rewrite finished successfully"),
+        Err(why) => log::warning(&format!(
+            "Background AOF rewrite terminated with error: {why}"
+        )),
+    }
+}
+
+/// Looks after what is due by time; called by worker 0 every tick.
+pub(crate) fn tick(shared: &Shared) {
+    let mut guard = shared.persistence.append.inner();
+    let inner = &mut *guard;
+    let is_on = inner
+        .writer
+        .as_ref()
+        .is_some_and(|writer| writer.state() != State::Off);
+    if !is_on && inner.is_scheduled && !shared.persistence.is_saving() {
+        inner.is_scheduled = false;
+        inner.wants_lone_base = true;
+        inner.rewrite_began_ms = Some(clock::monotonic_ms());
+        super::wish(shared);
+    }
+    let Some(writer) = &mut inner.writer else {
+        return;
+    };
+    let mut wishes = Vec::new();
+    // A sync that takes long is not followed by another before it has ended.
+    if !inner.is_syncing || writer.state() != State::On {
+        wishes = writer.tick(now_s());
+        inner.is_syncing |= wishes
+            .iter()
+            .any(|wish| matches!(wish, Wish::Run(job) if job.is_sync()));
+    }
+    let grows = writer.wants_rewrite(now_s());
+    let is_wanted = (grows || inner.is_scheduled) && !writer.is_rewriting();
+    if !inner.pending.is_empty() && clock::monotonic_ms() >= inner.retry_at_ms {
+        wishes.extend(inner.append_pending(true));
+    }
+    drop(guard);
+    meet(shared, wishes);
+    if is_wanted && !shared.persistence.is_saving() {
+        if grows {
+            log::notice("Starting automatic rewriting of AOF");
+        }
+        rewrite(shared);
+    }
+}
+
+/// Brings everything to disk at the end of the process, when no worker runs any more.
+pub(crate) fn end(shared: &Shared) {
+    if !shared.persistence.append.is_on() {
+        return;
+    }
+    let _ = shared.keyspace.journal().pump(&mut || false);
+    let (tell, told) = mpsc::channel();
+    let mut inner = shared.persistence.append.inner();
+    let mut wishes = inner.append_pending(false);
+    inner.ends = Some(tell);
+    if let Some(writer) = &mut inner.writer {
+        log::notice("Calling fsync() on the AOF file.");
+        wishes.extend(writer.end(now_s()));
+    }
+    drop(inner);
+    meet(shared, wishes);
+    if !told.recv().unwrap_or(false) {
+        log::warning("The AOF file could not be brought to disk.");
+    }
+}
+
+/// Runs the jobs of the file, one after the other, until it is told to end.
+pub(crate) fn run_jobs(shared: &Shared, todo: &mpsc::Receiver<Option<Job>>) {
+    while let Ok(Some(job)) = todo.recv() {
+        let is_sync = job.is_sync();
+        let done = job.run(&RealDisk);
+        let mut inner = shared.persistence.append.inner();
+        if is_sync {
+            inner.is_syncing = false;
+        }
+        let mut wishes = match &mut inner.writer {
+            Some(writer) => writer.done(done, now_s()),
+            None => Vec::new(),
+        };
+        wishes.extend(inner.append_pending(true));
+        wishes.extend(inner.sync_if_always());
+        drop(inner);
+        meet(shared, wishes);
+    }
+}
+
+impl Inner {
+    /// Gives the writer what it has not taken yet.
+    fn append_pending(&mut self, may_wait: bool) -> Vec<Wish> {
+        if self.pending.is_empty() {
+            return Vec::new();
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let wishes = self.append(&[&pending], self.pending_last, may_wait);
+        if pending.capacity() <= 1024 * 1024 && self.pending.is_empty() {
+            self.pending = pending;
+            self.pending.clear();
+        }
+        wishes
+    }
+
+    /// Gives the writer whole units; what it does not take is kept.
+    fn append(&mut self, units: &[&[u8]], last: u64, may_wait: bool) -> Vec<Wish> {
+        let Some(writer) = &mut self.writer else {
+            return Vec::new();
+        };
+        let (appended, wishes) = writer.append(units, last, now_s(), may_wait);
+        if appended != Appended::Written {
+            if appended == Appended::Refused {
+                self.retry_at_ms = clock::monotonic_ms() + RETRY_MS;
+            }
+            for unit in units {
+                self.pending.extend_from_slice(unit);
+            }
+            self.pending_last = last;
+        }
+        wishes
+    }
+
+    /// Asks for a sync, if replies wait for one and none is under way.
+    fn sync_if_always(&mut self) -> Option<Wish> {
+        if self.is_syncing || !self.is_gated {
+            return None;
+        }
+        let job = self.writer.as_mut()?.sync()?;
+        self.is_syncing = true;
+        Some(Wish::Run(job))
+    }
+}
+
+/// The journal's stream into the file.
+struct FileStream {
+    shared: Weak<Shared>,
+}
+
+impl Stream for FileStream {
+    fn write(&mut self, pieces: &[Piece<'_>], end: Position) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut inner = shared.persistence.append.inner();
+        let files = pieces.iter().filter(|piece| piece.is_for_files());
+        let mut wishes;
+        if inner.pending.is_empty() {
+            let units: Vec<&[u8]> = files.map(Piece::bytes).collect();
+            wishes = inner.append(&units, end.number, true);
+        } else {
+            files.for_each(|piece| inner.pending.extend_from_slice(piece.bytes()));
+            inner.pending_last = end.number;
+            let is_too_much = inner.pending.len() > WAITING_BYTES_MAX;
+            let is_due = is_too_much || clock::monotonic_ms() >= inner.retry_at_ms;
+            wishes = match is_due {
+                true => inner.append_pending(!is_too_much),
+                false => Vec::new(),
+            };
+        }
+        wishes.extend(inner.sync_if_always());
+        drop(inner);
+        if !wishes.is_empty() {
+            meet(&shared, wishes);
+        }
+    }
+
+    fn cut(&mut self, at: Position) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut inner = shared.persistence.append.inner();
+        let Some(rewrite) = inner.cut_for.take() else {
+            return;
+        };
+        let mut wishes = inner.append_pending(false);
+        // What could not be written is in the base.
+        inner.pending.clear();
+        if let Some(writer) = &mut inner.writer {
+            wishes.extend(writer.switch(rewrite, at.number, now_s()));
+            if let Some((rewrite, base)) = inner.early_base.take() {
+                let writer = inner.writer.as_mut().expect("as above");
+                wishes.extend(writer.base_written(rewrite, base));
+            }
+        }
+        drop(inner);
+        meet(&shared, wishes);
+    }
+}
+
+/// Meets the wishes of the writer. The caller holds no lock.
+fn meet(shared: &Shared, wishes: Vec<Wish>) {
+    let append = &shared.persistence.append;
+    for wish in wishes {
+        match wish {
+            Wish::Run(job) => append.give(Some(job)),
+            Wish::Log(Level::Notice, line) => log::notice(&line),
+            Wish::Log(Level::Warning, line) => log::warning(&line),
+            Wish::Refuse(text) => {
+                let refusals = &shared.engine.refusals;
+                refusals.set_append_error(&text);
+                refusals.set(Reason::AppendFailed, true, &shared.engine.settings);
+            }
+            Wish::Accept => {
+                let refusals = &shared.engine.refusals;
+                refusals.set(Reason::AppendFailed, false, &shared.engine.settings);
+            }
+            Wish::Exit(code) => std::process::exit(code.into()),
+            Wish::Cut { rewrite } => {
+                append.inner().wants_cut = Some(rewrite);
+                super::wish(shared);
+            }
+            Wish::Synced(number) => shared.engine.release_replies(number),
+            Wish::RewriteEnded { is_done, .. } => rewrite_ended(shared, is_done),
+            Wish::Stopped => {
+                shared.keyspace.journal().detach();
+                append.inner().pending.clear();
+            }
+            Wish::Ended { is_synced } => {
+                if let Some(ends) = append.inner().ends.take() {
+                    let _ = ends.send(is_synced);
+                }
+            }
+        }
+    }
+    note_gate(shared);
+}
+
+fn rewrite_ended(shared: &Shared, is_done: bool) {
+    let mut inner = shared.persistence.append.inner();
+    let began_ms = inner.rewrite_began_ms.take();
+    inner.rewrite_took_s =
+        began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
+    inner.wants_cut = None;
+    inner.rewrites += u64::from(is_done);
+    let starts = std::mem::take(&mut inner.starts);
+    let is_off = inner
+        .writer
+        .as_ref()
+        .is_none_or(|writer| writer.state() == State::Off);
+    drop(inner);
+    if !is_done {
+        super::give_up_base(shared);
+        if is_off {
+            shared.keyspace.journal().detach();
+        }
+    }
+    if starts {
+        match is_done {
+            true => super::loading::end(shared),
+            false => {
+                log::warning("The append-only file cannot be made. Exiting.");
+                std::process::exit(1);
+            }
+        }
+    }
+}
+
+/// Lets replies wait for the file, or not, as its state and the policy demand.
+fn note_gate(shared: &Shared) {
+    let mut inner = shared.persistence.append.inner();
+    let wanted = inner.writer.as_ref().map_or(Gate::Open, Writer::gate);
+    let was_gated = inner.is_gated;
+    let mut wishes = Vec::new();
+    match wanted {
+        Gate::UpTo(synced) if !was_gated => {
+            inner.is_gated = true;
+            shared.keyspace.journal().gate.close(synced);
+            wishes.extend(inner.sync_if_always());
+        }
+        Gate::Open if was_gated => {
+            inner.is_gated = false;
+            shared.engine.release_all_replies();
+        }
+        _ => {}
+    }
+    drop(inner);
+    for wish in wishes {
+        if let Wish::Run(job) = wish {
+            shared.persistence.append.give(Some(job));
+        }
+    }
+}
+
+fn now_s() -> i64 {
+    (clock::wall_ms() / 1000) as i64
+}
