@@ -92,14 +92,18 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     for kind in KINDS {
         for real in &reals {
             for policy in ["allkeys-lru", "allkeys-lfu"] {
-                let report = |failure: Failure| format!("{}, {}, {policy}: {failure}", kind.name, real.name);
-                let (more, written) = there_and_back(setting, kind, real, policy).map_err(report)?;
+                let report =
+                    |failure: Failure| format!("{}, {}, {policy}: {failure}", kind.name, real.name);
+                let (more, written) =
+                    there_and_back(setting, kind, real, policy).map_err(report)?;
                 keys += more;
                 files += written;
             }
         }
     }
-    Ok(format!("{keys} keys in {files} files of Redis 7.0, Redis 8.2.3, Valkey 9.1.2 and ours"))
+    Ok(format!(
+        "{keys} keys in {files} files of Redis 7.0, Redis 8.2.3, Valkey 9.1.2 and ours"
+    ))
 }
 
 /// Makes data in a real server, loads its file in ours, and that of ours in the real one. Returns the numbers of keys and of
@@ -128,7 +132,8 @@ fn there_and_back(
     end(origin)?;
 
     let mut redline = start_ours(setting, kind, &folder.0, policy, "auto")?;
-    check(&redline, &data, real, &made, lfu).map_err(|failure| format!("loaded by us: {failure}"))?;
+    check(&redline, &data, real, &made, lfu)
+        .map_err(|failure| format!("loaded by us: {failure}"))?;
     let mut files = 1;
     for version in real.versions {
         let mut client = connect(&redline)?;
@@ -218,7 +223,9 @@ fn end(server: ServerProcess) -> Result<(), Failure> {
     let log = server.log();
     match server.stop() {
         Ok(true) => Ok(()),
-        Ok(false) => Err(format!("the real server did not stop in good order:\n{log}")),
+        Ok(false) => Err(format!(
+            "the real server did not stop in good order:\n{log}"
+        )),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -21,9 +21,7 @@ use std::{
     time::Duration,
 };
 
-use redline_engine::{
-    Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason,
-};
+use redline_engine::{Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason};
 use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
@@ -186,7 +184,8 @@ impl State {
     /// Notes how a snapshot ended for the clients that wait for it. Returns them.
     fn settle(&mut self, number: Option<u64>, is_ok: bool) -> Vec<u64> {
         let waiting = self.waiting.iter_mut();
-        let settled = waiting.filter(|waiting| waiting.number == number && waiting.result.is_none());
+        let settled =
+            waiting.filter(|waiting| waiting.number == number && waiting.result.is_none());
         settled
             .map(|waiting| {
                 waiting.result = Some(is_ok);
@@ -395,7 +394,9 @@ impl Persistence {
         }
         state.ended = (job.number, is_ok);
         // Some have left meanwhile.
-        state.waiting.retain(|waiting| shared.token_of(waiting.client).is_some());
+        state
+            .waiting
+            .retain(|waiting| shared.token_of(waiting.client).is_some());
         let (mut woken, mut ends) = (state.settle(Some(job.number), is_ok), None);
         let is_awaited = |shutdown: &mut Shutdown| shutdown.number == Some(job.number);
         if let Some(shutdown) = state.shutdown.take_if(is_awaited) {
@@ -546,7 +547,10 @@ fn note_save(shared: &Shared, state: &mut State) {
     state.is_scheduled = false;
     state.figures.tried_at_s = clock::wall_ms() / 1000;
     let number = Some(state.number);
-    let next = state.waiting.iter_mut().filter(|waiting| waiting.number.is_none() && waiting.result.is_none());
+    let next = state
+        .waiting
+        .iter_mut()
+        .filter(|waiting| waiting.number.is_none() && waiting.result.is_none());
     next.for_each(|waiting| waiting.number = number);
     if let Some(shutdown) = &mut state.shutdown
         && shutdown.number.is_none()

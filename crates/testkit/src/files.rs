@@ -137,14 +137,19 @@ fn shorten_scores(call: &mut Call) {
 
 fn words(texts: &[&str], more: &[&[u8]]) -> Call {
     let texts = texts.iter().map(|text| text.as_bytes());
-    texts.chain(more.iter().copied()).map(<[u8]>::to_vec).collect()
+    texts
+        .chain(more.iter().copied())
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 /// Returns calls that make values at the thresholds of encodings, under the key `k`.
 fn thresholds() -> Vec<Vec<Call>> {
     let mut values = Vec::new();
     let numbered = |count: usize, text: &str| -> Vec<Vec<u8>> {
-        (0..count).map(|n| format!("{text}{n}").into_bytes()).collect()
+        (0..count)
+            .map(|n| format!("{text}{n}").into_bytes())
+            .collect()
     };
     let mut add = |command: &str, words: Vec<Vec<u8>>| {
         let mut call = vec![command.as_bytes().to_vec(), b"k".to_vec()];
@@ -171,7 +176,9 @@ fn thresholds() -> Vec<Vec<Call>> {
     }
     // Lengths of strings: of elements 64, of those inside a listpack 64 and 4096, of texts that are compressed 21, of nodes of
     // lists 8192, of strings that are no part of their entry 44.
-    for len in [0, 1, 20, 21, 43, 44, 45, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 70_000] {
+    for len in [
+        0, 1, 20, 21, 43, 44, 45, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 70_000,
+    ] {
         let same = vec![b'x'; len];
         let mixed: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256) as u8).collect();
         for text in [same, mixed] {
@@ -190,7 +197,9 @@ fn thresholds() -> Vec<Vec<Call>> {
         integers.extend([edge - 1, edge, edge + 1, -edge - 1, -edge, -edge + 1]);
     }
     let integers = integers.into_iter().map(|n| n.to_string().into_bytes());
-    let integers: Vec<_> = integers.chain([b"007".to_vec(), b"-0".to_vec(), b" 1".to_vec()]).collect();
+    let integers: Vec<_> = integers
+        .chain([b"007".to_vec(), b"-0".to_vec(), b" 1".to_vec()])
+        .collect();
     for integer in &integers {
         add("SET", vec![integer.clone()]);
     }
@@ -203,7 +212,11 @@ fn thresholds() -> Vec<Vec<Call>> {
     let mut long = Vec::new();
     for n in 1..=201 {
         let call = format!("XADD k {n}-0 f v{n}");
-        long.push(call.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+        long.push(
+            call.split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .collect(),
+        );
     }
     values.push(long);
     values
@@ -217,7 +230,11 @@ pub fn answers(client: &mut Client, data: &Data, likeness: Likeness) -> io::Resu
         answers.push((what, reply));
         Ok(())
     };
-    ask(client, "DEBUG DIGEST".into(), &words(&["DEBUG", "DIGEST"], &[]))?;
+    ask(
+        client,
+        "DEBUG DIGEST".into(),
+        &words(&["DEBUG", "DIGEST"], &[]),
+    )?;
     for db in 0..DATABASES {
         client.call(&["SELECT", &db.to_string()])?;
         ask(client, format!("DBSIZE of {db}"), &words(&["DBSIZE"], &[]))?;
@@ -225,14 +242,23 @@ pub fn answers(client: &mut Client, data: &Data, likeness: Likeness) -> io::Resu
     for (db, key, calls) in &data.keys {
         client.call(&["SELECT", &db.to_string()])?;
         for question in questions(key, calls, likeness) {
-            let call = calls.iter().map(|call| call.join(&b' ').escape_ascii().to_string());
+            let call = calls
+                .iter()
+                .map(|call| call.join(&b' ').escape_ascii().to_string());
             let call = shown(&call.collect::<Vec<_>>().join("; "));
-            let what = format!("{} of {db}, made by {call}", question.join(&b' ').escape_ascii());
+            let what = format!(
+                "{} of {db}, made by {call}",
+                question.join(&b' ').escape_ascii()
+            );
             ask(client, what, &question)?;
         }
     }
     client.call(&["SELECT", "0"])?;
-    ask(client, "FUNCTION LIST".into(), &words(&["FUNCTION", "LIST", "WITHCODE"], &[]))?;
+    ask(
+        client,
+        "FUNCTION LIST".into(),
+        &words(&["FUNCTION", "LIST", "WITHCODE"], &[]),
+    )?;
     // The order of libraries is that of a table.
     if let Some((_, Value::Array(libraries))) = answers.last_mut() {
         libraries.sort_by_key(|library| format!("{library:?}"));
@@ -286,7 +312,11 @@ pub fn difference(made: &Answers, loaded: &Answers) -> Option<String> {
     let differ = pairs.filter(|((_, made), (_, loaded))| made != loaded);
     let differences: Vec<String> = differ
         .map(|((what, made), (_, loaded))| {
-            format!("{what}\n    was {}\n    is  {}", shown(&format!("{made:?}")), shown(&format!("{loaded:?}")))
+            format!(
+                "{what}\n    was {}\n    is  {}",
+                shown(&format!("{made:?}")),
+                shown(&format!("{loaded:?}"))
+            )
         })
         .collect();
     if differences.is_empty() && made.len() == loaded.len() {
@@ -310,7 +340,10 @@ pub fn fill_accesses(client: &mut Client, lfu: bool) -> io::Result<Result<(), St
     for (at, figure) in ACCESSES.iter().enumerate() {
         let (key, figure) = (format!("access:{at}"), figure.to_string());
         let option = if lfu { "FREQ" } else { "IDLETIME" };
-        let call = words(&["RESTORE", &key, "0"], &[&payload, option.as_bytes(), figure.as_bytes()]);
+        let call = words(
+            &["RESTORE", &key, "0"],
+            &[&payload, option.as_bytes(), figure.as_bytes()],
+        );
         let reply = client.call(&call)?;
         if reply.is_error() {
             return Ok(Err(format!("RESTORE with {option} answered {reply:?}")));
@@ -335,7 +368,9 @@ pub fn wrong_accesses(client: &mut Client, lfu: bool) -> io::Result<Option<Strin
             _ => false,
         };
         if !is_right {
-            return Ok(Some(format!("OBJECT {question} was {figure}, is {reply:?}")));
+            return Ok(Some(format!(
+                "OBJECT {question} was {figure}, is {reply:?}"
+            )));
         }
     }
     Ok(None)

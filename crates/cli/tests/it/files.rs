@@ -15,7 +15,10 @@ fn start(more: &str) -> Running {
 /// Waits until the file is loaded.
 fn loaded(running: &Running) {
     until("it is loaded", || {
-        running.call("INFO persistence").contains("\nloading:0\r").then_some(())
+        running
+            .call("INFO persistence")
+            .contains("\nloading:0\r")
+            .then_some(())
     });
 }
 
@@ -47,11 +50,17 @@ fn refusal(what: &str, bytes: &[u8], more: &str) -> String {
     let output = wait_for(child, what);
     let log = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{what}: {log}");
-    let mut fatal = log.lines().filter(|line| line.contains("Fatal error loading the DB"));
+    let mut fatal = log
+        .lines()
+        .filter(|line| line.contains("Fatal error loading the DB"));
     let line = fatal.next().unwrap_or_else(|| panic!("{what}: {log}"));
     assert_eq!(fatal.next(), None, "{what}: {log}");
     assert!(line.contains("'dump.rdb'"), "{what}: {line}");
-    assert_eq!(fs::read(&path).unwrap(), bytes, "{what}: the file is left as it is");
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        bytes,
+        "{what}: the file is left as it is"
+    );
     assert_eq!(names(folder.path()), ["dump.rdb", "r.conf"], "{what}");
     line.to_owned()
 }
@@ -83,7 +92,9 @@ fn names(folder: &Path) -> Vec<String> {
 /// The offset that a line names.
 #[track_caller]
 fn offset(line: &str) -> usize {
-    let (_, rest) = line.split_once("offset ").unwrap_or_else(|| panic!("no offset: {line}"));
+    let (_, rest) = line
+        .split_once("offset ")
+        .unwrap_or_else(|| panic!("no offset: {line}"));
     let digits = rest.chars().take_while(char::is_ascii_digit);
     digits.collect::<String>().parse().unwrap()
 }
@@ -101,7 +112,10 @@ fn a_damaged_file_ends_the_start() {
     }
 
     let mut flipped = whole.clone();
-    let at = whole.windows(8).position(|bytes| bytes == b"value:42").unwrap();
+    let at = whole
+        .windows(8)
+        .position(|bytes| bytes == b"value:42")
+        .unwrap();
     flipped[at + 7] ^= 1;
     let line = refusal("flipped", &flipped, "");
     assert!(line.contains("its checksum is "), "{line}");
@@ -115,11 +129,17 @@ fn a_damaged_file_ends_the_start() {
     let mut later = whole.clone();
     later[5..9].copy_from_slice(b"0013");
     let line = refusal("version 13", &later, "");
-    assert!(line.contains("RDB file of version 13, which is not read: versions up to 12"), "{line}");
+    assert!(
+        line.contains("RDB file of version 13, which is not read: versions up to 12"),
+        "{line}"
+    );
     assert_eq!(offset(&line), 0);
 
     let line = refusal("another file", b"*1\r\n$4\r\nPING\r\n", "");
-    assert!(line.contains("no RDB file: it begins with neither REDIS nor VALKEY"), "{line}");
+    assert!(
+        line.contains("no RDB file: it begins with neither REDIS nor VALKEY"),
+        "{line}"
+    );
 
     // An opcode that nobody knows, in front of the end.
     let mut unknown = whole[..records_end].to_vec();
@@ -127,7 +147,10 @@ fn a_damaged_file_ends_the_start() {
     unknown.extend(&whole[records_end..]);
     let line = refusal("unknown type", &unknown, "");
     assert!(line.contains("200"), "{line}");
-    assert!((records_end..records_end + 5).contains(&offset(&line)), "{line}");
+    assert!(
+        (records_end..records_end + 5).contains(&offset(&line)),
+        "{line}"
+    );
 }
 
 #[test]
@@ -143,11 +166,18 @@ fn a_key_that_is_there_twice_or_a_database_too_many_ends_the_start() {
         bytes
     };
     let line = refusal("duplicate", &with(b"\x00\x06key:42\x05other"), "");
-    assert!(line.contains("RDB has duplicated key 'key:42' in DB 0"), "{line}");
+    assert!(
+        line.contains("RDB has duplicated key 'key:42' in DB 0"),
+        "{line}"
+    );
     assert_eq!(offset(&line), records_end, "{line}");
     let line = refusal("database", &with(b"\xfe\x10\x00\x01k\x01v"), "");
     assert!(line.contains("more than 16 databases"), "{line}");
-    let line = refusal("fewer databases", &with(b"\xfe\x04\x00\x01k\x01v"), "databases 4\n");
+    let line = refusal(
+        "fewer databases",
+        &with(b"\xfe\x04\x00\x01k\x01v"),
+        "databases 4\n",
+    );
     assert!(line.contains("more than 4 databases"), "{line}");
 }
 
@@ -174,7 +204,10 @@ fn signals_save_if_there_are_save_points() {
     for (more, expected) in [
         ("", &["dump.rdb", "r.conf"][..]),
         ("save \"\"\n", &["r.conf"]),
-        ("save 60 1000\ndbfilename other.rdb\n", &["other.rdb", "r.conf"]),
+        (
+            "save 60 1000\ndbfilename other.rdb\n",
+            &["other.rdb", "r.conf"],
+        ),
     ] {
         let running = start(more);
         assert_eq!(running.call("SET k v"), "+OK");
@@ -195,7 +228,10 @@ fn a_killed_server_leaves_no_half_of_a_file() {
     assert_eq!(running.call("SET k v"), "+OK");
     assert_eq!(running.call("SAVE"), "+OK");
     assert_eq!(running.call("SET k w"), "+OK");
-    assert_eq!(running.call("CONFIG SET rdb-key-save-delay 600000000"), "+OK");
+    assert_eq!(
+        running.call("CONFIG SET rdb-key-save-delay 600000000"),
+        "+OK"
+    );
     assert_eq!(running.call("BGSAVE"), "+Background saving started");
     running.signal("KILL");
     let (_, _, folder) = running.ended();

@@ -59,7 +59,12 @@ fn requests(rng: &mut Rng) -> Vec<Vec<u8>> {
     let line = match rng.u16(..1000) {
         0 => "FLUSHALL".to_string(),
         1 => format!("SWAPDB {} {}", rng.u32(..DATABASES), rng.u32(..DATABASES)),
-        2..20 => format!("VADD v:{} VALUES 3 {n} -2 {} e{}", rng.u8(..4), rng.u8(..9), rng.u8(..40)),
+        2..20 => format!(
+            "VADD v:{} VALUES 3 {n} -2 {} e{}",
+            rng.u8(..4),
+            rng.u8(..9),
+            rng.u8(..40)
+        ),
         20..25 => format!("VREM v:{} e{}", rng.u8(..4), rng.u8(..40)),
         25..30 => format!("VSETATTR v:{} e{} {{\"n\":{n}}}", rng.u8(..4), rng.u8(..40)),
         30..50 => format!("HSET large:h f{n} {n} f{} x", rng.u16(..)),
@@ -80,7 +85,12 @@ fn requests(rng: &mut Rng) -> Vec<Vec<u8>> {
         195..215 => format!("PEXPIRE {} {}", plain(rng), 1 + n),
         215..225 => format!("MOVE {} {}", plain(rng), rng.u32(..DATABASES)),
         225..235 => format!("RENAME {} {}", plain(rng), plain(rng)),
-        235..245 => format!("COPY {} {} DB {}", plain(rng), plain(rng), rng.u32(..DATABASES)),
+        235..245 => format!(
+            "COPY {} {} DB {}",
+            plain(rng),
+            plain(rng),
+            rng.u32(..DATABASES)
+        ),
         245..260 => {
             // What was flushed, evicted and expired is made good.
             let from = rng.u32(..PLAIN_KEYS);
@@ -110,10 +120,14 @@ fn make_noise(mut client: Client, mut rng: Rng, is_over: &AtomicBool) {
 
 /// Lets some keys be evicted again and again.
 fn evict(mut client: Client, is_over: &AtomicBool) {
-    client.call("CONFIG SET maxmemory-policy allkeys-random").ok();
+    client
+        .call("CONFIG SET maxmemory-policy allkeys-random")
+        .ok();
     while !is_over.load(Ordering::Relaxed) {
         let used: u64 = field(&mut client, "used_memory").parse().unwrap();
-        client.call(&format!("CONFIG SET maxmemory {}", used - used / 50)).ok();
+        client
+            .call(&format!("CONFIG SET maxmemory {}", used - used / 50))
+            .ok();
         client.call("SET p:0 0");
         client.call("CONFIG SET maxmemory 0").ok();
         thread::sleep(Duration::from_millis(20));
@@ -131,7 +145,13 @@ fn loaded(bytes: &[u8]) -> Contents {
         clock: Clock::default(),
         now_ms: None,
     };
-    let result = load(&mut scanner, version, &space, &options, &Progress::default());
+    let result = load(
+        &mut scanner,
+        version,
+        &space,
+        &options,
+        &Progress::default(),
+    );
     result.expect("the file is whole");
     contents(&mut Unit::exclusive(&mut space), &mut new_local())
 }
@@ -153,7 +173,9 @@ fn round(seed: u64, workers: usize) -> (usize, usize) {
         admin.call(&format!("SELECT {db}")).ok();
         for from in (0..PLAIN_KEYS / 2).step_by(100) {
             let words = (from..from + 100).map(|n| format!("p:{n} {n}"));
-            admin.call(&format!("MSET {}", words.collect::<Vec<_>>().join(" "))).ok();
+            admin
+                .call(&format!("MSET {}", words.collect::<Vec<_>>().join(" ")))
+                .ok();
         }
     }
     let is_over = AtomicBool::new(false);
@@ -220,10 +242,15 @@ fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> us
     };
     let mut done = 0;
     for (at, taken) in taken.iter().enumerate() {
-        let what = format!("seed {seed}, {workers} workers, snapshot {at} at {}", taken.last_record);
+        let what = format!(
+            "seed {seed}, {workers} workers, snapshot {at} at {}",
+            taken.last_record
+        );
         assert!(taken.last_record >= done, "{what}: cuts are in order");
         while done < taken.last_record {
-            let record = left.next().unwrap_or_else(|| panic!("{what}: a record is missing"));
+            let record = left
+                .next()
+                .unwrap_or_else(|| panic!("{what}: a record is missing"));
             replay(record, &mut replicating);
             done = record.number;
         }
@@ -242,7 +269,10 @@ fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> us
             done = record.number;
         }
         let beyond = contents(&mut replicating, &mut new_local());
-        assert!(beyond != actual, "{what}: nothing was changed behind the cut");
+        assert!(
+            beyond != actual,
+            "{what}: nothing was changed behind the cut"
+        );
     }
     keys
 }

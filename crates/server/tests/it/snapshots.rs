@@ -188,7 +188,9 @@ fn details(client: &mut Client) -> Vec<Value> {
         details.push(match call {
             "XPENDING stream g - + 100 alice" => Value::Array(
                 (reply.array().iter())
-                    .map(|pending| Value::Array([0, 1, 3].map(|at| pending.array()[at].clone()).into()))
+                    .map(|pending| {
+                        Value::Array([0, 1, 3].map(|at| pending.array()[at].clone()).into())
+                    })
                     .collect(),
             ),
             "XINFO CONSUMERS stream g" => Value::Array(
@@ -199,7 +201,9 @@ fn details(client: &mut Client) -> Vec<Value> {
             _ => reply,
         });
     }
-    for key in ["int", "raw", "listpack", "list", "intset", "words", "small", "timed", "floats", "zset"] {
+    for key in [
+        "int", "raw", "listpack", "list", "intset", "words", "small", "timed", "floats", "zset",
+    ] {
         details.push(client.call(&format!("OBJECT ENCODING {key}")));
     }
     details
@@ -222,7 +226,9 @@ fn a_restart_brings_everything_back() {
         let mut client = Client::connect(&server);
         assert_eq!(digest(&mut client), expected);
         assert_eq!(details(&mut client), expected_details);
-        let keys: i64 = field(&mut client, "rdb_last_load_keys_loaded").parse().unwrap();
+        let keys: i64 = field(&mut client, "rdb_last_load_keys_loaded")
+            .parse()
+            .unwrap();
         assert_eq!(keys, client.call("DBSIZE").integer() + 15 * 2);
         assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
         // What was loaded can be changed, and saved again.
@@ -274,7 +280,10 @@ fn bgsave_says_what_it_does() {
     ] {
         assert_eq!(field(&mut client, name), value, "{name}");
     }
-    assert_eq!(field(&mut client, "rdb_last_save_time"), lastsave.to_string());
+    assert_eq!(
+        field(&mut client, "rdb_last_save_time"),
+        lastsave.to_string()
+    );
     client.call("MSET a 1 b 2 c 3").ok();
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "3");
     set(&mut client, "rdb-key-save-delay", FOREVER);
@@ -287,14 +296,25 @@ fn bgsave_says_what_it_does() {
     }
     // The file has what was there before.
     client.call("SET d 4").ok();
-    assert_eq!(text(&client.call("BGSAVE CANCEL")), "Background saving cancelled");
+    assert_eq!(
+        text(&client.call("BGSAVE CANCEL")),
+        "Background saving cancelled"
+    );
     until("it has ended", || !is_saving(&mut client));
     assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok");
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "4");
-    assert_eq!(folder.names(), [""; 0], "neither a file nor a temporary one");
+    assert_eq!(
+        folder.names(),
+        [""; 0],
+        "neither a file nor a temporary one"
+    );
     let none = "ERR Background saving is currently not in progress or scheduled";
     assert_eq!(client.call("BGSAVE CANCEL").error(), none);
-    for call in ["BGSAVE FOO", "BGSAVE SCHEDULE CANCEL", "BGSAVE CANCEL SCHEDULE"] {
+    for call in [
+        "BGSAVE FOO",
+        "BGSAVE SCHEDULE CANCEL",
+        "BGSAVE CANCEL SCHEDULE",
+    ] {
         assert_eq!(client.call(call).error(), "ERR syntax error", "{call}");
     }
     assert_eq!(
@@ -303,7 +323,13 @@ fn bgsave_says_what_it_does() {
     );
 
     // Inside EXEC it comes later.
-    for call in ["MULTI", "BGSAVE", "BGSAVE CANCEL", "BGSAVE SCHEDULE", "INCR n"] {
+    for call in [
+        "MULTI",
+        "BGSAVE",
+        "BGSAVE CANCEL",
+        "BGSAVE SCHEDULE",
+        "INCR n",
+    ] {
         client.call(call);
     }
     let replies = client.call("EXEC");
@@ -324,7 +350,10 @@ fn bgsave_says_what_it_does() {
 
     // One that goes through.
     set(&mut client, "rdb-key-save-delay", "0");
-    assert_eq!(text(&client.call("BGSAVE SCHEDULE")), "Background saving started");
+    assert_eq!(
+        text(&client.call("BGSAVE SCHEDULE")),
+        "Background saving started"
+    );
     until("it has ended", || !is_saving(&mut client));
     assert_eq!(folder.names(), ["dump.rdb"]);
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
@@ -332,7 +361,10 @@ fn bgsave_says_what_it_does() {
     assert_ne!(field(&mut client, "rdb_last_bgsave_time_sec"), "-1");
     let saved_at_s = client.call("LASTSAVE").integer();
     assert!(saved_at_s >= lastsave);
-    assert_eq!(field(&mut client, "rdb_last_save_time"), saved_at_s.to_string());
+    assert_eq!(
+        field(&mut client, "rdb_last_save_time"),
+        saved_at_s.to_string()
+    );
 }
 
 #[test]
@@ -356,7 +388,9 @@ fn a_client_that_saves_keeps_nobody_waiting() {
     until("it saves", || is_saving(&mut client));
     let before = field(&mut client, "connected_clients");
     drop(saves);
-    until("it has gone", || field(&mut client, "connected_clients") != before);
+    until("it has gone", || {
+        field(&mut client, "connected_clients") != before
+    });
     assert!(is_saving(&mut client), "the snapshot goes on");
     client.call("BGSAVE CANCEL");
     until("it has ended", || !is_saving(&mut client));
@@ -373,7 +407,9 @@ fn save_points_take_snapshots() {
     let shown = |client: &mut Client| text(&client.call("CONFIG GET save").array()[1]);
     assert_eq!(shown(&mut client), "3600 1 1 2");
     client.call("MSET a 1 b 2").ok();
-    until("the save point fires", || field(&mut client, "rdb_saves") == "1");
+    until("the save point fires", || {
+        field(&mut client, "rdb_saves") == "1"
+    });
     assert_eq!(folder.names(), ["dump.rdb"]);
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
     // And one that is set later, for a change that was there before.
@@ -381,7 +417,9 @@ fn save_points_take_snapshots() {
     assert_eq!(shown(&mut client), "");
     client.call("SET a 2").ok();
     set(&mut client, "save", "1 1");
-    until("the save point fires", || field(&mut client, "rdb_saves") == "2");
+    until("the save point fires", || {
+        field(&mut client, "rdb_saves") == "2"
+    });
     drop(server);
     let server = folder.start(1);
     assert_eq!(text(&Client::connect(&server).call("GET a")), "2");
@@ -412,7 +450,14 @@ fn writes_are_refused_while_snapshots_fail() {
     assert_eq!(field(&mut client, "rdb_saves"), "0");
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "1");
 
-    for call in ["SET k w", "DEL k", "PING", "PING word", "FLUSHALL", "XADD s * f v"] {
+    for call in [
+        "SET k w",
+        "DEL k",
+        "PING",
+        "PING word",
+        "FLUSHALL",
+        "XADD s * f v",
+    ] {
         assert_refused(&client.call(call));
     }
     for script in [&script[..], old_script] {
@@ -459,10 +504,14 @@ fn save_points_go_on_after_a_failure() {
     let mut client = Client::connect(&server);
     client.call("SET k v").ok();
     folder.vanish();
-    until("it fails", || field(&mut client, "rdb_last_bgsave_status") == "err");
+    until("it fails", || {
+        field(&mut client, "rdb_last_bgsave_status") == "err"
+    });
     assert_refused(&client.call("SET k w"));
     folder.appear();
-    until("it is tried again", || field(&mut client, "rdb_last_bgsave_status") == "ok");
+    until("it is tried again", || {
+        field(&mut client, "rdb_last_bgsave_status") == "ok"
+    });
     client.call("SET k w").ok();
 }
 
@@ -513,7 +562,11 @@ fn the_format_is_the_lowest_that_holds_the_data_or_the_one_that_is_set() {
         assert_eq!(client.call("SAVE").error(), "ERR", "{version}");
         assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
         assert_eq!(folder.names(), ["dump.rdb"]);
-        assert_eq!(fs::read(folder.file()).unwrap(), before, "the old file stays");
+        assert_eq!(
+            fs::read(folder.file()).unwrap(),
+            before,
+            "the old file stays"
+        );
         // Without save points nothing is refused.
         client.call("SET k v").ok();
     }
@@ -568,7 +621,11 @@ fn shutdown_saves_if_it_is_told_or_there_are_save_points() {
         (true, "SHUTDOWN NOW FORCE", true),
     ] {
         let folder = Folder::new();
-        let points = if has_points { vec![(1 << 30, 1)] } else { vec![] };
+        let points = if has_points {
+            vec![(1 << 30, 1)]
+        } else {
+            vec![]
+        };
         let server = folder.start_with(2, |settings| settings.save_points = points);
         let mut client = Client::connect(&server);
         client.call("SET k v").ok();
@@ -617,10 +674,13 @@ fn a_shutdown_that_saves_can_be_called_off() {
         ends_it.send("SHUTDOWN SAVE");
         until("it saves", || is_saving(&mut client));
         // What is written now would not be in the file: it waits. Who reads goes on.
-        let blocked = |client: &mut Client| field(client, "blocked_clients").parse::<i64>().unwrap();
+        let blocked =
+            |client: &mut Client| field(client, "blocked_clients").parse::<i64>().unwrap();
         let before = blocked(&mut client);
         writes.send("INCR n");
-        until("the write waits", || blocked(&mut client) > before || client.call("GET n") != Value::Nil);
+        until("the write waits", || {
+            blocked(&mut client) > before || client.call("GET n") != Value::Nil
+        });
         assert_eq!(client.call("EXISTS n").integer(), 0);
         client.call("SHUTDOWN ABORT").ok();
         assert_eq!(ends_it.read().error(), NOT_ENDED);
@@ -663,7 +723,10 @@ fn check_cut(what: &str, meanwhile: impl Fn(&mut Client)) {
         if !is_amid || !is_saving(&mut client) {
             // This machine was busy elsewhere: the snapshot was ahead of the calls.
             delay_us *= 2;
-            assert!(delay_us < 1_000_000, "{what}: the snapshot ends before the calls");
+            assert!(
+                delay_us < 1_000_000,
+                "{what}: the snapshot ends before the calls"
+            );
             continue;
         }
         assert_ne!(digest(&mut client), expected, "{what}");
@@ -727,7 +790,8 @@ fn a_snapshot_has_what_is_changed_and_expires_meanwhile() {
         until("they expire", || client.call("DBSIZE").integer() == 1);
     });
     check_cut("appending", |client| {
-        let script = b"for _, key in ipairs(redis.call('keys', '*')) do redis.call('append', key, 'x') end";
+        let script =
+            b"for _, key in ipairs(redis.call('keys', '*')) do redis.call('append', key, 'x') end";
         client.call_args(&[b"EVAL", script, b"0"]);
     });
     check_cut("renaming", |client| {
