@@ -13,6 +13,7 @@ mod compared;
 mod compat;
 mod cost;
 mod failover;
+mod files;
 mod folders;
 mod histories;
 mod install;

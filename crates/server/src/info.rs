@@ -299,10 +299,11 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("current_save_keys_total", total)?;
     let changes = worker.shared.changes().saturating_sub(files.changes_saved);
     out.field("rdb_changes_since_last_save", changes)?;
-    out.field(
-        "rdb_bgsave_in_progress",
-        u8::from(files.running_s.is_some()),
-    )?;
+    // One that was called off goes on until all entries are marked, and only then comes the next.
+    let is_saving = files.running_s.is_some()
+        || files.is_scheduled
+        || worker.shared.keyspace.is_snapshot_running();
+    out.field("rdb_bgsave_in_progress", u8::from(is_saving))?;
     out.field("rdb_last_save_time", files.saved_at_s)?;
     out.field("rdb_last_bgsave_status", status(files.is_ok))?;
     out.field("rdb_last_bgsave_time_sec", or_none(files.took_s))?;

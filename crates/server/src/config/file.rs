@@ -371,8 +371,8 @@ mod tests {
                 "r.conf:1: appendonly yes: the append-only file is not built yet",
             ),
             (
-                "port 1\nsave 60 1",
-                "r.conf:2: save 60 1: snapshots are not built yet",
+                "port 1\nmptcp yes",
+                "r.conf:2: mptcp yes: Multipath TCP is not built yet",
             ),
             (
                 "replicaof a 1",
