@@ -26,7 +26,7 @@ const LIBRARIES: [&str; 2] = [
     "#!lua name=two\nlocal function g() return 2 end\nredis.register_function{function_name='g', callback=g, flags={'no-writes'}}",
 ];
 
-/// What a server can hold, and how much it gets.
+/// Kinds of data that a server can hold, and how much of them it gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Number of random values.

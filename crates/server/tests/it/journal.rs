@@ -614,7 +614,7 @@ pub fn run(unit: &mut Unit<'_>, local: &mut Local, db: u32, words: &[&[u8]]) -> 
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a keyspace holds.
+/// Contents of a keyspace.
 pub type Contents = BTreeMap<(u32, Vec<u8>), String>;
 
 /// All keys with type, value and expiry, in a form that does not depend on how they are stored.

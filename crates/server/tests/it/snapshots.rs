@@ -164,7 +164,7 @@ fn fill(client: &mut Client) {
     assert_eq!(text(&loaded), "lib");
 }
 
-/// What the digest leaves out.
+/// Facts that the digest leaves out.
 fn details(client: &mut Client) -> Vec<Value> {
     let mut details = Vec::new();
     for call in [
