@@ -32,7 +32,7 @@ const SNAPSHOTS: usize = 5;
 /// Records after a cut of which at least one has to change what is there. There are more before the next one.
 const RECORDS_BEYOND: usize = 100;
 /// Changes from one snapshot to the next, at least.
-const CHANGES_BETWEEN: u64 = 3_000;
+const CHANGES_BETWEEN: u64 = 10_000;
 /// Keys of plain strings, which make the walk long.
 const PLAIN_KEYS: u32 = 20_000;
 
