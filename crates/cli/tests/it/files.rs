@@ -55,7 +55,7 @@ fn refusal(what: &str, bytes: &[u8], more: &str) -> String {
         .filter(|line| line.contains("Fatal error loading the DB"));
     let line = fatal.next().unwrap_or_else(|| panic!("{what}: {log}"));
     assert_eq!(fatal.next(), None, "{what}: {log}");
-    assert!(line.contains("'dump.rdb'"), "{what}: {line}");
+    assert!(line.contains(" dump.rdb: "), "{what}: {line}");
     assert_eq!(
         fs::read(&path).unwrap(),
         bytes,

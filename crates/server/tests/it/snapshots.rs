@@ -749,13 +749,43 @@ fn check_cut(what: &str, meanwhile: impl Fn(&mut Client)) {
 #[test]
 fn a_snapshot_has_what_is_flushed_meanwhile() {
     for calls in [
-        &["FLUSHALL"][..],
-        &["FLUSHALL ASYNC", "SET key:1 other", "SELECT 3", "SET k v"],
+        &["FLUSHDB"][..],
+        &["FLUSHDB ASYNC", "SET key:1 other", "SELECT 3", "SET k v"],
         &["FLUSHDB SYNC", "DEBUG POPULATE 100"],
     ] {
         check_cut(&calls.join("; "), |client| {
             calls.iter().for_each(|call| client.call(call).ok());
         });
+    }
+}
+
+#[test]
+fn flushall_ends_a_snapshot_and_saves_that_nothing_is_there() {
+    for has_points in [false, true] {
+        let folder = Folder::new();
+        let server = folder.start(2);
+        let mut client = Client::connect(&server);
+        client.call("SET k v").ok();
+        client.call("SAVE").ok();
+        let before = fs::read(folder.file()).unwrap();
+        set(&mut client, "rdb-key-save-delay", FOREVER);
+        client.call("BGSAVE");
+        assert!(is_saving(&mut client));
+        set(&mut client, "rdb-key-save-delay", "0");
+        set(
+            &mut client,
+            "save",
+            if has_points { "1073741824 1" } else { "" },
+        );
+        client.call("FLUSHALL").ok();
+        until("it has ended", || !is_saving(&mut client));
+        assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok");
+        let saves = if has_points { "2" } else { "1" };
+        assert_eq!(field(&mut client, "rdb_saves"), saves);
+        let is_there = fs::read(folder.file()).unwrap() == before;
+        assert_eq!(is_there, !has_points, "the file of before");
+        client.call("DEBUG RELOAD NOSAVE").ok();
+        assert_eq!(client.call("EXISTS k").integer(), i64::from(is_there));
     }
 }
 
