@@ -130,6 +130,11 @@ fn there_and_back(
     let mut client = connect(&origin)?;
     let data = broken(files::fill(&mut client, options))??;
     broken(files::fill_accesses(&mut client, lfu))??;
+    // Encodings show how a value came about, and a file does not have that: it is forgotten here as well.
+    let reloaded = broken(client.call(&["DEBUG", "RELOAD"]))?;
+    if reloaded.is_error() {
+        return Err(format!("DEBUG RELOAD answered {reloaded:?}"));
+    }
     let mut made = broken(files::answers(&mut client, &data, real.likeness))?;
     broken(files::leave_an_expired_key(&mut client))?;
     keep(&mut client, kind)?;
