@@ -348,7 +348,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         let began_s = loading.began_s.load(Ordering::Relaxed);
         let span_s = (clock::wall_ms() / 1000).saturating_sub(began_s);
         let left = total.saturating_sub(bytes);
-        let eta_s = if bytes == 0 { 1 } else { span_s * left / bytes };
+        let eta_s = (span_s * left).checked_div(bytes).unwrap_or(1);
         out.field("loading_start_time", began_s)?;
         out.field("loading_total_bytes", total)?;
         out.zeros(&["loading_rdb_used_mem"])?;
