@@ -158,6 +158,34 @@ fn loaded(bytes: &[u8]) -> Contents {
     contents(&mut Unit::exclusive(&mut space), &mut new_local())
 }
 
+/// Tells which records around a cut name a key, or a whole database.
+fn history(records: &[Record], key: &[u8], cut: u64) -> String {
+    const SHOWN_MAX: usize = 20;
+    let is_about = |record: &&Record| {
+        let mut commands = record.commands.iter();
+        commands
+            .any(|command| command.words.len() < 3 || command.words.iter().any(|word| word == key))
+    };
+    let about: Vec<&Record> = records.iter().filter(is_about).collect();
+    let at = about.partition_point(|record| record.number <= cut);
+    let shown = &about[at.saturating_sub(SHOWN_MAX)..(at + SHOWN_MAX / 2).min(about.len())];
+    let mut text = format!("records about it around {cut}:");
+    for record in shown {
+        text += &format!("\n  {}", record.number);
+        for Command { db, words } in &record.commands {
+            let words = words.iter().map(|word| word.escape_ascii().to_string());
+            let words: String = words
+                .collect::<Vec<_>>()
+                .join(" ")
+                .chars()
+                .take(200)
+                .collect();
+            text += &format!(" {db}: {words};");
+        }
+    }
+    text
+}
+
 /// One round. Returns the numbers of records and of keys in the files.
 fn round(seed: u64, workers: usize) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +292,13 @@ fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> us
         let expected = contents(&mut replicating, &mut new_local());
         let actual = loaded(&taken.bytes);
         for (key, value) in &expected {
-            assert_eq!(actual.get(key), Some(value), "{what}: {key:?}");
+            let history = || history(records, &key.1, taken.last_record);
+            assert!(
+                actual.get(key) == Some(value),
+                "{what}: {key:?}: {:?}, not {value:?}; {}",
+                actual.get(key),
+                history()
+            );
         }
         for key in actual.keys() {
             assert!(expected.contains_key(key), "{what}: {key:?} was not there");
