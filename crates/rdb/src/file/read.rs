@@ -71,7 +71,7 @@ pub struct RawEntry<'a> {
     pub rdb_type: u8,
     /// The value, for [`decode`]. Its extent is right, its contents may be damaged.
     pub value: &'a [u8],
-    /// What stands beside it.
+    /// Facts that stand beside it.
     pub meta: EntryMeta,
     /// Offset in the file of the byte that names the form.
     pub offset: u64,
