@@ -1,5 +1,6 @@
 //! Files that one server writes and another loads: ours and the real ones, in the same folder, both ways.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use redline_testkit::client::Client;
@@ -14,6 +15,9 @@ use crate::run::Failure;
 const VALUES: usize = 300;
 /// Numbers of our server's workers.
 const WORKERS: usize = 2;
+
+/// The version of Redis 5 to 6.2: groups of streams have no counts of what was read, and there are no libraries.
+const OLD_FORM: &str = "9";
 
 /// A kind of files in which a server keeps its data.
 struct Kind {
@@ -69,7 +73,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
             fields_expire: false,
             vector_sets: false,
             likeness: Likeness::Contents,
-            versions: &["9", "10"],
+            versions: &["10", OLD_FORM],
         },
         Real {
             name: "Redis 8.2.3",
@@ -126,7 +130,12 @@ fn there_and_back(
     let mut client = connect(&origin)?;
     let data = broken(files::fill(&mut client, options))??;
     broken(files::fill_accesses(&mut client, lfu))??;
-    let made = broken(files::answers(&mut client, &data, real.likeness))?;
+    // Encodings show how a value came about, and a file does not have that: it is forgotten here as well.
+    let reloaded = broken(client.call(&["DEBUG", "RELOAD"]))?;
+    if reloaded.is_error() {
+        return Err(format!("DEBUG RELOAD answered {reloaded:?}"));
+    }
+    let mut made = broken(files::answers(&mut client, &data, real.likeness))?;
     broken(files::leave_an_expired_key(&mut client))?;
     keep(&mut client, kind)?;
     end(origin)?;
@@ -141,6 +150,9 @@ fn there_and_back(
         keep(&mut client, kind)?;
         stop(redline)?;
         let loads = start_real(real, kind, &folder.0, policy)?;
+        if *version == OLD_FORM {
+            made.retain(|(what, _)| is_in_old_form(what));
+        }
         let failed = |failure| format!("version {version}, loaded by the real one: {failure}");
         check(&loads, &data, real, &made, lfu).map_err(failed)?;
         // Ours goes on with what the real one writes.
@@ -155,6 +167,12 @@ fn there_and_back(
     Ok((data.keys(), files))
 }
 
+/// Returns true if a file of [`OLD_FORM`] has what this question asks for.
+fn is_in_old_form(question: &str) -> bool {
+    let left_out = ["XINFO ", "FUNCTION "];
+    !left_out.iter().any(|start| question.starts_with(start))
+}
+
 /// Compares what a server has loaded with what was made.
 fn check(
     server: &ServerProcess,
@@ -167,7 +185,9 @@ fn check(
     if let Some(wrong) = broken(files::wrong_accesses(&mut client, lfu))? {
         return Err(wrong);
     }
-    let loaded = broken(files::answers(&mut client, data, real.likeness))?;
+    let mut loaded = broken(files::answers(&mut client, data, real.likeness))?;
+    let asked: BTreeSet<&String> = made.iter().map(|(what, _)| what).collect();
+    loaded.retain(|(what, _)| asked.contains(what));
     match files::difference(made, &loaded) {
         None => Ok(()),
         Some(difference) => Err(format!("{difference}\n{}", server.log())),
