@@ -55,6 +55,8 @@ fn every_live_parameter_is_tested() {
         include_str!("client_memory.rs"),
         include_str!("handover.rs"),
         include_str!("scripts_busy.rs"),
+        include_str!("../../../cli/tests/it/append.rs"),
+        include_str!("../../../cli/tests/it/append_faults.rs"),
         include_str!("../../../cli/tests/it/server.rs"),
         include_str!("../../../cli/tests/it/service.rs"),
     ];
