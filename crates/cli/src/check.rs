@@ -23,7 +23,9 @@ pub fn rdb(name: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run<A: Iterator<Item = OsString>>(name: &str, args: A, main: Main<A>) -> ExitCode {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let mut out = io::stdout().lock();
     let code = main(
         &mut check::Tool {

@@ -13,6 +13,8 @@ pub fn start() -> Result<EmbeddedServer, String> {
         port: Some(0),
         bind: vec![LOOPBACK.into()],
         save_points: Vec::new(),
+        // It neither loads nor saves what is in the folder.
+        db_filename: String::new(),
         ..Settings::default()
     };
     let server = Server::start(settings, Origin::default(), false).map_err(|e| e.to_string())?;

@@ -33,8 +33,7 @@ use redline_spec::CommandId;
 use crate::{
     caller::{Caller, EndedWatch, Token},
     engine::{Engine, Message, Pause},
-    refusals,
-    session,
+    refusals, session,
     settings::{BusyScope, Settings},
     stats::ExecutorStats,
     timing::{Timing, Used},
@@ -295,10 +294,8 @@ impl<'e, O: Outlet> Executor<'e, O> {
     }
 
     fn set_detour(&mut self) {
-        self.detour = self.monitored
-            || self.pause.is_some()
-            || self.busy_to_all
-            || self.refusals.any();
+        self.detour =
+            self.monitored || self.pause.is_some() || self.busy_to_all || self.refusals.any();
     }
 
     /// Returns true if a script is over its threshold: every command is refused but those that are allowed then.
@@ -393,27 +390,21 @@ impl<'e, O: Outlet> Executor<'e, O> {
     pub fn pump_now(&mut self) {
         /// Time after which the role is handed on: nanoseconds.
         const PUMPED_NS_MAX: u64 = 1_000_000;
-        let engine = self.engine;
-        let ask_another = || {
-            let executors = engine.executors();
-            let next = (self.number + 1) % executors.len();
-            executors[next].mailbox.send(Message::Pump);
-            next != self.number
-        };
-        let is_alone = engine.executors().len() == 1;
-        if self.depth > 0 {
-            if !is_alone {
-                ask_another();
-                self.local.forget_journal_news();
-            }
+        let executors = self.engine.executors();
+        let next = &executors[(self.number + 1) % executors.len()];
+        let is_alone = executors.len() == 1;
+        let mut hands_on = self.depth > 0;
+        if !hands_on {
+            let began_ns = self.outlet.monotonic_ns();
+            hands_on = self.engine.keyspace.journal().pump(&mut || {
+                !is_alone && self.outlet.monotonic_ns().saturating_sub(began_ns) >= PUMPED_NS_MAX
+            });
+        } else if is_alone {
             return;
         }
-        let began_ns = self.outlet.monotonic_ns();
-        engine.keyspace.journal().pump(&mut || {
-            !is_alone
-                && self.outlet.monotonic_ns().saturating_sub(began_ns) >= PUMPED_NS_MAX
-                && ask_another()
-        });
+        if hands_on {
+            next.mailbox.send(Message::Pump);
+        }
         self.local.forget_journal_news();
     }
 

@@ -44,7 +44,7 @@ use std::sync::{
 pub use gate::{Gate, Queue, Until};
 pub use lane::Writer;
 pub use pump::{Piece, Position, Stream};
-pub use record::{Command, Damaged, Effects, Record, RecordReader, Word};
+pub use record::{Command, Damaged, Effects, Record, RecordReader, Word, Words};
 
 use pump::Order;
 
@@ -163,12 +163,13 @@ impl Journal {
     pub fn detach(&self) {
         if self.attached.swap(false, Ordering::AcqRel) {
             self.give_order(self.last(), Order::Detach);
-            self.pump(&mut || false);
+            self.pump_all();
         }
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 #[cfg(all(test, loom))]

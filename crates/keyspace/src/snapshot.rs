@@ -146,7 +146,7 @@ struct Begun {
     from: u32,
 }
 
-/// What a cut fixes, beside the entries.
+/// Facts that a cut fixes, beside the entries.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
     /// The last record of the journal whose effect the snapshot has.
@@ -315,7 +315,10 @@ impl Share {
     /// # Safety
     /// The stripe of the entry is held, or nobody else reaches it, and it is of this database.
     unsafe fn save(&mut self, db: &Db, entry: Entry) {
-        debug_assert!(db.cut.is_in(self.snapshot.number), "it was there at the cut");
+        debug_assert!(
+            db.cut.is_in(self.snapshot.number),
+            "it was there at the cut"
+        );
         // SAFETY: handed on from the caller; nothing changes the entry meanwhile but its phase.
         unsafe {
             let content = entry.content();
@@ -393,164 +396,133 @@ pub(crate) unsafe fn save_first(space: &Keyspace, local: &mut Local, db: &Db, en
     }
 }
 
-impl Keyspace {
-    /// Returns true while a snapshot is being taken: until its last share is handed in.
-    pub fn is_snapshot_running(&self) -> bool {
-        self.snapshots.is_running()
+/// Does a worker's part of the walk: see [`Keyspace::snapshot_slice`].
+pub(crate) fn slice(space: &Keyspace, local: &mut Local, go_on: &mut dyn FnMut() -> bool) -> Slice {
+    if !space.snapshots.is_running() {
+        return Slice::Idle;
     }
-
-    /// Returns how many stripes of how many the running snapshot has saved, over all its databases.
-    pub fn snapshot_progress(&self) -> Option<(usize, usize)> {
-        let current = self.snapshots.current();
-        let snapshot = current.snapshot.as_ref()?;
-        let all = snapshot.tables.len() * STRIPES;
-        Some((all - snapshot.left.load(Ordering::Relaxed), all))
+    let Some(mut share) = local.share.take().or_else(|| space.snapshots.join()) else {
+        return Slice::Idle;
+    };
+    let slice = walk(space, &mut share, go_on);
+    if share.snapshot.is_saved() {
+        space.snapshots.hand_in(share);
+        return Slice::Idle;
     }
+    local.share = Some(share);
+    slice
+}
 
-    /// Does a worker's part of the walk until `go_on`, asked after every few entries, returns false. Called between
-    /// units.
-    pub fn snapshot_slice(&self, local: &mut Local, mut go_on: impl FnMut() -> bool) -> Slice {
-        if !self.snapshots.is_running() {
-            return Slice::Idle;
+fn walk(space: &Keyspace, share: &mut Share, go_on: &mut dyn FnMut() -> bool) -> Slice {
+    let mut in_the_way = 0;
+    loop {
+        if !share.saver.has_room() {
+            return Slice::Full;
         }
-        let Some(mut share) = local.share.take().or_else(|| self.snapshots.join()) else {
-            return Slice::Idle;
+        let at = in_the_way;
+        if at == share.begun.len() {
+            let begun = (at < BEGUN_STRIPES_MAX).then(|| share.snapshot.begin());
+            match begun.flatten() {
+                Some(begun) => share.begun.push(begun),
+                None if at == 0 => return Slice::Idle,
+                None => return Slice::InTheWay,
+            }
+        }
+        let mut begun = share.begun[at];
+        let Some(unit) = Unit::try_one(space, begun.stripe) else {
+            in_the_way += 1;
+            continue;
         };
-        let slice = self.walk_stripes(&mut share, &mut go_on);
-        if share.snapshot.is_saved() {
-            self.snapshots.hand_in(share);
-            return Slice::Idle;
+        let cut = &begun.table.cut;
+        // What was flushed is saved by who frees it.
+        let is_gone =
+            cut.is_flushed.load(Ordering::Relaxed) || cut.is_saved(usize::from(begun.stripe));
+        let is_through = is_gone || share.step(&mut begun);
+        if is_through {
+            share.begun.swap_remove(at);
+            if !is_gone {
+                let snapshot = share.snapshot.clone();
+                snapshot.note_saved(begun.table, usize::from(begun.stripe));
+            }
+        } else {
+            share.begun[at] = begun;
         }
-        local.share = Some(share);
-        slice
-    }
-
-    fn walk_stripes(&self, share: &mut Share, go_on: &mut dyn FnMut() -> bool) -> Slice {
-        let mut in_the_way = 0;
-        loop {
-            if !share.saver.has_room() {
-                return Slice::Full;
-            }
-            let at = in_the_way;
-            if at == share.begun.len() {
-                let begun = (at < BEGUN_STRIPES_MAX).then(|| share.snapshot.begin());
-                match begun.flatten() {
-                    Some(begun) => share.begun.push(begun),
-                    None if at == 0 => return Slice::Idle,
-                    None => return Slice::InTheWay,
-                }
-            }
-            let mut begun = share.begun[at];
-            let Some(unit) = Unit::try_one(self, begun.stripe) else {
-                in_the_way += 1;
-                continue;
-            };
-            let cut = &begun.table.cut;
-            // What was flushed is saved by who frees it.
-            let is_gone = cut.is_flushed.load(Ordering::Relaxed)
-                || cut.is_saved(usize::from(begun.stripe));
-            let is_through = is_gone || share.step(&mut begun);
-            if is_through {
-                share.begun.swap_remove(at);
-                if !is_gone {
-                    let snapshot = share.snapshot.clone();
-                    snapshot.note_saved(begun.table, usize::from(begun.stripe));
-                }
-            } else {
-                share.begun[at] = begun;
-            }
-            drop(unit);
-            if !go_on() {
-                return Slice::More;
-            }
+        drop(unit);
+        if !go_on() {
+            return Slice::More;
         }
     }
 }
 
-impl Unit<'_> {
-    /// Returns what a cut would fix now.
-    ///
-    /// # Panics
-    /// Unless every stripe is held.
-    pub fn counts(&self) -> Cut {
-        assert!(self.holds_all(), "every stripe is held");
-        let space = self.space();
-        let counts = space.used_databases().filter_map(|number| {
-            let counts = space.db(number)?.counts(number);
-            (counts.keys > 0).then_some(counts)
-        });
-        Cut {
-            last_record: space.journal().last(),
-            databases: counts.collect(),
-        }
-    }
-
-    /// Cuts: begins a snapshot of everything as it is now, of which the caller has the [`Unit::counts`]. Returns false if
-    /// one is being taken already.
-    ///
-    /// # Panics
-    /// Unless every stripe is held.
-    pub fn cut(&mut self, cut: &Cut, savers: Arc<dyn Savers>) -> bool {
-        assert!(self.holds_all(), "every stripe is held");
-        let space = self.space();
-        let mut current = space.snapshots.current();
-        if current.snapshot.is_some() {
-            return false;
-        }
-        // 0 is none.
-        current.number = current.number.checked_add(1).unwrap_or(1);
-        let mut tables = Vec::new();
-        for number in cut.databases.iter().map(|database| database.number) {
-            let Some(db) = space.db(number) else {
-                continue;
-            };
-            db.cut.snapshot.store(current.number, Ordering::Relaxed);
-            db.cut.number.store(number, Ordering::Relaxed);
-            for saved in &db.cut.saved {
-                saved.store(0, Ordering::Relaxed);
-            }
-            tables.push(db);
-        }
-        let snapshots = &space.snapshots;
-        let parity = snapshots.phase.load(Ordering::Relaxed) ^ 1;
-        // Relaxed: who will hold a stripe sees what was written under all of them.
-        snapshots.phase.store(parity, Ordering::Relaxed);
-        snapshots.running.store(current.number, Ordering::Relaxed);
-        let is_empty = tables.is_empty();
-        current.shares = 0;
-        current.snapshot = Some(Arc::new(Snapshot {
-            number: current.number,
-            phase: Phase::of(parity),
-            savers: savers.clone(),
-            left: AtomicUsize::new(tables.len() * STRIPES),
-            tables: tables.into(),
-            next: AtomicUsize::new(0),
-        }));
-        drop(current);
-        if is_empty {
-            savers.everything_is_saved();
-        }
-        true
+/// Returns what a cut would fix now; every stripe is held.
+pub(crate) fn counts(space: &Keyspace) -> Cut {
+    let counts = space.used_databases().filter_map(|number| {
+        let counts = counts_of(space.db(number)?, number);
+        (counts.keys > 0).then_some(counts)
+    });
+    Cut {
+        last_record: space.journal().last(),
+        databases: counts.collect(),
     }
 }
 
-impl Db {
-    /// Returns the counts of this database, whose number is given.
-    fn counts(&self, number: u32) -> CutDatabase {
-        let mut counts = CutDatabase {
-            number,
-            keys: 0,
-            expiring: 0,
-            timed: 0,
-            vector_sets: self.vector_sets.load(Ordering::Relaxed),
-        };
-        for stripe in &self.stripes {
-            counts.keys += u64::from(stripe.keys.load(Ordering::Relaxed));
-            counts.expiring += stripe.ttl.len() as u64;
-            counts.timed += stripe.timed.len() as u64;
-        }
-        counts
+/// Begins a snapshot: see [`Unit::cut`].
+pub(crate) fn cut(space: &Keyspace, cut: &Cut, savers: Arc<dyn Savers>) -> bool {
+    let mut current = space.snapshots.current();
+    if current.snapshot.is_some() {
+        return false;
     }
+    // 0 is none.
+    current.number = current.number.checked_add(1).unwrap_or(1);
+    let mut tables = Vec::new();
+    for number in cut.databases.iter().map(|database| database.number) {
+        let Some(db) = space.db(number) else {
+            continue;
+        };
+        db.cut.snapshot.store(current.number, Ordering::Relaxed);
+        db.cut.number.store(number, Ordering::Relaxed);
+        for saved in &db.cut.saved {
+            saved.store(0, Ordering::Relaxed);
+        }
+        tables.push(db);
+    }
+    let snapshots = &space.snapshots;
+    let parity = snapshots.phase.load(Ordering::Relaxed) ^ 1;
+    // Relaxed: who will hold a stripe sees what was written under all of them.
+    snapshots.phase.store(parity, Ordering::Relaxed);
+    snapshots.running.store(current.number, Ordering::Relaxed);
+    let is_empty = tables.is_empty();
+    current.shares = 0;
+    current.snapshot = Some(Arc::new(Snapshot {
+        number: current.number,
+        phase: Phase::of(parity),
+        savers: savers.clone(),
+        left: AtomicUsize::new(tables.len() * STRIPES),
+        tables: tables.into(),
+        next: AtomicUsize::new(0),
+    }));
+    drop(current);
+    if is_empty {
+        savers.everything_is_saved();
+    }
+    true
+}
+
+/// Returns the counts of a database, whose number is given.
+fn counts_of(db: &Db, number: u32) -> CutDatabase {
+    let mut counts = CutDatabase {
+        number,
+        keys: 0,
+        expiring: 0,
+        timed: 0,
+        vector_sets: db.vector_sets.load(Ordering::Relaxed),
+    };
+    for stripe in &db.stripes {
+        counts.keys += u64::from(stripe.keys.load(Ordering::Relaxed));
+        counts.expiring += stripe.ttl.len() as u64;
+        counts.timed += stripe.timed.len() as u64;
+    }
+    counts
 }
 
 #[cfg(all(test, not(loom)))]

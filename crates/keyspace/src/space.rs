@@ -19,12 +19,12 @@ use redline_types::Limits;
 
 use crate::{
     entry::{Entry, Garbage},
-    journal::{Effects, Journal, Stream, Writer},
+    journal::{Effects, Journal, Stream, Words, Writer},
     lock::{Locks, NobodyWaits, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
     opened::Opened,
     policy::{Clock, EvictionPool, Policy},
-    snapshot::{CutState, Share, Snapshots},
+    snapshot::{self, CutState, Share, Slice, Snapshots},
     unit::Unit,
     wait::{Queue, Ready},
     watch::Watcher,
@@ -253,6 +253,17 @@ impl Keyspace {
         Some(effects.commit(&self.journal))
     }
 
+    /// Returns true while a snapshot is being taken: until its last share is handed in.
+    pub fn is_snapshot_running(&self) -> bool {
+        self.snapshots.is_running()
+    }
+
+    /// Does a worker's part of a snapshot's walk until `go_on`, asked after every few entries, returns false. Called between
+    /// units.
+    pub fn snapshot_slice(&self, local: &mut Local, mut go_on: impl FnMut() -> bool) -> Slice {
+        snapshot::slice(self, local, &mut go_on)
+    }
+
     /// Returns the number of databases.
     pub fn databases(&self) -> u32 {
         self.dbs.len() as u32
@@ -394,7 +405,10 @@ impl Keyspace {
             }
         }
         self.account(other.bytes.0.load(Ordering::Relaxed) - other.fixed_bytes as i64);
-        other.bytes.0.store(other.fixed_bytes as i64, Ordering::Relaxed);
+        other
+            .bytes
+            .0
+            .store(other.fixed_bytes as i64, Ordering::Relaxed);
     }
 
     pub(crate) fn swap_dbs(&self, a: u32, b: u32) {
@@ -593,6 +607,15 @@ impl Local {
         self.bytes += bytes;
         if self.bytes.abs() >= MEMORY_STEP_BYTES {
             self.flush_account(space);
+        }
+    }
+
+    /// Adds a command to the effects of the running unit, if the journal has a stream.
+    pub(crate) fn push_effect<'w>(&self, space: &Keyspace, db: u32, words: impl Words<'w>) {
+        if space.journal.is_attached() {
+            let words = words.into_iter().map(Into::into);
+            let mut effects = self.effects.borrow_mut();
+            effects.push(&space.journal, Some(db), words);
         }
     }
 

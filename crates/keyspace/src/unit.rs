@@ -11,8 +11,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{
-    journal::Stream,
+    journal::{Stream, Words},
     lock::{Guard, Held, StripeSet, WakeToken},
+    snapshot::{self, Cut, Savers},
     space::{Keyspace, Local, Place},
     view::{Busy, View, entry_of, is_expired},
     wait::Waiter,
@@ -160,8 +161,21 @@ impl<'k> Unit<'k> {
         );
     }
 
+    /// Adds to the unit's effect a message to the nodes (PUBLISH), which changes no data: no file gets it. Without a stream it
+    /// is dropped.
+    pub fn propagate_message<'w>(&mut self, local: &mut Local, words: impl Words<'w>) {
+        let journal = self.space.journal();
+        if journal.is_attached() {
+            #[cfg(debug_assertions)]
+            self.unrecorded.set(true);
+            let words = words.into_iter().map(Into::into);
+            local.effects.get_mut().push(journal, None, words);
+        }
+    }
+
     /// Attaches a stream to the journal, which gets the record of every later unit; returns the number after which it
-    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next.
+    /// begins. The stream hears of its begin ([`Stream::cut`]) from whoever pumps next. Libraries of functions change under the
+    /// script mutex alone: who copies them at this instant holds that, too.
     ///
     /// # Panics
     /// Unless every stripe is held, or if there is a stream already.
@@ -195,6 +209,25 @@ impl<'k> Unit<'k> {
             view.finish();
         }
         space.take_all_of(loaded);
+    }
+
+    /// Returns the facts that a cut would fix now.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn counts(&self) -> Cut {
+        assert!(self.holds_all(), "every stripe is held");
+        snapshot::counts(self.space)
+    }
+
+    /// Cuts: begins a snapshot of everything as it is now, of which the caller has the [`Unit::counts`]. Returns false if
+    /// one is being taken already.
+    ///
+    /// # Panics
+    /// Unless every stripe is held.
+    pub fn cut(&mut self, counts: &Cut, savers: Arc<dyn Savers>) -> bool {
+        assert!(self.holds_all(), "every stripe is held");
+        snapshot::cut(self.space, counts, savers)
     }
 
     /// Returns true if a client waits for this key, in any database.

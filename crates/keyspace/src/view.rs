@@ -44,7 +44,7 @@ use crate::{
         Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, blob_bytes,
         blob_to_edit,
     },
-    journal::Word,
+    journal::Words,
     lock::{Held, StripeSet},
     notify::{Classes, EXPIRED, Event},
     space::{Keyspace, Local, Place, stripe_of},
@@ -562,7 +562,8 @@ impl<'a> View<'a> {
         self.notify(class, event, key);
         if class == Classes::STREAM {
             // A stream that was there already has more for its readers, or a group less.
-            self.appeared(self.hash(key), key, Some(Kind::Stream));
+            let hash = self.hash(key);
+            waiting::appeared(self, hash, key, Some(Kind::Stream));
         }
         if self.emptied {
             self.emptied = false;
@@ -638,32 +639,11 @@ impl<'a> View<'a> {
 
     /// Adds a command that the journal gets in place of the call itself, where its words depend on chance or on a span of
     /// time, or where a simpler command does the same. Added in the order of doing; without one, the call is recorded.
-    pub fn propagate<'w>(
-        &mut self,
-        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
-    ) {
+    pub fn propagate<'w>(&mut self, words: impl Words<'w>) {
         self.propagated = true;
-        self.push_effect(Some(self.db), words);
-    }
-
-    /// Adds a message to the nodes (PUBLISH), which changes no data: no file gets it.
-    pub fn propagate_message<'w>(
-        &mut self,
-        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
-    ) {
-        self.push_effect(None, words);
-    }
-
-    fn push_effect<'w>(
-        &mut self,
-        db: Option<u32>,
-        words: impl IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>,
-    ) {
         if self.is_journaled() {
             self.note_unrecorded();
-            let words = words.into_iter().map(Into::into);
-            let effects = self.local.effects.get_mut();
-            effects.push(&self.space.journal, db, words);
+            self.local.push_effect(self.space, self.db, words);
         }
     }
 
@@ -674,20 +654,20 @@ impl<'a> View<'a> {
 
     /// Reports that a key was removed, but not by a command.
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
-        if self.is_journaled() {
-            let words = [Word::Bytes(b"DEL"), Word::Bytes(key)];
-            let mut effects = self.local.effects.borrow_mut();
-            effects.push(&self.space.journal, Some(self.db), words.into_iter());
-        }
+        // Not the command's own effect: the call may still be recorded.
+        let words = [&b"DEL"[..], key];
+        self.local.push_effect(self.space, self.db, words);
     }
 
     /// Reports that fields of a hash were removed, but not by a command.
     pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
         if self.is_journaled() {
-            let call = [Word::Bytes(b"HDEL"), Word::Bytes(key)].into_iter();
-            let fields = fields.iter().map(|field| Word::Bytes(field));
-            let mut effects = self.local.effects.borrow_mut();
-            effects.push(&self.space.journal, Some(self.db), call.chain(fields));
+            let fields = fields.iter().map(|field| &**field);
+            self.local.push_effect(
+                self.space,
+                self.db,
+                [&b"HDEL"[..], key].into_iter().chain(fields),
+            );
         }
     }
 

@@ -76,7 +76,9 @@ pub trait File: Send + Sync {
 }
 
 /// A locked folder.
-pub struct DirLock(#[expect(dead_code, reason = "held, and let go of when dropped")] Box<dyn Any + Send + Sync>);
+pub struct DirLock(
+    #[expect(dead_code, reason = "held, and let go of when dropped")] Box<dyn Any + Send + Sync>,
+);
 
 /// Reads a file from an offset on.
 pub struct Reader {
@@ -128,7 +130,9 @@ const SLICES_PER_CALL_MAX: usize = 1024;
 pub fn read_whole(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let limit = bytes_max.saturating_add(1);
-    Reader::new(disk.open(path)?, 0).take(limit).read_to_end(&mut bytes)?;
+    Reader::new(disk.open(path)?, 0)
+        .take(limit)
+        .read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
@@ -154,7 +158,11 @@ impl Disk for RealDisk {
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let options = OpenOptions::new().append(true).read(true).create(true).open(path)?;
+        let options = OpenOptions::new()
+            .append(true)
+            .read(true)
+            .create(true)
+            .open(path)?;
         Ok(Arc::new(options))
     }
 
@@ -186,7 +194,9 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+        fs::read_dir(path)?
+            .map(|entry| Ok(entry?.file_name()))
+            .collect()
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -246,7 +256,10 @@ mod tests {
     fn use_disk(disk: &dyn Disk, folder: &Path) {
         let (one, two, below) = (folder.join("one"), folder.join("two"), folder.join("below"));
         let kind = |error: io::Error| error.kind();
-        assert_eq!(disk.open(&one).map(|_| ()).map_err(kind), Err(ErrorKind::NotFound));
+        assert_eq!(
+            disk.open(&one).map(|_| ()).map_err(kind),
+            Err(ErrorKind::NotFound)
+        );
         let file = disk.create(&one).unwrap();
         write_all(&*file, &[b"", b"hello", b"", b" world"]).unwrap();
         file.sync_data().unwrap();
@@ -275,8 +288,14 @@ mod tests {
         disk.remove(&two).unwrap();
         assert_eq!(disk.remove(&two).map_err(kind), Err(ErrorKind::NotFound));
         assert_eq!(disk.len(&two).map_err(kind), Err(ErrorKind::NotFound));
-        assert_eq!(disk.truncate(&two, 0).map_err(kind), Err(ErrorKind::NotFound));
-        assert_eq!(disk.rename(&two, &one).map_err(kind), Err(ErrorKind::NotFound));
+        assert_eq!(
+            disk.truncate(&two, 0).map_err(kind),
+            Err(ErrorKind::NotFound)
+        );
+        assert_eq!(
+            disk.rename(&two, &one).map_err(kind),
+            Err(ErrorKind::NotFound)
+        );
         assert!(disk.create(&folder.join("none").join("file")).is_err());
         let held = disk.lock_dir(folder).unwrap();
         assert!(held.is_some() && disk.lock_dir(folder).unwrap().is_none());

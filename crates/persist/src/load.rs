@@ -58,7 +58,7 @@ pub struct Progress {
     pub stop: AtomicBool,
 }
 
-/// What a file holds beside its keys.
+/// Contents of a file beside its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Facts about the file: name and value, in order.
@@ -318,7 +318,10 @@ impl<'a> Inserter<'a> {
 
     fn insert_one(&mut self, batch: &Batch, entry: &Entry, at: usize) -> Result<(), LoadError> {
         let common = self.common;
-        let (key, value) = (&batch.bytes[entry.key.clone()], &batch.bytes[entry.value.clone()]);
+        let (key, value) = (
+            &batch.bytes[entry.key.clone()],
+            &batch.bytes[entry.value.clone()],
+        );
         let expiry = match entry.meta.expire_at_ms {
             Some(at_ms) if common.options.now_ms.is_some_and(|now_ms| now_ms > at_ms) => {
                 common.progress.expired.fetch_add(1, Ordering::Relaxed);

@@ -84,7 +84,7 @@ pub struct Entry {
 pub struct Manifest {
     /// The data at one instant.
     pub base: Option<Entry>,
-    /// What came after it, in this order.
+    /// Files of what came after it, in this order.
     pub incrs: Vec<Entry>,
     /// Files that are not needed any more.
     pub history: Vec<Entry>,
@@ -108,7 +108,10 @@ impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\n*** FATAL AOF MANIFEST FILE ERROR ***\n\n")?;
         if let Some((number, text)) = &self.line {
-            write!(f, "Reading the manifest file, at line {number}\n\n>>> '{text}'\n\n")?;
+            write!(
+                f,
+                "Reading the manifest file, at line {number}\n\n>>> '{text}'\n\n"
+            )?;
         }
         writeln!(f, "{}", self.what)
     }
@@ -149,7 +152,11 @@ impl Manifest {
     }
 
     fn add(&mut self, line: &[u8]) -> Result<(), &'static str> {
-        let words = if line.contains(&0) { None } else { split_words(line) };
+        let words = if line.contains(&0) {
+            None
+        } else {
+            split_words(line)
+        };
         let Some(words) = words.filter(|words| words.len() >= 6 && words.len() % 2 == 0) else {
             return Err(INVALID_FORMAT);
         };
@@ -201,6 +208,16 @@ impl Manifest {
     /// Returns the files that hold data, in the order in which they are loaded.
     pub fn files(&self) -> impl Iterator<Item = &Entry> {
         self.base.iter().chain(&self.incrs)
+    }
+
+    /// Returns true if all files after number `index` of [`Manifest::files`], in `folder`, are there and empty: then the end of
+    /// that one may be missing. A rewrite names a new file before it lets go of the one before.
+    pub fn is_end(&self, disk: &dyn Disk, folder: &Path, index: usize) -> bool {
+        let mut later = self.files().skip(index + 1);
+        later.all(|entry| {
+            disk.len(&folder.join(&entry.name))
+                .is_ok_and(|bytes| bytes == 0)
+        })
     }
 
     /// Returns the number of the last file of commands; 0 if there is none.
@@ -294,7 +311,9 @@ fn leading_number(text: &[u8]) -> i64 {
     };
     let mut number = 0_i64;
     for digit in digits.iter().take_while(|byte| byte.is_ascii_digit()) {
-        number = number.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
+        number = number
+            .saturating_mul(10)
+            .saturating_add(i64::from(digit - b'0'));
     }
     if is_negative { -number } else { number }
 }
@@ -380,19 +399,23 @@ pub fn load(disk: &dyn Disk, paths: &Paths) -> Result<Option<Manifest>, FileErro
 /// it names must be on disk under their names.
 pub fn write(disk: &dyn Disk, paths: &Paths, manifest: &Manifest) -> Result<(), FileError> {
     let (path, temporary) = (paths.manifest(), paths.temporary_manifest());
-    let named = |what: &str, error| {
-        FileError::new(format!("{what} {}", temporary.display()), error)
-    };
+    let named =
+        |what: &str, error| FileError::new(format!("{what} {}", temporary.display()), error);
     let file = disk
         .create(&temporary)
         .map_err(|error| named("Can't open the AOF manifest file", error))?;
     write_all(&*file, &[&manifest.text()]).map_err(|(_, error)| {
-        named("Error trying to write the temporary AOF manifest file", error)
+        named(
+            "Error trying to write the temporary AOF manifest file",
+            error,
+        )
     })?;
-    file.sync_data().map_err(|error| named("Fail to fsync the temp AOF file", error))?;
+    file.sync_data()
+        .map_err(|error| named("Fail to fsync the temp AOF file", error))?;
     disk.rename(&temporary, &path).map_err(|error| {
         let (from, to) = (temporary.display(), path.display());
-        let what = format!("Error trying to rename the temporary AOF manifest file {from} into {to}");
+        let what =
+            format!("Error trying to rename the temporary AOF manifest file {from} into {to}");
         FileError {
             // Over a network a rename can be done whose answer was lost.
             may_be_renamed: true,
@@ -409,7 +432,10 @@ pub fn write(disk: &dyn Disk, paths: &Paths, manifest: &Manifest) -> Result<(), 
 pub(crate) fn sync_folder(disk: &dyn Disk, paths: &Paths) -> Result<(), FileError> {
     let folder = paths.folder();
     disk.sync_dir(&folder).map_err(|error| {
-        FileError::new(format!("Fail to fsync AOF directory {}", folder.display()), error)
+        FileError::new(
+            format!("Fail to fsync AOF directory {}", folder.display()),
+            error,
+        )
     })
 }
 
@@ -417,7 +443,10 @@ pub(crate) fn sync_folder(disk: &dyn Disk, paths: &Paths) -> Result<(), FileErro
 pub fn create_folder(disk: &dyn Disk, paths: &Paths) -> Result<(), FileError> {
     let failed = |error| {
         let name = &paths.folder_name;
-        FileError::new(format!("Can't open or create append-only dir {name}"), error)
+        FileError::new(
+            format!("Can't open or create append-only dir {name}"),
+            error,
+        )
     };
     disk.create_dir(&paths.folder()).map_err(failed)?;
     disk.sync_dir(&paths.dir).map_err(failed)
@@ -465,6 +494,19 @@ pub fn take_over(
     Ok(Some(format!(
         "Successfully migrated an old-style AOF file ({name}) into the AOF directory ({folder})."
     )))
+}
+
+/// Makes a finished base, which is on disk at `path`, the only file that holds data: no file of commands follows it.
+pub fn put_lone_base(disk: &dyn Disk, paths: &Paths, path: &Path) -> Result<(), FileError> {
+    create_folder(disk, paths)?;
+    let mut manifest = load(disk, paths)?.unwrap_or_default();
+    let name = manifest.replace_base(paths, true, 0);
+    disk.rename(path, &paths.file(&name)).map_err(|error| {
+        FileError::new(format!("Error trying to rename {}", path.display()), error)
+    })?;
+    sync_folder(disk, paths)?;
+    write(disk, paths, &manifest)?;
+    remove_history(disk, paths, &manifest).map(drop)
 }
 
 /// Removes the files of the history, and then their lines. Files that cannot be removed keep theirs.

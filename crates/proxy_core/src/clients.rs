@@ -1,6 +1,7 @@
 //! A worker's clients: finding them, answering them, and the order in which they are served. Must not know upstreams or routes.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
 use redline_resp::{Proto, Reply, ReplyBuffer};
@@ -39,6 +40,23 @@ struct Delayed {
     client: Ref,
 }
 
+/// Finding a client is finding it in the slab: every function of that is one of the clients.
+impl<S: Shell> Deref for Clients<S> {
+    type Target = Slab<Client<S>>;
+
+    #[inline]
+    fn deref(&self) -> &Slab<Client<S>> {
+        &self.slab
+    }
+}
+
+impl<S: Shell> DerefMut for Clients<S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Slab<Client<S>> {
+        &mut self.slab
+    }
+}
+
 impl<S: Shell> Clients<S> {
     /// Returns no clients.
     pub(crate) fn new() -> Clients<S> {
@@ -51,54 +69,6 @@ impl<S: Shell> Clients<S> {
             delayed: Vec::new(),
             responses: 0,
         }
-    }
-
-    /// Returns the client at this place.
-    #[inline]
-    pub fn get(&mut self, at: u32) -> Option<&mut Client<S>> {
-        self.slab.get(at)
-    }
-
-    /// Returns the client at this place, immutably.
-    pub fn look(&self, at: u32) -> Option<&Client<S>> {
-        self.slab.look(at)
-    }
-
-    /// Returns the client, if it is still there.
-    #[inline]
-    pub fn find(&mut self, me: Ref) -> Option<&mut Client<S>> {
-        self.slab.find(me)
-    }
-
-    /// Returns the place of a client with its generation, if it is there.
-    #[inline]
-    pub fn place(&self, at: u32) -> Option<Ref> {
-        self.slab.place(at)
-    }
-
-    /// Returns the places of all clients.
-    pub fn taken(&self) -> impl Iterator<Item = u32> + '_ {
-        self.slab.taken()
-    }
-
-    /// Returns the place that the next client will get.
-    pub fn next_place(&mut self) -> Ref {
-        self.slab.next_place()
-    }
-
-    /// Puts a client at the place that [`Clients::next_place`] returned.
-    pub(crate) fn put(&mut self, client: Client<S>) {
-        self.slab.put(client);
-    }
-
-    /// Removes a client.
-    pub(crate) fn take(&mut self, at: u32) -> Option<Box<Client<S>>> {
-        self.slab.take(at)
-    }
-
-    /// Ends the turn: places may be reused.
-    pub(crate) fn end_turn(&mut self) {
-        self.slab.end_turn();
     }
 
     /// Returns true if clients wait for a time.

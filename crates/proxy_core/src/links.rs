@@ -1,6 +1,7 @@
 //! A worker's connections to servers, by place and by server. Must not know clients, nor how connections are made.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
 use redline_resp::Proto;
 
@@ -11,6 +12,7 @@ use crate::upstream::{Purpose, Upstream};
 
 /// No place.
 pub(crate) const NONE: u32 = u32::MAX;
+
 /// A worker's connections, by place and by server.
 pub struct Links<S: Shell> {
     /// By their places.
@@ -49,6 +51,23 @@ pub(crate) fn lane(db: u16, proto: Proto) -> usize {
     usize::from(db) * 2 + usize::from(proto == Proto::Resp3)
 }
 
+/// Finding a connection is finding it in the slab: every function of that is one of the connections.
+impl<S: Shell> Deref for Links<S> {
+    type Target = Slab<Upstream<S>>;
+
+    #[inline]
+    fn deref(&self) -> &Slab<Upstream<S>> {
+        &self.slab
+    }
+}
+
+impl<S: Shell> DerefMut for Links<S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Slab<Upstream<S>> {
+        &mut self.slab
+    }
+}
+
 impl<S: Shell> Links<S> {
     /// Returns no connections.
     pub(crate) fn new() -> Links<S> {
@@ -70,53 +89,6 @@ impl<S: Shell> Links<S> {
             .shared
             .get(lane(db, proto))?;
         (at != NONE).then_some(at)
-    }
-
-    /// Returns the connection at this place.
-    #[inline]
-    pub fn get(&mut self, at: u32) -> Option<&mut Upstream<S>> {
-        self.slab.get(at)
-    }
-
-    /// Returns the connection at this place, immutably.
-    pub fn look(&self, at: u32) -> Option<&Upstream<S>> {
-        self.slab.look(at)
-    }
-
-    /// Returns the connection, if it is still there.
-    #[inline]
-    pub fn find(&mut self, place: Ref) -> Option<&mut Upstream<S>> {
-        self.slab.find(place)
-    }
-
-    /// Returns the place of a connection with its generation, if it is there.
-    pub fn place(&self, at: u32) -> Option<Ref> {
-        self.slab.place(at)
-    }
-
-    /// Returns the places of all connections.
-    pub fn taken(&self) -> impl Iterator<Item = u32> + '_ {
-        self.slab.taken()
-    }
-
-    /// Returns the place that the next connection will get.
-    pub fn next_place(&mut self) -> Ref {
-        self.slab.next_place()
-    }
-
-    /// Puts a connection at the place that [`Links::next_place`] returned.
-    pub(crate) fn put(&mut self, upstream: Upstream<S>) {
-        self.slab.put(upstream);
-    }
-
-    /// Ends the turn: places may be reused.
-    pub(crate) fn end_turn(&mut self) {
-        self.slab.end_turn();
-    }
-
-    /// Removes a connection.
-    pub(crate) fn take(&mut self, at: u32) -> Option<Box<Upstream<S>>> {
-        self.slab.take(at)
     }
 
     /// Returns the connections to a server.

@@ -1,7 +1,7 @@
 //! From a client's bytes to the servers: decoding and routing of each request. The hot path.
 //!
 //! Consecutive requests that go unchanged to one server are copied in one piece. Everything but a call of one key on a
-//! shared connection takes [`Requests::dispatch`].
+//! shared connection takes `Requests::dispatch`.
 //!
 //! Must not know sockets, or how replies are handled.
 

@@ -71,13 +71,13 @@ impl<T> Slab<T> {
     }
 
     /// Puts a value at the place that [`Slab::next_place`] returned.
-    pub fn put(&mut self, value: T) {
+    pub(crate) fn put(&mut self, value: T) {
         let at = self.free.pop().expect("`next_place` was asked first");
         self.places[at as usize].value = Some(Box::new(value));
     }
 
     /// Empties a place.
-    pub fn take(&mut self, at: u32) -> Option<Box<T>> {
+    pub(crate) fn take(&mut self, at: u32) -> Option<Box<T>> {
         let place = self.places.get_mut(at as usize)?;
         let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
@@ -86,7 +86,7 @@ impl<T> Slab<T> {
     }
 
     /// Ends the turn: vacated places may be reused.
-    pub fn end_turn(&mut self) {
+    pub(crate) fn end_turn(&mut self) {
         self.free.append(&mut self.vacated);
     }
 

@@ -1,7 +1,7 @@
 //! Large values: they are passed through in pieces, and never held as a whole. Must not know what they mean.
 //!
 //! A request with a long, incomplete argument takes a private connection; its bytes are written there as they arrive,
-//! and no more is read from the client than the server takes ([`WINDOW_BYTES`]). Such a request cannot be sent again.
+//! and no more is read from the client than the server takes (`WINDOW_BYTES`). Such a request cannot be sent again.
 //!
 //! A long reply is passed on in parts (see [`replies`](crate::replies)). Its connection gets no new requests then, and
 //! if no request waits behind it, it is read only as fast as the client reads.

@@ -99,7 +99,10 @@ fn files() {
                 black_box(decode(version, rdb_type, value, &limits).expect("a value"));
             });
         });
-        println!("{name:<18} decode {:.1} ns a key, with the scan", nanos / KEYS as f64);
+        println!(
+            "{name:<18} decode {:.1} ns a key, with the scan",
+            nanos / KEYS as f64
+        );
     }
 }
 

@@ -69,10 +69,12 @@ impl Codec for Hash {
                 }),
             };
         }
-        Ok(match is_packed && version.redis_forms() >= LISTPACKS_SINCE {
-            true => LISTPACK,
-            false => LOOSE,
-        })
+        Ok(
+            match is_packed && version.redis_forms() >= LISTPACKS_SINCE {
+                true => LISTPACK,
+                false => LOOSE,
+            },
+        )
     }
 
     fn encode(&self, out: &mut Writer, rdb_type: u8) {

@@ -312,6 +312,32 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_at_most_as_much_longer_as_repetitions_can_make_it() {
+        // A literal, and repetitions of it that are as long as there are.
+        let mut small = vec![0, b'a'];
+        for _ in 0..10_000 {
+            small.extend_from_slice(b"\xe0\xff\x00");
+        }
+        let len = 1 + 10_000 * REPEAT_MAX;
+        assert_eq!(decompress(&small, len), Some(vec![b'a'; len]));
+        assert_eq!(decompress(&small, len - 1), None);
+        // What is claimed beyond that is refused before a byte is produced.
+        let mut out = Vec::new();
+        for len in [1 << 60, usize::MAX, small.len() * RATIO_MAX + 1] {
+            assert_eq!(decompress_to(&mut out, &small, len), None);
+            assert_eq!(out.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn a_repetition_does_not_reach_texts_before_its_own() {
+        let mut out = b"before".to_vec();
+        assert_eq!(decompress_to(&mut out, b"\x00a\x20\x00", 4), Some(()));
+        assert_eq!(out, b"beforeaaaa");
+        assert_eq!(decompress_to(&mut out, b"\x00a\x20\x01", 4), None);
+    }
+
+    #[test]
     fn damage_is_refused() {
         for (bytes, len) in [
             (&b"\x05abc"[..], 6),      // literals cut off

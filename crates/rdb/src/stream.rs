@@ -57,11 +57,13 @@ impl Form {
 /// Entries that are pending in a group: id, time and number of deliveries.
 const DELIVERIES: Part = Part::Each(&[Part::Bytes(16), Part::Bytes(8), Part::Number]);
 /// Consumers of a group: name, time, and the ids of their pending entries.
-const CONSUMERS: Part =
-    Part::Each(&[Part::String, Part::Bytes(8), Part::Each(&[Part::Bytes(16)])]);
+const CONSUMERS: Part = Part::Each(&[Part::String, Part::Bytes(8), Part::Each(&[Part::Bytes(16)])]);
 /// Consumers with the time when they were last active.
-const TWICE_TIMED_CONSUMERS: Part =
-    Part::Each(&[Part::String, Part::Bytes(16), Part::Each(&[Part::Bytes(16)])]);
+const TWICE_TIMED_CONSUMERS: Part = Part::Each(&[
+    Part::String,
+    Part::Bytes(16),
+    Part::Each(&[Part::Bytes(16)]),
+]);
 
 impl Codec for Stream {
     fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {

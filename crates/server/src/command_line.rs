@@ -93,8 +93,10 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
         error.to_string()
     })?;
     let written = pidfile.map(write_pidfile);
-    announce(&server);
-    service.ready();
+    if server.wait_until_loaded() {
+        announce(&server);
+        service.ready();
+    }
     server.join();
     if let Some(Some(path)) = written {
         log::notice("Removing the pid file.");

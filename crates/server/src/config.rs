@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, ops::Deref};
 pub use redline_settings::Class;
 use redline_settings::{
     Field, Row, Setting,
-    value::{Refusal, Value, Words},
+    value::{RawValue, Refusal, Value},
 };
 
 use crate::settings::{ServiceSettings, Settings, TlsSettings};
@@ -183,7 +183,7 @@ impl Parameter {
     }
 
     /// Parses `words` and stores the value.
-    pub fn set(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
+    pub fn set(&self, settings: &mut Settings, words: &RawValue<'_>) -> Result<(), Refusal> {
         let value = self.parse(words)?;
         match self.place {
             Place::Own(field) => field.set(settings, &value),
@@ -198,7 +198,7 @@ impl Parameter {
     }
 
     /// Does the same for a line of a file, after earlier lines: the lines of some parameters add up.
-    pub fn add(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
+    pub fn add(&self, settings: &mut Settings, words: &RawValue<'_>) -> Result<(), Refusal> {
         if !self.adds_up || !matches!(self.place, Place::Kept) {
             return self.set(settings, words);
         }

@@ -299,7 +299,10 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("current_save_keys_total", total)?;
     let changes = worker.shared.changes().saturating_sub(files.changes_saved);
     out.field("rdb_changes_since_last_save", changes)?;
-    out.field("rdb_bgsave_in_progress", u8::from(files.running_s.is_some()))?;
+    out.field(
+        "rdb_bgsave_in_progress",
+        u8::from(files.running_s.is_some()),
+    )?;
     out.field("rdb_last_save_time", files.saved_at_s)?;
     out.field("rdb_last_bgsave_status", status(files.is_ok))?;
     out.field("rdb_last_bgsave_time_sec", or_none(files.took_s))?;
@@ -315,8 +318,14 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("aof_rewrite_in_progress", u8::from(append.is_rewriting))?;
     out.field("aof_rewrite_scheduled", u8::from(append.is_scheduled))?;
     out.field("aof_last_rewrite_time_sec", or_none(append.rewrite_took_s))?;
-    out.field("aof_current_rewrite_time_sec", or_none(append.rewrite_running_s))?;
-    out.field("aof_last_bgrewrite_status", status(append.is_last_rewrite_done))?;
+    out.field(
+        "aof_current_rewrite_time_sec",
+        or_none(append.rewrite_running_s),
+    )?;
+    out.field(
+        "aof_last_bgrewrite_status",
+        status(append.is_last_rewrite_done),
+    )?;
     out.field("aof_rewrites", append.rewrites)?;
     out.zeros(&["aof_rewrites_consecutive_failures"])?;
     out.field("aof_last_write_status", status(append.is_last_write_done))?;

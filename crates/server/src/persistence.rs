@@ -9,6 +9,7 @@
 
 pub(crate) mod append;
 pub(crate) mod loading;
+pub(crate) mod playback;
 pub(crate) mod slices;
 
 use std::{
@@ -21,12 +22,12 @@ use std::{
     time::Duration,
 };
 
-use redline_engine::{Message as Mail, REDIS_VERSION, refusals::Reason};
+use redline_engine::{Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason};
 use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
 use redline_net::clock;
 use redline_persist::{
     RealDisk,
-    aof::writer::Job,
+    aof::writer::{Base, Job},
     snapshot::{
         Encoding, Stream,
         file::{self, Head, Manner, SaveError, Written},
@@ -64,13 +65,15 @@ pub(crate) struct Todo {
     pub(crate) jobs: mpsc::Receiver<Option<Job>>,
 }
 
-/// What a snapshot is for.
+/// Purpose of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The file of the configuration.
     Save,
     /// The base of this rewrite of the append-only file.
     Base(u64),
+    /// A base without a file that follows it: BGREWRITEAOF while the append-only file is off.
+    LoneBase,
 }
 
 struct State {
@@ -117,7 +120,7 @@ struct Shutdown {
     number: Option<u64>,
 }
 
-/// What INFO tells of snapshots.
+/// Figures of snapshots, for INFO.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     /// Unix time of the last success in seconds; at first that of the start.
@@ -220,7 +223,9 @@ impl Persistence {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under the state of files")
+        self.state
+            .lock()
+            .expect("no panic under the state of files")
     }
 
     /// Returns what INFO tells.
@@ -239,6 +244,19 @@ impl Persistence {
     /// Returns true while a snapshot is being taken or written.
     pub(crate) fn is_saving(&self) -> bool {
         self.state().running.as_ref().is_some_and(Running::is_save)
+    }
+
+    /// Takes so many changes since the start, which loading has made, as saved.
+    fn forget_changes(&self, changes: u64) {
+        self.state().figures.changes_saved = changes;
+    }
+
+    /// Returns true while a snapshot for another purpose than a file of its own is being taken or written.
+    pub(crate) fn is_making_base(&self) -> bool {
+        self.state()
+            .running
+            .as_ref()
+            .is_some_and(|running| !running.is_save())
     }
 
     /// Has a snapshot taken as soon as possible.
@@ -275,7 +293,10 @@ impl Persistence {
     /// Returns how the snapshot ended that a client waits for: `None`: it waits for none; `Some(None)`: it has not ended.
     pub(crate) fn outcome_for(&self, client: u64) -> Option<Option<bool>> {
         let mut state = self.state();
-        let at = state.waiting.iter().position(|waiting| waiting.client == client)?;
+        let at = state
+            .waiting
+            .iter()
+            .position(|waiting| waiting.client == client)?;
         let result = state.waiting[at].result;
         if result.is_some() {
             state.waiting.swap_remove(at);
@@ -287,13 +308,20 @@ impl Persistence {
     fn ended(&self, shared: &Shared, job: &SaveJob, result: &Result<Written, SaveError>) {
         let mut state = self.state();
         let running = state.running.take().expect("it was running");
-        if let Purpose::Base(rewrite) = job.purpose {
+        if job.purpose != Purpose::Save {
             drop(state);
             let base = match result {
-                Ok(written) => Ok((job.path.clone(), written.bytes)),
+                Ok(written) => Ok(Base {
+                    path: job.path.clone(),
+                    bytes: written.bytes,
+                    is_snapshot: true,
+                }),
                 Err(error) => Err(error.to_string()),
             };
-            append::base_done(shared, rewrite, base);
+            match job.purpose {
+                Purpose::Base(rewrite) => append::base_done(shared, rewrite, base),
+                _ => append::lone_base_done(shared, base),
+            }
             return;
         }
         let now_s = clock::wall_ms() / 1000;
@@ -408,11 +436,12 @@ pub(crate) fn begin(
             let path = PathBuf::from(&settings.db_filename);
             (file::folder_of(&path).join(format!("temp-{pid}.rdb")), path)
         }
-        Purpose::Base(_) => (
+        Purpose::Base(_) | Purpose::LoneBase => (
             format!("temp-rewriteaof-{pid}.aof").into(),
             format!("temp-rewriteaof-bg-{pid}.aof").into(),
         ),
     };
+    figures::copy_counts(worker.executor);
     let cut = unit.counts();
     let format = Format {
         version: version_for(settings, &cut),
@@ -483,18 +512,24 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
 }
 
 fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
-    let is_base = matches!(purpose, Purpose::Base(_));
+    let is_base = purpose != Purpose::Save;
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
         ("ctime", (clock::wall_ms() / 1000).to_string().into_bytes()),
-        ("used-mem", shared.keyspace.used_bytes().to_string().into_bytes()),
+        (
+            "used-mem",
+            shared.keyspace.used_bytes().to_string().into_bytes(),
+        ),
         ("aof-base", u8::from(is_base).to_string().into_bytes()),
     ];
     let libraries = shared.engine.libraries.all();
     Head {
         facts,
-        libraries: libraries.iter().map(|library| library.code.to_vec()).collect(),
+        libraries: libraries
+            .iter()
+            .map(|library| library.code.to_vec())
+            .collect(),
         databases: cut.databases.clone(),
     }
 }
@@ -514,7 +549,9 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
         return;
     }
     let points = &worker.outlet.settings.save_points;
-    let due = points.iter().find(|(seconds, least)| changes >= *least && since_s > *seconds);
+    let due = points
+        .iter()
+        .find(|(seconds, least)| changes >= *least && since_s > *seconds);
     if let Some((seconds, least)) = due {
         log::notice(&format!("{least} changes in {seconds} seconds. Saving..."));
         state.is_scheduled = true;
@@ -528,9 +565,13 @@ pub(crate) fn drive(worker: &mut Worker) {
     let shared = worker.shared;
     let rewrite = shared.persistence.append.wanted_cut();
     let state = shared.persistence.state();
-    let is_wanted = state.has_wishes() || rewrite.is_some();
+    let is_wanted =
+        state.has_wishes() || rewrite.is_some() || shared.persistence.append.wants_lone_base();
     if !is_wanted {
-        shared.persistence.has_wishes.store(false, Ordering::Release);
+        shared
+            .persistence
+            .has_wishes
+            .store(false, Ordering::Release);
     }
     let waits = state.running.is_some() || shared.keyspace.is_snapshot_running();
     drop(state);
@@ -541,7 +582,11 @@ pub(crate) fn drive(worker: &mut Worker) {
         return;
     };
     // The file that grows waits for its base; a snapshot comes after it.
-    let purpose = rewrite.map_or(Purpose::Save, Purpose::Base);
+    let purpose = match (rewrite, append::takes_lone_base(shared)) {
+        (Some(rewrite), _) => Purpose::Base(rewrite),
+        (None, true) => Purpose::LoneBase,
+        (None, false) => Purpose::Save,
+    };
     let Ok(number) = begin(worker, &mut unit, purpose) else {
         return;
     };
@@ -550,6 +595,9 @@ pub(crate) fn drive(worker: &mut Worker) {
         append::cut_journal(&shared, &mut unit, rewrite);
         drop(unit);
         worker.pump_now();
+        return;
+    }
+    if purpose == Purpose::LoneBase {
         return;
     }
     let mut state = shared.persistence.state();
@@ -564,7 +612,7 @@ pub(crate) fn drive(worker: &mut Worker) {
 }
 
 /// Has [`drive`] look at what is wanted.
-fn wish(shared: &Shared) {
+pub(crate) fn wish(shared: &Shared) {
     shared.persistence.has_wishes.store(true, Ordering::Release);
     shared.workers()[0]
         .mailbox
@@ -589,7 +637,11 @@ fn hold_writes(shared: &Shared, holds: bool) {
         end_ms: u64::MAX,
         all: false,
     });
-    *shared.engine.pause.lock().expect("no panic under the pause") = pause;
+    *shared
+        .engine
+        .pause
+        .lock()
+        .expect("no panic under the pause") = pause;
     shared.engine.settings.move_epoch();
     if !holds {
         for worker in shared.workers() {

@@ -30,7 +30,7 @@ pub struct Session {
     pub eof_seen: bool,
     /// Requests that are decoded and not yet run.
     pub deferred: Option<Box<Deferred>>,
-    /// What has to come about at the journal's gate before the replies are sent; until then no request runs.
+    /// The fact that has to come about at the journal's gate before the replies are sent; until then no request runs.
     pub gate: Option<Until>,
     /// State of the client that its commands use.
     pub caller: Caller,

@@ -217,6 +217,11 @@ impl Server {
         })
     }
 
+    /// Waits until the data is loaded, and returns true; false: the server ends before. Until then clients get -LOADING.
+    pub fn wait_until_loaded(&self) -> bool {
+        self.shared.persistence.loading.wait()
+    }
+
     /// Returns the TCP port that it listens on; 0: none.
     pub fn port(&self) -> u16 {
         self.shared.bound_port(TcpPort::Plain)
@@ -603,7 +608,10 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     }
 }
 
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+pub(crate) fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
     let last_words = || log::warning("a thread of the server has panicked, the process ends");
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
 }

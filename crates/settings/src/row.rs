@@ -1,6 +1,6 @@
 //! A parameter as a row. Must not know how rows are found or shown.
 
-use crate::value::{Refusal, Syntax, Value, Words, default_of, numbers};
+use crate::value::{RawValue, Refusal, Syntax, Value, default_of, numbers};
 
 /// Time at which a change of a parameter takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Row {
     }
 
     /// Reads a value.
-    pub fn parse(&self, words: &Words<'_>) -> Result<Value, Refusal> {
+    pub fn parse(&self, words: &RawValue<'_>) -> Result<Value, Refusal> {
         let mut value = self.syntax.parse(words)?;
         if let (Some((least, most)), Value::Integer(number)) = (self.within, &mut value) {
             *number = (*number).clamp(least, most);

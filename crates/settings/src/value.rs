@@ -2,8 +2,8 @@
 
 use redline_types::number;
 
-/// Words from a configuration file, the command line or CONFIG SET.
-pub type Words<'a> = [&'a [u8]];
+/// The value of a parameter before it is parsed: words of a configuration file, the command line or CONFIG SET.
+pub type RawValue<'a> = [&'a [u8]];
 
 /// Reason why a value was refused: the end of Redis's error line.
 pub type Refusal = String;
@@ -92,7 +92,7 @@ pub enum Syntax {
     /// Text that a function checks, which returns the part that is kept.
     Checked(fn(&[u8]) -> Result<&[u8], Refusal>),
     /// Several words, which a function checks.
-    Words(fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
+    Words(fn(&RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
 }
 
 /// Syntax of `yes` or `no`.
@@ -156,7 +156,7 @@ impl Syntax {
     }
 
     /// Reads a value.
-    pub fn parse(self, words: &Words<'_>) -> Result<Value, Refusal> {
+    pub fn parse(self, words: &RawValue<'_>) -> Result<Value, Refusal> {
         match self {
             Syntax::Words(check) => return check(words).map(Value::Words),
             Syntax::Bits(names) => return parse_bits(names, words).map(Value::Integer),
@@ -288,7 +288,7 @@ fn one_of(names: &[&str]) -> Refusal {
     )
 }
 
-fn parse_bits(names: &[&str], words: &Words<'_>) -> Result<i64, Refusal> {
+fn parse_bits(names: &[&str], words: &RawValue<'_>) -> Result<i64, Refusal> {
     if words.is_empty() {
         return Err(one_of(names));
     }

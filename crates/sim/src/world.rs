@@ -439,7 +439,7 @@ impl<'e, P: Plant> World<'e, P> {
         self.settle();
         self.check_values()?;
         let space = &self.stage.engine.keyspace;
-        space.journal().pump(&mut || false);
+        space.journal().pump_all();
         let records: Vec<Record> = self.journal.try_iter().collect();
         self.records += records.len() as u64;
         self.replica.apply(&records)?;

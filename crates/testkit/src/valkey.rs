@@ -1,5 +1,5 @@
 //! Comparison with Valkey of the features that Redis does not have: generated calls of those to both servers, whose
-//! replies must be equal. In RESP2 and RESP3. Scripts that use its table are in [`scripts`].
+//! replies must be equal. In RESP2 and RESP3. Scripts that use its table are in `valkey/scripts.rs`.
 //!
 //! Must not know the effect of calls. Common commands are compared by [`compare`](crate::compare); here they only make
 //! the data.

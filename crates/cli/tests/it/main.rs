@@ -5,6 +5,7 @@ mod append_faults;
 mod bench;
 mod bench_run;
 mod bench_tls;
+mod check;
 mod console;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;

@@ -205,17 +205,14 @@ fn record<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller, args: 
     if !space.journal().is_attached() {
         return;
     }
-    let db = caller.db;
-    let mut propagate = |unit: &mut Unit<'_>| {
-        unit.view(&mut executor.local, db, executor.now_ms)
-            .propagate_message(&[&args[0], &args[1], &args[2]]);
-    };
+    let words = [&args[0], &args[1], &args[2]];
+    let local = &mut executor.local;
     match &mut executor.compound {
-        Some(compound) => propagate(&mut compound.unit),
+        Some(compound) => compound.unit.propagate_message(local, &words),
         None => {
             let mut unit = Unit::none(space);
-            propagate(&mut unit);
-            caller.note_record(unit.commit(&mut executor.local));
+            unit.propagate_message(local, &words);
+            caller.note_record(unit.commit(local));
         }
     }
 }

@@ -212,7 +212,7 @@ fn run<O: Outlet>(
     read_only: bool,
 ) -> Result<(), Halt> {
     if units::is_in_script(executor) {
-        return Err(Error::line(words(Family::Redis).denied).into());
+        return Err(Error::line(call_errors(Family::Redis).denied).into());
     }
     let flags = program.flags();
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
@@ -361,20 +361,20 @@ struct Env<'a, 's, O: Outlet> {
 }
 
 /// Error texts for a script's call that leads to no command.
-struct Words {
+struct CallErrors {
     unknown: &'static str,
     arity: &'static str,
     denied: &'static str,
 }
 
-fn words(family: Family) -> &'static Words {
+fn call_errors(family: Family) -> &'static CallErrors {
     match family {
-        Family::Redis => &Words {
+        Family::Redis => &CallErrors {
             unknown: "ERR Unknown Redis command called from script",
             arity: "ERR Wrong number of args calling Redis command from script",
             denied: "ERR This Redis command is not allowed from script",
         },
-        Family::Valkey => &Words {
+        Family::Valkey => &CallErrors {
             unknown: "ERR Unknown command called from script",
             arity: "ERR Wrong number of args calling command from script",
             denied: "ERR This Valkey command is not allowed from script",
@@ -383,13 +383,13 @@ fn words(family: Family) -> &'static Words {
 }
 
 impl<O: Outlet> Env<'_, '_, O> {
-    fn refusal(&mut self, id: CommandId, args: Args<'_>, words: &Words) -> Option<Error> {
+    fn refusal(&mut self, id: CommandId, args: Args<'_>, errors: &CallErrors) -> Option<Error> {
         let gate = spec::gate(id);
         if !gate.lets_pass(args.len()) {
-            return Some(Error::line(words.arity));
+            return Some(Error::line(errors.arity));
         }
         if gate.flags.has(Flags::NOSCRIPT) && !self.may_look(id) {
-            return Some(Error::line(words.denied));
+            return Some(Error::line(errors.denied));
         }
         if let Err(denied) =
             access::check_access(self.executor, self.caller, id, args, Context::Script)
@@ -407,7 +407,11 @@ impl<O: Outlet> Env<'_, '_, O> {
             ));
         }
         if gate.flags.has(Flags::WRITE)
-            && let Some(error) = self.executor.engine.refusals.of_writes(self.executor.refusals)
+            && let Some(error) = self
+                .executor
+                .engine
+                .refusals
+                .of_writes(self.executor.refusals)
         {
             return Some(error);
         }
@@ -438,11 +442,11 @@ impl<O: Outlet> Env<'_, '_, O> {
 
 impl<O: Outlet> ScriptEnv for Env<'_, '_, O> {
     fn call(&mut self, args: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer) {
-        let words = words(family);
+        let errors = call_errors(family);
         let names = &self.executor.engine.names;
         let refusal = match names.resolve(&args[0], args.get(1)) {
-            Err(_) => Err(Error::line(words.unknown)),
-            Ok(id) => match self.refusal(id, args, words) {
+            Err(_) => Err(Error::line(errors.unknown)),
+            Ok(id) => match self.refusal(id, args, errors) {
                 None => Ok(id),
                 Some(error) => {
                     self.executor.stats.commands[id as usize].rejected.add(1);

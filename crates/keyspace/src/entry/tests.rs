@@ -65,7 +65,14 @@ impl Sample {
                 clock,
                 Phase::default(),
             ),
-            Sample::List => Entry::create(heap, key, Stored::Object(list()), expire_at_ms, clock, Phase::default()),
+            Sample::List => Entry::create(
+                heap,
+                key,
+                Stored::Object(list()),
+                expire_at_ms,
+                clock,
+                Phase::default(),
+            ),
             Sample::Packed(form, len) => {
                 let bytes = text(len, 5);
                 let stored = Stored::Packed(packed(form, &bytes));
@@ -306,7 +313,14 @@ fn a_blob_is_shared_with_replies_and_released_by_the_last() {
     unsafe { drop(entry.destroy(&mut heap)) };
     assert_eq!(Arc::strong_count(&blob), 1);
 
-    let entry = Entry::create(&mut heap, b"key", Stored::Blob(blob.clone()), None, 0, Phase::default());
+    let entry = Entry::create(
+        &mut heap,
+        b"key",
+        Stored::Blob(blob.clone()),
+        None,
+        0,
+        Phase::default(),
+    );
     // SAFETY: as above; `into_owned` consumes the entry.
     let owned = unsafe { entry.into_owned(&mut heap) };
     assert!(matches!(owned, Owned::Blob(taken) if Arc::ptr_eq(&taken, &blob)));

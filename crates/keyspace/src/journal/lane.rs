@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const CHUNK_HEADS: usize = 1024;
 /// A model comes to the ends of chunks soon.
 #[cfg(loom)]
-const CHUNK_BYTES: usize = 16;
+const CHUNK_BYTES: usize = 8;
 #[cfg(loom)]
 const CHUNK_HEADS: usize = 1;
 
@@ -274,6 +274,27 @@ impl End {
         }
     }
 
+    /// Writes a word with its length and its end; returns their bytes.
+    #[inline]
+    fn put_word(&mut self, word: &[u8]) -> usize {
+        let mut line = [0; LINE_BYTES_MAX];
+        let line = length_line(&mut line, b'$', word.len());
+        let at = self.bytes.at;
+        let len = line.len() + word.len() + 2;
+        if len <= self.bytes.chunk.capacity() - at {
+            // SAFETY: as in `put`, and there is room for all three.
+            unsafe {
+                self.bytes.chunk.write(at, line);
+                self.bytes.chunk.write(at + line.len(), word);
+                self.bytes.chunk.write(at + len - 2, b"\r\n");
+            }
+            self.bytes.at = at + len;
+        } else {
+            [line, word, b"\r\n"].iter().for_each(|part| self.put(part));
+        }
+        len
+    }
+
     /// Goes back to where the running unit's bytes begin.
     fn rewind(&mut self) {
         if let Some(chunk) = self.start_chunk.take() {
@@ -376,17 +397,16 @@ impl Writer {
 
     fn word(&mut self, word: Word<'_>) {
         let bytes = match word {
-            Word::Bytes(bytes) => bytes,
-            Word::Blob(blob) => blob.as_slice(),
-        };
-        self.put(length_line(&mut [0; LINE_BYTES_MAX], b'$', bytes.len()));
-        match word {
-            Word::Blob(blob) if bytes.len() > INLINE_BYTES_MAX => {
-                self.mark(Mark::Blob(blob.clone()))
+            Word::Blob(blob) if blob.len() > INLINE_BYTES_MAX => {
+                self.put(length_line(&mut [0; LINE_BYTES_MAX], b'$', blob.len()));
+                self.mark(Mark::Blob(blob.clone()));
+                return self.put(b"\r\n");
             }
-            _ => self.put(bytes),
-        }
-        self.put(b"\r\n");
+            Word::Blob(blob) => blob.as_slice(),
+            Word::Bytes(bytes) => bytes,
+        };
+        let end = self.end.as_mut().expect("made by `begin`");
+        self.head.bytes += end.put_word(bytes) as u64;
     }
 
     fn mark(&mut self, mark: Mark) {
@@ -615,3 +635,60 @@ pub(super) struct Lanes {
 
 /// Number of lanes that were made.
 pub(super) type LaneCount = AtomicU32;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn chunks_that_were_passed_are_written_again() {
+        let journal = Journal::default();
+        let mut writer = Writer::default();
+        let word = [b'x'; 1000];
+        let (mut reader, mut chunks) = (None, HashSet::new());
+        for n in 0..100 * CHUNK_HEADS {
+            let words = [Word::Bytes(b"SET"), Word::Bytes(&word)];
+            writer.push(&journal, Some(0), words.into_iter());
+            writer.commit(&journal);
+            let end = writer.end.as_ref().expect("made by the first");
+            chunks.insert(Arc::as_ptr(&end.bytes.chunk).addr());
+            chunks.insert(Arc::as_ptr(&end.heads.chunk).addr());
+            // The reader is behind by up to a hundred records.
+            if n % 100 == 0 {
+                let lanes = || journal.lanes.lock().unwrap().new.pop();
+                let reader: &mut LaneReader = reader.get_or_insert_with(|| lanes().unwrap());
+                while reader.peek().is_some() {
+                    let mut bytes = 0;
+                    reader.pass(|part, _| match part {
+                        Lying::Bytes(run) => bytes += run.len,
+                        Lying::Blob(_) => unreachable!("no word is large"),
+                    });
+                    assert_eq!(bytes, 4 + 9 + 7 + 1002);
+                }
+                reader.let_go();
+            }
+        }
+        assert!(chunks.len() < 20, "{} chunks", chunks.len());
+    }
+
+    #[test]
+    fn a_long_chain_is_freed_on_a_small_stack() {
+        let free = || {
+            let spare = Mutex::default();
+            let mut end = Cursor {
+                chunk: Chunk::<u8>::new(1),
+                at: 0,
+            };
+            let first = end.chunk.clone();
+            // SAFETY: nobody else knows the chain.
+            unsafe { end.put(&[1; 100_000], &spare, drop) };
+            drop(end);
+            drop(first);
+        };
+        let thread = std::thread::Builder::new().stack_size(128 * 1024);
+        thread.spawn(free).unwrap().join().unwrap();
+    }
+}

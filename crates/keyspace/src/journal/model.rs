@@ -15,13 +15,13 @@ fn attach(journal: &Journal) -> Came {
     came
 }
 
-/// Writes one record: its only word is `name`.
-fn write(journal: &Journal, name: u8) -> u64 {
+/// Writes a record for each name, which is its only word.
+fn write(journal: &Journal, names: &[u8]) {
     let mut writer = Writer::default();
-    let words = [name];
-    let words = [&words[..]];
-    writer.push(journal, Some(0), words.iter().map(Word::from));
-    writer.commit(journal)
+    for name in names.chunks(1) {
+        writer.push(journal, Some(0), [name].iter().map(Word::from));
+        writer.commit(journal);
+    }
 }
 
 fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
@@ -49,19 +49,21 @@ fn two_workers(asks_again: bool) {
     check(3, move || {
         let journal = Arc::new(Journal::default());
         let came = attach(&journal);
-        let workers: Vec<_> = (0..2)
-            .map(|name| {
+        // The first has gone from chunk to chunk when the pump gives them back.
+        let workers: Vec<_> = [&[0, 2][..], &[1]]
+            .into_iter()
+            .map(|names| {
                 let journal = journal.clone();
                 thread::spawn(move || {
-                    write(&journal, name);
-                    journal.offer(&mut || false, asks_again);
+                    write(&journal, names);
+                    let _ = journal.offer(&mut || false, asks_again);
                 })
             })
             .collect();
         workers
             .into_iter()
             .for_each(|worker| worker.join().unwrap());
-        assert_all_came(&came, 2);
+        assert_all_came(&came, 3);
     });
 }
 
@@ -76,17 +78,19 @@ fn pump_who_only_tries_for_the_role_leaves_a_record_behind() {
     two_workers(false);
 }
 
-/// Who is asked to go on, and whether that was the last time.
-#[derive(Default)]
-struct Bell(Mutex<(bool, bool)>, Condvar);
-
-/// The first worker hands the role on as soon as it may, to a third that does nothing else.
-#[test]
-fn pump_the_role_is_handed_on_with_all_that_was_published() {
-    check(2, || {
+/// The first worker gives the role up as soon as it may and asks a third, which does nothing else. `early`: it asks before it
+/// has given the role up.
+fn three_workers(early: bool) {
+    check(3, move || {
         let journal = Arc::new(Journal::default());
         let came = attach(&journal);
-        let bell = Arc::new(Bell::default());
+        // The third is asked, and will not be asked any more.
+        let bell = Arc::new((Mutex::new((false, false)), Condvar::new()));
+        let ring = |asked: bool| {
+            let mut rung = bell.0.lock().unwrap();
+            *rung = (rung.0 || asked, rung.1 || !asked);
+            bell.1.notify_all();
+        };
         let third = {
             let (journal, bell) = (journal.clone(), bell.clone());
             thread::spawn(move || {
@@ -97,29 +101,43 @@ fn pump_the_role_is_handed_on_with_all_that_was_published() {
                 let asked = rung.0;
                 drop(rung);
                 if asked {
-                    journal.pump(&mut || false);
+                    journal.pump_all();
                 }
             })
         };
         let second = {
             let journal = journal.clone();
             thread::spawn(move || {
-                write(&journal, 1);
-                journal.pump(&mut || false);
+                write(&journal, &[1]);
+                journal.pump_all();
             })
         };
-        write(&journal, 0);
-        journal.pump(&mut || {
-            bell.0.lock().unwrap().0 = true;
-            bell.1.notify_all();
+        write(&journal, &[0]);
+        let is_left = journal.pump(&mut || {
+            if early {
+                ring(true);
+            }
             true
         });
+        if is_left && !early {
+            ring(true);
+        }
+        ring(false);
         second.join().unwrap();
-        bell.0.lock().unwrap().1 = true;
-        bell.1.notify_all();
         third.join().unwrap();
         assert_all_came(&came, 2);
     });
+}
+
+#[test]
+fn pump_the_role_is_handed_on_with_all_that_was_published() {
+    three_workers(false);
+}
+
+#[test]
+#[should_panic(expected = "left behind")]
+fn pump_who_is_asked_before_the_role_is_free_finds_it_taken() {
+    three_workers(true);
 }
 
 /// Asserts that the numbers of two units of one stripe have the order in which they held it.
@@ -149,9 +167,9 @@ fn journal_numbers_follow_the_stripe() {
                     let held = state.stripe.lock().unwrap();
                     // SAFETY: the stripe is held.
                     state.last.with_mut(|last| unsafe { *last = name });
-                    write(&state.journal, name);
+                    write(&state.journal, &[name]);
                     drop(held);
-                    state.journal.pump(&mut || false);
+                    state.journal.pump_all();
                 })
             })
             .collect();
@@ -162,5 +180,41 @@ fn journal_numbers_follow_the_stripe() {
         // SAFETY: the workers are gone.
         let last = state.last.with(|last| unsafe { *last });
         assert_eq!(came.lock().unwrap()[1].commands[0].words, [[last]]);
+    });
+}
+
+/// Asserts that a cut falls exactly between two units, though the pump is at work.
+#[test]
+fn pump_a_cut_falls_behind_the_units_before_it_and_before_the_others() {
+    struct Cuts(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+    impl Stream for Cuts {
+        fn write(&mut self, _: &[Piece<'_>], _: Position) {}
+        fn cut(&mut self, at: Position) {
+            self.0.lock().unwrap().push(at.number);
+        }
+    }
+    check(3, || {
+        let state = Arc::new((Journal::default(), Mutex::new(())));
+        let cuts = std::sync::Arc::<std::sync::Mutex<Vec<u64>>>::default();
+        state.0.attach(Box::new(Cuts(cuts.clone())));
+        let writer = {
+            let state = state.clone();
+            thread::spawn(move || {
+                let (journal, stripe) = &*state;
+                for name in 0..2 {
+                    let held = stripe.lock().unwrap();
+                    write(journal, &[name]);
+                    drop(held);
+                    journal.pump_all();
+                }
+            })
+        };
+        let (journal, stripe) = &*state;
+        let held = stripe.lock().unwrap();
+        let after = journal.cut();
+        drop(held);
+        journal.pump_all();
+        writer.join().unwrap();
+        assert_eq!(*cuts.lock().unwrap(), [0, after]);
     });
 }

@@ -78,7 +78,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What takes the stream: a file, or a reader inside the process. Called by the holder of the pump's role, which holds no
+/// Receiver of the stream: a file, or a reader inside the process. Called by the holder of the pump's role, which holds no
 /// stripe, on whatever thread that is, and by one at a time.
 pub trait Stream: Send {
     /// Takes the next bytes: those of whole units, up to `end`. The memory of the pieces is used again afterwards.
@@ -89,7 +89,7 @@ pub trait Stream: Send {
     fn cut(&mut self, at: Position);
 }
 
-/// What the pump is to do once it has merged everything up to a number.
+/// Work that the pump does once it has merged everything up to a number.
 pub(super) enum Order {
     /// The stream begins.
     Attach(Box<dyn Stream>),
@@ -110,7 +110,7 @@ pub(super) struct State {
     db: u32,
     /// Parts of the round.
     parts: Vec<Part>,
-    /// What the pump itself has added to the round.
+    /// Text that the pump itself has added to the round.
     text: Vec<u8>,
 }
 
@@ -359,13 +359,17 @@ fn add_lying(parts: &mut Vec<Part>, lying: Lying, for_files: bool) -> usize {
 
 impl Journal {
     /// Offers the calling thread, which holds no stripe, to the pump, and returns without waiting for anything but the
-    /// stream: if another thread has the role, it sees to what was published before this call. `hands_on` is called
-    /// after each round; if it returns true it has asked another thread to call this, and the calling one stops.
-    pub fn pump(&self, hands_on: &mut dyn FnMut() -> bool) {
-        self.offer(hands_on, true);
+    /// stream: if another thread has the role, it sees to what was published before this call. `is_tired` is called
+    /// after each round; if it returns true the role is given up.
+    ///
+    /// Returns true if there may be more for the pump: the caller then has another thread call this. (Only now, since one that
+    /// was asked before the role was free would find it taken.)
+    #[must_use = "another thread has to go on if this one was tired"]
+    pub fn pump(&self, is_tired: &mut dyn FnMut() -> bool) -> bool {
+        self.offer(is_tired, true)
     }
 
-    pub(super) fn offer(&self, hands_on: &mut dyn FnMut() -> bool, asks_again: bool) {
+    pub(super) fn offer(&self, is_tired: &mut dyn FnMut() -> bool, asks_again: bool) -> bool {
         let found = if asks_again {
             // Acquire and release: either this call finds what the last holder has left, or the holder finds what was published
             // before this call.
@@ -377,7 +381,7 @@ impl Journal {
             tried.unwrap_or_else(|found| found)
         };
         if found != IDLE {
-            return;
+            return false;
         }
         loop {
             self.role.swap(BUSY, Ordering::AcqRel);
@@ -387,15 +391,20 @@ impl Journal {
                     self.role
                         .compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Relaxed);
                 if over.is_ok() {
-                    return;
+                    return false;
                 }
             }
-            if hands_on() {
+            if is_tired() {
                 // A swap, so that the next holder also sees what those have published who have found it busy.
                 self.role.swap(IDLE, Ordering::AcqRel);
-                return;
+                return true;
             }
         }
+    }
+
+    /// Does the same without getting tired.
+    pub fn pump_all(&self) {
+        let _ = self.pump(&mut || false);
     }
 
     /// Gives an order: in ascending order of numbers.
@@ -462,3 +471,7 @@ pub(super) type Positions = VecDeque<Position>;
 
 /// The orders that were not carried out yet, each with its number.
 pub(super) type Orders = VecDeque<(u64, Order)>;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -26,6 +26,11 @@ impl<'a> From<&&'a [u8]> for Word<'a> {
     }
 }
 
+/// The words of a command. Their number is asked for before they are.
+pub trait Words<'w>: IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone> {}
+
+impl<'w, I: IntoIterator<Item: Into<Word<'w>>, IntoIter: Clone>> Words<'w> for I {}
+
 /// The facts about a unit's effect that stand beside its bytes in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {

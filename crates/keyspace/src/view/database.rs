@@ -6,7 +6,7 @@ use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::{Index, prefetch};
 
-use super::{Busy, Found, Held, View, store::is_expired};
+use super::{Busy, Found, Held, View, store::is_expired, waiting::make_all_ready};
 use crate::{
     entry::Entry,
     lock::Guard,
@@ -211,7 +211,7 @@ impl<'a> Database<'_, 'a> {
         let Some(flushed) = view.space.take_db(db) else {
             return 0;
         };
-        view.make_all_ready(db);
+        make_all_ready(view, db);
         let keys = flushed.len();
         view.local.flushed.push(flushed);
         keys
@@ -229,8 +229,8 @@ impl<'a> Database<'_, 'a> {
             });
         }
         view.space.swap_dbs(own, with);
-        view.make_all_ready(own);
-        view.make_all_ready(with);
+        make_all_ready(view, own);
+        make_all_ready(view, with);
     }
 }
 

@@ -8,7 +8,7 @@ use std::{ptr::NonNull, sync::atomic::Ordering};
 use redline_table::Index;
 use redline_types::{Kind, PackedRef, Value};
 
-use super::{Expiry, HINTS_AHEAD, View, door::Change};
+use super::{Expiry, HINTS_AHEAD, View, door::Change, waiting};
 use crate::{
     ahead::Ahead,
     entry::{Content, Entry, Garbage, Stored, fit_for_entry},
@@ -300,7 +300,7 @@ impl View<'_> {
                 self.destroy(old);
             }
         }
-        self.appeared(hash, key, kind);
+        waiting::appeared(self, hash, key, kind);
     }
 
     /// Passes a value that has been edited, or made, to `store`: as bytes, if it is small enough for an entry.
@@ -469,7 +469,7 @@ impl View<'_> {
     pub(super) fn detach(&mut self, db: u32, hash: u64, entry: Entry) {
         if self.space.anybody_waits() {
             // SAFETY: the stripe is held; the entry lives on until this function's end.
-            self.gone(hash, db, unsafe { entry.key() });
+            waiting::gone(self, hash, db, unsafe { entry.key() });
         }
         let selected = std::mem::replace(&mut self.db, db);
         let change = self.begin_change(Some(entry));

@@ -10,70 +10,71 @@ use crate::{lock::STRIPES, space::stripe_of, wait::Ready};
 impl View<'_> {
     /// Reports that a stream has lost a group, to the clients that wait to read it.
     pub fn group_gone(&mut self, key: &[u8]) {
-        self.appeared(self.hash(key), key, Some(Kind::Stream));
+        let hash = self.hash(key);
+        appeared(self, hash, key, Some(Kind::Stream));
     }
+}
 
-    /// Reports that a key holds a new value: clients that wait for it are served at the end of the unit.
-    #[inline]
-    pub(super) fn appeared(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
-        if self.space.anybody_waits() {
-            self.make_ready(hash, key, kind);
-        }
+/// Reports that a key holds a new value: clients that wait for it are served at the end of the unit.
+#[inline]
+pub(super) fn appeared(view: &mut View<'_>, hash: u64, key: &[u8], kind: Option<Kind>) {
+    if view.space.anybody_waits() {
+        make_ready(view, hash, key, kind);
     }
+}
 
-    /// Reports that a key has gone, or holds a value of another type.
-    #[inline]
-    pub(super) fn gone(&mut self, hash: u64, db: u32, key: &[u8]) {
-        if self.space.anybody_waits() {
-            let before = std::mem::replace(&mut self.db, db);
-            self.make_ready(hash, key, None);
-            self.db = before;
-        }
+/// Reports that a key has gone, or holds a value of another type.
+#[inline]
+pub(super) fn gone(view: &mut View<'_>, hash: u64, db: u32, key: &[u8]) {
+    if view.space.anybody_waits() {
+        let before = std::mem::replace(&mut view.db, db);
+        make_ready(view, hash, key, None);
+        view.db = before;
     }
+}
 
-    /// Makes a key ready. `kind`: the type that it has now; without one, for clients that want to know that it has gone.
-    #[cold]
-    fn make_ready(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
-        // SAFETY: the stripe of the key is held; the reference ends with this function.
-        let state = unsafe { self.space.stripe_state(stripe_of(hash)) };
-        let db = self.db;
-        let queues = state.waiters.get_mut(key).into_iter().flatten();
-        for queue in queues.filter(|queue| queue.db == db && !queue.ready) {
-            let concerned =
-                queue.when_gone > 0 || queue.waiters.iter().any(|waiter| Some(waiter.kind) == kind);
-            if concerned {
-                queue.ready = true;
-                self.local.ready.push_back(Ready {
-                    db,
-                    key: key.into(),
-                });
-            }
-        }
-    }
-
-    /// Makes the waited-for keys of `db` ready that exist now, and those with a client that wants to know when they go,
-    /// after two databases have changed places, or one was emptied. The unit holds all stripes.
-    pub(super) fn make_all_ready(&mut self, db: u32) {
-        if !self.space.anybody_waits() {
-            return;
-        }
-        let mut found = Vec::new();
-        for stripe in 0..STRIPES {
-            // SAFETY: all stripes are held; the reference ends with this turn.
-            let state = unsafe { self.space.stripe_state(stripe as u16) };
-            let keys = state.waiters.iter();
-            let own = keys.filter(|(_, queues)| queues.iter().any(|queue| queue.db == db));
-            found.extend(own.map(|(key, _)| key.clone()));
-        }
-        // The order of a table is arbitrary: this one is at least always the same.
-        found.sort_unstable();
-        for key in found {
-            let kind = self.in_db(db, |view| {
-                let found = view.find(&key, Trace::Quiet);
-                found.and_then(Found::kind)
+/// Makes a key ready. `kind`: the type that it has now; without one, for clients that want to know that it has gone.
+#[cold]
+fn make_ready(view: &mut View<'_>, hash: u64, key: &[u8], kind: Option<Kind>) {
+    // SAFETY: the stripe of the key is held; the reference ends with this function.
+    let state = unsafe { view.space.stripe_state(stripe_of(hash)) };
+    let db = view.db;
+    let queues = state.waiters.get_mut(key).into_iter().flatten();
+    for queue in queues.filter(|queue| queue.db == db && !queue.ready) {
+        let concerned =
+            queue.when_gone > 0 || queue.waiters.iter().any(|waiter| Some(waiter.kind) == kind);
+        if concerned {
+            queue.ready = true;
+            view.local.ready.push_back(Ready {
+                db,
+                key: key.into(),
             });
-            let hash = self.space.place(&key).hash();
-            self.in_db(db, |view| view.make_ready(hash, &key, kind));
         }
+    }
+}
+
+/// Makes the waited-for keys of `db` ready that exist now, and those with a client that wants to know when they go,
+/// after two databases have changed places, or one was emptied. The unit holds all stripes.
+pub(super) fn make_all_ready(view: &mut View<'_>, db: u32) {
+    if !view.space.anybody_waits() {
+        return;
+    }
+    let mut found = Vec::new();
+    for stripe in 0..STRIPES {
+        // SAFETY: all stripes are held; the reference ends with this turn.
+        let state = unsafe { view.space.stripe_state(stripe as u16) };
+        let keys = state.waiters.iter();
+        let own = keys.filter(|(_, queues)| queues.iter().any(|queue| queue.db == db));
+        found.extend(own.map(|(key, _)| key.clone()));
+    }
+    // The order of a table is arbitrary: this one is at least always the same.
+    found.sort_unstable();
+    for key in found {
+        let kind = view.in_db(db, |view| {
+            let found = view.find(&key, Trace::Quiet);
+            found.and_then(Found::kind)
+        });
+        let hash = view.space.place(&key).hash();
+        view.in_db(db, |view| make_ready(view, hash, &key, kind));
     }
 }

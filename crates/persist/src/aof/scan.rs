@@ -88,7 +88,11 @@ impl Annotation<'_> {
     /// Returns the time of a line `#TS:…`, in seconds. `Some(None)`: it is such a line without a number.
     pub fn time_s(&self) -> Option<Option<i64>> {
         let digits = self.line.strip_prefix(b"#TS:")?;
-        Some(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
+        Some(
+            std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| digits.parse().ok()),
+        )
     }
 }
 
@@ -182,7 +186,9 @@ impl What {
             What::Length(length) => format!(
                 "Expected to read string of {length} bytes, which is not in the suitable range"
             ),
-            What::Count(count) => format!("Expected a command of at least 1 argument, got: {count}"),
+            What::Count(count) => {
+                format!("Expected a command of at least 1 argument, got: {count}")
+            }
             What::NestedMulti => format!("Unexpected MULTI in AOF {file}"),
             What::LoneExec => format!("Unexpected EXEC in AOF {file}"),
             What::OpenMulti => "Reached EOF before reading EXEC for MULTI".to_owned(),
@@ -264,7 +270,10 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Returns the next command, annotation, or the end. An error is one of the source.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator cannot lend its items"
+    )]
     pub fn next(&mut self) -> io::Result<Item<'_>> {
         if let Some(end) = &self.end {
             return Ok(Item::End(end.clone()));
@@ -370,8 +379,10 @@ impl<R: Read> Scanner<R> {
             let to = self.argument(start, from, length as u64)?;
             let argument = &self.buffer[from..to];
             if index == 0 {
-                let (is_multi, is_exec) =
-                    (argument.eq_ignore_ascii_case(b"multi"), argument.eq_ignore_ascii_case(b"exec"));
+                let (is_multi, is_exec) = (
+                    argument.eq_ignore_ascii_case(b"multi"),
+                    argument.eq_ignore_ascii_case(b"exec"),
+                );
                 match self.is_in_transaction {
                     true if is_multi => return Err(Stop::Corrupt(self.begun, What::NestedMulti)),
                     false if is_exec => return Err(Stop::Corrupt(self.begun, What::LoneExec)),
@@ -421,7 +432,14 @@ impl<R: Read> Scanner<R> {
         self.begun = at;
         let Some(first) = self.byte(start)? else {
             let is_open = self.is_in_transaction;
-            return Err(Stop::Cut(at, if is_open { What::OpenMulti } else { What::NoLine }));
+            return Err(Stop::Cut(
+                at,
+                if is_open {
+                    What::OpenMulti
+                } else {
+                    What::NoLine
+                },
+            ));
         };
         if first != prefix {
             return Err(Stop::Corrupt(at, What::Prefix(first)));
@@ -433,7 +451,9 @@ impl<R: Read> Scanner<R> {
         while let Some(digit @ b'0'..=b'9') = self.byte(place)?
             && place - start < HEADER_BYTES_MAX
         {
-            number = number.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
+            number = number
+                .saturating_mul(10)
+                .saturating_add(i64::from(digit - b'0'));
             place += 1;
         }
         let line_end = [self.byte(place)?, self.byte(place + 1)?];
@@ -469,6 +489,10 @@ impl<R: Read> Scanner<R> {
             let missing = bytes - self.buffer.len();
             let room = missing.clamp(READ_BYTES, self.buffer.len().max(READ_BYTES));
             let filled = self.buffer.len();
+            // A byte more than there should be tells that there is no more.
+            let left = self.size.saturating_sub(self.base + filled as u64);
+            let left = left.saturating_add(1);
+            let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
             self.buffer.resize(filled + room, 0);
             let read = loop {
                 match self.source.read(&mut self.buffer[filled..]) {
@@ -516,10 +540,15 @@ pub fn course(end: &End, name: &str, is_last: bool, tolerance: Tolerance) -> Cou
         return Course::Load;
     };
     let is_cut = matches!(end, End::Cut { .. });
-    let reason = flaw.what.text(&name).unwrap_or_else(|| "no command begins there".into());
+    let reason = flaw
+        .what
+        .text(&name)
+        .unwrap_or_else(|| "no command begins there".into());
     let place = format!("at offset {} of {size} bytes: {reason}", flaw.at);
     if flaw.what == What::OpenMulti {
-        lines.push(format!("Revert incomplete MULTI/EXEC transaction in AOF file {name}"));
+        lines.push(format!(
+            "Revert incomplete MULTI/EXEC transaction in AOF file {name}"
+        ));
     }
     let tail = size - whole;
     let is_taken = if is_cut {
@@ -534,8 +563,12 @@ pub fn course(end: &End, name: &str, is_last: bool, tolerance: Tolerance) -> Cou
         } else {
             "aof-load-corrupt-tail-max-size allows it"
         };
-        lines.push(format!("!!! Warning: {what} while loading the AOF file {name}!!! ({place})"));
-        lines.push(format!("!!! Truncating the AOF {name} at offset {whole} !!!"));
+        lines.push(format!(
+            "!!! Warning: {what} while loading the AOF file {name}!!! ({place})"
+        ));
+        lines.push(format!(
+            "!!! Truncating the AOF {name} at offset {whole} !!!"
+        ));
         lines.push(format!("AOF {name} loaded anyway because {setting}"));
         return Course::Cut { at: *whole, lines };
     }

@@ -24,16 +24,18 @@
 
 mod current;
 mod job;
+mod rewrite;
+mod terms;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::disk::{Disk, File, error_text};
 use crate::manifest::{self, FileError, Manifest, Paths};
 use current::{AppendError, Current};
-use job::{Commit, Kind};
+use job::Kind;
 pub use job::{Done, Job};
+pub use terms::{Appended, Base, Gate, Level, Policy, Settings, State, Wish};
 
 /// Pause before a refused append is tried again, in milliseconds.
 pub const RETRY_MS: u64 = 100;
@@ -45,129 +47,6 @@ const FAILURES_BEFORE_DELAY: u32 = 3;
 const DELAY_MINUTES_MAX: i64 = 60;
 /// Pause before a start or a healing rewrite is tried again, in seconds.
 const SOON_S: i64 = 1;
-
-/// `appendfsync`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// A reply leaves when what it tells is on disk.
-    Always,
-    /// A sync each second.
-    EverySecond,
-    /// The kernel decides.
-    No,
-}
-
-/// The settings of the file, which may change at any time.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// `appendfsync`.
-    pub policy: Policy,
-    /// `aof-timestamp-enabled`: a line with the time when the second changes.
-    pub writes_timestamps: bool,
-    /// `auto-aof-rewrite-percentage`: growth over the base at which it is rewritten; 0: never.
-    pub rewrite_percentage: u64,
-    /// `auto-aof-rewrite-min-size`, bytes.
-    pub rewrite_bytes_min: u64,
-    /// `aof-use-rdb-preamble`: the base is a snapshot.
-    pub base_is_snapshot: bool,
-    /// `aof-disable-auto-gc`: files that a rewrite has replaced stay.
-    pub keeps_history: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            policy: Policy::EverySecond,
-            writes_timestamps: false,
-            rewrite_percentage: 100,
-            rewrite_bytes_min: 64 << 20,
-            base_is_snapshot: true,
-            keeps_history: false,
-        }
-    }
-}
-
-/// The state of the file, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Bytes go nowhere.
-    Off,
-    /// Bytes go to a file that counts when the first base is there.
-    Starting,
-    /// Bytes go to the last file.
-    On,
-    /// As on; a base is being made.
-    Rewriting,
-    /// Bytes go nowhere and wait: the disk has failed, and clients may not write.
-    Refusing,
-    /// The last bytes are being synced.
-    Ending,
-}
-
-/// The condition under which a reply may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// At once.
-    Open,
-    /// If it tells of nothing after this number.
-    UpTo(u64),
-}
-
-/// The fate of bytes that were to be appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
-    /// They are in the file, or the file is off.
-    Written,
-    /// They wait for the sync of the file before. The same bytes, and more if there are, are to be given again after the
-    /// next [`Writer::done`].
-    Wait,
-    /// They could not be written. The same bytes, and more if there are, are to be given again after [`RETRY_MS`].
-    Refused,
-}
-
-/// Something that whoever has the writer is asked to do.
-pub enum Wish {
-    /// Run a job, in the order of the wishes, and give its result to [`Writer::done`].
-    Run(Job),
-    /// Write a line to the log.
-    Log(Level, String),
-    /// Refuse writes of clients with this error.
-    Refuse(String),
-    /// Accept writes again.
-    Accept,
-    /// End the process with this code. No reply may leave before.
-    Exit(u8),
-    /// Cut the data as soon as that is possible, call [`Writer::switch`], and write a base.
-    Cut {
-        /// Number of the rewrite, for the calls that follow.
-        rewrite: u64,
-    },
-    /// Everything up to this number is on disk.
-    Synced(u64),
-    /// A rewrite or a start has ended. If it failed, a base that is being written is of no use.
-    RewriteEnded {
-        /// Its number.
-        rewrite: u64,
-        /// True if the new base is in its place.
-        is_done: bool,
-    },
-    /// The file is off, and synced if that was possible.
-    Stopped,
-    /// The process may end.
-    Ended {
-        /// True if all that was appended is on disk.
-        is_synced: bool,
-    },
-}
-
-/// The weight of a line in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// As usual.
-    Notice,
-    /// Somebody should look.
-    Warning,
-}
 
 /// The append-only file.
 pub struct Writer {
@@ -190,6 +69,7 @@ pub struct Writer {
     wants_start: bool,
     written: u64,
     sync_asked: u64,
+    syncs_pending: u32,
     synced: u64,
     last_sync_s: i64,
     last_annotation_s: Option<i64>,
@@ -261,6 +141,7 @@ impl Writer {
             wants_start: false,
             written: 0,
             sync_asked: 0,
+            syncs_pending: 0,
             synced: 0,
             last_sync_s: 0,
             last_annotation_s: None,
@@ -273,7 +154,7 @@ impl Writer {
     /// Opens the last file of the manifest for appending, or creates one, at the start of a process whose data are those of the
     /// manifest's files. The manifest must name a file. Returns a line for the log.
     ///
-    /// What was loaded is synced: until now nobody knows that it is on disk, and clients are about to see it.
+    /// The data that was loaded is synced: until now nobody knows that it is on disk, and clients are about to see it.
     pub fn open(&mut self, disk: &dyn Disk) -> Result<String, FileError> {
         debug_assert!(!self.manifest.is_empty() && self.mode == Mode::Off);
         manifest::create_folder(disk, &self.paths)?;
@@ -298,7 +179,9 @@ impl Writer {
         if is_new || !disk.exists(&self.paths.manifest()).unwrap_or(false) {
             manifest::write(disk, &self.paths, &manifest)?;
         }
-        if !self.settings.keeps_history && let Ok(left) = manifest::remove_history(disk, &self.paths, &manifest) {
+        if !self.settings.keeps_history
+            && let Ok(left) = manifest::remove_history(disk, &self.paths, &manifest)
+        {
             manifest = left;
         }
         self.manifest = manifest;
@@ -351,6 +234,11 @@ impl Writer {
         self.written
     }
 
+    /// Returns `aof_pending_bio_fsync`: the number of syncs that were asked for and are not done.
+    pub fn syncs_pending(&self) -> u32 {
+        self.syncs_pending
+    }
+
     /// Returns `aof_current_size`: the bytes of all files that hold data.
     pub fn current_bytes(&self) -> u64 {
         self.bytes_before + self.file.as_ref().map_or(0, |current| current.bytes)
@@ -376,7 +264,8 @@ impl Writer {
         self.trouble.is_none()
     }
 
-    /// Appends whole units, the last of which has the number `last`. `now_s` is the time, in seconds since 1970.
+    /// Appends whole units, the last of which has the number `last`. `now_s` is the time, in seconds since 1970. Without units
+    /// the numbers up to `last` have none in this file.
     ///
     /// `may_wait` is false when too much waits already: then the bytes are written without waiting for the file before, and
     /// a loss of power at this moment may leave files that are refused at the next start.
@@ -395,7 +284,11 @@ impl Writer {
         let Some(current) = &mut self.file else {
             // Before the cut of a start there is no file: the base will hold these.
             let is_base_to_come = self.mode == Mode::Starting;
-            let appended = if is_base_to_come { Appended::Written } else { Appended::Refused };
+            let appended = if is_base_to_come {
+                Appended::Written
+            } else {
+                Appended::Refused
+            };
             return (appended, Vec::new());
         };
         if !current.is_temporary {
@@ -405,6 +298,14 @@ impl Writer {
             if awaits_old && may_wait {
                 return (Appended::Wait, Vec::new());
             }
+        }
+        if units.iter().all(|unit| unit.is_empty()) {
+            if self.trouble.is_some() {
+                // Units of earlier numbers wait.
+                return (Appended::Refused, Vec::new());
+            }
+            self.written = self.written.max(last);
+            return (Appended::Written, Vec::new());
         }
         let annotation = match &mut current.partial {
             Some(partial) => std::mem::take(&mut partial.annotation),
@@ -437,10 +338,17 @@ impl Writer {
 
     fn write_failed(&mut self, failure: AppendError, now_s: i64) -> Vec<Wish> {
         let mut wishes = Vec::new();
-        let is_due = self.last_error_line_s.is_none_or(|last| now_s - last > LOG_PAUSE_S);
+        let is_due = self
+            .last_error_line_s
+            .is_none_or(|last| now_s - last > LOG_PAUSE_S);
         if is_due {
             self.last_error_line_s = Some(now_s);
-            wishes.extend(failure.lines.into_iter().map(|line| Wish::Log(Level::Warning, line)));
+            wishes.extend(
+                failure
+                    .lines
+                    .into_iter()
+                    .map(|line| Wish::Log(Level::Warning, line)),
+            );
         }
         if self.is_apart() {
             wishes.extend(self.rewrite_failed("the file for what comes meanwhile", now_s));
@@ -461,6 +369,8 @@ impl Writer {
             wishes.extend(self.refuse());
         }
         if failure.is_lost {
+            // A base replaces the files before this one only.
+            wishes.extend(self.rewrite_failed("the file is damaged", now_s));
             wishes.extend(self.heal(now_s));
         }
         wishes
@@ -468,7 +378,9 @@ impl Writer {
 
     fn refuse(&self) -> Option<Wish> {
         let (Trouble::Write(text) | Trouble::Sync(text)) = self.trouble.as_ref()?;
-        Some(Wish::Refuse(format!("MISCONF Errors writing to the AOF file: {text}")))
+        Some(Wish::Refuse(format!(
+            "MISCONF Errors writing to the AOF file: {text}"
+        )))
     }
 
     /// True if errors cannot be undone: what clients were told, or have seen, must be on disk.
@@ -478,21 +390,28 @@ impl Writer {
 
     /// True if the current file is one that no manifest names.
     fn is_apart(&self) -> bool {
-        self.file.as_ref().is_some_and(|current| current.is_temporary)
+        self.file
+            .as_ref()
+            .is_some_and(|current| current.is_temporary)
     }
 
     /// Returns the job that brings to disk what has been written, if there is anything to do. Under `always` it is asked for
     /// after each append; else [`Writer::tick`] does.
     pub fn sync(&mut self) -> Option<Job> {
-        let current = self.file.as_ref()?;
-        let is_broken = matches!(self.trouble, Some(Trouble::Sync(_))) && !current.is_temporary;
-        if is_broken || (self.sync_asked >= self.written && self.old.is_empty()) {
+        let is_in_vain = self.is_broken() && !self.is_apart();
+        if is_in_vain || self.sync_asked >= self.written {
             return None;
         }
+        self.sync_files()
+    }
+
+    fn sync_files(&mut self) -> Option<Job> {
+        let current = self.file.as_ref()?;
         self.sync_asked = self.written;
+        self.syncs_pending += 1;
         let mut files = self.old.clone();
         files.push(current.file.clone());
-        Some(Job(Kind::Sync {
+        Some(Job::new(Kind::Sync {
             files,
             upto: self.written,
         }))
@@ -506,7 +425,11 @@ impl Writer {
             Policy::EverySecond => now_s != self.last_sync_s,
             Policy::No => false,
         };
-        if is_due && let Some(job) = self.sync() {
+        // A slow disk is not given more to do.
+        if is_due
+            && self.syncs_pending == 0
+            && let Some(job) = self.sync()
+        {
             self.last_sync_s = now_s;
             wishes.push(Wish::Run(job));
         }
@@ -530,138 +453,6 @@ impl Writer {
             && bytes > self.settings.rewrite_bytes_min
             && growth >= 100 + u128::from(percentage)
             && now_s >= self.retry_at_s
-    }
-
-    /// Begins a start: CONFIG SET appendonly yes, or a process that has a snapshot or nothing. The file counts when
-    /// [`Wish::RewriteEnded`] says so. Nothing happens if it is not off.
-    pub fn start(&mut self) -> Vec<Wish> {
-        if self.mode != Mode::Off || self.rewrite.is_some() {
-            return Vec::new();
-        }
-        self.mode = Mode::Starting;
-        self.wants_start = true;
-        self.begin(true)
-    }
-
-    /// Begins a rewrite: BGREWRITEAOF, or because [`Writer::wants_rewrite`]. Returns `None` if the file is not on, one is
-    /// under way, or the last append could not be written.
-    pub fn rewrite(&mut self) -> Option<Vec<Wish>> {
-        let is_refused = matches!(self.trouble, Some(Trouble::Write(_)));
-        if self.mode != Mode::On || self.rewrite.is_some() || is_refused {
-            return None;
-        }
-        Some(self.begin(self.is_broken()))
-    }
-
-    /// Begins a rewrite that heals, if that is needed and possible.
-    fn heal(&mut self, now_s: i64) -> Vec<Wish> {
-        if !self.is_broken() || self.mode != Mode::On || self.rewrite.is_some() || now_s < self.retry_at_s {
-            return Vec::new();
-        }
-        self.begin(true)
-    }
-
-    fn begin(&mut self, is_apart: bool) -> Vec<Wish> {
-        self.last_rewrite += 1;
-        let id = self.last_rewrite;
-        self.rewrite = Some(Rewrite {
-            id,
-            step: RewriteStep::Preparing,
-            is_apart,
-        });
-        let (path, manifest) = if is_apart {
-            (self.paths.temporary_incr(), None)
-        } else {
-            let mut manifest = self.manifest.clone();
-            let name = manifest.add_incr(&self.paths);
-            (self.paths.file(name), Some(manifest))
-        };
-        // Most of the old file is on disk then when the switch waits for the rest.
-        let sync = if is_apart { None } else { self.sync() };
-        let prepare = Job(Kind::Prepare {
-            id,
-            paths: self.paths.clone(),
-            path,
-            manifest,
-        });
-        sync.into_iter().chain([prepare]).map(Wish::Run).collect()
-    }
-
-    /// Directs what follows to the new file. To be called when the data have been cut at `cut`, and everything up to there
-    /// has been appended; if it was refused, it is to be dropped: the base will hold it.
-    pub fn switch(&mut self, rewrite: u64, cut: u64, now_s: i64) -> Vec<Wish> {
-        let Some(running) = self.rewrite.as_mut().filter(|running| running.id == rewrite) else {
-            return Vec::new();
-        };
-        let RewriteStep::Prepared(file) = &running.step else {
-            debug_assert!(false, "a rewrite is switched once, when it is prepared");
-            return Vec::new();
-        };
-        let (file, is_apart) = (file.clone(), running.is_apart);
-        if !is_apart && (self.trouble.is_some() || self.file.is_none()) {
-            return self.rewrite_failed("the file before the cut is not complete", now_s);
-        }
-        running.step = RewriteStep::Switched;
-        self.last_annotation_s = None;
-        self.written = self.written.max(cut);
-        let replaced = self.file.replace(Current::new(file, 0, is_apart));
-        self.bytes_before += replaced.as_ref().map_or(0, |current| current.bytes);
-        if is_apart {
-            self.old.clear();
-            self.sync_asked = self.synced;
-            return Vec::new();
-        }
-        self.old.extend(replaced.map(|current| current.file));
-        self.sync().map(Wish::Run).into_iter().collect()
-    }
-
-    /// Takes a finished base of `bytes` bytes, which is on disk at `path`, on the same file system.
-    pub fn base_written(&mut self, rewrite: u64, path: PathBuf, bytes: u64) -> Vec<Wish> {
-        let running = self.rewrite.as_mut().filter(|running| running.id == rewrite);
-        let Some(running) = running else {
-            return vec![Wish::Run(Job(Kind::Remove(vec![path])))];
-        };
-        let RewriteStep::Switched = running.step else {
-            debug_assert!(false, "a base follows the switch");
-            return Vec::new();
-        };
-        running.step = RewriteStep::Committing;
-        let is_apart = running.is_apart;
-        let mut manifest = self.manifest.clone();
-        let kept = if is_apart { 0 } else { 1 };
-        let base_name = manifest.replace_base(&self.paths, self.settings.base_is_snapshot, kept);
-        let current = self.file.as_ref().filter(|_| is_apart);
-        let incr = current.map(|current| {
-            let name = self.next_incr(&mut manifest);
-            (current.file.clone(), self.paths.temporary_incr(), self.paths.file(name))
-        });
-        let commit = Commit {
-            id: rewrite,
-            paths: self.paths.clone(),
-            base: (path, self.paths.file(base_name)),
-            incr,
-            manifest,
-            base_bytes: bytes,
-            upto: self.written,
-        };
-        vec![Wish::Run(Job(Kind::Commit(commit)))]
-    }
-
-    /// Adds a file of commands with a number that none has had, though all others have just become history.
-    fn next_incr(&self, manifest: &mut Manifest) -> std::ffi::OsString {
-        let seq = self.manifest.incr_seq() + 1;
-        let name = self.paths.incr_name(seq);
-        manifest.incrs.push(manifest::Entry {
-            name: name.clone(),
-            seq,
-        });
-        name
-    }
-
-    /// Takes note that the base could not be made, or is not wanted any more.
-    pub fn base_failed(&mut self, rewrite: u64, why: &str, now_s: i64) -> Vec<Wish> {
-        let is_it = self.rewrite.as_ref().is_some_and(|running| running.id == rewrite);
-        if is_it { self.rewrite_failed(why, now_s) } else { Vec::new() }
     }
 
     /// Turns the file off, after a sync: CONFIG SET appendonly no. [`Wish::Stopped`] says when.
@@ -693,26 +484,24 @@ impl Writer {
     }
 
     /// Ends the state of ending, if there is nothing more to wait for.
-    fn ended(&mut self) -> Option<Wish> {
+    fn ended(&mut self) -> Vec<Wish> {
         let Mode::Ending(then) = self.mode else {
-            return None;
+            return Vec::new();
         };
         let is_synced = self.trouble.is_none() && self.synced >= self.written;
         if !is_synced && self.trouble.is_none() {
-            return None;
+            return Vec::new();
         }
         self.bytes_before = self.current_bytes();
         self.file = None;
         self.old.clear();
         self.mode = Mode::Off;
-        Some(match then {
-            Then::Off => {
-                // Nobody is refused because of a file that is off.
-                self.trouble = None;
-                Wish::Stopped
-            }
-            Then::End => Wish::Ended { is_synced },
-        })
+        match then {
+            // Nobody is refused because of a file that is off.
+            Then::Off if self.trouble.take().is_some() => vec![Wish::Accept, Wish::Stopped],
+            Then::Off => vec![Wish::Stopped],
+            Then::End => vec![Wish::Ended { is_synced }],
+        }
     }
 
     /// Takes the result of a job.
@@ -730,7 +519,9 @@ impl Writer {
             } => self.prepared(id, result, manifest, now_s),
             job::Result::Committed { result, commit } => self.committed(result, commit, now_s),
             job::Result::HistoryRemoved(Ok(left)) => {
-                self.manifest.history.retain(|entry| left.history.contains(entry));
+                self.manifest
+                    .history
+                    .retain(|entry| left.history.contains(entry));
                 Vec::new()
             }
             job::Result::HistoryRemoved(Err(error)) => vec![Wish::Log(Level::Warning, error.text)],
@@ -745,23 +536,28 @@ impl Writer {
         upto: u64,
         now_s: i64,
     ) -> Vec<Wish> {
+        self.syncs_pending -= 1;
         let (failed, error) = match result {
             Err((failed, error)) => (&files[failed], error),
             // A file that no manifest names holds nothing yet; the commit of its base will tell.
             Ok(()) if self.is_apart() || self.is_broken() => return Vec::new(),
+            // Of a file that has been given up: no base holds what was in it.
+            Ok(()) if !files.last().is_some_and(|file| self.is_in_use(file)) => return Vec::new(),
             Ok(()) => {
-                self.old.retain(|old| !files.iter().any(|file| Arc::ptr_eq(file, old)));
+                self.old
+                    .retain(|old| !files.iter().any(|file| Arc::ptr_eq(file, old)));
                 let mut wishes = self.advance(upto);
                 wishes.extend(self.ended());
                 return wishes;
             }
         };
-        let is_failed = |file: &Arc<dyn File>| Arc::ptr_eq(file, failed);
-        let is_current = self.file.as_ref().is_some_and(|current| is_failed(&current.file));
-        if !is_current && !self.old.iter().any(is_failed) {
-            // A file that has been given up.
+        if !self.is_in_use(failed) {
             return Vec::new();
         }
+        let is_current = self
+            .file
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(&current.file, failed));
         let text = error_text(&error);
         let mut wishes = Vec::new();
         if self.is_apart() {
@@ -786,7 +582,10 @@ impl Writer {
         self.trouble = Some(Trouble::Sync(text));
         wishes.extend(self.refuse());
         let is_switched = self.rewrite.as_ref().is_some_and(|running| {
-            matches!(running.step, RewriteStep::Switched | RewriteStep::Committing)
+            matches!(
+                running.step,
+                RewriteStep::Switched | RewriteStep::Committing
+            )
         });
         // A base that is being written replaces the old file, but not the one after it.
         if self.rewrite.is_some() && (is_current || !is_switched) {
@@ -795,6 +594,14 @@ impl Writer {
         wishes.extend(self.heal(now_s));
         wishes.extend(self.ended());
         wishes
+    }
+
+    fn is_in_use(&self, file: &Arc<dyn File>) -> bool {
+        let current = self.file.as_ref().map(|current| &current.file);
+        self.old
+            .iter()
+            .chain(current)
+            .any(|used| Arc::ptr_eq(used, file))
     }
 
     fn is_broken(&self) -> bool {
@@ -807,143 +614,6 @@ impl Writer {
         }
         self.synced = upto;
         vec![Wish::Synced(upto)]
-    }
-
-    fn prepared(
-        &mut self,
-        id: u64,
-        result: Result<Arc<dyn File>, FileError>,
-        manifest: Option<Manifest>,
-        now_s: i64,
-    ) -> Vec<Wish> {
-        let may_be_named = result.as_ref().map_or_else(|error| error.may_be_renamed, |_| true);
-        if may_be_named && let Some(manifest) = manifest {
-            // Of a rewrite that has been given up, too: no later file may have the same name.
-            self.manifest = manifest;
-        }
-        let Some(running) = self.rewrite.as_mut().filter(|running| running.id == id) else {
-            return Vec::new();
-        };
-        match result {
-            Ok(file) => {
-                running.step = RewriteStep::Prepared(file);
-                let mut wishes = vec![Wish::Cut { rewrite: id }];
-                if let Some(entry) = self.manifest.incrs.last().filter(|_| !running.is_apart) {
-                    let name = entry.name.display();
-                    let line = format!("Creating AOF incr file {name} on background rewrite");
-                    wishes.push(Wish::Log(Level::Notice, line));
-                }
-                wishes
-            }
-            Err(error) => self.rewrite_failed(&error.text, now_s),
-        }
-    }
-
-    fn committed(
-        &mut self,
-        result: Result<(), FileError>,
-        commit: Commit,
-        now_s: i64,
-    ) -> Vec<Wish> {
-        let may_be_named = result.as_ref().map_or_else(|error| error.may_be_renamed, |_| true);
-        let is_ours = self.rewrite.as_ref().is_some_and(|running| running.id == commit.id);
-        let mut wishes = Vec::new();
-        if may_be_named {
-            self.manifest = commit.manifest;
-            if let Some(current) = self.file.as_mut().filter(|_| is_ours) {
-                current.is_temporary = false;
-            }
-        } else {
-            // The manifest does not name them, and never did.
-            let mut left = vec![commit.base.0, commit.base.1];
-            if let Some((_, from, to)) = &commit.incr {
-                left.extend([from.clone(), to.clone()]);
-            }
-            wishes.push(Wish::Run(Job(Kind::Remove(left))));
-        }
-        if !is_ours {
-            return wishes;
-        }
-        if let Err(error) = result {
-            wishes.extend(self.rewrite_failed(&error.text, now_s));
-            return wishes;
-        }
-        self.rewrite = None;
-        self.is_last_rewrite_done = true;
-        (self.failures, self.retry_at_s, self.wants_start) = (0, i64::MIN, false);
-        self.mode = Mode::On;
-        self.bytes_before = commit.base_bytes;
-        self.base_bytes = self.current_bytes();
-        wishes.push(Wish::RewriteEnded {
-            rewrite: commit.id,
-            is_done: true,
-        });
-        let line = "Background AOF rewrite finished successfully";
-        wishes.push(Wish::Log(Level::Notice, line.into()));
-        // A base replaces an old file that could not be synced. What is in the new one is not known to be on disk yet, but for
-        // what the commit has synced itself.
-        self.old.clear();
-        if commit.incr.is_some() {
-            wishes.extend(self.advance(commit.upto));
-        }
-        // Results of syncs were passed over meanwhile.
-        self.sync_asked = self.synced;
-        if self.trouble.take().is_some() {
-            let line = "The AOF file has been rewritten into new files, writes are accepted again.";
-            wishes.extend([Wish::Log(Level::Notice, line.into()), Wish::Accept]);
-        }
-        if !self.settings.keeps_history && !self.manifest.history.is_empty() {
-            wishes.push(Wish::Run(Job(Kind::RemoveHistory {
-                paths: self.paths.clone(),
-                manifest: self.manifest.clone(),
-            })));
-        }
-        wishes
-    }
-
-    /// Gives a rewrite or a start up.
-    fn rewrite_failed(&mut self, why: &str, now_s: i64) -> Vec<Wish> {
-        let Some(failed) = self.rewrite.take() else {
-            return Vec::new();
-        };
-        self.is_last_rewrite_done = false;
-        self.failures += 1;
-        self.retry_at_s = now_s + self.retry_pause_s();
-        let mut wishes = vec![
-            Wish::Log(Level::Warning, format!("Background AOF rewrite terminated with error: {why}")),
-            Wish::RewriteEnded {
-                rewrite: failed.id,
-                is_done: false,
-            },
-        ];
-        if self.mode == Mode::Starting {
-            self.mode = Mode::Off;
-            self.retry_at_s = now_s + SOON_S;
-        }
-        if failed.is_apart && !matches!(failed.step, RewriteStep::Preparing | RewriteStep::Prepared(_)) {
-            // What came after the cut is in a file that does not count: the next base will hold it.
-            let is_temporary = self.is_apart();
-            self.file = None;
-            self.sync_asked = self.synced;
-            if is_temporary && !matches!(failed.step, RewriteStep::Committing) {
-                wishes.push(Wish::Run(Job(Kind::Remove(vec![self.paths.temporary_incr()]))));
-            }
-        }
-        if self.retry_pause_s() > SOON_S {
-            let minutes = self.retry_pause_s() / 60;
-            let line = format!(
-                "Background AOF rewrite has repeatedly failed and triggered the limit, will retry in {minutes} minutes"
-            );
-            wishes.push(Wish::Log(Level::Warning, line));
-        }
-        wishes
-    }
-
-    fn retry_pause_s(&self) -> i64 {
-        match self.failures.checked_sub(FAILURES_BEFORE_DELAY) {
-            None => SOON_S,
-            Some(beyond) => 60 * (1_i64 << beyond.min(6)).min(DELAY_MINUTES_MAX),
-        }
     }
 }
 

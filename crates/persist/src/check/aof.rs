@@ -2,20 +2,20 @@
 //!
 //! Must not know what commands do.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::{Tool, check_rdb};
 use crate::aof::scan::{Annotation, End, Item, Scanner, What, starts_with_snapshot};
 use crate::disk::{Disk, Reader, error_text};
-use crate::manifest::{LINE_BYTES_MAX, MANIFEST_BYTES_MAX, Manifest};
+use crate::manifest::{LINE_BYTES_MAX, MANIFEST_BYTES_MAX};
 
 /// The check of an append-only file that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct AofCheck<'a> {
     /// A manifest, or one file.
     pub path: &'a Path,
-    /// What is done with a file whose end is missing or damaged.
+    /// Treatment of a file whose end is missing or damaged.
     pub repair: Repair,
     /// `--truncate-to-timestamp`: what was written after this time, in seconds since 1970, is cut off.
     pub cut_after_s: Option<i64>,
@@ -122,7 +122,7 @@ impl Run<'_, '_> {
             }
             let part = Part {
                 shown: entry.name.display().to_string(),
-                is_last: is_last(self.tool.disk, &manifest, index, folder),
+                is_last: manifest.is_end(self.tool.disk, folder, index),
                 path,
                 is_snapshot,
             };
@@ -152,7 +152,10 @@ impl Run<'_, '_> {
         let file = match self.tool.disk.open(&part.path) {
             Ok(file) => file,
             Err(error) => {
-                return self.stop(&format!("Cannot open file {path}: {}, aborting...", error_text(&error)));
+                return self.stop(&format!(
+                    "Cannot open file {path}: {}, aborting...",
+                    error_text(&error)
+                ));
             }
         };
         let Ok(size) = file.bytes() else {
@@ -166,7 +169,10 @@ impl Run<'_, '_> {
             let Some(end) = check_rdb(self.tool, &part.path, shown)? else {
                 return self.stop("RDB preamble of AOF file is not sane, aborting.");
             };
-            writeln!(self.tool.out, "RDB preamble is OK, proceeding with AOF tail...")?;
+            writeln!(
+                self.tool.out,
+                "RDB preamble is OK, proceeding with AOF tail..."
+            )?;
             start = end;
         }
         let mut scanner = Scanner::new(Reader::new(file, start), start, size);
@@ -181,7 +187,9 @@ impl Run<'_, '_> {
                 Ok(Item::End(end)) => break end,
                 Err(error) => {
                     let why = error_text(&error);
-                    return self.stop(&format!("Failed to read from AOF {shown}: {why}, aborting..."));
+                    return self.stop(&format!(
+                        "Failed to read from AOF {shown}: {why}, aborting..."
+                    ));
                 }
             }
         };
@@ -202,7 +210,9 @@ impl Run<'_, '_> {
         }
         let (path, at) = (part.path.display(), annotation.cut_at);
         if at == 0 {
-            return self.stop(&format!("AOF {path} has nothing before timestamp {last_s}, aborting..."));
+            return self.stop(&format!(
+                "AOF {path} has nothing before timestamp {last_s}, aborting..."
+            ));
         }
         if !part.is_last {
             return self.stop(&format!(
@@ -237,7 +247,10 @@ impl Run<'_, '_> {
         };
         let rest = size - whole;
         if let (0, Some(time_s)) = (rest, self.check.cut_after_s) {
-            writeln!(self.tool.out, "Truncate nothing in AOF {shown} to timestamp {time_s}")?;
+            writeln!(
+                self.tool.out,
+                "Truncate nothing in AOF {shown} to timestamp {time_s}"
+            )?;
             return Ok(Good::Valid);
         }
         let line = self.line;
@@ -248,11 +261,13 @@ impl Run<'_, '_> {
         match self.check.repair {
             _ if rest == 0 => return Ok(Good::Valid),
             Repair::No => {
-                let text = format!("AOF {shown} is not valid. Use the --fix option to try fixing it.");
+                let text =
+                    format!("AOF {shown} is not valid. Use the --fix option to try fixing it.");
                 return self.stop(&text);
             }
             _ if !part.is_last => {
-                let text = format!("Failed to truncate AOF {shown} because it is not the last file");
+                let text =
+                    format!("Failed to truncate AOF {shown} because it is not the last file");
                 return self.stop(&text);
             }
             Repair::Ask | Repair::Always => {}
@@ -296,7 +311,9 @@ impl Run<'_, '_> {
     fn is_manifest(&mut self, path: &Path) -> Result<bool, Stop> {
         let first = self.first_bytes(path, MANIFEST_BYTES_MAX)?;
         let is_data = first.first() == Some(&b'*') || starts_with_snapshot(&first);
-        let mut lines = first.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(LINE_BYTES_MAX));
+        let mut lines = first
+            .split_inclusive(|byte| *byte == b'\n')
+            .flat_map(|line| line.chunks(LINE_BYTES_MAX));
         Ok(!is_data && lines.any(|line| line.starts_with(b"file")))
     }
 
@@ -323,12 +340,6 @@ impl Run<'_, '_> {
         }
         Ok(bytes)
     }
-}
-
-/// True if all files after this one are empty: only then its end may be missing. The server's loader has the same rule.
-fn is_last(disk: &dyn Disk, manifest: &Manifest, index: usize, folder: &Path) -> bool {
-    let mut later = manifest.files().skip(index + 1);
-    later.all(|entry| disk.len(&folder.join(&entry.name)).is_ok_and(|bytes| bytes == 0))
 }
 
 fn cut(disk: &dyn Disk, path: &Path, at: u64) -> io::Result<()> {

@@ -137,7 +137,10 @@ impl Progress {
         self.doing = "read-type";
         Ok(match scanner.next()? {
             Record::Aux { name, value } => {
-                let (name, value) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
+                let (name, value) = (
+                    String::from_utf8_lossy(&name),
+                    String::from_utf8_lossy(&value),
+                );
                 Step::Line(format!("AUX FIELD {name} = '{value}'"))
             }
             Record::SelectDb(db) => Step::Line(format!("Selecting DB ID {db}")),
@@ -180,7 +183,11 @@ impl Progress {
             FileErrorKind::EarlyFunction => "read-functions",
             _ => self.doing,
         };
-        writeln!(out, "--- RDB ERROR DETECTED ---\n[offset {}] {text}", error.offset)?;
+        writeln!(
+            out,
+            "--- RDB ERROR DETECTED ---\n[offset {}] {text}",
+            error.offset
+        )?;
         writeln!(out, "[additional info] While doing: {doing}")?;
         if let Some(key) = &self.key {
             writeln!(out, "[additional info] Reading key '{key}'")?;

@@ -61,13 +61,17 @@ fn check_one(bytes: &[u8]) -> (u8, String) {
 }
 
 fn contents(disk: &Double, name: &str) -> Vec<u8> {
-    read_whole(disk, &Path::new(FOLDER).join(name), 1 << 20).unwrap().unwrap()
+    read_whole(disk, &Path::new(FOLDER).join(name), 1 << 20)
+        .unwrap()
+        .unwrap()
 }
 
 #[test]
 fn one_file_is_told_of_as_redis_does() {
     let whole = |size: usize, line: usize| {
-        format!("AOF analyzed: filename=x.aof, size={size}, ok_up_to={size}, ok_up_to_line={line}, diff=0\nAOF x.aof is valid\n")
+        format!(
+            "AOF analyzed: filename=x.aof, size={size}, ok_up_to={size}, ok_up_to_line={line}, diff=0\nAOF x.aof is valid\n"
+        )
     };
     let broken = |error: &str, size: usize, line: usize| {
         let rest = size - 33;
@@ -78,17 +82,34 @@ fn one_file_is_told_of_as_redis_does() {
     };
     let cases: Vec<(Vec<u8>, String)> = vec![
         (set(), whole(66, 15)),
-        ([command(&["multi"]), set(), command(&["exec"])].concat(), whole(128, 25)),
+        (
+            [command(&["multi"]), set(), command(&["exec"])].concat(),
+            whole(95, 21),
+        ),
         (b"!!!".into(), broken("AOF x.aof format error", 36, 8)),
         (
             set()[..29].into(),
-            broken("0x              3b: Expected to read 7 bytes, got 3 bytes", 62, 14),
+            broken(
+                "0x              3b: Expected to read 7 bytes, got 3 bytes",
+                62,
+                14,
+            ),
         ),
-        (b"*3\r\n$3".into(), broken("0x              25: Expected \\r\\n, got: 0000", 39, 9)),
-        (b"*3\r".into(), broken("0x              21: Expected \\r\\n, got: 0d00", 36, 8)),
+        (
+            b"*3\r\n$3".into(),
+            broken("0x              25: Expected \\r\\n, got: 0000", 39, 9),
+        ),
+        (
+            b"*3\r".into(),
+            broken("0x              21: Expected \\r\\n, got: 0d00", 36, 8),
+        ),
         (
             [command(&["multi"]), set()].concat(),
-            broken("0x              4a: Reached EOF before reading EXEC for MULTI", 81, 18),
+            broken(
+                "0x              4a: Reached EOF before reading EXEC for MULTI",
+                81,
+                18,
+            ),
         ),
         (
             [command(&["MULTI"]), set(), command(&["multi"]), set()].concat(),
@@ -120,7 +141,11 @@ fn one_file_is_told_of_as_redis_does() {
         ),
         (
             b"*1\r\n$999999999\r\nfoo\r\n".into(),
-            broken("0x              31: Expected to read 1000000001 bytes, got 5 bytes", 54, 10),
+            broken(
+                "0x              31: Expected to read 1000000001 bytes, got 5 bytes",
+                54,
+                10,
+            ),
         ),
         (
             b"*1\r\n$99999999999999999999\r\nfoo\r\n".into(),
@@ -131,13 +156,21 @@ fn one_file_is_told_of_as_redis_does() {
                 10,
             ),
         ),
-        (b"*1\n$3\nfoo\n".into(), broken("0x              21: Expected \\r\\n, got: 0a00", 43, 8)),
+        (
+            b"*1\n$3\nfoo\n".into(),
+            broken("0x              21: Expected \\r\\n, got: 0a00", 43, 8),
+        ),
     ];
     for (tail, expected) in cases {
         let bytes = [set(), tail].concat();
         let code = u8::from(expected.contains("not valid"));
         let expected = format!("Start checking Old-Style AOF\n{expected}");
-        assert_eq!(check_one(&bytes), (code, expected), "{}", bytes.escape_ascii());
+        assert_eq!(
+            check_one(&bytes),
+            (code, expected),
+            "{}",
+            bytes.escape_ascii()
+        );
     }
     let empty = "Start checking Old-Style AOF\nAOF x.aof is empty\n";
     assert_eq!(check_one(b""), (0, empty.into()));
@@ -146,14 +179,29 @@ fn one_file_is_told_of_as_redis_does() {
 #[test]
 fn what_redis_lets_pass_and_does_not_load_is_not_valid() {
     for (tail, error) in [
-        (&b"*0\r\n"[..], "0x              21: Expected a command of at least 1 argument, got: 0\n"),
-        (b"*-5\r\n", "0x              21: Expected a command of at least 1 argument, got: -5\n"),
-        (b"#TS:1", "0x              21: Reached EOF before the end of an annotation\n"),
-        (b"* 1\r\n$+3\r\nfoo\r\n", "0x              21: Expected \\r\\n, got: 2031\n"),
+        (
+            &b"*0\r\n"[..],
+            "0x              21: Expected a command of at least 1 argument, got: 0\n",
+        ),
+        (
+            b"*-5\r\n",
+            "0x              21: Expected a command of at least 1 argument, got: -5\n",
+        ),
+        (
+            b"#TS:1",
+            "0x              21: Reached EOF before the end of an annotation\n",
+        ),
+        (
+            b"* 1\r\n$+3\r\nfoo\r\n",
+            "0x              21: Expected \\r\\n, got: 2031\n",
+        ),
     ] {
         let (code, text) = check_one(&[&set(), tail].concat());
         assert_eq!(code, 1);
-        assert!(text.contains(error) && text.contains("ok_up_to=33"), "{text}");
+        assert!(
+            text.contains(error) && text.contains("ok_up_to=33"),
+            "{text}"
+        );
     }
 }
 
@@ -163,11 +211,36 @@ fn a_repair_asks_first_and_cuts_after_the_last_whole_unit() {
     let shrink = "This will shrink the AOF x.aof from 80 bytes, with 47 bytes, to 33 bytes\n";
     let bytes = &bytes[..80];
     for (args, answer, ends, is_cut) in [
-        (&["--fix", "x.aof"][..], "y\n", "Continue? [y/N]: Successfully truncated AOF x.aof\n", true),
-        (&["--fix", "x.aof"], "Yes", "Continue? [y/N]: Successfully truncated AOF x.aof\n", true),
-        (&["--fix", "x.aof"], "n\n", "Continue? [y/N]: Aborting...\n", false),
-        (&["--fix", "x.aof"], "", "Continue? [y/N]: Aborting...\n", false),
-        (&["--fix", "--yes", "x.aof"], "", "Successfully truncated AOF x.aof\n", true),
+        (
+            &["--fix", "x.aof"][..],
+            "y\n",
+            "Continue? [y/N]: Successfully truncated AOF x.aof\n",
+            true,
+        ),
+        (
+            &["--fix", "x.aof"],
+            "Yes",
+            "Continue? [y/N]: Successfully truncated AOF x.aof\n",
+            true,
+        ),
+        (
+            &["--fix", "x.aof"],
+            "n\n",
+            "Continue? [y/N]: Aborting...\n",
+            false,
+        ),
+        (
+            &["--fix", "x.aof"],
+            "",
+            "Continue? [y/N]: Aborting...\n",
+            false,
+        ),
+        (
+            &["--fix", "--yes", "x.aof"],
+            "",
+            "Successfully truncated AOF x.aof\n",
+            true,
+        ),
     ] {
         let disk = with_files(&[("x.aof", bytes)]);
         let (code, text) = run(aof_main, &disk, args, answer);
@@ -178,7 +251,10 @@ fn a_repair_asks_first_and_cuts_after_the_last_whole_unit() {
     }
     let disk = with_files(&[("x.aof", &set())]);
     let (code, text) = run(aof_main, &disk, &["--fix", "x.aof"], "");
-    assert!(code == 0 && text.ends_with("AOF x.aof is valid\n"), "{text}");
+    assert!(
+        code == 0 && text.ends_with("AOF x.aof is valid\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -192,7 +268,10 @@ fn a_repair_that_fails_says_so() {
     disk.fail_at(disk.calls() + for_a_report, Fault::Error);
     let (code, text) = run(aof_main, &disk, &["--fix", "--yes", "x.aof"], "");
     assert_eq!(code, 1);
-    assert!(text.ends_with("Failed to truncate AOF x.aof: Input/output error\n"), "{text}");
+    assert!(
+        text.ends_with("Failed to truncate AOF x.aof: Input/output error\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -200,23 +279,64 @@ fn what_came_after_a_time_is_cut_off() {
     let bytes = [b"#TS:10\r\n".to_vec(), set(), b"#TS:20\r\n".to_vec(), set()].concat();
     let nothing = "Truncate nothing in AOF x.aof to timestamp 20\nAOF x.aof is valid\n";
     for (time, code, ends, left) in [
-        ("5", 1, "AOF x.aof has nothing before timestamp 5, aborting...\n", 82),
-        ("10", 0, "Successfully truncated AOF x.aof to timestamp 10\n", 41),
-        ("15", 0, "Successfully truncated AOF x.aof to timestamp 15\n", 41),
+        (
+            "5",
+            1,
+            "AOF x.aof has nothing before timestamp 5, aborting...\n",
+            82,
+        ),
+        (
+            "10",
+            0,
+            "Successfully truncated AOF x.aof to timestamp 10\n",
+            41,
+        ),
+        (
+            "15",
+            0,
+            "Successfully truncated AOF x.aof to timestamp 15\n",
+            41,
+        ),
         ("20", 0, nothing, 82),
         ("10x", 1, "Invalid timestamp, aborting...\n", 82),
-        ("0", 0, "ok_up_to=82, ok_up_to_line=15, diff=0\nAOF x.aof is valid\n", 82),
-        ("-1", 1, "AOF x.aof has nothing before timestamp -1, aborting...\n", 82),
+        (
+            "0",
+            0,
+            "ok_up_to=82, ok_up_to_line=15, diff=0\nAOF x.aof is valid\n",
+            82,
+        ),
+        (
+            "-1",
+            1,
+            "AOF x.aof has nothing before timestamp -1, aborting...\n",
+            82,
+        ),
     ] {
         let disk = with_files(&[("x.aof", &bytes)]);
-        let (is, text) = run(aof_main, &disk, &["--truncate-to-timestamp", time, "x.aof"], "");
+        let (is, text) = run(
+            aof_main,
+            &disk,
+            &["--truncate-to-timestamp", time, "x.aof"],
+            "",
+        );
         assert_eq!(is, code, "{text}");
         assert!(text.ends_with(ends), "{text}");
         assert_eq!(contents(&disk, "x.aof").len(), left);
     }
-    let inside = [set(), command(&["multi"]), b"#TS:9\r\n".to_vec(), command(&["exec"])].concat();
+    let inside = [
+        set(),
+        command(&["multi"]),
+        b"#TS:9\r\n".to_vec(),
+        command(&["exec"]),
+    ]
+    .concat();
     let disk = with_files(&[("x.aof", &inside)]);
-    run(aof_main, &disk, &["--truncate-to-timestamp", "8", "x.aof"], "");
+    run(
+        aof_main,
+        &disk,
+        &["--truncate-to-timestamp", "8", "x.aof"],
+        "",
+    );
     assert_eq!(contents(&disk, "x.aof"), set());
 }
 
@@ -264,7 +384,10 @@ fn all_files_of_a_manifest_are_told_of_as_redis_does() {
 fn a_file_before_empty_ones_may_be_cut() {
     let (code, text) = check_all(&set()[..32], b"", &["--fix"]);
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("Successfully truncated AOF b.aof\n"), "{text}");
+    assert!(
+        text.contains("Successfully truncated AOF b.aof\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -272,7 +395,10 @@ fn a_time_is_cut_off_in_the_last_file_only() {
     let times = [b"#TS:10\r\n".to_vec(), set(), b"#TS:20\r\n".to_vec(), set()].concat();
     let (code, text) = check_all(&set(), &times, &["--truncate-to-timestamp", "10"]);
     assert_eq!(code, 0);
-    assert!(text.contains("Successfully truncated AOF i.aof to timestamp 10\n"), "{text}");
+    assert!(
+        text.contains("Successfully truncated AOF i.aof to timestamp 10\n"),
+        "{text}"
+    );
     let (code, text) = check_all(&times, &times, &["--truncate-to-timestamp", "10"]);
     assert_eq!(code, 1);
     let expected = "Failed to truncate AOF b.aof to timestamp 10 to offset 41 because it is not the last file.\n";
@@ -283,7 +409,8 @@ fn a_time_is_cut_off_in_the_last_file_only() {
 fn files_that_are_missing_and_manifests_that_are_none() {
     let disk = with_files(&[("m.manifest", MANIFEST)]);
     let (code, text) = run(aof_main, &disk, &["m.manifest"], "");
-    let expected = "Start checking Multi Part AOF\nCannot open file b.aof: No such file or directory\n";
+    let expected =
+        "Start checking Multi Part AOF\nCannot open file b.aof: No such file or directory\n";
     assert_eq!((code, &*text), (1, expected));
     let disk = with_files(&[("m.manifest", MANIFEST), ("b.aof", &set())]);
     let (code, text) = run(aof_main, &disk, &["m.manifest"], "");
@@ -293,7 +420,10 @@ fn files_that_are_missing_and_manifests_that_are_none() {
     let disk = with_files(&[("m.manifest", b"\nfile i.aof seq 1 type i\n")]);
     let (code, text) = run(aof_main, &disk, &["m.manifest"], "");
     assert_eq!(code, 1);
-    assert!(text.contains("at line 1\n\n>>> ''\n\nInvalid AOF manifest file format\n"), "{text}");
+    assert!(
+        text.contains("at line 1\n\n>>> ''\n\nInvalid AOF manifest file format\n"),
+        "{text}"
+    );
     let (code, text) = run(aof_main, &disk, &["none.aof"], "");
     let expected = "Cannot open file none.aof: No such file or directory\n";
     assert_eq!((code, &*text), (1, expected));
@@ -302,9 +432,18 @@ fn files_that_are_missing_and_manifests_that_are_none() {
 #[test]
 fn arguments_that_are_none_get_the_usage() {
     let disk = with_files(&[]);
-    for args in [&[][..], &["a", "b"], &["--yes", "b"], &["--fix", "--fix", "b"], &["--truncate-to-timestamp", "b"]] {
+    for args in [
+        &[][..],
+        &["a", "b"],
+        &["--yes", "b"],
+        &["--fix", "--fix", "b"],
+        &["--truncate-to-timestamp", "b"],
+    ] {
         let (code, text) = run(aof_main, &disk, args, "");
-        assert!(code == 1 && text.starts_with("Usage: check [--fix"), "{args:?}: {text}");
+        assert!(
+            code == 1 && text.starts_with("Usage: check [--fix"),
+            "{args:?}: {text}"
+        );
     }
     for args in [&[][..], &["a", "b"]] {
         let usage = "Usage: check <rdb-file-name>\n";
@@ -324,8 +463,12 @@ const SNAPSHOT: &str = "\
 
 fn snapshot() -> Vec<u8> {
     let digits: Vec<u8> = SNAPSHOT.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let pairs = digits.chunks_exact(2).map(|pair| std::str::from_utf8(pair).unwrap());
-    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    let pairs = digits
+        .chunks_exact(2)
+        .map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs
+        .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+        .collect()
 }
 
 const HEAD: &str = "[offset 0] Checking RDB file x.rdb\n";
@@ -354,7 +497,10 @@ fn a_snapshot_is_told_of_as_redis_does() {
     let mut unsummed = good.clone();
     unsummed[231..].fill(0);
     let line = "[offset 239] RDB file was saved with checksum disabled: no check performed.\n";
-    assert_eq!(check_snapshot(&unsummed), (0, format!("{HEAD}{RECORDS}{line}{ok}{COUNTS}")));
+    assert_eq!(
+        check_snapshot(&unsummed),
+        (0, format!("{HEAD}{RECORDS}{line}{ok}{COUNTS}"))
+    );
     let mut wrong = good.clone();
     *wrong.last_mut().unwrap() ^= 1;
     let expected = format!(
@@ -369,8 +515,14 @@ fn a_head_that_is_none_is_told_of_as_redis_does() {
     let good = snapshot();
     let begins_with = |head: &[u8]| [head, &good[head.len()..]].concat();
     for (bytes, error) in [
-        (begins_with(b"XEDIS"), "Wrong signature trying to load DB from file"),
-        (begins_with(b"REDIS0099"), "Can't handle RDB format version 99"),
+        (
+            begins_with(b"XEDIS"),
+            "Wrong signature trying to load DB from file",
+        ),
+        (
+            begins_with(b"REDIS0099"),
+            "Can't handle RDB format version 99",
+        ),
         (b"REDIS".to_vec(), "Unexpected EOF reading RDB file"),
         (Vec::new(), "Unexpected EOF reading RDB file"),
     ] {
@@ -379,16 +531,25 @@ fn a_head_that_is_none_is_told_of_as_redis_does() {
         let expected = format!(
             "] {error}\n[additional info] While doing: start\n[additional info] Reading type 0 (string)\n{NO_COUNTS}"
         );
-        assert!(text.starts_with(&format!("{HEAD}--- RDB ERROR DETECTED ---\n[offset ")), "{text}");
+        assert!(
+            text.starts_with(&format!("{HEAD}--- RDB ERROR DETECTED ---\n[offset ")),
+            "{text}"
+        );
         assert!(text.ends_with(&expected), "{text}");
     }
     let unknown = [&good[..9], b"\x64", &good[9..]].concat();
     let (code, text) = check_snapshot(&unknown);
     assert_eq!(code, 1);
-    assert!(text.contains("Invalid object type: 100\n[additional info] While doing: read-type\n"), "{text}");
+    assert!(
+        text.contains("Invalid object type: 100\n[additional info] While doing: read-type\n"),
+        "{text}"
+    );
     let (code, text) = run(rdb_main, &with_files(&[]), &["x.rdb"], "");
     assert_eq!(code, 1);
-    assert_eq!(text, format!("{HEAD}Cannot open file x.rdb: No such file or directory\n"));
+    assert_eq!(
+        text,
+        format!("{HEAD}Cannot open file x.rdb: No such file or directory\n")
+    );
 }
 
 #[test]
@@ -397,16 +558,22 @@ fn every_cut_of_a_snapshot_is_an_error_with_an_offset() {
     for cut in 0..good.len() {
         let (code, text) = check_snapshot(&good[..cut]);
         assert_eq!(code, 1);
-        assert!(text.contains("Unexpected EOF reading RDB file"), "{cut}: {text}");
+        assert!(
+            text.contains("Unexpected EOF reading RDB file"),
+            "{cut}: {text}"
+        );
     }
 }
 
 #[test]
 fn a_damaged_value_is_named_with_its_key_and_form() {
     let mut damaged = snapshot();
-    // The list's only node: its number of elements.
-    let node = damaged.windows(3).position(|bytes| bytes == b"\x02\x81\x61").unwrap();
-    damaged[node] = 9;
+    // The length of the list's first element.
+    let node = damaged
+        .windows(3)
+        .position(|bytes| bytes == b"\x81\x61\x02")
+        .unwrap();
+    damaged[node] = 0x8f;
     let (code, text) = check_snapshot(&damaged);
     assert_eq!(code, 1);
     let expected = "While doing: read-object-value\n[additional info] Reading key 'l'\n\
@@ -422,7 +589,10 @@ fn commands_behind_a_snapshot_are_checked() {
     assert_eq!(code, 0);
     let expected = "RDB preamble is OK, proceeding with AOF tail...\n\
                     AOF analyzed: filename=x.aof, size=253, ok_up_to=253, ok_up_to_line=4, diff=0\nAOF x.aof is valid\n";
-    assert!(text.starts_with("Start checking Old-Style AOF\n[offset 0] Checking RDB file x.aof\n"), "{text}");
+    assert!(
+        text.starts_with("Start checking Old-Style AOF\n[offset 0] Checking RDB file x.aof\n"),
+        "{text}"
+    );
     assert!(text.ends_with(expected), "{text}");
     let (code, text) = check_one(&bytes[..250]);
     assert_eq!(code, 1);
@@ -431,9 +601,18 @@ fn commands_behind_a_snapshot_are_checked() {
     assert!(text.contains(expected), "{text}");
     let (code, text) = check_one(&good[..60]);
     assert_eq!(code, 1);
-    assert!(text.ends_with("RDB preamble of AOF file is not sane, aborting.\n"), "{text}");
-    let files = [("m.manifest", &b"file b.rdb seq 1 type b\n"[..]), ("b.rdb", &good)];
+    assert!(
+        text.ends_with("RDB preamble of AOF file is not sane, aborting.\n"),
+        "{text}"
+    );
+    let files = [
+        ("m.manifest", &b"file b.rdb seq 1 type b\n"[..]),
+        ("b.rdb", &good),
+    ];
     let (code, text) = run(aof_main, &with_files(&files), &["m.manifest"], "");
     assert_eq!(code, 0);
-    assert!(text.contains("Start to check BASE AOF (RDB format).\n"), "{text}");
+    assert!(
+        text.contains("Start to check BASE AOF (RDB format).\n"),
+        "{text}"
+    );
 }

@@ -207,7 +207,9 @@ impl State {
         match self.names.get(path) {
             Some(&Node::File(contents)) => Ok(contents),
             Some(Node::Folder) => Err(ErrorKind::IsADirectory.into()),
-            None => Err(io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error())),
+            None => Err(io::Error::from_raw_os_error(
+                rustix::io::Errno::NOENT.raw_os_error(),
+            )),
         }
     }
 
@@ -310,7 +312,7 @@ impl NameStep {
     }
 }
 
-/// What a loss of power leaves, step by step.
+/// Effect of a loss of power, step by step.
 struct Choices {
     kept: Kept,
     state: u64,
@@ -382,7 +384,9 @@ impl Disk for Double {
             let node = Node::File(contents);
             state.names.remove(from);
             state.names.insert(to.to_owned(), node);
-            state.pending.push(NameStep::Move(from.to_owned(), to.to_owned(), node));
+            state
+                .pending
+                .push(NameStep::Move(from.to_owned(), to.to_owned(), node));
             Ok(())
         })
     }
@@ -425,7 +429,9 @@ impl Disk for Double {
             let (reached, pending) = std::mem::take(&mut state.pending)
                 .into_iter()
                 .partition::<Vec<_>, _>(|step| step.is_in(path));
-            reached.iter().for_each(|step| step.apply(&mut state.names_on_disk));
+            reached
+                .iter()
+                .for_each(|step| step.apply(&mut state.names_on_disk));
             state.pending = pending;
             Ok(())
         })
@@ -433,8 +439,14 @@ impl Disk for Double {
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         self.call("list", |state| {
-            let inside = state.names.keys().filter(|name| name.parent() == Some(path));
-            Ok(inside.filter_map(|name| name.file_name()).map(OsString::from).collect())
+            let inside = state
+                .names
+                .keys()
+                .filter(|name| name.parent() == Some(path));
+            Ok(inside
+                .filter_map(|name| name.file_name())
+                .map(OsString::from)
+                .collect())
         })
     }
 
@@ -477,7 +489,8 @@ impl Contents {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        self.pending.push(Step::Write(self.bytes.len(), bytes.to_vec()));
+        self.pending
+            .push(Step::Write(self.bytes.len(), bytes.to_vec()));
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -492,7 +505,10 @@ impl File for OpenFile {
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.disk.state();
         let fault = state.begin("write")?;
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let bytes: Vec<u8> = slices
+            .iter()
+            .flat_map(|slice| slice.iter().copied())
+            .collect();
         let taken = match fault {
             Some(Fault::Short | Fault::Full) => bytes.len() / 2,
             Some(Fault::Error | Fault::PagesDropped) => return Err(broken()),
@@ -538,8 +554,9 @@ impl File for OpenFile {
 
     fn bytes(&self) -> io::Result<u64> {
         let contents = self.contents;
-        self.disk
-            .call("bytes", |state| Ok(state.contents[contents].bytes.len() as u64))
+        self.disk.call("bytes", |state| {
+            Ok(state.contents[contents].bytes.len() as u64)
+        })
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -565,7 +582,9 @@ mod tests {
     }
 
     fn contents(disk: &Double, path: &Path) -> Option<Vec<u8>> {
-        disk.exists(path).unwrap().then(|| read_whole(disk, path, 100).unwrap().unwrap())
+        disk.exists(path)
+            .unwrap()
+            .then(|| read_whole(disk, path, 100).unwrap().unwrap())
     }
 
     #[test]

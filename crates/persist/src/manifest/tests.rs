@@ -51,7 +51,10 @@ fn forms_that_redis_takes_are_taken() {
         let manifest = Manifest::parse(text.as_bytes()).unwrap();
         assert_eq!(manifest.incrs, [entry(name, seq)], "{text}");
     }
-    assert_eq!(Manifest::parse(b"# nothing\n").unwrap(), Manifest::default());
+    assert_eq!(
+        Manifest::parse(b"# nothing\n").unwrap(),
+        Manifest::default()
+    );
 }
 
 #[test]
@@ -61,7 +64,11 @@ fn every_error_has_redis_s_text() {
     let cases = [
         ("", "Found an empty AOF manifest", None),
         (&*long, "The AOF manifest file contains too long line", None),
-        ("file i seq 1 type i", "The AOF manifest file contains too long line", None),
+        (
+            "file i seq 1 type i",
+            "The AOF manifest file contains too long line",
+            None,
+        ),
         ("\nfile i seq 1 type i\n", INVALID_FORMAT, Some(1)),
         (&*long_comment, INVALID_FORMAT, Some(2)),
         ("file i seq 1 type i x\n", INVALID_FORMAT, Some(1)),
@@ -69,7 +76,11 @@ fn every_error_has_redis_s_text() {
         ("file \"i seq 1 type i\n", INVALID_FORMAT, Some(1)),
         ("file i seq 0 type i\n", INVALID_FORMAT, Some(1)),
         ("file i seq x type i\n", INVALID_FORMAT, Some(1)),
-        ("file i seq 99999999999999999999 type i\n", INVALID_FORMAT, Some(1)),
+        (
+            "file i seq 99999999999999999999 type i\n",
+            INVALID_FORMAT,
+            Some(1),
+        ),
         ("file i seq 1 type \"\"\n", INVALID_FORMAT, Some(1)),
         ("file \"\" seq 1 type i\n", INVALID_FORMAT, Some(1)),
         ("file a\0b seq 1 type i\n", INVALID_FORMAT, Some(1)),
@@ -88,13 +99,21 @@ fn every_error_has_redis_s_text() {
             "Found a non-monotonic sequence number",
             Some(2),
         ),
-        ("file i seq -3 type i\n", "Found a non-monotonic sequence number", Some(1)),
+        (
+            "file i seq -3 type i\n",
+            "Found a non-monotonic sequence number",
+            Some(1),
+        ),
         ("file i seq 1 type x\n", "Unknown AOF file type", Some(1)),
     ];
     for (text, what, line) in cases {
         let error = Manifest::parse(text.as_bytes()).unwrap_err();
         assert_eq!(error.what, what, "{text}");
-        assert_eq!(error.line.as_ref().map(|(number, _)| *number), line, "{text}");
+        assert_eq!(
+            error.line.as_ref().map(|(number, _)| *number),
+            line,
+            "{text}"
+        );
     }
     let error = Manifest::parse(b"#\nfile i seq 1 type x\n").unwrap_err();
     assert_eq!(
@@ -106,11 +125,23 @@ fn every_error_has_redis_s_text() {
 
 #[test]
 fn any_name_comes_back() {
-    let names = ["plain", "#x", "with space", "qu\"o'te", "b\ne\x07ll", "ä", "'"];
+    let names = [
+        "plain",
+        "#x",
+        "with space",
+        "qu\"o'te",
+        "b\ne\x07ll",
+        "ä",
+        "'",
+    ];
     for name in names {
         let mut manifest = Manifest::default();
         manifest.incrs.push(entry(name, 1));
-        assert_eq!(Manifest::parse(&manifest.text()).unwrap(), manifest, "{name}");
+        assert_eq!(
+            Manifest::parse(&manifest.text()).unwrap(),
+            manifest,
+            "{name}"
+        );
     }
     let mut manifest = Manifest::default();
     let bytes: Vec<u8> = (1..=255).filter(|byte| !b"/\\".contains(byte)).collect();
@@ -125,10 +156,16 @@ fn any_name_comes_back() {
 fn a_new_base_makes_history_of_what_it_replaces() {
     let paths = paths();
     let mut manifest = Manifest::default();
-    assert_eq!(manifest.replace_base(&paths, true, 0), "appendonly.aof.1.base.rdb");
+    assert_eq!(
+        manifest.replace_base(&paths, true, 0),
+        "appendonly.aof.1.base.rdb"
+    );
     assert_eq!(manifest.add_incr(&paths), "appendonly.aof.1.incr.aof");
     assert_eq!(manifest.add_incr(&paths), "appendonly.aof.2.incr.aof");
-    assert_eq!(manifest.replace_base(&paths, false, 1), "appendonly.aof.2.base.aof");
+    assert_eq!(
+        manifest.replace_base(&paths, false, 1),
+        "appendonly.aof.2.base.aof"
+    );
     assert_eq!(manifest.incrs, [entry("appendonly.aof.2.incr.aof", 2)]);
     assert_eq!(
         manifest.removable(),

@@ -17,7 +17,7 @@ use crate::disk::{Disk, File, error_text, write_all};
 /// Bytes after which a file is flushed, if it is flushed in steps.
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What stands before the entries.
+/// Records that stand before the entries.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     /// Facts about the file: name and value.
@@ -37,7 +37,7 @@ pub struct Manner {
     pub key_delay: Duration,
 }
 
-/// What was written.
+/// Size of a file that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Number of bytes.
@@ -86,10 +86,15 @@ pub fn write_file(
     path: &Path,
 ) -> Result<Written, SaveError> {
     let result = write_temporary(disk, stream, head, manner, temporary).and_then(|written| {
-        disk.rename(temporary, path)
-            .map_err(|error| SaveError::Disk("Error moving temp DB file on the final destination", error))?;
+        disk.rename(temporary, path).map_err(|error| {
+            SaveError::Disk("Error moving temp DB file on the final destination", error)
+        })?;
         let folder = folder_of(path);
-        let folder = if folder == Path::new("") { Path::new(".") } else { &folder };
+        let folder = if folder == Path::new("") {
+            Path::new(".")
+        } else {
+            &folder
+        };
         disk.sync_dir(folder)
             .map_err(|error| SaveError::Disk("Failed to fsync the folder of the DB file", error))?;
         Ok(written)

@@ -1,12 +1,15 @@
-//! Asks a pool's servers for their commands, when a client calls an unknown one.
+//! The commands of a pool's servers, which are asked for them when a client calls an unknown one. Knows no connection.
 
 use std::sync::Arc;
 
 use redline_resp::Value;
 
-use super::{Control, Peer, Question};
+use super::connections::{Asking, Peer, Question};
+use super::nodes::Nodes;
+use super::pools::Known;
+use super::table::Table;
 use crate::command_names::{ForeignByName, learned};
-use crate::route::NO_NODE;
+use crate::route::{NO_NODE, NodeId};
 
 /// Smallest interval between questions to a pool: clients may call nonsense.
 const EVERY_MS: u64 = 5_000;
@@ -20,53 +23,37 @@ pub struct Learning {
     pub found: Option<Arc<ForeignByName>>,
 }
 
-impl Control {
-    /// Handles a client's call of an unknown command.
-    pub(super) fn learn(&mut self, pool: usize, now_ms: u64) {
-        if self.learning.len() < self.pools.len() {
-            self.learning
-                .resize_with(self.pools.len(), Learning::default);
+impl Learning {
+    /// Returns the question to one of the pool's servers after a client's call of an unknown command; none: it was
+    /// asked a moment ago, or no server is well.
+    pub fn question(
+        &mut self,
+        pool: &Known,
+        nodes: &Nodes,
+        table: &mut Table,
+        now_ms: u64,
+    ) -> Option<Asking> {
+        let is_early = |asked_ms| now_ms < asked_ms + EVERY_MS;
+        if self.asked_ms.is_some_and(is_early) {
+            return None;
         }
-        let Some(learning) = self.learning.get_mut(pool) else {
-            return;
-        };
-        if learning
-            .asked_ms
-            .is_some_and(|asked_ms| now_ms < asked_ms + EVERY_MS)
-        {
-            return;
-        }
-        learning.asked_ms = Some(now_ms);
-        let is_well = |node: &u16| {
-            let known = self.nodes.get(*node);
+        self.asked_ms = Some(now_ms);
+        let is_well = |node: &NodeId| {
+            let known = nodes.get(*node);
             *node != NO_NODE && known.is_some_and(|known| !known.health.is_ejected())
         };
-        let shards = self.pools[pool].replicas();
+        let shards = pool.replicas();
         let node = shards.iter().map(|(primary, _)| *primary).find(is_well);
-        match node {
-            Some(node) => self.ask(
-                Peer::Node(node),
-                Question::Commands(pool),
-                &["COMMAND"],
-                now_ms,
-            ),
-            None => self.took_commands(pool, None),
+        if node.is_none() {
+            table.note(self.take(None));
         }
+        let question = Question::Commands(pool.number);
+        node.map(|node| Asking::new(Peer::Node(node), question, &["COMMAND"]))
     }
 
-    /// Takes a server's commands; none: it did not answer.
-    pub(super) fn took_commands(&mut self, pool: usize, reply: Option<&Value>) {
-        let Some(learning) = self.learning.get_mut(pool) else {
-            return;
-        };
-        self.is_changed |= learning.take(reply);
-    }
-}
-
-impl Learning {
     /// Takes a server's commands; none: it did not answer. Returns true if that is new: clients may call nonsense for
     /// ever, and a new routing table makes workers drop their cached values.
-    fn take(&mut self, reply: Option<&Value>) -> bool {
+    pub fn take(&mut self, reply: Option<&Value>) -> bool {
         let found = match (reply, &self.found) {
             (Some(reply), _) => learned(reply),
             // Clients that wait get an error: the command does not exist.

@@ -3,10 +3,12 @@
 //! A name with several addresses is one server: one address is used for as long as the name has it. If it is
 //! unreachable, the next one is used.
 
-use redline_net::{Address, Endpoint, clock};
+use std::collections::HashMap;
 
-use super::Control;
-use super::nodes::literal;
+use redline_net::{Address, Endpoint, Mailbox, Waker};
+
+use super::nodes::{Nodes, literal};
+use super::table::Table;
 use crate::start::spawn;
 
 /// Smallest interval between resolutions of a name; a name that works is resolved every `NAMES_MS`.
@@ -67,18 +69,18 @@ impl Name {
     }
 }
 
-impl Control {
-    /// Resolves all names before anything else happens.
-    pub(super) fn look_up_all_now(&mut self) {
-        let now_ms = clock::monotonic_ms();
-        self.mark_used(now_ms);
-        let addresses: Vec<Address> = self
-            .nodes
-            .iter()
-            .map(|(_, known)| known.address.clone())
-            .collect();
-        for address in addresses {
-            self.endpoint_of(&address, now_ms);
+/// Names of servers and their addresses.
+pub(super) struct Names {
+    known: HashMap<Address, Name>,
+    found: Mailbox<Found>,
+}
+
+impl Names {
+    /// Returns no names. `waker` ends the wait of the thread that takes the results.
+    pub(super) fn new(waker: Waker) -> Names {
+        Names {
+            known: HashMap::new(),
+            found: Mailbox::new(waker),
         }
     }
 
@@ -91,7 +93,7 @@ impl Control {
             looked_ms,
             endpoint: known,
             ..
-        } = self.names.get(address).cloned().unwrap_or_default();
+        } = self.known.get(address).cloned().unwrap_or_default();
         let age_max_ms = if known.is_some() {
             NAMES_MS
         } else {
@@ -108,19 +110,19 @@ impl Control {
         if literal(address).is_some() {
             return;
         }
-        if self.names.len() >= NAMES_MAX && !self.names.contains_key(address) {
+        if self.known.len() >= NAMES_MAX && !self.known.contains_key(address) {
             let is_old = |name: &Name| now_ms >= name.looked_ms + 2 * NAMES_MS;
-            self.names
+            self.known
                 .retain(|_, name| name.is_under_way || !is_old(name));
-            if self.names.len() >= NAMES_MAX {
+            if self.known.len() >= NAMES_MAX {
                 return;
             }
         }
-        let under_way = self.names.values().filter(|name| name.is_under_way);
+        let under_way = self.known.values().filter(|name| name.is_under_way);
         if under_way.count() >= UNDER_WAY_MAX {
             return;
         }
-        let entry = self.names.entry(address.clone()).or_default();
+        let entry = self.known.entry(address.clone()).or_default();
         let is_early = entry.looked_ms != 0 && now_ms < entry.looked_ms + LOOK_UP_MS;
         if is_early || entry.is_under_way {
             return;
@@ -136,60 +138,63 @@ impl Control {
         entry.is_under_way = started.is_ok();
     }
 
-    pub(super) fn take_names(&mut self) {
+    /// Takes the results that have arrived.
+    pub(super) fn take(&mut self) {
         let mut found = Vec::new();
         self.found.drain(&mut found);
         for Found { address, endpoints } in found {
-            let Some(name) = self.names.get_mut(&address) else {
-                continue;
-            };
-            name.is_under_way = false;
-            name.take(endpoints);
+            if let Some(name) = self.known.get_mut(&address) {
+                name.is_under_way = false;
+                name.take(endpoints);
+            }
         }
-        self.apply_names();
+    }
+
+    /// Called right before the thread waits. Returns false if results are there.
+    pub(super) fn prepare_to_sleep(&mut self) -> bool {
+        self.found.prepare_to_sleep()
     }
 
     /// Notes that this address was reachable.
-    pub(super) fn name_answers(&mut self, address: &Address) {
-        if let Some(name) = self.names.get_mut(address) {
+    pub(super) fn answers(&mut self, address: &Address) {
+        if let Some(name) = self.known.get_mut(address) {
             name.has_answered = true;
         }
     }
 
-    /// Handles an unreachable endpoint of an address. If its name has several, the next one is used, if this one was
-    /// never reachable, or is given up.
-    pub(super) fn name_fails(
+    /// Notes an unreachable endpoint of an address. If its name has several, the next one is used, if this one was never
+    /// reachable, or is given up. Returns true if the next one is used.
+    pub(super) fn fails(
         &mut self,
         address: &Address,
-        place: &Endpoint,
+        endpoint: &Endpoint,
         is_given_up: bool,
         now_ms: u64,
-    ) {
+    ) -> bool {
         self.look_up(address, now_ms);
-        if let Some(name) = self.names.get_mut(address)
-            && name.endpoint.as_ref() == Some(place)
+        let Some(name) = self.known.get_mut(address) else {
+            return false;
+        };
+        name.endpoint.as_ref() == Some(endpoint)
             && (is_given_up || !name.has_answered)
             && name.go_on()
-        {
-            self.apply_names();
-        }
     }
 
-    /// Applies the resolved endpoints of servers with names.
-    fn apply_names(&mut self) {
-        for (node, address) in self.nodes.named() {
+    /// Sets the resolved endpoints of servers with names.
+    pub(super) fn apply(&self, nodes: &mut Nodes, table: &mut Table) {
+        for (node, address) in nodes.named() {
             let endpoint = self
-                .names
+                .known
                 .get(&address)
                 .and_then(|name| name.endpoint.clone());
-            if let (Some(known), Some(_)) = (self.nodes.get_mut(node), &endpoint)
-                && known.endpoint != endpoint
+            if let (Some(known), Some(now)) = (nodes.get_mut(node), endpoint)
+                && known.endpoint.as_ref() != Some(&now)
             {
-                if let (Some(_), Some(now)) = (&known.endpoint, &endpoint) {
-                    self.news.push(format!("{address} is at {now} now"));
+                match &known.endpoint {
+                    Some(_) => table.note_news(format!("{address} is at {now} now")),
+                    None => table.note(true),
                 }
-                known.endpoint = endpoint;
-                self.is_changed = true;
+                known.endpoint = Some(now);
             }
         }
     }
@@ -197,56 +202,76 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use redline_proxy_config::Config;
-
     use super::*;
-    use crate::control::{Peer, Question};
+    use crate::control::nodes::Who;
 
     const NOW_MS: u64 = 1_000_000;
 
-    fn control() -> Control {
-        let text = "[[pool]]\n[[pool.shard]]\nserver = [{ address = 'several.invalid:7' }]\n";
-        let config = Config::from_toml(text).unwrap();
-        let mut control = Control::new(&config, vec![None]).unwrap();
-        control.mark_used(NOW_MS);
-        control
+    /// A server at a name, and the state of its resolution.
+    struct Given {
+        names: Names,
+        nodes: Nodes,
+        table: Table,
+        address: Address,
     }
 
-    /// Sets the result of the name's resolution.
-    fn found(control: &mut Control, hosts: &[&str]) {
-        let address = Address::tcp("several.invalid", 7);
-        let endpoint = |host: &&str| Endpoint::Tcp(format!("{host}:7").parse().unwrap());
-        let endpoints = hosts.iter().map(endpoint).collect();
-        control.names.entry(address.clone()).or_default();
-        control.found.sender().send(Found { address, endpoints });
-        control.take_names();
-    }
+    impl Given {
+        fn new() -> Given {
+            let address = Address::tcp("several.invalid", 7);
+            let mut nodes = Nodes::default();
+            nodes.number(&address, 0, Who::default(), NOW_MS);
+            Given {
+                names: Names {
+                    known: HashMap::new(),
+                    found: Mailbox::with_wake(|| {}),
+                },
+                nodes,
+                table: Table::default(),
+                address,
+            }
+        }
 
-    fn place(control: &Control) -> String {
-        let known = control.nodes.get(0).unwrap();
-        known.endpoint.as_ref().unwrap().to_string()
-    }
+        /// Sets the result of the name's resolution.
+        fn found(&mut self, hosts: &[&str]) {
+            let address = self.address.clone();
+            let endpoint = |host: &&str| Endpoint::Tcp(format!("{host}:7").parse().unwrap());
+            let endpoints = hosts.iter().map(endpoint).collect();
+            self.names.known.entry(address.clone()).or_default();
+            self.names.found.sender().send(Found { address, endpoints });
+            self.names.take();
+            self.names.apply(&mut self.nodes, &mut self.table);
+        }
 
-    /// Fails a probe there.
-    fn fail(control: &mut Control) {
-        let peer = Peer::Node(0);
-        let place = control.nodes.get(0).unwrap().endpoint.clone().unwrap();
-        control.lost(peer, &[Question::Probe], "refused", NOW_MS);
-        control.leave_place(peer, &place, NOW_MS);
-        // Another question had been sent there, too.
-        control.leave_place(peer, &place, NOW_MS);
+        fn endpoint(&self) -> Option<Endpoint> {
+            self.nodes.get(0).unwrap().endpoint.clone()
+        }
+
+        fn place(&self) -> String {
+            self.endpoint().unwrap().to_string()
+        }
+
+        /// Fails there, with two questions of one connection.
+        fn fail(&mut self, is_given_up: bool) {
+            let endpoint = self.endpoint().unwrap();
+            for _ in 0..2 {
+                let names = &mut self.names;
+                if names.fails(&self.address, &endpoint, is_given_up, NOW_MS) {
+                    names.apply(&mut self.nodes, &mut self.table);
+                }
+            }
+        }
     }
 
     #[test]
     fn where_nobody_answers_at_an_address_of_a_name_the_next_one_is_tried() {
-        let mut control = control();
+        let mut given = Given::new();
         let all = ["10.0.0.2", "10.0.0.3", "[::1]", "10.0.0.1"];
-        found(&mut control, &all);
+        given.found(&all);
         let mut places = Vec::new();
         for _ in 0..5 {
-            places.push(place(&control));
-            fail(&mut control);
-            found(&mut control, &all);
+            places.push(given.place());
+            given.fail(false);
+            given.found(&all);
         }
         let wanted = ["10.0.0.2:7", "10.0.0.3:7", "[::1]:7", "10.0.0.1:7"];
         assert_eq!(places[..4], wanted);
@@ -255,21 +280,24 @@ mod tests {
 
     #[test]
     fn an_address_of_a_name_that_answers_is_kept_until_it_is_given_up() {
-        let mut control = control();
-        found(&mut control, &["10.0.0.1", "10.0.0.2"]);
-        control.well(0, NOW_MS);
+        let mut given = Given::new();
+        assert!(given.endpoint().is_none() && !given.table.take_change());
+        given.found(&["10.0.0.1", "10.0.0.2"]);
+        assert!(given.table.take_change());
+        given.names.answers(&given.address);
         // It is resolved again, and its addresses are rotated; and it fails once.
-        found(&mut control, &["10.0.0.2", "10.0.0.1"]);
-        fail(&mut control);
-        assert_eq!(place(&control), "10.0.0.1:7");
-        let limit = control.config.pools[0].failure.limit;
-        (1..limit).for_each(|_| fail(&mut control));
-        assert_eq!(place(&control), "10.0.0.2:7");
+        given.found(&["10.0.0.2", "10.0.0.1"]);
+        given.fail(false);
+        assert_eq!(given.place(), "10.0.0.1:7");
+        assert!(!given.table.take_change());
+        given.fail(true);
+        assert_eq!(given.place(), "10.0.0.2:7");
+        assert!(given.table.take_change());
         // The name has neither of them any more.
-        found(&mut control, &["10.0.0.9"]);
-        assert_eq!(place(&control), "10.0.0.9:7");
+        given.found(&["10.0.0.9"]);
+        assert_eq!(given.place(), "10.0.0.9:7");
         // The resolution failed.
-        found(&mut control, &[]);
-        assert_eq!(place(&control), "10.0.0.9:7");
+        given.found(&[]);
+        assert_eq!(given.place(), "10.0.0.9:7");
     }
 }

@@ -102,6 +102,15 @@ impl Nodes {
             .map(|(at, known)| (at as NodeId, known))
     }
 
+    /// Returns the servers in use, or ejected, whose probes are due.
+    pub fn due_for_probe(&self, now_ms: u64) -> Vec<NodeId> {
+        let is_due = |known: &Known| {
+            (known.is_used || known.health.is_ejected()) && now_ms >= known.health.probe_at_ms()
+        };
+        let due = self.iter().filter(|(_, known)| is_due(known));
+        due.map(|(node, _)| node).collect()
+    }
+
     /// Returns the servers whose addresses are names, which have to be resolved.
     pub fn named(&self) -> Vec<(NodeId, Address)> {
         let named = self
@@ -128,7 +137,7 @@ impl Nodes {
     }
 
     /// Returns the servers for the routing table.
-    pub fn picture(&self) -> Vec<Node> {
+    pub fn routed(&self) -> Vec<Node> {
         let seen = self.known.iter().map(|known| Node {
             endpoint: match known.endpoint.clone() {
                 Some(Endpoint::Tcp(address)) => route::Endpoint::Tcp(address),
@@ -216,9 +225,9 @@ mod tests {
         assert_eq!(number(&mut nodes, "d", 159_999), 3);
         // A server whose address changes with every start does not use up the numbers.
         assert_eq!(number(&mut nodes, "e", 160_000), 0);
-        assert_eq!(nodes.picture()[0].name, "e:1");
+        assert_eq!(nodes.routed()[0].name, "e:1");
         assert!(
-            nodes.picture()[0].ejected,
+            nodes.routed()[0].ejected,
             "a name that was not looked up is nowhere"
         );
     }

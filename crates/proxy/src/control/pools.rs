@@ -6,15 +6,14 @@ use std::sync::Arc;
 use redline_cluster::{SLOTS, Topology};
 use redline_net::Address;
 use redline_net::tls::ClientTls;
-use redline_proxy_config::{self as config, Config, PoolKind};
+use redline_proxy_config::{self as config, PoolKind};
 use redline_resp::Value;
 
 use super::nodes::{Nodes, Who, address_of, is_at};
 use super::sentinel;
 use crate::cache::Caching;
 use crate::hash::Distribution;
-use crate::prefix::Prefixes;
-use crate::route::{NO_NODE, NO_SHARD, NodeId, Placement, Pool, Routes, Shard};
+use crate::route::{NO_NODE, NO_SHARD, NodeId, Placement, Pool, Shard};
 
 /// Time for which a primary that was replaced by its replica counts as a replica, though no reply names it: milliseconds. A
 /// node learns within half of `cluster-node-timeout`, which is 15 s by default, that the last primary follows another one now.
@@ -27,7 +26,8 @@ const OLDER_VIEWS_MAX: u32 = 30;
 pub struct Known {
     /// Its configuration.
     pub config: config::Pool,
-    number: usize,
+    /// Its number.
+    pub number: usize,
     shards: Vec<Shard>,
     /// Of a cluster: the shard's number of each slot.
     slots: Option<Box<[u16; SLOTS]>>,
@@ -140,6 +140,11 @@ impl Known {
                 }
             }
         }
+    }
+
+    /// Returns the interval between refreshes of its topology without failures: milliseconds.
+    pub fn refresh_ms(&self) -> u64 {
+        self.config.refresh.0.as_millis() as u64
     }
 
     /// Returns true if every shard, or every slot, has a server.
@@ -358,7 +363,7 @@ impl Known {
     }
 
     /// Returns the pool for the routing table.
-    pub fn picture(&self) -> Pool {
+    pub fn routed(&self) -> Pool {
         let placement = match (&self.slots, &self.hashed, self.config.kind) {
             (Some(slots), _, _) => Placement::Slots(slots.clone()),
             (None, _, PoolKind::Cluster) => Placement::Slots(Box::new([NO_SHARD; SLOTS])),
@@ -416,25 +421,6 @@ fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
         *place = numbers[usize::from(*place)];
     }
     *shards = order.iter().map(|&at| shards[at].clone()).collect();
-}
-
-/// Returns the routing table of all pools.
-pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Routes {
-    Routes {
-        nodes: nodes.picture(),
-        pools: pools.iter().map(Known::picture).collect(),
-        prefixes: Arc::clone(prefixes),
-    }
-}
-
-/// Returns the prefixes of a checked configuration: the pools in its routes exist.
-pub fn prefixes(config: &Config) -> Prefixes {
-    let pools = &config.pools;
-    let of_routes = config.routes.iter().filter_map(|route| {
-        let pool = pools.iter().position(|pool| pool.name == route.pool)?;
-        Some((route.prefix.as_str(), pool as u16, route.strip))
-    });
-    Prefixes::new(of_routes)
 }
 
 /// Returns the credentials for a server: its own, or those of its pool.

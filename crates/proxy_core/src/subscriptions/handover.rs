@@ -8,7 +8,7 @@
 //! for the last node to send it, and is passed on if that never will. After that, the last node's messages that the next
 //! one sends late are dropped.
 //!
-//! Its limit: two messages of equal bytes within [`LATE_TICKS`] are taken for one if only one node has received the
+//! Its limit: two messages of equal bytes within `LATE_TICKS` are taken for one if only one node has received the
 //! first; and a message that a node sends later than that is passed on twice.
 
 use std::collections::VecDeque;

@@ -133,7 +133,9 @@ impl<S: Source> Feed<S> {
     #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         self.need(N)?;
-        let array = *self.window[self.at..].first_chunk().expect("they are there");
+        let array = *self.window[self.at..]
+            .first_chunk()
+            .expect("they are there");
         self.at += N;
         Ok(array)
     }

@@ -71,7 +71,7 @@ pub struct RawEntry<'a> {
     pub rdb_type: u8,
     /// The value, for [`decode`]. Its extent is right, its contents may be damaged.
     pub value: &'a [u8],
-    /// What stands beside it.
+    /// Facts that stand beside it.
     pub meta: EntryMeta,
     /// Offset in the file of the byte that names the form.
     pub offset: u64,
@@ -499,7 +499,11 @@ impl<S: Source> Scanner<S> {
                 module_part::FLOAT => self.feed.skip(4)?,
                 module_part::DOUBLE => self.feed.skip(8)?,
                 module_part::STRING => self.feed.skip_string()?,
-                _ => return Err(FileErrorKind::Corrupt("an unknown part of a module's value")),
+                _ => {
+                    return Err(FileErrorKind::Corrupt(
+                        "an unknown part of a module's value",
+                    ));
+                }
             }
         }
     }

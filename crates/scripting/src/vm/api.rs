@@ -2,7 +2,7 @@
 //! commands.
 //!
 //! `server` is Valkey's name for the table. There both names lead to one table, whose functions speak of `server` in their
-//! errors; here each table has its own functions, which use the words of that family (see [`Words`]).
+//! errors; here each table has its own functions, which use the texts of that family (see [`ErrorTexts`]).
 //!
 //! All functions here are called by the interpreter, protected, and own nothing when they raise an error.
 
@@ -61,8 +61,8 @@ const VALKEY_VERSION_NUM: f64 = (9 << 16 | 1 << 8 | 2) as f64;
 /// Name of the server that runs the script: what INFO reports as `server_name`.
 const SERVER_NAME: &CStr = c"redline";
 
-/// Texts of a table's functions where the two families differ.
-struct Words {
+/// Error texts of a table's functions where the two families differ.
+struct ErrorTexts {
     family: Family,
     no_arguments: &'static CStr,
     wrong_argument: &'static CStr,
@@ -72,9 +72,9 @@ struct Words {
     acl_check_unknown: &'static CStr,
 }
 
-/// The words of `redis`, and of `server`.
-static WORDS: [Words; 2] = [
-    Words {
+/// The texts of `redis`, and of `server`.
+static ERROR_TEXTS: [ErrorTexts; 2] = [
+    ErrorTexts {
         family: Family::Redis,
         no_arguments: c"Please specify at least one argument for this redis lib call",
         wrong_argument: c"Lua redis lib command arguments must be strings or integers",
@@ -83,7 +83,7 @@ static WORDS: [Words; 2] = [
         set_repl_arity: c"redis.set_repl() requires one argument.",
         acl_check_unknown: c"Invalid command passed to redis.acl_check_cmd()",
     },
-    Words {
+    ErrorTexts {
         family: Family::Valkey,
         no_arguments: c"Please specify at least one argument for this call",
         wrong_argument: c"Command arguments must be strings or integers",
@@ -173,14 +173,14 @@ unsafe fn push_table(state: *mut lua_State, family: Family) {
     }
 }
 
-/// Returns the words of the table that the called function belongs to.
+/// Returns the texts of the table that the called function belongs to.
 ///
 /// # Safety
 /// Called by one of [`FUNCTIONS`], which the interpreter has called.
-unsafe fn words(state: *mut lua_State) -> &'static Words {
+unsafe fn texts(state: *mut lua_State) -> &'static ErrorTexts {
     // SAFETY: as promised by the caller, whose upvalue this is.
     let is_valkey = unsafe { ffi::lua_toboolean(state, UP_IS_VALKEY) } != 0;
-    &WORDS[usize::from(is_valkey)]
+    &ERROR_TEXTS[usize::from(is_valkey)]
 }
 
 unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
@@ -202,8 +202,8 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
     // and of the environment are the only ones while it works; `answer` does not change while it is turned into values.
     unsafe {
         let machine = machine(state);
-        let words = words(state);
-        if let Err(refusal) = read_arguments(state, machine, words) {
+        let texts = texts(state);
+        if let Err(refusal) = read_arguments(state, machine, texts) {
             return fail(state, raise, refusal);
         }
         if (*machine).watch.count_call() {
@@ -216,7 +216,7 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
         (*machine).answer.clear();
         let (args, answer) = (&(*machine).args, &mut (*machine).answer);
         let proto = (*machine).proto;
-        let family = words.family;
+        let family = texts.family;
         unpanicking(|| {
             (*running.as_ptr())
                 .env
@@ -260,13 +260,13 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
 unsafe fn read_arguments(
     state: *mut lua_State,
     machine: *mut Machine,
-    words: &Words,
+    texts: &ErrorTexts,
 ) -> Result<(), &'static CStr> {
     // SAFETY: as promised by the caller; what `lua_type` calls a string is neither converted nor moved.
     unsafe {
         let argc = ffi::lua_gettop(state);
         if argc == 0 {
-            return Err(words.no_arguments);
+            return Err(texts.no_arguments);
         }
         let args = &mut (*machine).args;
         args.clear();
@@ -284,7 +284,7 @@ unsafe fn read_arguments(
                     format_number(ffi::lua_tonumber(state, index), text);
                     args.push(text);
                 }
-                _ => return Err(words.wrong_argument),
+                _ => return Err(texts.wrong_argument),
             }
         }
         Ok(())
@@ -392,7 +392,7 @@ unsafe extern "C-unwind" fn log(state: *mut lua_State) -> c_int {
     unsafe {
         let argc = ffi::lua_gettop(state);
         if argc < 2 {
-            return fail(state, true, words(state).log_arity);
+            return fail(state, true, texts(state).log_arity);
         }
         if ffi::lua_isnumber(state, 1) == 0 {
             return fail(state, true, c"First argument must be a number (log level).");
@@ -428,7 +428,7 @@ unsafe extern "C-unwind" fn setresp(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter.
     unsafe {
         if ffi::lua_gettop(state) != 1 {
-            return fail(state, true, words(state).setresp_arity);
+            return fail(state, true, texts(state).setresp_arity);
         }
         (*machine(state)).proto = match ffi::lua_tonumber(state, 1) as i64 {
             2 => Proto::Resp2,
@@ -443,7 +443,7 @@ unsafe extern "C-unwind" fn set_repl(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter; the server calls no Lua.
     unsafe {
         if ffi::lua_gettop(state) != 1 {
-            return fail(state, true, words(state).set_repl_arity);
+            return fail(state, true, texts(state).set_repl_arity);
         }
         let Ok(targets @ 0..=3) = u8::try_from(ffi::lua_tonumber(state, 1) as i64) else {
             const INVALID: &CStr =
@@ -467,8 +467,8 @@ unsafe extern "C-unwind" fn acl_check_cmd(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter; the server calls no Lua.
     unsafe {
         let machine = machine(state);
-        let words = words(state);
-        if let Err(refusal) = read_arguments(state, machine, words) {
+        let texts = texts(state);
+        if let Err(refusal) = read_arguments(state, machine, texts) {
             return fail(state, true, refusal);
         }
         let args = &(*machine).args;
@@ -477,7 +477,7 @@ unsafe extern "C-unwind" fn acl_check_cmd(state: *mut lua_State) -> c_int {
             .and_then(|running| unpanicking(|| (*running.as_ptr()).env.acl_check(args.as_args())));
         match allowed {
             Some(allowed) => ffi::lua_pushboolean(state, allowed.into()),
-            None => return fail(state, true, words.acl_check_unknown),
+            None => return fail(state, true, texts.acl_check_unknown),
         }
         1
     }

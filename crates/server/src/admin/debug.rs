@@ -19,7 +19,7 @@ use redline_types::{PackedRef, Value, list::NodeRef, number};
 
 use crate::{
     admin::{command::write_help, config, persistence},
-    persistence::loading,
+    persistence::{loading, playback},
     shared::Message,
     worker::{Worker, handover},
 };
@@ -43,6 +43,8 @@ const HELP: &[&str] = &[
     "    Answer an error of this text.",
     "LISTPACK <key>",
     "    Write the elements of a packed value to the log.",
+    "LOADAOF",
+    "    Empty the data and load the append-only files.",
     "LOG <message>",
     "    Write a message to the log.",
     "MOVE-CLIENT <client-id> <worker>",
@@ -79,7 +81,7 @@ const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
 const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
 /// Error for a call inside EXEC or a script, which cannot wait for a file.
 const RELOAD_ALONE: Error =
-    Error::line("ERR DEBUG RELOAD is not possible inside MULTI or a script");
+    Error::line("ERR DEBUG RELOAD and LOADAOF are not possible inside MULTI or a script");
 const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
 const NOT_A_STRING: Error = Error::line("ERR Not an sds encoded string.");
 const NO_THRESHOLD: Error =
@@ -137,6 +139,14 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
             caller
                 .reply()
                 .simple("Listpack structure printed on stdout");
+        }
+        (b"loadaof", 2) => {
+            if worker.compound.is_some() {
+                return Err(RELOAD_ALONE.into());
+            }
+            playback::load_in_place(worker, caller)?;
+            crate::log::notice("Append Only File loaded by DEBUG LOADAOF");
+            caller.reply().ok();
         }
         (b"log", 3) => {
             let message = String::from_utf8_lossy(&args[2]);
@@ -322,7 +332,9 @@ fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<()
     let path = Path::new(&settings.db_filename);
     let (clock, progress) = (worker.local.clock, Progress::default());
     let loaded = loading::load_file(path, worker.shared, &settings, clock, &progress);
-    let (mut space, loaded) = loaded.map_err(|error| {
+    let loading::File {
+        mut space, loaded, ..
+    } = loaded.map_err(|error| {
         crate::log::warning(&format!("DEBUG RELOAD: {}: {error}", path.display()));
         NOT_RELOADED
     })?;

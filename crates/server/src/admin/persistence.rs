@@ -22,8 +22,9 @@ const IN_PROGRESS: Error = Error::line("ERR Background save already in progress"
 const FAILED: Error = Error::line("ERR");
 const REWRITING: Error =
     Error::line("ERR Background append only file rewriting already in progress");
-const NOT_APPENDING: Error =
-    Error::line("ERR The append only file is off: there is nothing to rewrite");
+const BUSY_WITH_BASE: Error = Error::line(
+    "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.",
+);
 const NOT_SAVING: Error =
     Error::line("ERR Background saving is currently not in progress or scheduled");
 const NOT_ENDED: Error = Error::line("ERR Errors trying to SHUTDOWN. Check logs.");
@@ -37,7 +38,10 @@ pub(crate) fn lastsave(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) ->
 }
 
 /// Begins a snapshot for a client, which is suspended while a stripe is in use.
-pub(super) fn begin_for(worker: &mut Worker, caller: &mut Caller) -> Result<Result<u64, NotBegun>, Halt> {
+pub(super) fn begin_for(
+    worker: &mut Worker,
+    caller: &mut Caller,
+) -> Result<Result<u64, NotBegun>, Halt> {
     let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
     let begun = persistence::begin(worker, &mut unit, Purpose::Save);
     block::commit(worker.executor, unit);
@@ -90,8 +94,12 @@ pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -
     if persistence.is_saving() {
         return Err(IN_PROGRESS.into());
     }
+    let waits = persistence.is_making_base();
+    if waits && !schedules && worker.compound.is_none() {
+        return Err(BUSY_WITH_BASE.into());
+    }
     // Inside EXEC the snapshot comes after the transaction.
-    let begun = match worker.compound.is_some() {
+    let begun = match waits || worker.compound.is_some() {
         true => None,
         false => Some(begin_for(worker, caller)?),
     };
@@ -119,18 +127,19 @@ pub(crate) fn bgrewriteaof(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let persistence = &worker.shared.persistence;
-    if !persistence.append.is_on() {
-        return Err(NOT_APPENDING.into());
-    }
-    if persistence.append.is_rewriting() {
+    if persistence.append.is_rewriting() || persistence.is_making_base() {
         return Err(REWRITING.into());
     }
-    let text = match !persistence.is_saving() && append::rewrite(worker.shared) {
-        true => "Background append only file rewriting started",
-        false => {
-            persistence.append.schedule();
-            "Background append only file rewriting scheduled"
+    let is_on = persistence.append.is_on();
+    let text = if persistence.is_saving() || is_on && !append::rewrite(worker.shared) {
+        persistence.append.schedule();
+        "Background append only file rewriting scheduled"
+    } else {
+        if !is_on {
+            persistence.append.make_lone_base();
+            persistence::wish(worker.shared);
         }
+        "Background append only file rewriting started"
     };
     caller.reply().simple(text);
     Ok(())

@@ -3,7 +3,7 @@
 use redline_settings::{
     codec::NOT_UTF8,
     row::Line,
-    value::{Refusal, Value, Words, c_string, memory_text, parse_memory},
+    value::{RawValue, Refusal, Value, c_string, memory_text, parse_memory},
 };
 use redline_types::number;
 
@@ -21,7 +21,7 @@ pub fn empty(text: &[u8]) -> bool {
     text.is_empty()
 }
 
-fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
+fn owned(words: &RawValue<'_>) -> Vec<Vec<u8>> {
     words
         .iter()
         .filter(|word| !word.is_empty())
@@ -30,7 +30,7 @@ fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Checks addresses, at most as many as Redis takes; a worker could not distinguish more listeners from its clients.
-pub fn addresses(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+pub fn addresses(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     const ADDRESSES_MAX: usize = 16;
     match words.len() > ADDRESSES_MAX {
         true => Err("Too many bind addresses specified.".into()),
@@ -39,7 +39,7 @@ pub fn addresses(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
 }
 
 /// Checks host and port; `no one` is none.
-pub fn primary(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+pub fn primary(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let is = |at: usize, word: &str| words[at].eq_ignore_ascii_case(word.as_bytes());
     match words.len() {
         2 if is(0, "no") && is(1, "one") => Ok(Vec::new()),
@@ -60,7 +60,7 @@ fn number_or_nothing(word: &[u8]) -> Option<i64> {
 }
 
 /// Returns true for CONFIG SET with an empty text: no words.
-fn is_nothing(words: &Words<'_>) -> bool {
+fn is_nothing(words: &RawValue<'_>) -> bool {
     matches!(words, [] | [b""])
 }
 
@@ -94,7 +94,7 @@ pub fn append_dir_name(name: &[u8]) -> Result<&[u8], Refusal> {
     }
 }
 
-pub fn save_points(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+pub fn save_points(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let invalid = || Err("Invalid save parameters".into());
     if is_nothing(words) {
         return Ok(Vec::new());
@@ -112,7 +112,7 @@ pub fn save_points(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     Ok(points.iter().map(|n| n.to_string().into_bytes()).collect())
 }
 
-pub fn oom_scores(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+pub fn oom_scores(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     if words.len() != 3 {
         return Err("wrong number of arguments".into());
     }
@@ -128,7 +128,7 @@ pub fn oom_scores(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     }
 }
 
-pub fn percentiles(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+pub fn percentiles(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     if is_nothing(words) {
         return Ok(Vec::new());
     }
@@ -239,7 +239,7 @@ pub fn output_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
     })
 }
 
-pub fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+pub fn output_limits(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     if is_nothing(words) {
         return Ok(Vec::new());
     }
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn words_are_checked_together() {
-        type Check = fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>;
+        type Check = fn(&RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal>;
         let cases: [(Check, &str, Option<&str>); 10] = [
             (primary, "no one", Some("")),
             (primary, "host 1", Some("host 1")),

@@ -74,11 +74,15 @@ impl Codec<Vec<(u64, u64)>> for SavePoints {
     fn of(value: &Value) -> Result<Vec<(u64, u64)>, Refusal> {
         let number = |word: &Vec<u8>| number::parse_i64(word).unwrap_or(0) as u64;
         let pairs = value.words().chunks_exact(2);
-        Ok(pairs.map(|pair| (number(&pair[0]), number(&pair[1]))).collect())
+        Ok(pairs
+            .map(|pair| (number(&pair[0]), number(&pair[1])))
+            .collect())
     }
 
     fn value(points: &Vec<(u64, u64)>) -> Value {
-        let words = points.iter().flat_map(|(seconds, changes)| [seconds, changes]);
+        let words = points
+            .iter()
+            .flat_map(|(seconds, changes)| [seconds, changes]);
         Value::Words(words.map(|n| n.to_string().into_bytes()).collect())
     }
 }

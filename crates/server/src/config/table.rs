@@ -21,12 +21,13 @@ use super::{
     Group::{Engine, Own, Process, Tls},
     Kept, Parameter, Section, assemble,
     checks::{
-        addresses, append_dir_name, append_filename, empty, file_name, hostname, ipv4, ipv6, locale, no, node_name, oom_scores,
-        output_limit_lines, output_limits, percentiles, primary, save_points,
-        title_template, zero,
+        addresses, append_dir_name, append_filename, empty, file_name, hostname, ipv4, ipv6,
+        locale, no, node_name, oom_scores, output_limit_lines, output_limits, percentiles, primary,
+        save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, RdbFormat,
+        SavePoints, WorkingDir,
     },
 };
 use crate::{

@@ -20,8 +20,9 @@ use redline_keyspace::{
 use redline_net::clock;
 use redline_persist::{
     Manifest, Paths, RealDisk,
-    aof::writer::{self, Appended, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
+    aof::writer::{self, Appended, Base, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
     disk::DirLock,
+    manifest,
 };
 
 use crate::{log, settings::Settings, shared::Shared};
@@ -47,10 +48,13 @@ struct Inner {
     is_syncing: bool,
     /// The rewrite whose cut is wanted.
     wants_cut: Option<u64>,
+    /// A base is wanted while the file is off.
+    wants_lone_base: bool,
+    is_last_lone_base_done: bool,
     /// The rewrite whose cut is on its way through the journal.
     cut_for: Option<u64>,
     /// A base that was finished before its cut came through.
-    early_base: Option<(u64, PathBuf, u64)>,
+    early_base: Option<(u64, Base)>,
     /// True if replies wait at the gate.
     is_gated: bool,
     /// A client or the size of the file wants a rewrite as soon as possible.
@@ -64,7 +68,7 @@ struct Inner {
     rewrites: u64,
 }
 
-/// What INFO tells of the file.
+/// Figures of the file, for INFO.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppendFigures {
     pub(crate) is_on: bool,
@@ -97,7 +101,6 @@ fn writer_settings(settings: &Settings) -> writer::Settings {
         writes_timestamps: settings.append_timestamps,
         rewrite_percentage: settings.rewrite_percentage,
         rewrite_bytes_min: settings.rewrite_bytes_min,
-        base_is_snapshot: true,
         keeps_history: settings.keeps_append_history,
     }
 }
@@ -115,6 +118,8 @@ impl Append {
                 retry_at_ms: 0,
                 is_syncing: false,
                 wants_cut: None,
+                wants_lone_base: false,
+                is_last_lone_base_done: true,
                 cut_for: None,
                 early_base: None,
                 is_gated: false,
@@ -131,7 +136,9 @@ impl Append {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no panic under the append-only file")
+        self.inner
+            .lock()
+            .expect("no panic under the append-only file")
     }
 
     /// Returns what INFO tells.
@@ -139,7 +146,10 @@ impl Append {
         let inner = self.inner();
         let Some(writer) = &inner.writer else {
             return AppendFigures {
-                is_last_rewrite_done: true,
+                is_rewriting: inner.rewrite_began_ms.is_some(),
+                rewrite_took_s: inner.rewrite_took_s,
+                rewrites: inner.rewrites,
+                is_last_rewrite_done: inner.is_last_lone_base_done,
                 is_last_write_done: true,
                 ..AppendFigures::default()
             };
@@ -172,18 +182,27 @@ impl Append {
 
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.inner().writer.as_ref().is_some_and(Writer::is_rewriting)
-    }
-
-    /// Returns true if a cut is wanted, or a rewrite waits for its turn.
-    pub(crate) fn has_wishes(&self) -> bool {
-        let inner = self.inner();
-        inner.wants_cut.is_some() || inner.is_scheduled
+        self.inner()
+            .writer
+            .as_ref()
+            .is_some_and(Writer::is_rewriting)
     }
 
     /// Returns the rewrite whose cut is wanted.
     pub(crate) fn wanted_cut(&self) -> Option<u64> {
         self.inner().wants_cut
+    }
+
+    /// Returns true if a base is wanted while the file is off.
+    pub(crate) fn wants_lone_base(&self) -> bool {
+        self.inner().wants_lone_base
+    }
+
+    /// Has a base made, though the file is off.
+    pub(crate) fn make_lone_base(&self) {
+        let mut inner = self.inner();
+        inner.wants_lone_base = true;
+        inner.rewrite_began_ms = Some(clock::monotonic_ms());
     }
 
     /// Has a rewrite begun as soon as possible.
@@ -237,7 +256,12 @@ pub(crate) fn start(shared: &Shared, starts: bool) {
     let settings = shared.settings.current();
     let writer = inner.writer.get_or_insert_with(|| {
         let manifest = Manifest::default();
-        Writer::new(paths(&settings), writer_settings(&settings), manifest, (0, 0))
+        Writer::new(
+            paths(&settings),
+            writer_settings(&settings),
+            manifest,
+            (0, 0),
+        )
     });
     writer.set(writer_settings(&settings));
     let wishes = writer.start();
@@ -309,13 +333,13 @@ pub(crate) fn attach(shared: &Arc<Shared>, unit: &mut Unit<'_>) {
 }
 
 /// Takes the base that a rewrite wanted.
-pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<(PathBuf, u64), String>) {
+pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<Base, String>) {
     let mut inner = shared.persistence.append.inner();
     let is_cut = inner.cut_for != Some(rewrite);
     let wishes = match (result, &mut inner.writer) {
-        (Ok((path, bytes)), Some(writer)) if is_cut => writer.base_written(rewrite, path, bytes),
-        (Ok((path, bytes)), _) => {
-            inner.early_base = Some((rewrite, path, bytes));
+        (Ok(base), Some(writer)) if is_cut => writer.base_written(rewrite, base),
+        (Ok(base), _) => {
+            inner.early_base = Some((rewrite, base));
             Vec::new()
         }
         (Err(why), Some(writer)) => writer.base_failed(rewrite, &why, now_s()),
@@ -324,13 +348,50 @@ pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<(PathBuf, 
     drop(inner);
     meet(shared, wishes);
     // The cut is in the journal, if nobody has pumped since.
-    shared.keyspace.journal().pump(&mut || false);
+    let _ = shared.keyspace.journal().pump(&mut || false);
+}
+
+/// Returns true if a base is wanted while the file is off: it is begun now.
+pub(crate) fn takes_lone_base(shared: &Shared) -> bool {
+    std::mem::take(&mut shared.persistence.append.inner().wants_lone_base)
+}
+
+/// Puts a base into its place, of which no file of commands follows.
+pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
+    let paths = paths(&shared.settings.current());
+    let result = result.and_then(|base| {
+        let put = manifest::put_lone_base(&RealDisk, &paths, &base.path);
+        put.map_err(|error| error.text)
+    });
+    let mut inner = shared.persistence.append.inner();
+    let began_ms = inner.rewrite_began_ms.take();
+    inner.rewrite_took_s =
+        began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
+    inner.is_last_lone_base_done = result.is_ok();
+    inner.rewrites += u64::from(result.is_ok());
+    drop(inner);
+    match result {
+        Ok(()) => log::notice("Background AOF rewrite finished successfully"),
+        Err(why) => log::warning(&format!(
+            "Background AOF rewrite terminated with error: {why}"
+        )),
+    }
 }
 
 /// Looks after what is due by time; called by worker 0 every tick.
 pub(crate) fn tick(shared: &Shared) {
     let mut guard = shared.persistence.append.inner();
     let inner = &mut *guard;
+    let is_on = inner
+        .writer
+        .as_ref()
+        .is_some_and(|writer| writer.state() != State::Off);
+    if !is_on && inner.is_scheduled && !shared.persistence.is_saving() {
+        inner.is_scheduled = false;
+        inner.wants_lone_base = true;
+        inner.rewrite_began_ms = Some(clock::monotonic_ms());
+        super::wish(shared);
+    }
     let Some(writer) = &mut inner.writer else {
         return;
     };
@@ -338,7 +399,9 @@ pub(crate) fn tick(shared: &Shared) {
     // A sync that takes long is not followed by another before it has ended.
     if !inner.is_syncing || writer.state() != State::On {
         wishes = writer.tick(now_s());
-        inner.is_syncing |= wishes.iter().any(|wish| matches!(wish, Wish::Run(job) if job.is_sync()));
+        inner.is_syncing |= wishes
+            .iter()
+            .any(|wish| matches!(wish, Wish::Run(job) if job.is_sync()));
     }
     let grows = writer.wants_rewrite(now_s());
     let is_wanted = (grows || inner.is_scheduled) && !writer.is_rewriting();
@@ -360,7 +423,7 @@ pub(crate) fn end(shared: &Shared) {
     if !shared.persistence.append.is_on() {
         return;
     }
-    shared.keyspace.journal().pump(&mut || false);
+    let _ = shared.keyspace.journal().pump(&mut || false);
     let (tell, told) = mpsc::channel();
     let mut inner = shared.persistence.append.inner();
     let mut wishes = inner.append_pending(false);
@@ -486,9 +549,9 @@ impl Stream for FileStream {
         inner.pending.clear();
         if let Some(writer) = &mut inner.writer {
             wishes.extend(writer.switch(rewrite, at.number, now_s()));
-            if let Some((rewrite, path, bytes)) = inner.early_base.take() {
+            if let Some((rewrite, base)) = inner.early_base.take() {
                 let writer = inner.writer.as_mut().expect("as above");
-                wishes.extend(writer.base_written(rewrite, path, bytes));
+                wishes.extend(writer.base_written(rewrite, base));
             }
         }
         drop(inner);
@@ -540,9 +603,12 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     inner.rewrite_took_s =
         began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
     inner.wants_cut = None;
-    inner.rewrites += u64::from(is_done);
     let starts = std::mem::take(&mut inner.starts);
-    let is_off = inner.writer.as_ref().is_none_or(|writer| writer.state() == State::Off);
+    inner.rewrites += u64::from(is_done && !starts);
+    let is_off = inner
+        .writer
+        .as_ref()
+        .is_none_or(|writer| writer.state() == State::Off);
     drop(inner);
     if !is_done {
         super::give_up_base(shared);

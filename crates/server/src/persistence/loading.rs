@@ -3,20 +3,19 @@
 //! Must not know: the form of a file.
 
 use std::{
-    fs::File,
-    io::{self, Read, Seek},
+    fs,
+    io::{self, Read},
     path::Path,
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
 };
 
 use redline_engine::{
-    Caller, Halt,
-    caller::{ClientInfo, Origin, Token},
-    executor::block,
+    Caller,
+    executor::{block, figures},
     refusals::Reason,
     session::scripting::functions::restore_libraries,
 };
@@ -24,14 +23,16 @@ use redline_keyspace::{Clock, Keyspace, Unit, lock::StripeSet};
 use redline_net::clock;
 use redline_persist::{
     Disk, Manifest, RealDisk,
-    aof::scan::{self, Course, Item},
     load::{self, LoadError, LoadOptions, Loaded, Progress},
     manifest,
 };
-use redline_rdb::file::{FileError, Record, Scanner, Source};
+use redline_rdb::file::{FileError, Scanner, Source};
 use redline_resp::ArgsBuf;
 
-use super::append;
+use super::{
+    append,
+    playback::{self, Stage},
+};
 use crate::{
     StartError, log,
     settings::Settings,
@@ -46,6 +47,8 @@ const READ_BYTES: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct Loading {
     is_on: AtomicBool,
+    /// For [`Loading::wait`]: the same as `is_on`, or the server ends.
+    waits: (Mutex<bool>, Condvar),
     progress: Arc<Progress>,
     /// Unix time at which it began, in seconds.
     pub(crate) began_s: AtomicU64,
@@ -71,6 +74,22 @@ impl Loading {
     /// Has it end.
     pub(crate) fn stop(&self) {
         self.progress.stop.store(true, Ordering::Relaxed);
+        self.set_waiting(false);
+    }
+
+    /// Waits until everything is loaded, and returns true; false: the server ends before.
+    pub(crate) fn wait(&self) -> bool {
+        let (waits, changed) = &self.waits;
+        let waits = waits.lock().expect("no panic under the wait");
+        let waited = changed.wait_while(waits, |waits| *waits);
+        drop(waited.expect("no panic under the wait"));
+        !self.is_on()
+    }
+
+    fn set_waiting(&self, is_waiting: bool) {
+        let (waits, changed) = &self.waits;
+        *waits.lock().expect("no panic under the wait") = is_waiting;
+        changed.notify_all();
     }
 }
 
@@ -96,7 +115,7 @@ impl std::fmt::Display for NotLoaded {
 }
 
 /// A file as a source of bytes.
-struct FileSource(File);
+struct FileSource(fs::File);
 
 impl Source for FileSource {
     fn fill(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
@@ -113,6 +132,16 @@ impl Source for FileSource {
     }
 }
 
+/// A snapshot that was loaded and is not published.
+pub(crate) struct File {
+    /// Its keys.
+    pub(crate) space: Keyspace,
+    /// Its other contents.
+    pub(crate) loaded: Loaded,
+    /// Its size; what follows in the file is something else.
+    pub(crate) bytes: u64,
+}
+
 /// Loads a file into a keyspace of its own, on this thread and others.
 pub(crate) fn load_file(
     path: &Path,
@@ -120,8 +149,8 @@ pub(crate) fn load_file(
     settings: &Settings,
     clock: Clock,
     progress: &Progress,
-) -> Result<(Keyspace, Loaded), NotLoaded> {
-    let file = match File::open(path) {
+) -> Result<File, NotLoaded> {
+    let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NotLoaded::NoFile),
         file => file.map_err(NotLoaded::Open)?,
     };
@@ -139,9 +168,12 @@ pub(crate) fn load_file(
         now_ms: Some(clock::wall_ms() as i64),
     };
     let loaded = load::load(&mut scanner, version, &space, &options, progress);
-    loaded
-        .map(|loaded| (space, loaded))
-        .map_err(NotLoaded::Load)
+    let loaded = loaded.map_err(NotLoaded::Load)?;
+    Ok(File {
+        space,
+        loaded,
+        bytes: scanner.offset(),
+    })
 }
 
 /// Replaces all data by what was loaded. The unit holds every stripe.
@@ -155,7 +187,7 @@ pub(crate) fn publish(
     restore_libraries(worker.executor, &loaded.libraries)
 }
 
-/// What there is to load at the start.
+/// Data that there is to load at the start.
 enum Found {
     Nothing,
     Snapshot,
@@ -166,7 +198,9 @@ enum Found {
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let settings = shared.settings.current();
     let fatal = |what: &str, why: String| {
-        log::warning(&format!("Fatal error loading the DB, check server logs. Exiting: {what}: {why}"));
+        log::warning(&format!(
+            "Fatal error loading the DB, check server logs. Exiting: {what}: {why}"
+        ));
         StartError::Files(format!("{what}: {why}"))
     };
     let size = |path: &Path| match path.metadata() {
@@ -184,7 +218,9 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
         let locked = locked.map_err(|error| fatal(&paths.folder_name, error.to_string()))?;
         let in_use = || "another process keeps its append-only file there".to_owned();
         lock = Some(locked.ok_or_else(|| fatal(&paths.folder_name, in_use()))?);
-        manifest = manifest::load(&RealDisk, &paths).map_err(failed)?.unwrap_or_default();
+        manifest = manifest::load(&RealDisk, &paths)
+            .map_err(failed)?
+            .unwrap_or_default();
         if let Some(line) = manifest::take_over(&RealDisk, &paths, &mut manifest).map_err(failed)? {
             log::notice(&line);
         }
@@ -200,7 +236,10 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
             base_bytes = bytes;
         }
     }
-    let snapshot = size(Path::new(&settings.db_filename))?;
+    let snapshot = match settings.db_filename.as_str() {
+        "" => None,
+        name => size(Path::new(name))?,
+    };
     let found = match (manifest.is_empty(), snapshot) {
         (false, _) => Found::Appended(manifest.clone()),
         (true, Some(bytes)) => {
@@ -217,6 +256,7 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     }
     let loading = &shared.persistence.loading;
     loading.is_on.store(true, Ordering::Release);
+    loading.set_waiting(true);
     loading.total_bytes.store(total_bytes, Ordering::Relaxed);
     loading
         .began_s
@@ -242,11 +282,12 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
     match found {
         Found::Nothing => {}
         Found::Snapshot => {
-            load_snapshot(shared, &settings, Path::new(&settings.db_filename))?;
+            AtStart::new(shared).load_snapshot(Path::new(&settings.db_filename), &settings)?;
             note_loaded(shared, began_ms);
         }
         Found::Appended(manifest) => {
-            load_appended(shared, &settings, &manifest)?;
+            let mut stage = AtStart::new(shared);
+            playback::load(&mut stage, &settings, &manifest)?;
             let took_ms = clock::monotonic_ms().saturating_sub(began_ms);
             log::notice(&format!(
                 "DB loaded from append only file: {}.{:03} seconds",
@@ -256,7 +297,11 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
             on_worker(shared, |worker| {
                 let shared = worker.shared.this();
                 append::open(&shared)?;
-                with_all_stripes(worker, |worker, unit| append::attach(&worker.shared.this(), unit))
+                figures::copy_counts(worker.executor);
+                shared.persistence.forget_changes(shared.changes());
+                with_all_stripes(worker, |worker, unit| {
+                    append::attach(&worker.shared.this(), unit)
+                })
             })?;
             end(shared);
             return Ok(());
@@ -272,27 +317,76 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
 
 /// Ends the loading: clients are served.
 pub(crate) fn end(shared: &Shared) {
-    shared.persistence.loading.is_on.store(false, Ordering::Release);
+    shared
+        .persistence
+        .loading
+        .is_on
+        .store(false, Ordering::Release);
     let refusals = &shared.engine.refusals;
     refusals.set(Reason::Loading, false, &shared.engine.settings);
+    shared.persistence.loading.set_waiting(false);
 }
 
-/// Loads a snapshot and publishes it.
-fn load_snapshot(shared: &Arc<Shared>, settings: &Settings, path: &Path) -> Result<(), String> {
-    let mut clock = Clock::default();
-    clock.lfu = settings.maxmemory_policy.is_lfu();
-    clock.now_s = (clock::wall_ms() / 1000) as u32;
-    let loading = &shared.persistence.loading;
-    let loaded = load_file(path, shared, settings, clock, &loading.progress);
-    let (space, loaded) = match loaded {
-        Ok(loaded) => loaded,
-        Err(NotLoaded::Load(LoadError::Stopped)) => return Err(String::new()),
-        Err(error) => return Err(format!("{}: {error}", path.display())),
-    };
-    note_facts(&loaded);
-    on_worker(shared, move |worker| {
-        with_all_stripes(worker, |worker, unit| publish(worker, unit, &space, &loaded))?
-    })
+/// The start of the process: a thread of its own loads, and the first worker publishes and runs commands.
+struct AtStart<'a> {
+    shared: &'a Arc<Shared>,
+    /// The caller of the commands, when it is not with the worker.
+    caller: Option<Box<Caller>>,
+}
+
+impl<'a> AtStart<'a> {
+    fn new(shared: &'a Arc<Shared>) -> AtStart<'a> {
+        AtStart {
+            shared,
+            caller: Some(Box::new(playback::silent_caller(shared))),
+        }
+    }
+}
+
+impl Stage for AtStart<'_> {
+    fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String> {
+        let shared = self.shared;
+        let mut clock = Clock::default();
+        clock.lfu = settings.maxmemory_policy.is_lfu();
+        clock.now_s = (clock::wall_ms() / 1000) as u32;
+        let loading = &shared.persistence.loading;
+        let loaded = load_file(path, shared, settings, clock, &loading.progress);
+        let File {
+            space,
+            loaded,
+            bytes,
+        } = match loaded {
+            Ok(loaded) => loaded,
+            Err(NotLoaded::Load(LoadError::Stopped)) => return Err(String::new()),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        note_facts(&loaded);
+        on_worker(shared, move |worker| {
+            with_all_stripes(worker, |worker, unit| {
+                publish(worker, unit, &space, &loaded)
+            })?
+        })?;
+        Ok(bytes)
+    }
+
+    fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String> {
+        let mut caller = self.caller.take().expect("it comes back from each batch");
+        let name = name.to_owned();
+        let bytes: usize = batch.iter().map(playback::bytes_of).sum();
+        let caller = on_worker(self.shared, move |worker| {
+            let result = playback::run(worker, &mut caller, &batch, &name);
+            result.map(|()| caller)
+        })?;
+        self.caller = Some(caller);
+        let progress = &self.shared.persistence.loading.progress;
+        progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        let progress = &self.shared.persistence.loading.progress;
+        progress.stop.load(Ordering::Relaxed)
+    }
 }
 
 fn note_loaded(shared: &Shared, began_ms: u64) {
@@ -310,205 +404,6 @@ fn note_loaded(shared: &Shared, began_ms: u64) {
         took_ms / 1000,
         took_ms % 1000
     ));
-}
-
-/// Loads the files of a manifest.
-fn load_appended(
-    shared: &Arc<Shared>,
-    settings: &Settings,
-    manifest: &Manifest,
-) -> Result<(), String> {
-    let paths = append::paths(settings);
-    let sizes: Result<Vec<u64>, io::Error> = manifest
-        .files()
-        .map(|entry| RealDisk.len(&paths.file(&entry.name)))
-        .collect();
-    let sizes = sizes.map_err(|error| error.to_string())?;
-    let mut player = Player::new(shared);
-    for (at, entry) in manifest.files().enumerate() {
-        let is_last = sizes[at + 1..].iter().all(|bytes| *bytes == 0);
-        let path = paths.file(&entry.name);
-        let name = entry.name.display().to_string();
-        log::notice(&format!("Reading the AOF file {name}"));
-        let failed = |error: io::Error| format!("the AOF file {name}: {error}");
-        let file = File::open(&path).map_err(failed)?;
-        let mut first = [0; 9];
-        let read = (&file).read(&mut first).map_err(failed)?;
-        if scan::starts_with_snapshot(&first[..read]) {
-            load_snapshot(shared, settings, &path)?;
-            // Commands may follow a snapshot in the file of a Redis before version 7.
-            let from = snapshot_end(&path).map_err(failed)?;
-            if from == sizes[at] {
-                continue;
-            }
-            player.play(&path, &name, from, sizes[at], is_last, settings)?;
-        } else {
-            player.play(&path, &name, 0, sizes[at], is_last, settings)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the offset behind the snapshot at the beginning of a file.
-fn snapshot_end(path: &Path) -> io::Result<u64> {
-    let mut scanner = Scanner::new(FileSource(File::open(path)?));
-    let damaged = |error: FileError| io::Error::other(error.to_string());
-    scanner.header().map_err(damaged)?;
-    while !matches!(scanner.next().map_err(damaged)?, Record::End) {}
-    Ok(scanner.offset())
-}
-
-/// Plays the commands of files back, on the first worker.
-struct Player<'a> {
-    shared: &'a Arc<Shared>,
-    caller: Option<Box<Caller>>,
-    batch: Vec<ArgsBuf>,
-    bytes: usize,
-}
-
-/// Bytes of commands that are played back at once: other work of the worker waits for them.
-const BATCH_BYTES: usize = 64 * 1024;
-
-impl<'a> Player<'a> {
-    fn new(shared: &'a Arc<Shared>) -> Player<'a> {
-        Player {
-            shared,
-            caller: Some(Box::new(silent_caller(shared))),
-            batch: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Plays a file back from an offset on; its end may be cut off, as the settings say.
-    fn play(
-        &mut self,
-        path: &Path,
-        name: &str,
-        from: u64,
-        size: u64,
-        is_last: bool,
-        settings: &Settings,
-    ) -> Result<(), String> {
-        let failed = |error: io::Error| format!("the AOF file {name}: {error}");
-        let mut file = File::open(path).map_err(failed)?;
-        file.seek(io::SeekFrom::Start(from)).map_err(failed)?;
-        let mut scanner = scan::Scanner::new(file, from, size);
-        // A transaction that is not complete is not played back.
-        let mut unit: Vec<ArgsBuf> = Vec::new();
-        let end = loop {
-            if self.shared.persistence.loading.progress.stop.load(Ordering::Relaxed) {
-                return Err(String::new());
-            }
-            match scanner.next().map_err(failed)? {
-                Item::Command(command) => {
-                    let args = command.args;
-                    let is = |word: &[u8]| args[0].eq_ignore_ascii_case(word);
-                    if is(b"multi") {
-                        continue;
-                    }
-                    if is(b"exec") {
-                        for args in unit.drain(..) {
-                            self.add(args, name)?;
-                        }
-                        continue;
-                    }
-                    let args: ArgsBuf = args.iter().collect();
-                    match command.is_in_transaction {
-                        true => unit.push(args),
-                        false => self.add(args, name)?,
-                    }
-                }
-                Item::Annotation(_) => {}
-                Item::End(end) => break end,
-            }
-        };
-        self.run(name)?;
-        let tolerance = scan::Tolerance {
-            takes_truncated: settings.loads_truncated,
-            corrupt_tail_bytes_max: settings.corrupt_tail_bytes_max,
-        };
-        match scan::course(&end, name, is_last, tolerance) {
-            Course::Load => Ok(()),
-            Course::Cut { at, lines } => {
-                lines.iter().for_each(|line| log::warning(line));
-                RealDisk.truncate(path, at).map_err(failed)
-            }
-            Course::Refuse(mut lines) => {
-                let last = lines.pop().unwrap_or_default();
-                lines.iter().for_each(|line| log::warning(line));
-                Err(last)
-            }
-        }
-    }
-
-    fn add(&mut self, args: ArgsBuf, name: &str) -> Result<(), String> {
-        self.bytes += args.as_args().iter().map(<[u8]>::len).sum::<usize>() + 64;
-        self.batch.push(args);
-        match self.bytes >= BATCH_BYTES {
-            true => self.run(name),
-            false => Ok(()),
-        }
-    }
-
-    fn run(&mut self, name: &str) -> Result<(), String> {
-        let batch = std::mem::take(&mut self.batch);
-        let bytes = std::mem::take(&mut self.bytes);
-        let mut caller = self.caller.take().expect("it comes back from each batch");
-        let name = name.to_owned();
-        let caller = on_worker(self.shared, move |worker| {
-            let result = play_back(worker, &mut caller, &batch, &name);
-            result.map(|()| caller)
-        })?;
-        self.caller = Some(caller);
-        let progress = &self.shared.persistence.loading.progress;
-        progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-/// Runs commands of a file, as of a time at which nothing has expired: a DEL in the file says so.
-fn play_back(
-    worker: &mut Worker,
-    caller: &mut Caller,
-    batch: &[ArgsBuf],
-    name: &str,
-) -> Result<(), String> {
-    let mut result = Ok(());
-    worker.now_ms = 0;
-    for args in batch {
-        let args = args.as_args();
-        let Ok(id) = worker.shared.engine.names.resolve(&args[0], args.get(1)) else {
-            let command = args[0].escape_ascii();
-            result = Err(format!("Unknown command '{command}' reading the append only file {name}"));
-            break;
-        };
-        // Nobody else runs commands on data, so a stripe in use is free soon.
-        while let Err(Halt::Suspended(_)) = worker.executor.call(caller, id, args) {
-            worker.local.heap.tick();
-        }
-        caller.out.clear();
-    }
-    worker.read_clock();
-    worker.sweep();
-    result
-}
-
-/// Makes a caller for commands of files, which may do everything and to whom nobody listens.
-fn silent_caller(shared: &Shared) -> Caller {
-    let settings = shared.settings.current();
-    let user = settings.engine.acl.default_user().clone();
-    let origin = Origin {
-        id: u64::MAX,
-        addr: String::new(),
-        laddr: String::new(),
-        is_local: true,
-        is_unix: false,
-        fd: -1,
-        created_ms: 0,
-    };
-    let token = Token::new(0, 0, 0);
-    let info = Arc::new(ClientInfo::new(origin, token, &user));
-    Caller::new(info, user)
 }
 
 /// Runs something on the first worker and waits for it.
@@ -551,7 +446,9 @@ fn note_facts(loaded: &Loaded) {
         let value = String::from_utf8_lossy(value);
         match name.as_slice() {
             b"redis-ver" => log::notice(&format!("Loading RDB produced by version {value}")),
-            b"valkey-ver" => log::notice(&format!("Loading RDB produced by Valkey version {value}")),
+            b"valkey-ver" => {
+                log::notice(&format!("Loading RDB produced by Valkey version {value}"))
+            }
             b"ctime" => {
                 let made_s = value.parse().unwrap_or(0);
                 let age_s = (clock::wall_ms() / 1000).saturating_sub(made_s);

@@ -173,3 +173,39 @@ fn every_command_runs_without_a_socket() {
         .collect();
     assert_eq!(failed, REFUSED, "{why:#?}");
 }
+
+/// A client knows the record that its own calls have led to, for WAIT and WAITAOF.
+#[test]
+fn a_client_knows_its_last_record() {
+    let stage = Stage::new(1);
+    let mut runner = Runner::new(&stage, 1);
+    let journal = stage.engine.keyspace.journal();
+    let own = |runner: &mut Runner<'_>, line: &[&str]| {
+        assert_ne!(runner.call(line), Outcome::Suspended, "{line:?}");
+        let client = runner.executor.outlet.places[0].client.as_ref();
+        client.expect("it is kept").caller.own_record
+    };
+    assert_eq!(own(&mut runner, &["SET", "k", "v"]), 0, "no stream");
+    let stream = redline_keyspace::journal::RecordReader::new(|_| ());
+    let attached = stage.engine.keyspace.try_attach_stream(Box::new(stream));
+    assert!(attached.is_ok());
+    let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
+    let calls: [(&[&str], u64); 9] = [
+        (&["SET", "k", "v"], 1),
+        (&["GET", "k"], 1),
+        (&["MSET", "a", "1", "b", "2"], 2),
+        (&["EVAL", "return redis.call('incr', 'a')", "0"], 3),
+        (&["PUBLISH", "c", "m"], 4),
+        (&["FUNCTION", "LOAD", library], 5),
+        (&["MULTI"], 5),
+        (&["INCR", "a"], 5),
+        (&["EXEC"], 6),
+    ];
+    for (line, expected) in calls {
+        assert_eq!(own(&mut runner, line), expected, "{line:?}");
+        assert_eq!(journal.last(), expected, "{line:?}");
+    }
+    // Another client has none.
+    runner.renew();
+    assert_eq!(own(&mut runner, &["GET", "k"]), 0);
+}

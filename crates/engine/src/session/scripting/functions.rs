@@ -17,7 +17,7 @@ use redline_scripting::{
 use redline_spec::CommandId;
 use redline_types::glob::{self, Case};
 
-use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run, words};
+use super::{Program, busy_error, call_errors, check_flags, counted_keys, kill, log_line, run};
 use crate::{
     caller::Caller,
     executor::{Executor, Halt, Outlet, block, units},
@@ -145,7 +145,7 @@ impl<'a, O: Outlet> LoadEnv<'a, O> {
 
 impl<O: Outlet> ScriptEnv for LoadEnv<'_, O> {
     fn call(&mut self, _: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer) {
-        redline_resp::Reply::new(reply, proto).error(words(family).denied);
+        redline_resp::Reply::new(reply, proto).error(call_errors(family).denied);
     }
 
     fn tick(&mut self) -> Tick {

@@ -10,7 +10,7 @@ fn command(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// What a file holds: its commands and annotations in order, and its end.
+/// Contents of a file: its commands and annotations in order, and its end.
 fn read(bytes: &[u8]) -> (Vec<Vec<Vec<u8>>>, End) {
     read_from(bytes, bytes.len() as u64)
 }
@@ -39,7 +39,12 @@ fn tail() -> (Vec<u8>, Vec<usize>) {
             command(&["SET", &format!("k{index}"), &value]),
             format!("#TS:{}\r\n", 1_700_000_000 + index).into_bytes(),
             command(&["PING"]),
-            [command(&["MULTI"]), command(&["DEL", "a"]), command(&["exec"])].concat(),
+            [
+                command(&["MULTI"]),
+                command(&["DEL", "a"]),
+                command(&["exec"]),
+            ]
+            .concat(),
             command(&["APPEND", "", "\r\n*1\r\n$4\r\nPING\r\n"]),
         ];
         for unit in units {
@@ -57,7 +62,12 @@ fn a_whole_file_gives_its_commands() {
     assert_eq!(ends.len(), 200);
     assert_eq!(items.len(), 200 + 2 * 40);
     assert_eq!(items[4], vec![b"DEL".to_vec(), b"a".to_vec()]);
-    assert_eq!(end, End::Whole { size: bytes.len() as u64 });
+    assert_eq!(
+        end,
+        End::Whole {
+            size: bytes.len() as u64
+        }
+    );
     assert_eq!(read(b""), (Vec::new(), End::Whole { size: 0 }));
 }
 
@@ -100,7 +110,9 @@ fn every_cut_of_a_tail_is_found_at_its_last_whole_unit() {
         let whole = ends.iter().rfind(|end| **end <= cut).copied().unwrap_or(0) as u64;
         match end {
             End::Whole { size } => assert_eq!((size, whole), (cut as u64, cut as u64)),
-            End::Cut { whole: at, size, .. } => {
+            End::Cut {
+                whole: at, size, ..
+            } => {
                 assert_eq!((at, size), (whole, cut as u64));
                 assert!(whole < size);
             }
@@ -123,9 +135,14 @@ fn every_flipped_byte_leaves_a_prefix_of_units_and_at_most_one_error() {
         // Of five units the fourth has three commands.
         let before = before + 2 * (before / 5) + if before % 5 == 4 { 2 } else { 0 };
         assert_eq!(items[..before], all[..before], "{place} ^ {mask}");
-        let (End::Whole { size: whole } | End::Cut { whole, .. } | End::Corrupt { whole, .. }) = end;
+        let (End::Whole { size: whole } | End::Cut { whole, .. } | End::Corrupt { whole, .. }) =
+            end;
         let again = read(&flipped[..whole as usize]).1;
-        assert_eq!(again, End::Whole { size: whole }, "{place} ^ {mask}: {end:?}");
+        assert_eq!(
+            again,
+            End::Whole { size: whole },
+            "{place} ^ {mask}: {end:?}"
+        );
         errors += usize::from(!matches!(end, End::Whole { .. }));
     }
     // The others are in values.
@@ -165,21 +182,32 @@ fn a_length_takes_no_memory_before_its_bytes_are_there() {
     ];
     for bytes in claims {
         let mut scanner = Scanner::new(bytes, 0, bytes.len() as u64);
-        assert!(matches!(scanner.next().unwrap(), Item::End(End::Cut { .. })));
+        assert!(matches!(
+            scanner.next().unwrap(),
+            Item::End(End::Cut { .. })
+        ));
         assert!(scanner.buffer.capacity() <= 2 * READ_BYTES);
         assert!(scanner.spans.capacity() <= 16);
     }
     // The size is a claim, too.
     let bytes = b"*1\r\n$4000000000\r\nabc";
     let mut scanner = Scanner::new(&bytes[..], 0, u64::MAX);
-    assert!(matches!(scanner.next().unwrap(), Item::End(End::Cut { .. })));
+    assert!(matches!(
+        scanner.next().unwrap(),
+        Item::End(End::Cut { .. })
+    ));
     assert!(scanner.buffer.capacity() <= 4 * READ_BYTES);
 }
 
 #[test]
 fn a_long_command_is_read_and_its_memory_given_back() {
     let long = "x".repeat(3 << 20);
-    let bytes = [command(&["SET", "a", &long]), command(&["PING"]), command(&["PING"])].concat();
+    let bytes = [
+        command(&["SET", "a", &long]),
+        command(&["PING"]),
+        command(&["PING"]),
+    ]
+    .concat();
     let mut scanner = Scanner::new(&bytes[..], 0, bytes.len() as u64);
     let Item::Command(first) = scanner.next().unwrap() else {
         panic!("a command")
@@ -196,17 +224,33 @@ fn a_source_that_fails_is_asked_again() {
     impl Read for Fails<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             self.1 = !self.1;
-            if self.1 { Err(io::Error::other("torn")) } else { Drip(self.0).read(into).inspect(|read| self.0 = &self.0[*read..]) }
+            if self.1 {
+                Err(io::Error::other("torn"))
+            } else {
+                Drip(self.0)
+                    .read(into)
+                    .inspect(|read| self.0 = &self.0[*read..])
+            }
         }
     }
-    let bytes = [command(&["MULTI"]), command(&["SET", "a", "b"]), command(&["EXEC"])].concat();
+    let bytes = [
+        command(&["MULTI"]),
+        command(&["SET", "a", "b"]),
+        command(&["EXEC"]),
+    ]
+    .concat();
     let mut scanner = Scanner::new(Fails(&bytes, false), 0, bytes.len() as u64);
     let (mut commands, mut errors) = (0, 0);
     loop {
         match scanner.next() {
             Ok(Item::Command(_)) => commands += 1,
             Ok(Item::End(end)) => {
-                assert_eq!(end, End::Whole { size: bytes.len() as u64 });
+                assert_eq!(
+                    end,
+                    End::Whole {
+                        size: bytes.len() as u64
+                    }
+                );
                 break;
             }
             Ok(Item::Annotation(_)) => panic!("there is none"),
@@ -233,9 +277,19 @@ fn the_time_of_an_annotation() {
     assert_eq!(time(&long), None);
     let longer = format!("{long}x\r\n");
     let end = read(longer.as_bytes()).1;
-    let flaw = Flaw { at: 0, what: What::LongAnnotation };
+    let flaw = Flaw {
+        at: 0,
+        what: What::LongAnnotation,
+    };
     let size = longer.len() as u64;
-    assert_eq!(end, End::Corrupt { whole: 0, size, flaw });
+    assert_eq!(
+        end,
+        End::Corrupt {
+            whole: 0,
+            size,
+            flaw
+        }
+    );
 }
 
 #[test]
@@ -253,8 +307,14 @@ fn snapshots_are_known_by_their_magic() {
 
 #[test]
 fn only_what_is_allowed_is_cut() {
-    let strict = Tolerance { takes_truncated: false, corrupt_tail_bytes_max: 0 };
-    let mild = Tolerance { takes_truncated: true, corrupt_tail_bytes_max: 3 };
+    let strict = Tolerance {
+        takes_truncated: false,
+        corrupt_tail_bytes_max: 0,
+    };
+    let mild = Tolerance {
+        takes_truncated: true,
+        corrupt_tail_bytes_max: 3,
+    };
     let whole = command(&["PING"]);
     let cut = read(&[&whole[..], b"*1\r\n"].concat()).1;
     let corrupt = read(&[&whole[..], b"!!!"].concat()).1;
@@ -262,11 +322,17 @@ fn only_what_is_allowed_is_cut() {
     let is_cut = |end: &End, is_last, tolerance| match course(end, "f.aof", is_last, tolerance) {
         Course::Cut { at, lines } => {
             assert_eq!(at, whole.len() as u64);
-            assert!(lines[1].contains("Truncating the AOF f.aof at offset 14"), "{lines:?}");
+            assert!(
+                lines[1].contains("Truncating the AOF f.aof at offset 14"),
+                "{lines:?}"
+            );
             true
         }
         Course::Refuse(lines) => {
-            assert!(lines.last().unwrap().starts_with(['F', 'U', 'B']), "{lines:?}");
+            assert!(
+                lines.last().unwrap().starts_with(['F', 'U', 'B']),
+                "{lines:?}"
+            );
             false
         }
         Course::Load => panic!("{end:?}"),
@@ -276,10 +342,16 @@ fn only_what_is_allowed_is_cut() {
         assert!(!is_cut(end, true, strict));
         assert!(!is_cut(end, false, mild));
     }
-    assert_eq!(course(&read(&whole).1, "f.aof", false, strict), Course::Load);
+    assert_eq!(
+        course(&read(&whole).1, "f.aof", false, strict),
+        Course::Load
+    );
     let open = read(&command(&["MULTI"])).1;
     let Course::Cut { at: 0, lines } = course(&open, "f.aof", true, mild) else {
         panic!("{open:?}")
     };
-    assert_eq!(lines[0], "Revert incomplete MULTI/EXEC transaction in AOF file f.aof");
+    assert_eq!(
+        lines[0],
+        "Revert incomplete MULTI/EXEC transaction in AOF file f.aof"
+    );
 }

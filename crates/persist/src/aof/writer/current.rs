@@ -43,16 +43,24 @@ impl Current {
     }
 
     /// Appends all, or nothing as far as that can be had. Returns true if an annotation was written.
-    pub(super) fn append(&mut self, annotation: Vec<u8>, units: &[&[u8]]) -> Result<bool, AppendError> {
+    pub(super) fn append(
+        &mut self,
+        annotation: Vec<u8>,
+        units: &[&[u8]],
+    ) -> Result<bool, AppendError> {
         let there = self.partial.take().map_or(0, |partial| partial.bytes);
-        let slices: Vec<&[u8]> = std::iter::once(&annotation[..]).chain(units.iter().copied()).collect();
+        let slices: Vec<&[u8]> = std::iter::once(&annotation[..])
+            .chain(units.iter().copied())
+            .collect();
         let bytes: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         match write_all(&*self.file, &behind(&slices, there)) {
             Ok(()) => {
                 self.bytes += bytes;
                 Ok(!annotation.is_empty())
             }
-            Err((written, error)) => Err(self.cut_back(annotation, (there + written, bytes), &error)),
+            Err((written, error)) => {
+                Err(self.cut_back(annotation, (there + written, bytes), &error))
+            }
         }
     }
 
@@ -83,7 +91,11 @@ impl Current {
             error_text(&error)
         ));
         // The next append goes on behind it, if it is known where that is.
-        let there = self.file.bytes().ok().and_then(|end| end.checked_sub(self.bytes));
+        let there = self
+            .file
+            .bytes()
+            .ok()
+            .and_then(|end| end.checked_sub(self.bytes));
         let there = there.filter(|there| *there <= wanted);
         self.partial = there.map(|bytes| Partial { annotation, bytes });
         AppendError {
@@ -103,4 +115,3 @@ fn behind<'a>(slices: &[&'a [u8]], mut skipped: u64) -> Vec<&'a [u8]> {
     });
     rest.filter(|slice| !slice.is_empty()).collect()
 }
-

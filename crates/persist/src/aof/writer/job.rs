@@ -11,7 +11,7 @@ use crate::disk::{Disk, File};
 use crate::manifest::{self, FileError, Manifest, Paths};
 
 /// Work for the disk. [`Job::run`] makes a [`Done`] of it, which goes back to the writer.
-pub struct Job(pub(super) Kind);
+pub struct Job(Box<Kind>);
 
 /// The result of a job, for [`super::Writer::done`].
 pub struct Done(pub(super) Result);
@@ -71,18 +71,19 @@ pub(super) enum Result {
 }
 
 impl Job {
+    pub(super) fn new(kind: Kind) -> Job {
+        Job(Box::new(kind))
+    }
+
     /// Returns true if it syncs what was appended.
     pub fn is_sync(&self) -> bool {
-        matches!(self.0, Kind::Sync { .. })
+        matches!(*self.0, Kind::Sync { .. })
     }
 
     /// Does the work.
     pub fn run(self, disk: &dyn Disk) -> Done {
-        Done(match self.0 {
-            Kind::Sync {
-                files,
-                upto,
-            } => Result::Synced {
+        Done(match *self.0 {
+            Kind::Sync { files, upto } => Result::Synced {
                 result: sync(&files),
                 files,
                 upto,
@@ -128,7 +129,10 @@ fn prepare(
 ) -> std::result::Result<Arc<dyn File>, FileError> {
     manifest::create_folder(disk, paths)?;
     let file = disk.create(&path).map_err(|error| {
-        FileError::new(format!("Can't open the append-only file {}", path.display()), error)
+        FileError::new(
+            format!("Can't open the append-only file {}", path.display()),
+            error,
+        )
     })?;
     if let Some(manifest) = manifest {
         manifest::sync_folder(disk, paths)?;
@@ -142,7 +146,9 @@ impl Commit {
         let named = |kind: &str, (from, to): (&PathBuf, &PathBuf)| {
             disk.rename(from, to).map_err(|error| {
                 let (from, to) = (from.display(), to.display());
-                let what = format!("Error trying to rename the temporary AOF {kind} file {from} into {to}");
+                let what = format!(
+                    "Error trying to rename the temporary AOF {kind} file {from} into {to}"
+                );
                 FileError::new(what, error)
             })
         };

@@ -1,0 +1,292 @@
+//! The append-only files at a load: snapshots are handed on, commands run in batches.
+//!
+//! Must not know: when there is a load, and what clients are told meanwhile.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek},
+    path::Path,
+    sync::Arc,
+};
+
+use redline_commands::Error;
+use redline_engine::{
+    Caller, Halt,
+    caller::{ClientInfo, Origin, Token},
+    executor::{
+        block,
+        units::{self, Compound},
+    },
+};
+use redline_keyspace::lock::StripeSet;
+use redline_persist::{
+    Disk, Manifest, RealDisk,
+    aof::scan::{self, Course, Item},
+    load::{Loaded, Progress},
+    manifest,
+};
+use redline_resp::ArgsBuf;
+
+use super::{append, loading};
+use crate::{log, settings::Settings, shared::Shared, worker::Worker};
+
+/// Bytes of commands that are run at once: other work of the worker waits for them.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Surroundings of a load.
+pub(crate) trait Stage {
+    /// Loads and publishes a snapshot; returns its size. The error is a line for the log.
+    fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String>;
+
+    /// Runs commands of the file of this name.
+    fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String>;
+
+    /// Returns true if the load is to end.
+    fn is_stopped(&self) -> bool;
+}
+
+/// A worker that holds every stripe and loads in place: DEBUG LOADAOF.
+struct InPlace<'w, 'a, 'e, 's> {
+    worker: &'w mut Worker<'a, 'e, 's>,
+    caller: Caller,
+}
+
+impl InPlace<'_, '_, '_, '_> {
+    /// Empties all databases and removes the libraries.
+    fn empty(&mut self) {
+        let worker = &mut *self.worker;
+        let mut compound = worker.compound.take().expect("the unit of the load");
+        let nothing = worker.shared.keyspace.unpublished();
+        // Without libraries nothing can fail.
+        let _ = loading::publish(worker, &mut compound.unit, &nothing, &Loaded::default());
+        worker.compound = Some(compound);
+    }
+}
+
+impl Stage for InPlace<'_, '_, '_, '_> {
+    fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String> {
+        let worker = &mut *self.worker;
+        let (clock, progress) = (worker.local.clock, Progress::default());
+        let file = loading::load_file(path, worker.shared, settings, clock, &progress)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut compound = worker.compound.take().expect("the unit of the load");
+        let published = loading::publish(worker, &mut compound.unit, &file.space, &file.loaded);
+        worker.compound = Some(compound);
+        published.map(|()| file.bytes)
+    }
+
+    fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String> {
+        run(self.worker, &mut self.caller, &batch, name)
+    }
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Replaces all data by that of the append-only files, in one unit (DEBUG LOADAOF).
+pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<(), Halt> {
+    let shared = worker.shared.this();
+    let unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
+    // What is in the lanes goes to the file; what the load does must not.
+    let was_attached = shared.keyspace.journal().is_attached();
+    shared.keyspace.journal().detach();
+    worker.compound = Some(Box::new(Compound::new(unit)));
+    let settings = worker.outlet.settings.clone();
+    let mut stage = InPlace {
+        caller: silent_caller(&shared),
+        worker,
+    };
+    let paths = append::paths(&settings);
+    let manifest = manifest::load(&RealDisk, &paths).map_err(|error| error.text);
+    let result = manifest.and_then(|manifest| {
+        stage.empty();
+        load(&mut stage, &settings, &manifest.unwrap_or_default())
+    });
+    let compound = worker.compound.take().expect("the unit of the load");
+    let mut unit = compound.unit;
+    if was_attached {
+        append::attach(&shared, &mut unit);
+    }
+    block::commit(worker.executor, unit);
+    result.map_err(|why| {
+        log::warning(&format!("DEBUG LOADAOF: {why}"));
+        Error::line("ERR Error trying to load the AOF files, check server logs").into()
+    })
+}
+
+/// Loads the files of a manifest, in order. The error is a line for the log.
+pub(crate) fn load(
+    stage: &mut dyn Stage,
+    settings: &Settings,
+    manifest: &Manifest,
+) -> Result<(), String> {
+    let paths = append::paths(settings);
+    let sizes: Result<Vec<u64>, io::Error> = manifest
+        .files()
+        .map(|entry| RealDisk.len(&paths.file(&entry.name)))
+        .collect();
+    let sizes = sizes.map_err(|error| error.to_string())?;
+    let mut player = Player {
+        stage,
+        batch: Vec::new(),
+        bytes: 0,
+    };
+    for (at, entry) in manifest.files().enumerate() {
+        let is_last = sizes[at + 1..].iter().all(|bytes| *bytes == 0);
+        let path = paths.file(&entry.name);
+        let name = entry.name.display().to_string();
+        log::notice(&format!("Reading the AOF file {name}"));
+        let failed = |error: io::Error| format!("the AOF file {name}: {error}");
+        let file = File::open(&path).map_err(failed)?;
+        let mut first = [0; 9];
+        let read = (&file).read(&mut first).map_err(failed)?;
+        if scan::starts_with_snapshot(&first[..read]) {
+            // Commands may follow a snapshot in the file of a Redis before version 7.
+            let from = player.stage.load_snapshot(&path, settings)?;
+            player.play(&path, &name, from, sizes[at], is_last, settings)?;
+        } else {
+            player.play(&path, &name, 0, sizes[at], is_last, settings)?;
+        }
+    }
+    Ok(())
+}
+
+/// Plays the commands of files back.
+struct Player<'a> {
+    stage: &'a mut dyn Stage,
+    batch: Vec<ArgsBuf>,
+    bytes: usize,
+}
+
+impl Player<'_> {
+    /// Plays a file back from an offset on; its end may be cut off, as the settings say.
+    fn play(
+        &mut self,
+        path: &Path,
+        name: &str,
+        from: u64,
+        size: u64,
+        is_last: bool,
+        settings: &Settings,
+    ) -> Result<(), String> {
+        let failed = |error: io::Error| format!("the AOF file {name}: {error}");
+        let mut file = File::open(path).map_err(failed)?;
+        file.seek(io::SeekFrom::Start(from)).map_err(failed)?;
+        let mut scanner = scan::Scanner::new(file, from, size);
+        // A transaction that is not complete is not played back.
+        let mut unit: Vec<ArgsBuf> = Vec::new();
+        let end = loop {
+            if self.stage.is_stopped() {
+                return Err(String::new());
+            }
+            match scanner.next().map_err(failed)? {
+                Item::Command(command) => {
+                    let args = command.args;
+                    let is = |word: &[u8]| args[0].eq_ignore_ascii_case(word);
+                    if is(b"multi") {
+                        continue;
+                    }
+                    if is(b"exec") {
+                        for args in unit.drain(..) {
+                            self.add(args, name)?;
+                        }
+                        continue;
+                    }
+                    let args: ArgsBuf = args.iter().collect();
+                    match command.is_in_transaction {
+                        true => unit.push(args),
+                        false => self.add(args, name)?,
+                    }
+                }
+                Item::Annotation(_) => {}
+                Item::End(end) => break end,
+            }
+        };
+        self.run(name)?;
+        let tolerance = scan::Tolerance {
+            takes_truncated: settings.loads_truncated,
+            corrupt_tail_bytes_max: settings.corrupt_tail_bytes_max,
+        };
+        match scan::course(&end, name, is_last, tolerance) {
+            Course::Load => Ok(()),
+            Course::Cut { at, lines } => {
+                lines.iter().for_each(|line| log::warning(line));
+                RealDisk.truncate(path, at).map_err(failed)
+            }
+            Course::Refuse(mut lines) => {
+                let last = lines.pop().unwrap_or_default();
+                lines.iter().for_each(|line| log::warning(line));
+                Err(last)
+            }
+        }
+    }
+
+    fn add(&mut self, args: ArgsBuf, name: &str) -> Result<(), String> {
+        self.bytes += bytes_of(&args);
+        self.batch.push(args);
+        match self.bytes >= BATCH_BYTES {
+            true => self.run(name),
+            false => Ok(()),
+        }
+    }
+
+    fn run(&mut self, name: &str) -> Result<(), String> {
+        self.bytes = 0;
+        self.stage.run(std::mem::take(&mut self.batch), name)
+    }
+}
+
+/// Returns about the number of bytes that a command takes in a file.
+pub(super) fn bytes_of(args: &ArgsBuf) -> usize {
+    const LINE_BYTES: usize = 6;
+    let args = args.as_args();
+    args.iter().map(|arg| arg.len() + LINE_BYTES).sum()
+}
+
+/// Runs commands of a file, as of a time at which nothing has expired: a DEL in the file says so.
+pub(super) fn run(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    batch: &[ArgsBuf],
+    name: &str,
+) -> Result<(), String> {
+    let mut result = Ok(());
+    worker.now_ms = 0;
+    for args in batch {
+        let args = args.as_args();
+        let Ok(id) = worker.shared.engine.names.resolve(&args[0], args.get(1)) else {
+            let command = args[0].escape_ascii();
+            result = Err(format!(
+                "Unknown command '{command}' reading the append only file {name}"
+            ));
+            break;
+        };
+        // Nobody else runs commands on data, so a stripe in use is free soon.
+        while let Err(Halt::Suspended(_)) = worker.executor.call(caller, id, args) {
+            worker.local.heap.tick();
+        }
+        caller.out.clear();
+    }
+    worker.read_clock();
+    worker.sweep();
+    result
+}
+
+/// Makes a caller for commands of files, which may do everything and to whom nobody listens.
+pub(crate) fn silent_caller(shared: &Shared) -> Caller {
+    let settings = shared.settings.current();
+    let user = settings.engine.acl.default_user().clone();
+    let origin = Origin {
+        id: u64::MAX,
+        addr: String::new(),
+        laddr: String::new(),
+        is_local: true,
+        is_unix: false,
+        fd: -1,
+        created_ms: 0,
+    };
+    let token = Token::new(0, 0, 0);
+    let info = Arc::new(ClientInfo::new(origin, token, &user));
+    Caller::new(info, user)
+}
