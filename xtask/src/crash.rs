@@ -64,7 +64,11 @@ impl Options {
             let [name, value] = pair else {
                 return Err(format!("{} needs a value", pair[0]));
             };
-            let number = || value.parse::<u64>().map_err(|error| format!("{name} {value}: {error}"));
+            let number = || {
+                value
+                    .parse::<u64>()
+                    .map_err(|error| format!("{name} {value}: {error}"))
+            };
             match name.as_str() {
                 "--points" => options.points = number()?,
                 "--seed" => options.seed = number()?,
@@ -83,7 +87,9 @@ impl Options {
 /// Kills servers as the options say.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let program = match &options.binary {
-        Some(binary) => binary.canonicalize().map_err(|error| format!("{}: {error}", binary.display()))?,
+        Some(binary) => binary
+            .canonicalize()
+            .map_err(|error| format!("{}: {error}", binary.display()))?,
         None => release_binary()?,
     };
     let folder = Folder::new().map_err(|error| format!("a folder: {error}"))?;
@@ -96,12 +102,20 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         pops: Pops::default(),
         figures: Figures::default(),
     };
-    println!("crash: {} points, appendfsync {}, seed {}", options.points, options.policy, options.seed);
+    println!(
+        "crash: {} points, appendfsync {}, seed {}",
+        options.points, options.policy, options.seed
+    );
     let began = Instant::now();
     let done = (1..=options.points).try_for_each(|point| {
-        let outcome = trial.point(Plant::None).map_err(|why| format!("point {point}: {why}"))?;
+        let outcome = trial
+            .point(Plant::None)
+            .map_err(|why| format!("point {point}: {why}"))?;
         match outcome.lost > 0 && trial.policy == "always" {
-            true => Err(format!("point {point}: {} acknowledged operations are lost", outcome.lost)),
+            true => Err(format!(
+                "point {point}: {} acknowledged operations are lost",
+                outcome.lost
+            )),
             false => Ok(()),
         }
     });
@@ -109,7 +123,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let done = done.and_then(|()| trial.plant());
     if let Err(why) = done {
         let kept = folder.keep();
-        return Err(format!("crash: seed {}: {why}\nthe files are in {}", options.seed, kept.display()));
+        return Err(format!(
+            "crash: seed {}: {why}\nthe files are in {}",
+            options.seed,
+            kept.display()
+        ));
     }
     let Figures {
         acknowledged,
@@ -228,7 +246,10 @@ impl Server {
         loop {
             let ended = self.child.try_wait().map_err(|error| error.to_string())?;
             if let Some(status) = ended {
-                return Err(format!("the server has ended at its start with {status}:\n{}", self.log()));
+                return Err(format!(
+                    "the server has ended at its start with {status}:\n{}",
+                    self.log()
+                ));
             }
             let answer = self.connect().and_then(|mut client| client.call(&["PING"]));
             if answer.is_ok_and(|answer| !answer.is_error()) {
@@ -251,7 +272,12 @@ impl Trial<'_> {
         let child = Command::new(&self.program)
             .args(["server", "--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--threads", "2", "--save", "", "--appendonly", "yes"])
-            .args(["--appendfsync", &self.policy, "--auto-aof-rewrite-min-size", "128kb"])
+            .args([
+                "--appendfsync",
+                &self.policy,
+                "--auto-aof-rewrite-min-size",
+                "128kb",
+            ])
             .current_dir(self.folder)
             .stdin(Stdio::null())
             .stdout(out.try_clone().map_err(failed)?)
@@ -286,11 +312,15 @@ impl Trial<'_> {
         let server = self.start()?;
         let mut histories = self.load(server, plant)?;
         if plant == Plant::Loss {
-            cut_last_file(self.folder).map_err(|error| format!("a loss cannot be planted: {error}"))?;
+            cut_last_file(self.folder)
+                .map_err(|error| format!("a loss cannot be planted: {error}"))?;
         }
         let server = self.start()?;
         let outcome = self.check(&server, &mut histories)?;
-        self.figures.acknowledged += histories.iter().map(|history| history.acknowledged as u64).sum::<u64>();
+        self.figures.acknowledged += histories
+            .iter()
+            .map(|history| history.acknowledged as u64)
+            .sum::<u64>();
         if plant == Plant::None {
             self.figures.outcome.add(outcome);
         }
@@ -346,7 +376,9 @@ impl Trial<'_> {
             match plant {
                 Plant::None => thread::sleep(Duration::from_millis(load_ms)),
                 Plant::Loss => {
-                    while answered.load(Ordering::Relaxed) < PLANTED_MIN && Instant::now() < deadline {
+                    while answered.load(Ordering::Relaxed) < PLANTED_MIN
+                        && Instant::now() < deadline
+                    {
                         thread::sleep(Duration::from_millis(1));
                     }
                 }
@@ -356,7 +388,9 @@ impl Trial<'_> {
             let log = server.log();
             drop(server);
             if let Ok(Some(status)) = early {
-                return Err(format!("the server has ended under load with {status}:\n{log}"));
+                return Err(format!(
+                    "the server has ended under load with {status}:\n{log}"
+                ));
             }
             let mut histories = Vec::new();
             let mut fault = taker.join().expect("a client does not panic").err();
@@ -380,24 +414,38 @@ impl Trial<'_> {
         let mut client = server.connect().map_err(failed)?;
         let mut all = Outcome::default();
         for (number, history) in histories.iter().enumerate() {
-            let found = tally_of(&mut client, number).map_err(|why| format!("client {number}: {why}"))?;
-            let outcome = history.check(&found).map_err(|why| format!("client {number}: {why}"))?;
+            let found =
+                tally_of(&mut client, number).map_err(|why| format!("client {number}: {why}"))?;
+            let outcome = history
+                .check(&found)
+                .map_err(|why| format!("client {number}: {why}"))?;
             all.add(outcome);
             self.bases[number] = found;
         }
-        let accounts: Vec<String> = (0..ACCOUNTS).map(|number| format!("account:{number}")).collect();
+        let accounts: Vec<String> = (0..ACCOUNTS)
+            .map(|number| format!("account:{number}"))
+            .collect();
         let amounts = numbers(&mut client, &accounts)?;
         if amounts.iter().sum::<i64>() != 0 {
             return Err(format!("the sum of the accounts is not 0: {amounts:?}"));
         }
-        let elements = client.call(&["LRANGE", "queue", "0", "-1"]).map_err(failed)?;
+        let elements = client
+            .call(&["LRANGE", "queue", "0", "-1"])
+            .map_err(failed)?;
         let Value::Array(elements) = elements else {
             return Err(format!("LRANGE queue: {elements:?}"));
         };
-        let mut queue: Vec<u64> = elements.iter().filter_map(as_number).map(|number| number as u64).collect();
+        let mut queue: Vec<u64> = elements
+            .iter()
+            .filter_map(as_number)
+            .map(|number| number as u64)
+            .collect();
         queue.reverse();
         let pushed = self.bases[0][Kind::Push as usize];
-        let (outcome, popped) = self.pops.check(&queue, pushed).map_err(|why| format!("the queue: {why}"))?;
+        let (outcome, popped) = self
+            .pops
+            .check(&queue, pushed)
+            .map_err(|why| format!("the queue: {why}"))?;
         all.add(outcome);
         self.pops = Pops {
             acknowledged: popped,
@@ -421,8 +469,12 @@ fn as_number(value: &Value) -> Option<i64> {
 
 /// Returns the numbers of these keys; of one that is not there 0.
 fn numbers(client: &mut Client, keys: &[String]) -> Result<Vec<i64>, Failure> {
-    let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
-    let reply = client.call(&words).map_err(|error| format!("the check: {error}"))?;
+    let words: Vec<&str> = std::iter::once("MGET")
+        .chain(keys.iter().map(String::as_str))
+        .collect();
+    let reply = client
+        .call(&words)
+        .map_err(|error| format!("the check: {error}"))?;
     let Value::Array(values) = &reply else {
         return Err(format!("MGET: {reply:?}"));
     };
@@ -432,16 +484,23 @@ fn numbers(client: &mut Client, keys: &[String]) -> Result<Vec<i64>, Failure> {
 
 /// Reads the tally of a client. The error says which unit is torn.
 fn tally_of(client: &mut Client, number: usize) -> Result<Tally, Failure> {
-    let names = ["register", "count", "a", "script:x", "pushed", "large", "b", "script:y"];
+    let names = [
+        "register", "count", "a", "script:x", "pushed", "large", "b", "script:y",
+    ];
     let keys = names.map(|name| format!("{name}:{number}"));
     let found = numbers(client, &keys)?;
     if found[2] != found[6] {
-        return Err(format!("a transaction is torn: {} and {}", found[2], found[6]));
+        return Err(format!(
+            "a transaction is torn: {} and {}",
+            found[2], found[6]
+        ));
     }
     if found[3] != found[7] {
         return Err(format!("a script is torn: {} and {}", found[3], found[7]));
     }
-    let large = client.call(&["STRLEN", &keys[5]]).map_err(|error| format!("the check: {error}"))?;
+    let large = client
+        .call(&["STRLEN", &keys[5]])
+        .map_err(|error| format!("the check: {error}"))?;
     let is_whole = as_number(&large).is_some_and(|bytes| bytes == 0 || bytes >= LARGE_BYTES as i64);
     if !is_whole {
         return Err(format!("a large value is torn: {large:?} bytes"));
@@ -462,7 +521,8 @@ struct Writer {
 }
 
 const TWINS: &str = "redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])";
-const TRANSFER: &str = "redis.call('DECRBY', KEYS[1], ARGV[1]) return redis.call('INCRBY', KEYS[2], ARGV[1])";
+const TRANSFER: &str =
+    "redis.call('DECRBY', KEYS[1], ARGV[1]) return redis.call('INCRBY', KEYS[2], ARGV[1])";
 
 impl Writer {
     /// Writes until the server is gone. An error: a reply that is one.
@@ -517,7 +577,14 @@ impl Writer {
 
     /// Appends an operation that is counted.
     fn operation(&mut self, kind: u64, tally: &mut Tally, out: &mut Vec<u8>) -> (usize, bool) {
-        let kinds = [Kind::Register, Kind::Count, Kind::Transaction, Kind::Script, Kind::Push, Kind::Large];
+        let kinds = [
+            Kind::Register,
+            Kind::Count,
+            Kind::Transaction,
+            Kind::Script,
+            Kind::Push,
+            Kind::Large,
+        ];
         let kind = kinds[kind as usize];
         tally[kind as usize] += 1;
         let count = tally[kind as usize].to_string();
@@ -545,7 +612,11 @@ impl Writer {
             }
             Kind::Push => {
                 // The first client's elements are waited for by somebody.
-                let queue = if self.number == 0 { "queue".to_owned() } else { key("queue") };
+                let queue = if self.number == 0 {
+                    "queue".to_owned()
+                } else {
+                    key("queue")
+                };
                 add(&["MULTI"]);
                 add(&["LPUSH", &queue, &count]);
                 add(&["LTRIM", &key("queue"), "0", "9"]);
@@ -589,7 +660,10 @@ fn take(client: &mut Client, pops: &mut Pops) -> Result<(), Failure> {
             Ok(Value::Array(pair)) => {
                 let element = pair.get(1).and_then(as_number);
                 if element != Some(pops.acknowledged as i64 + 1) {
-                    return Err(format!("behind element {} came {element:?}", pops.acknowledged));
+                    return Err(format!(
+                        "behind element {} came {element:?}",
+                        pops.acknowledged
+                    ));
                 }
                 pops.acknowledged += 1;
                 pops.is_asking = false;
@@ -604,7 +678,11 @@ fn take(client: &mut Client, pops: &mut Pops) -> Result<(), Failure> {
 fn do_chores(client: &mut Client, mut random: Random, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(random.within(2..40)));
-        let chore = if random.below(3) == 0 { "BGSAVE" } else { "BGREWRITEAOF" };
+        let chore = if random.below(3) == 0 {
+            "BGSAVE"
+        } else {
+            "BGREWRITEAOF"
+        };
         // One may be under way already.
         if client.call(&[chore]).is_err() {
             return;
@@ -617,8 +695,14 @@ fn cut_last_file(folder: &Path) -> io::Result<()> {
     let mut last: Option<(u64, PathBuf)> = None;
     for entry in fs::read_dir(folder.join("appendonlydir"))? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let number = name.strip_prefix("appendonly.aof.").and_then(|rest| rest.strip_suffix(".incr.aof"));
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let number = name
+            .strip_prefix("appendonly.aof.")
+            .and_then(|rest| rest.strip_suffix(".incr.aof"));
         let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
             continue;
         };

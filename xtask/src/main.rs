@@ -70,7 +70,9 @@ fn main() -> ExitCode {
             compat::Options::parse(&words[1..]).and_then(|options| compat::run(&options))
         }
         Some("cost") => cost::Options::parse(&words[1..]).and_then(|options| cost::run(&options)),
-        Some("crash") => crash::Options::parse(&words[1..]).and_then(|options| crash::run(&options)),
+        Some("crash") => {
+            crash::Options::parse(&words[1..]).and_then(|options| crash::run(&options))
+        }
         Some("tidy") if words.len() == 1 => tidy::run(),
         Some("new-type-check") if words.len() == 1 => new_type::run(),
         _ => Err(usage()),

@@ -151,7 +151,12 @@ mod tests {
 
     #[test]
     fn a_loss_is_counted() {
-        let outcome = |lost| Ok(Outcome { lost, unanswered: 0 });
+        let outcome = |lost| {
+            Ok(Outcome {
+                lost,
+                unanswered: 0,
+            })
+        };
         assert_eq!(history().check(&[2, 1, 0, 0, 0, 0]), outcome(1));
         assert_eq!(history().check(&[1, 1, 0, 0, 0, 0]), outcome(2));
     }
@@ -159,7 +164,12 @@ mod tests {
     #[test]
     fn what_no_order_explains_is_torn() {
         // The second operation without the first, one that nobody sent, less than there was at the beginning.
-        for found in [[1, 1, 1, 0, 0, 0], [2, 1, 1, 0, 0, 1], [3, 1, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0]] {
+        for found in [
+            [1, 1, 1, 0, 0, 0],
+            [2, 1, 1, 0, 0, 1],
+            [3, 1, 1, 0, 0, 0],
+            [0, 1, 0, 0, 0, 0],
+        ] {
             assert!(history().check(&found).is_err(), "{found:?}");
         }
     }

@@ -59,7 +59,9 @@ pub fn digest(running: &Running) -> String {
 
 #[track_caller]
 pub fn set(running: &Running, name: &str, value: &str) {
-    let reply = running.connect().call_words(&["CONFIG", "SET", name, value]);
+    let reply = running
+        .connect()
+        .call_words(&["CONFIG", "SET", name, value]);
     assert_eq!(reply, "+OK", "{name} {value}");
 }
 
@@ -72,7 +74,9 @@ pub fn commands(folder: &Path) -> String {
         .collect();
     paths.sort();
     let texts = paths.iter().map(|path| fs::read(path).unwrap_or_default());
-    texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect()
+    texts
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .collect()
 }
 
 /// Returns a command as it is in a file.
@@ -88,7 +92,10 @@ pub fn encoded(words: &[&str]) -> String {
 pub fn rewrite(running: &Running) {
     let before: u64 = info(running, "aof_rewrites").parse().unwrap();
     let reply = running.call("BGREWRITEAOF");
-    assert!(reply.starts_with("+Background append only file rewriting"), "{reply}");
+    assert!(
+        reply.starts_with("+Background append only file rewriting"),
+        "{reply}"
+    );
     until_info(running, "aof_rewrites", &(before + 1).to_string());
     assert_eq!(info(running, "aof_last_bgrewrite_status"), "ok");
 }
@@ -163,8 +170,12 @@ fn write_all_kinds(running: &Running) {
     until("keys expire", || {
         (client.call("EXISTS soon timed") == ":0").then_some(())
     });
-    let script = "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('RPUSH', KEYS[2], 'x', 'y')";
-    assert_eq!(client.call_words(&["EVAL", script, "2", "scripted", "list", "v"]), ":2");
+    let script =
+        "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('RPUSH', KEYS[2], 'x', 'y')";
+    assert_eq!(
+        client.call_words(&["EVAL", script, "2", "scripted", "list", "v"]),
+        ":2"
+    );
     let library = "#!lua name=lib\nredis.register_function('put', function(keys, args)\n\
                    return redis.call('SET', keys[1], args[1]) end)";
     assert_eq!(client.call_words(&["FUNCTION", "LOAD", library]), "lib");
@@ -173,8 +184,14 @@ fn write_all_kinds(running: &Running) {
     for bytes in [16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 3 << 20] {
         let (key, value) = (format!("large:{bytes}"), "v".repeat(bytes));
         assert_eq!(client.call_words(&["SET", &key, &value]), "+OK");
-        assert_eq!(client.call_words(&["APPEND", &key, "tail"]), format!(":{}", bytes + 4));
-        assert_eq!(client.call_words(&["RPUSH", "of:large", &value]).as_bytes()[0], b':');
+        assert_eq!(
+            client.call_words(&["APPEND", &key, "tail"]),
+            format!(":{}", bytes + 4)
+        );
+        assert_eq!(
+            client.call_words(&["RPUSH", "of:large", &value]).as_bytes()[0],
+            b':'
+        );
     }
     let mut waiting = [running.connect(), running.connect()];
     waiting[0].send("BLPOP queue 0");
@@ -192,7 +209,10 @@ fn evict(running: &Running) {
     assert_eq!(client.call("SELECT 5"), "+OK");
     let value = "e".repeat(20_000);
     for number in 0..200 {
-        assert_eq!(client.call_words(&["SET", &format!("evicted:{number}"), &value, "EX", "9999"]), "+OK");
+        assert_eq!(
+            client.call_words(&["SET", &format!("evicted:{number}"), &value, "EX", "9999"]),
+            "+OK"
+        );
     }
     set(running, "maxmemory-policy", "volatile-random");
     let used: u64 = info(running, "used_memory").parse().unwrap();
@@ -208,13 +228,21 @@ fn evict(running: &Running) {
 
 /// Returns what the digest does not tell.
 fn beside_the_digest(running: &Running) -> String {
-    ["FUNCTION LIST WITHCODE", "XPENDING x g", "XINFO GROUPS x", "INFO keyspace"]
-        .map(|line| {
-            let text = running.call(line);
-            // The average is of what is left of spans.
-            text.lines().map(|line| line.split(",avg_ttl").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
-        })
-        .join("\n")
+    [
+        "FUNCTION LIST WITHCODE",
+        "XPENDING x g",
+        "XINFO GROUPS x",
+        "INFO keyspace",
+    ]
+    .map(|line| {
+        let text = running.call(line);
+        // The average is of what is left of spans.
+        text.lines()
+            .map(|line| line.split(",avg_ttl").next().unwrap_or(""))
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
+    .join("\n")
 }
 
 fn all_kinds_outlive_a_kill_under(policy: &str, threads: usize) {
@@ -228,14 +256,27 @@ fn all_kinds_outlive_a_kill_under(policy: &str, threads: usize) {
         encoded(&["FLUSHALL"]),
         encoded(&["FLUSHDB"]),
         encoded(&["DEL", "soon"]),
-        encoded(&["INCR", "a"]) + &encoded(&["SELECT", "2"]) + &encoded(&["INCR", "b"]) + &encoded(&["EXEC"]),
+        encoded(&["INCR", "a"])
+            + &encoded(&["SELECT", "2"])
+            + &encoded(&["INCR", "b"])
+            + &encoded(&["EXEC"]),
         encoded(&["LPOP", "queue"]),
         encoded(&["SELECT", "9"]),
     ] {
-        let found = text.to_ascii_uppercase().contains(&wanted.to_ascii_uppercase());
+        let found = text
+            .to_ascii_uppercase()
+            .contains(&wanted.to_ascii_uppercase());
         assert!(found, "no {wanted:?}");
     }
-    for unwanted in ["PUBLISH", "BLPOP", "SPOP", "EVAL", "FCALL", "XREADGROUP", "evicted:0\r\n$20000\r\nx"] {
+    for unwanted in [
+        "PUBLISH",
+        "BLPOP",
+        "SPOP",
+        "EVAL",
+        "FCALL",
+        "XREADGROUP",
+        "evicted:0\r\n$20000\r\nx",
+    ] {
         assert!(!text.contains(unwanted), "{unwanted}");
     }
     let running = start(folder);
@@ -245,7 +286,10 @@ fn all_kinds_outlive_a_kill_under(policy: &str, threads: usize) {
     assert_eq!(running.call("INCR after"), ":1");
     let data = digest(&running);
     let (_, folder) = killed(running);
-    assert_eq!(commands(folder.path()), encoded(&["SELECT", "0"]) + &encoded(&["INCR", "after"]));
+    assert_eq!(
+        commands(folder.path()),
+        encoded(&["SELECT", "0"]) + &encoded(&["INCR", "after"])
+    );
     let running = start(folder);
     assert_eq!(digest(&running), data);
     assert_eq!(running.call("FCALL put 1 called w"), "+OK");
@@ -281,7 +325,12 @@ fn under_load<R>(running: &Running, run: impl FnOnce(&Load) -> R) -> R {
     let mut counts = Vec::new();
     let result = thread::scope(|scope| {
         let clients: Vec<_> = (0..3)
-            .map(|number| scope.spawn({ let load = &load; move || write_until_stopped(running, number, load) }))
+            .map(|number| {
+                scope.spawn({
+                    let load = &load;
+                    move || write_until_stopped(running, number, load)
+                })
+            })
             .collect();
         // A panic in here would wait for the clients for ever.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -296,8 +345,14 @@ fn under_load<R>(running: &Running, run: impl FnOnce(&Load) -> R) -> R {
     });
     let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     for (number, count) in counts.into_iter().enumerate() {
-        assert_eq!(running.call(&format!("GET count:{number}")), count.to_string());
-        assert_eq!(running.call(&format!("GET twin:{number}")), count.to_string());
+        assert_eq!(
+            running.call(&format!("GET count:{number}")),
+            count.to_string()
+        );
+        assert_eq!(
+            running.call(&format!("GET twin:{number}")),
+            count.to_string()
+        );
     }
     result
 }
@@ -381,20 +436,27 @@ fn the_file_is_rewritten_when_it_has_grown() {
         }
     };
     write();
-    assert_eq!(info(&running, "aof_rewrites"), "1", "that of the start");
+    assert_eq!(info(&running, "aof_rewrites"), "0");
     set(&running, "auto-aof-rewrite-percentage", "100");
-    until_info(&running, "aof_rewrites", "2");
+    until_info(&running, "aof_rewrites", "1");
     set(&running, "auto-aof-rewrite-min-size", "1gb");
     write();
-    assert_eq!(info(&running, "aof_rewrites"), "2");
+    assert_eq!(info(&running, "aof_rewrites"), "1");
     set(&running, "auto-aof-rewrite-min-size", "4kb");
-    until_info(&running, "aof_rewrites", "3");
+    until_info(&running, "aof_rewrites", "2");
     let bytes = |field: &str| info(&running, field).parse::<u64>().unwrap();
-    assert!(bytes("aof_current_size") < 4096, "{}", bytes("aof_current_size"));
+    assert!(
+        bytes("aof_current_size") < 4096,
+        "{}",
+        bytes("aof_current_size")
+    );
     until_info(&running, "aof_rewrite_in_progress", "0");
     let data = digest(&running);
     let (log, folder) = killed(running);
-    assert!(log.contains("Starting automatic rewriting of AOF on "), "{log}");
+    assert!(
+        log.contains("Starting automatic rewriting of AOF on "),
+        "{log}"
+    );
     let running = start(folder);
     assert_eq!(digest(&running), data);
     let names = names(running.folder.path());
@@ -424,12 +486,16 @@ fn replaced_files_stay_if_that_is_wanted() {
     assert_eq!(there(&running), [true, true]);
     set(&running, "aof-disable-auto-gc", "no");
     rewrite(&running);
-    until("they are removed", || (there(&running) == [false, false]).then_some(()));
+    until("they are removed", || {
+        (there(&running) == [false, false]).then_some(())
+    });
 }
 
 #[test]
 fn the_file_is_turned_on_and_off_and_on() {
-    let running = start(folder_with("save \"\"\nenable-debug-command yes\nthreads 2\n"));
+    let running = start(folder_with(
+        "save \"\"\nenable-debug-command yes\nthreads 2\n",
+    ));
     running.call("SET before 1");
     assert_eq!(info(&running, "aof_enabled"), "0");
     let turn_on = || {
@@ -468,13 +534,17 @@ fn a_file_that_is_turned_on_again_before_it_is_off_is_on() {
     let mut running = start(with_workers(""));
     for round in 0..5 {
         let mut client = running.connect();
-        let lines = ["SET k 0", "CONFIG SET appendonly no", "CONFIG SET appendonly yes"];
+        // This is not synced yet when the file is turned off.
+        assert_eq!(client.call("SET k 0"), "+OK");
+        let lines = ["CONFIG SET appendonly no", "CONFIG SET appendonly yes"];
         client.send(&lines.join("\r\n"));
-        assert_eq!(lines.map(|_| client.read()), ["+OK"; 3]);
+        assert_eq!(lines.map(|_| client.read()), ["+OK"; 2]);
         let value = format!("round {round}");
         until("the file takes what is written", || {
             assert_eq!(client.call_words(&["SET", "k", &value]), "+OK");
-            commands(running.folder.path()).contains(&value).then_some(())
+            commands(running.folder.path())
+                .contains(&value)
+                .then_some(())
         });
         until_info(&running, "aof_rewrite_in_progress", "0");
         let data = digest(&running);
@@ -487,7 +557,9 @@ fn a_file_that_is_turned_on_again_before_it_is_off_is_on() {
 fn appendfsync_changes_in_all_directions_under_load() {
     let running = start(with_workers(""));
     under_load(&running, |load| {
-        for policy in ["always", "no", "everysec", "no", "always", "everysec", "always"] {
+        for policy in [
+            "always", "no", "everysec", "no", "always", "everysec", "always",
+        ] {
             set(&running, "appendfsync", policy);
             load.goes_on();
         }
