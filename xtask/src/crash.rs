@@ -134,7 +134,6 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         outcome,
         cut_tails,
         killed_starts,
-        ..
     } = trial.figures;
     println!(
         "crash: {} points in {took_s:.1} s, {:.2} a second; {acknowledged} operations acknowledged, {} of them lost; {} more were there; \
@@ -297,8 +296,14 @@ impl Trial<'_> {
             self.note_log(&log);
             self.figures.killed_starts += 1;
         }
+        // A free port may be taken before the server binds it.
         let mut server = self.spawn()?;
-        server.wait()?;
+        while let Err(why) = server.wait() {
+            if !why.contains("Address already in use") {
+                return Err(why);
+            }
+            server = self.spawn()?;
+        }
         self.note_log(&server.log());
         Ok(server)
     }
@@ -310,13 +315,13 @@ impl Trial<'_> {
     /// Runs a load, kills the server, starts it again, and compares.
     fn point(&mut self, plant: Plant) -> Result<Outcome, Failure> {
         let server = self.start()?;
-        let mut histories = self.load(server, plant)?;
+        let histories = self.load(server, plant)?;
         if plant == Plant::Loss {
             cut_last_file(self.folder)
                 .map_err(|error| format!("a loss cannot be planted: {error}"))?;
         }
         let server = self.start()?;
-        let outcome = self.check(&server, &mut histories)?;
+        let outcome = self.check(&server, &histories)?;
         self.figures.acknowledged += histories
             .iter()
             .map(|history| history.acknowledged as u64)
@@ -409,7 +414,7 @@ impl Trial<'_> {
     }
 
     /// Compares the data with what was done, and goes on from there.
-    fn check(&mut self, server: &Server, histories: &mut [History]) -> Result<Outcome, Failure> {
+    fn check(&mut self, server: &Server, histories: &[History]) -> Result<Outcome, Failure> {
         let failed = |error: io::Error| format!("the check: {error}");
         let mut client = server.connect().map_err(failed)?;
         let mut all = Outcome::default();

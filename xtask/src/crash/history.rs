@@ -1,4 +1,4 @@
-//! What clients have done and were told, and whether the data of a server that was killed and started again agree.
+//! The operations of clients and the answers to them, compared with the data of a server that was killed and started again.
 //!
 //! A client's operations take effect in its order, and each of them changes its [`Tally`]. So what has survived must be
 //! the tally after the first `n` of them, for some `n`: anything else is torn, and an `n` below the number of those that
@@ -34,7 +34,7 @@ pub type Tally = [u64; KINDS];
 pub struct History {
     /// The tally from which it began.
     pub base: Tally,
-    /// What was sent, in this order.
+    /// The operations that were sent, in this order.
     pub sent: Vec<Kind>,
     /// How many of them were answered.
     pub acknowledged: usize,

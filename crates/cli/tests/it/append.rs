@@ -587,3 +587,18 @@ fn times_are_in_the_file_if_that_is_wanted() {
     let running = restarted(running);
     assert_eq!(digest(&running), data);
 }
+
+#[test]
+fn a_server_that_is_told_to_end_brings_all_to_disk() {
+    let mut running = start(with_workers(""));
+    for name in ["TERM", "INT"] {
+        under_load(&running, |load| load.goes_on());
+        let data = digest(&running);
+        running.signal(name);
+        let (status, log, folder) = running.ended();
+        assert!(status.success(), "{log}");
+        assert!(log.contains("Calling fsync() on the AOF file."), "{log}");
+        running = start(folder);
+        assert_eq!(digest(&running), data);
+    }
+}
