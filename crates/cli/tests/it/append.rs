@@ -521,12 +521,14 @@ fn the_file_is_turned_on_and_off_and_on() {
 }
 
 #[test]
-fn a_file_that_is_turned_off_under_load_without_syncs_goes_off() {
-    let running = start(with_workers("appendfsync no\n"));
-    under_load(&running, |_| {
-        set(&running, "appendonly", "no");
-        until_info(&running, "aof_enabled", "0");
-    });
+fn a_file_that_is_turned_off_under_load_goes_off() {
+    for policy in ["no", "always", "everysec"] {
+        let running = start(with_workers(&format!("appendfsync {policy}\n")));
+        under_load(&running, |_| {
+            set(&running, "appendonly", "no");
+            until_info(&running, "aof_enabled", "0");
+        });
+    }
 }
 
 #[test]
