@@ -229,7 +229,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Err(format!("compat: failed: {}", failed.join(", ")))
 }
 
-fn release_binary() -> Result<PathBuf, Failure> {
+/// Builds the program as it is released, and returns its place.
+pub fn release_binary() -> Result<PathBuf, Failure> {
     watched(cargo(&[
         "build",
         "--release",

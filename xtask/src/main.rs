@@ -1,5 +1,5 @@
-//! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost`, `cargo xtask tidy` and
-//! `cargo xtask new-type-check`.
+//! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost`, `cargo xtask crash`,
+//! `cargo xtask tidy` and `cargo xtask new-type-check`.
 //! Knows the product only from outside.
 
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod command_line_tools;
 mod compared;
 mod compat;
 mod cost;
+mod crash;
 mod failover;
 mod files;
 mod folders;
@@ -48,6 +49,8 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
 {}
 cargo xtask cost [--only NAME,...] [--requests N] [--binary REDLINE]
     What every data command costs beside a real Redis in CPU time, as a table; fails if one costs more than {} of that.
+cargo xtask crash [--points N] [--policy always|everysec|no] [--seed N] [--binary REDLINE]
+    Kills a server under load at random moments and starts it again: nothing that was acknowledged is lost, no unit torn.
 cargo xtask tidy
     The rules of the house that a program can check.
 cargo xtask new-type-check
@@ -69,6 +72,9 @@ fn main() -> ExitCode {
             compat::Options::parse(&words[1..]).and_then(|options| compat::run(&options))
         }
         Some("cost") => cost::Options::parse(&words[1..]).and_then(|options| cost::run(&options)),
+        Some("crash") => {
+            crash::Options::parse(&words[1..]).and_then(|options| crash::run(&options))
+        }
         Some("tidy") if words.len() == 1 => tidy::run(),
         Some("new-type-check") if words.len() == 1 => new_type::run(),
         _ => Err(usage()),

@@ -288,7 +288,8 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let loading = &worker.shared.persistence.loading;
     let status = |is_ok| if is_ok { "ok" } else { "err" };
     let or_none = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
-    out.field("loading", u8::from(loading.is_on()))?;
+    let is_loading = loading.is_on();
+    out.field("loading", u8::from(is_loading))?;
     out.zeros(&["async_loading", "current_cow_peak"])?;
     // What a copy of pages is elsewhere: encoded entries that wait to be written.
     out.field("current_cow_size", files.waiting_bytes)?;
@@ -343,7 +344,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         out.field("aof_pending_bio_fsync", append.pending_syncs)?;
         out.zeros(&["aof_delayed_fsync"])?;
     }
-    if loading.is_on() {
+    if is_loading {
         let (bytes, total) = (loading.bytes(), loading.total_bytes.load(Ordering::Relaxed));
         let began_s = loading.began_s.load(Ordering::Relaxed);
         let span_s = (clock::wall_ms() / 1000).saturating_sub(began_s);

@@ -1,5 +1,7 @@
 //! Integration tests of the program, in one binary: each starts its own processes.
 
+mod append;
+mod append_faults;
 mod bench;
 mod bench_run;
 mod bench_tls;

@@ -71,6 +71,8 @@ pub struct Writer {
     sync_asked: u64,
     syncs_pending: u32,
     synced: u64,
+    /// Number of the last record when it was turned off: what comes behind it need not be synced.
+    ends_at: u64,
     last_sync_s: i64,
     last_annotation_s: Option<i64>,
     last_error_line_s: Option<i64>,
@@ -143,6 +145,7 @@ impl Writer {
             sync_asked: 0,
             syncs_pending: 0,
             synced: 0,
+            ends_at: 0,
             last_sync_s: 0,
             last_annotation_s: None,
             last_error_line_s: None,
@@ -185,7 +188,10 @@ impl Writer {
             manifest = left;
         }
         self.manifest = manifest;
-        self.bytes_before = self.bytes_before.saturating_sub(bytes);
+        // The last file may have been cut since its length was taken.
+        let earlier = self.manifest.files().filter(|entry| entry.name != name);
+        let lengths = earlier.map(|entry| disk.len(&self.paths.file(&entry.name)).unwrap_or(0));
+        self.bytes_before = lengths.sum();
         self.file = Some(Current::new(file, bytes, false));
         self.mode = Mode::On;
         let verb = if is_new { "Creating" } else { "Opening" };
@@ -473,6 +479,7 @@ impl Writer {
         self.wants_start = false;
         if self.mode != Mode::Off {
             self.mode = Mode::Ending(then);
+            self.ends_at = self.written;
             wishes.extend(self.sync().map(Wish::Run));
         } else if then == Then::End {
             wishes.push(Wish::Ended { is_synced: true });
@@ -488,7 +495,12 @@ impl Writer {
         let Mode::Ending(then) = self.mode else {
             return Vec::new();
         };
-        let is_synced = self.trouble.is_none() && self.synced >= self.written;
+        // Under load there is always something that has been written and not synced.
+        let wanted = match then {
+            Then::Off => self.ends_at,
+            Then::End => self.written,
+        };
+        let is_synced = self.trouble.is_none() && self.synced >= wanted;
         if !is_synced && self.trouble.is_none() {
             return Vec::new();
         }

@@ -21,6 +21,7 @@ use redline_types::glob::{self, Case};
 use crate::{
     config::{self, Parameter, rewrite::rewritten, table},
     cron, log,
+    persistence::append,
     service::apply_oom_score,
     settings::{Permission, Settings},
     shared::{Message, Shared, TcpPort},
@@ -299,6 +300,13 @@ impl Effects {
                 let made = listeners(which, before, settings, shared)?;
                 self.listeners.push((which, made));
             }
+        }
+        if settings.appends && !before.appends {
+            append::prepare(shared, settings).map_err(|error| {
+                log::warning(&format!("Unable to turn on AOF: {error}"));
+                let why = "Unable to turn on AOF. Check server logs.";
+                ("appendonly", why.into())
+            })?;
         }
         if settings.maxclients > before.maxclients {
             let reserved = reserved_descriptors(settings, shared.workers().len());

@@ -78,7 +78,8 @@ pub(crate) fn save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
 pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let mut words = Words::new(CommandId::Bgsave, &args, 1);
     let schedules = words.flag("SCHEDULE");
-    let cancels = !schedules && words.flag("CANCEL");
+    // Valkey has it.
+    let cancels = !schedules && words.undocumented("CANCEL");
     if !words.is_empty() {
         return Err(Error::Syntax.into());
     }

@@ -19,7 +19,7 @@ use redline_keyspace::{
 };
 use redline_net::clock;
 use redline_persist::{
-    Manifest, Paths, RealDisk,
+    Disk, Manifest, Paths, RealDisk,
     aof::writer::{self, Appended, Base, Gate, Job, Level, RETRY_MS, State, Wish, Writer},
     disk::DirLock,
     manifest,
@@ -38,8 +38,8 @@ pub(crate) struct Append {
 
 struct Inner {
     writer: Option<Writer>,
-    /// The lock on the folder, while the file is on.
-    _lock: Option<DirLock>,
+    /// The lock on the folder, from the first time that the file is on.
+    lock: Option<DirLock>,
     /// Bytes that the file has not taken yet, and the number of their last record.
     pending: Vec<u8>,
     pending_last: u64,
@@ -112,7 +112,7 @@ impl Append {
         let append = Append {
             inner: Mutex::new(Inner {
                 writer: None,
-                _lock: None,
+                lock: None,
                 pending: Vec::new(),
                 pending_last: 0,
                 retry_at_ms: 0,
@@ -232,7 +232,7 @@ impl Append {
         let writer = Writer::new(paths(settings), writer_settings(settings), manifest, bytes);
         let mut inner = self.inner();
         inner.writer = Some(writer);
-        inner._lock = lock;
+        inner.lock = lock;
     }
 }
 
@@ -248,12 +248,47 @@ pub(crate) fn open(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
+/// Takes the folder for this process, before the file is turned on in a process that runs. The error is a line for the
+/// log.
+pub(crate) fn prepare(shared: &Shared, settings: &Settings) -> Result<(), String> {
+    let mut inner = shared.persistence.append.inner();
+    if inner.lock.is_some() {
+        return Ok(());
+    }
+    let paths = paths(settings);
+    let text = |error: manifest::FileError| error.text;
+    manifest::create_folder(&RealDisk, &paths).map_err(text)?;
+    let locked = RealDisk.lock_dir(&paths.folder());
+    let locked = locked.map_err(|error| format!("{}: {error}", paths.folder_name))?;
+    let in_use = || {
+        format!(
+            "{}: another process keeps its append-only file there",
+            paths.folder_name
+        )
+    };
+    let locked = locked.ok_or_else(in_use)?;
+    if inner.writer.is_none() {
+        // Files of an earlier process become history, and their names are not used again.
+        let manifest = manifest::load(&RealDisk, &paths).map_err(text)?;
+        let manifest = manifest.unwrap_or_default();
+        inner.writer = Some(Writer::new(
+            paths,
+            writer_settings(settings),
+            manifest,
+            (0, 0),
+        ));
+    }
+    inner.lock = Some(locked);
+    Ok(())
+}
+
 /// Begins to make a file of what is there (CONFIG SET appendonly yes; at the start where there is none). `starts`: the
 /// start of the process waits for it.
 pub(crate) fn start(shared: &Shared, starts: bool) {
     let append = &shared.persistence.append;
-    let mut inner = append.inner();
+    // Before the lock: a change of the settings may wait for it (`prepare`).
     let settings = shared.settings.current();
+    let mut inner = append.inner();
     let writer = inner.writer.get_or_insert_with(|| {
         let manifest = Manifest::default();
         Writer::new(
@@ -404,6 +439,8 @@ pub(crate) fn tick(shared: &Shared) {
             .any(|wish| matches!(wish, Wish::Run(job) if job.is_sync()));
     }
     let grows = writer.wants_rewrite(now_s());
+    let base = u128::from(writer.base_bytes().max(1));
+    let growth = (u128::from(writer.current_bytes()) * 100 / base).saturating_sub(100);
     let is_wanted = (grows || inner.is_scheduled) && !writer.is_rewriting();
     if !inner.pending.is_empty() && clock::monotonic_ms() >= inner.retry_at_ms {
         wishes.extend(inner.append_pending(true));
@@ -412,7 +449,9 @@ pub(crate) fn tick(shared: &Shared) {
     meet(shared, wishes);
     if is_wanted && !shared.persistence.is_saving() {
         if grows {
-            log::notice("Starting automatic rewriting of AOF");
+            log::notice(&format!(
+                "Starting automatic rewriting of AOF on {growth}% growth"
+            ));
         }
         rewrite(shared);
     }
@@ -545,10 +584,14 @@ impl Stream for FileStream {
             return;
         };
         let mut wishes = inner.append_pending(false);
-        // What could not be written is in the base.
-        inner.pending.clear();
         if let Some(writer) = &mut inner.writer {
-            wishes.extend(writer.switch(rewrite, at.number, now_s()));
+            let switched = writer.switch(rewrite, at.number, now_s());
+            let is_ended = |wish: &Wish| matches!(wish, Wish::RewriteEnded { .. });
+            if !switched.iter().any(is_ended) {
+                // What could not be written is in the base.
+                inner.pending.clear();
+            }
+            wishes.extend(switched);
             if let Some((rewrite, base)) = inner.early_base.take() {
                 let writer = inner.writer.as_mut().expect("as above");
                 wishes.extend(writer.base_written(rewrite, base));
@@ -586,6 +629,10 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
             Wish::Stopped => {
                 shared.keyspace.journal().detach();
                 append.inner().pending.clear();
+                // It may have been turned on again meanwhile.
+                if shared.settings.current().appends {
+                    start(shared, false);
+                }
             }
             Wish::Ended { is_synced } => {
                 if let Some(ends) = append.inner().ends.take() {

@@ -317,14 +317,17 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
 
 /// Ends the loading: clients are served.
 pub(crate) fn end(shared: &Shared) {
+    // Whoever reads in INFO that it has ended is not refused any more.
+    let refusals = &shared.engine.refusals;
+    refusals.set(Reason::Loading, false, &shared.engine.settings);
     shared
         .persistence
         .loading
         .is_on
         .store(false, Ordering::Release);
-    let refusals = &shared.engine.refusals;
-    refusals.set(Reason::Loading, false, &shared.engine.settings);
     shared.persistence.loading.set_waiting(false);
+    // The file may have been turned on or off meanwhile.
+    append::adopt(shared);
 }
 
 /// The start of the process: a thread of its own loads, and the first worker publishes and runs commands.

@@ -57,6 +57,8 @@ fn every_live_parameter_is_tested() {
         include_str!("scripts_busy.rs"),
         include_str!("snapshots.rs"),
         include_str!("../../../cli/tests/it/files.rs"),
+        include_str!("../../../cli/tests/it/append.rs"),
+        include_str!("../../../cli/tests/it/append_faults.rs"),
         include_str!("../../../cli/tests/it/server.rs"),
         include_str!("../../../cli/tests/it/service.rs"),
     ];

@@ -132,12 +132,14 @@ impl Client {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Returns the next reply: its line, or the text that follows it; of an array its elements, by spaces.
+    /// Returns the next reply: its line, or the text that follows it, `(nil)` without one; of an array its elements, by
+    /// spaces.
     pub fn read(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         let rest = line.trim_end().get(1..).unwrap_or("").to_string();
         match line.as_bytes().first() {
+            Some(b'$') if rest == "-1" => "(nil)".to_owned(),
             Some(b'$') => {
                 let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
                 self.0.read_exact(&mut text).unwrap();
