@@ -16,10 +16,11 @@ use crate::load::workload::template::Protocol;
 
 /// The command before the options of a run.
 const NAME: &str = "redline bench run";
+const ABOUT: &str = "Loads a server with a mix of commands, in a closed or an open loop";
 
 /// The options of a run: of `redline bench run`, of each side of a comparison, of each run of a suite.
 #[derive(Clone, Debug, Parser)]
-#[command(name = NAME, after_help = EXAMPLES, args_override_self = true)]
+#[command(name = NAME, about = ABOUT, after_help = EXAMPLES, args_override_self = true)]
 pub struct RunArguments {
     /// A file that describes many runs, with published figures to put beside the measured ones; options win over its own
     #[arg(value_name = "SUITE", conflicts_with_all = ["command", "load", "stairs", "csv", "hdr"])]
