@@ -40,7 +40,7 @@ pub(crate) struct Told {
     access: Option<u64>,
 }
 
-/// What a keyspace or a file holds, by database and key.
+/// The keys of a keyspace or a file, by database and key.
 pub(crate) type Contents = BTreeMap<(u32, Vec<u8>), Told>;
 
 struct NobodyWaits;
