@@ -158,6 +158,8 @@ pub fn load<S: Source>(
     let failed = common.failed.into_inner();
     match failed.expect("no panic under the error") {
         Some(error) => Err(error),
+        // Batches that were handed out before may have been left out.
+        None if common.is_stopped() => result.and(Err(LoadError::Stopped)),
         None => result,
     }
 }
@@ -377,3 +379,6 @@ fn set_access(view: &View<'_>, key: &[u8], recency: Option<Recency>) {
         found.set_access(idle_s, frequency);
     }
 }
+
+#[cfg(test)]
+mod tests;
