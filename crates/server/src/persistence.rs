@@ -508,8 +508,8 @@ pub(crate) fn begin(
             mailbox.send(Message::Run(Box::new(|_| ())));
         }
     };
+    let is_cut = unit.cut(&cut, stream.savers(Box::new(wake_all.clone())));
     wake_all();
-    let is_cut = unit.cut(&cut, stream.savers(Box::new(wake_all)));
     assert!(is_cut, "no snapshot is being taken");
     state.number += 1;
     state.last_record = cut.last_record;

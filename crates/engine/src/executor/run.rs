@@ -181,6 +181,11 @@ impl<O: Outlet> Executor<'_, O> {
                 } else {
                     self.stats.suspended.add(1);
                 }
+                if reason == Suspended::File {
+                    // Stripes reserved for this call would keep the snapshot that it waits for from its end.
+                    caller.rounds = 0;
+                    units::give_way(self, caller);
+                }
                 return;
             }
         }
