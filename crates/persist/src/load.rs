@@ -155,11 +155,12 @@ pub fn load<S: Source>(
         own.finish();
         result
     });
+    let is_stopped = common.is_stopped();
     let failed = common.failed.into_inner();
     match failed.expect("no panic under the error") {
         Some(error) => Err(error),
         // Batches that were handed out before may have been left out.
-        None if common.is_stopped() => result.and(Err(LoadError::Stopped)),
+        None if is_stopped => result.and(Err(LoadError::Stopped)),
         None => result,
     }
 }
