@@ -14,6 +14,8 @@ mod compat;
 mod cost;
 mod crash;
 mod failover;
+mod files;
+mod folders;
 mod histories;
 mod install;
 mod jobs;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::ratchets;
 use crate::run::{Failure, captured, cargo, workspace};
+use crate::{folders, ratchets};
 
 /// The page that lists the edges between crates of the workspace: this file only compares.
 const MAP: &str = "ARCHITECTURE.md";
@@ -31,6 +31,8 @@ const UNSAFE_FOLDERS: &[&str] = &[
     "crates/net",
     "crates/scripting/src/vm",
 ];
+/// Crates whose folders have edges of their own, with the headline under which the map lists them.
+const CRATES_OF_FOLDERS: &[(&str, &str)] = &[("bench", "### Folders of `bench`")];
 /// Names without a meaning.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "misc", "helpers", "helper", "common"];
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,11 +43,17 @@ pub fn run() -> Result<(), Failure> {
     let page =
         |page| fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"));
     let packages = packages(&metadata()?);
-    let mut faults = edge_faults(&packages, &edges(&page(MAP)?)?);
+    let map = page(MAP)?;
+    let mut faults = edge_faults(&packages, &edges(&map, "### Edges")?);
     let written = dependencies(&page(DEPENDENCIES)?);
     faults.extend(dependency_faults(&packages, &written));
     let files = rust_files(&root)?;
     faults.extend(file_faults(&root, &files)?);
+    for (package, headline) in CRATES_OF_FOLDERS {
+        let edges = edges(&map, headline)?;
+        let sources = sources(&root.join("crates").join(package).join("src"), &files)?;
+        faults.extend(folders::faults(package, &sources, &edges, MAP)?);
+    }
     faults.extend(ratchets::faults(&root, &files)?);
     if faults.is_empty() {
         return Ok(());
@@ -127,10 +135,11 @@ fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// Returns the crates that each crate may use: lines of the form `room, room → room, room`.
-fn edges(map: &str) -> Result<BTreeMap<String, Vec<String>>, Failure> {
+/// Returns the crates that each crate may use, or folders inside of one: lines of the form `room, room → room, room`
+/// below a headline.
+fn edges(map: &str, headline: &str) -> Result<BTreeMap<String, Vec<String>>, Failure> {
     let mut edges = BTreeMap::new();
-    for line in section(map, "### Edges")? {
+    for line in section(map, headline)? {
         let Some((from, to)) = line.split_once('→') else {
             continue;
         };
@@ -287,6 +296,19 @@ fn has_unsafe_code(text: &str) -> bool {
     })
 }
 
+/// Returns those of the files that are in a folder: their paths in it, and their texts.
+fn sources<'f>(folder: &Path, files: &'f [PathBuf]) -> Result<Vec<(&'f Path, String)>, Failure> {
+    let inside = files
+        .iter()
+        .filter_map(|file| Some((file, file.strip_prefix(folder).ok()?)));
+    let read = inside.map(|(file, inside)| {
+        let text = fs::read_to_string(file);
+        let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok((inside, text))
+    });
+    read.collect()
+}
+
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -345,7 +367,7 @@ mod tests {
     #[test]
     fn an_undeclared_edge_is_found() {
         let map = "### Edges\n```text\nresp, net → nothing of ours\n```\n";
-        let faults = edge_faults(&packages_of_resp(), &edges(map).unwrap());
+        let faults = edge_faults(&packages_of_resp(), &edges(map, "### Edges").unwrap());
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(faults[0].starts_with("resp may not know server"));
         assert!(faults[1].starts_with("there is no room net"));
@@ -354,7 +376,7 @@ mod tests {
     #[test]
     fn an_edge_that_nobody_uses_is_found() {
         let map = "### Edges\nresp (a note) → server, table\n";
-        let faults = edge_faults(&packages_of_resp(), &edges(map).unwrap());
+        let faults = edge_faults(&packages_of_resp(), &edges(map, "### Edges").unwrap());
         assert_eq!(
             faults,
             ["resp does not know table, as ARCHITECTURE.md has it"]

@@ -2,60 +2,29 @@
 //!
 //! Must not know the keyspace or the server: the caller passes in the server of `--embedded`.
 //!
-//! | file | holds |
+//! | folder | holds |
 //! |---|---|
-//! | `options`, `usage` | the command line |
-//! | `compat`, `suite` | tests and output of each release of redis-benchmark |
-//! | `session` | one invocation from its first connection to its exit code |
-//! | `probe` | the first connection, which asks the server for its configuration |
-//! | `load` | one test: its threads, its start and its end |
-//! | `worker`, `outgoing` | one load thread: the hot path; bytes that wait for room in a socket |
-//! | `null_server` | a server that does nothing, to measure the generator's own cost |
-//! | `memcached` | replies of memcached's text protocol |
-//! | `closed`, `batch` | the load of redis-benchmark's command line: batches |
-//! | `report` | the text of results |
-//! | `idle` | `-I` |
-//! | `failure` | reasons for ending a run early, and exit codes |
-//! | `control` | the main thread's wait: signals, finished workers, deadlines |
-//! | `target` | the server to load, and its user |
+//! | `load/` | the engine and one measured run; knows none of the others |
+//! | `output/` | results as text, pages and files; knows `load` |
+//! | `redis_benchmark/` | redis-benchmark's command line, tests and output |
 //! | `run/` | `redline bench run` |
-//! | `cluster/` | loads that follow their data from node to node: Redis Cluster, Sentinel |
-//! | `workload/` | requests: templates, distributions of keys, values |
-//! | `cause/` | resources of each party, and the bottleneck |
+//! | `suites/` | `run` with a suite: published benchmarks as files, and their tables |
 //! | `compare/` | `redline bench compare`: runs in pairs, and the confidence of a difference |
 //! | `failover/` | `redline bench failover`: numbered values while a primary fails |
-//! | `suites/` | published benchmarks as files, and their tables (`suite` is redis-benchmark's own) |
-//! | `saved` | reads results of `--json` |
-//! | `html/` | results as a page with charts |
+//! | `command_line/` | the sub-commands, and `report`, which shows results of all of them |
+//!
+//! The sub-commands and redis-benchmark's part know `load` and `output`, and none of each other (`cargo xtask tidy`
+//! checks it).
 #![forbid(unsafe_code)]
 
-mod batch;
-mod cause;
-mod closed;
-mod cluster;
+mod command_line;
 mod compare;
-mod compat;
-mod control;
 mod failover;
-mod failure;
-mod html;
-mod idle;
 mod load;
-mod memcached;
-mod null_server;
-mod options;
-mod outgoing;
-mod probe;
-mod report;
+mod output;
+mod redis_benchmark;
 mod run;
-mod saved;
-mod session;
-mod suite;
 mod suites;
-mod target;
-mod usage;
-mod worker;
-mod workload;
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -112,17 +81,9 @@ pub fn run(
     embedded: Option<StartEmbedded<'_>>,
 ) -> u8 {
     // Called as redis-benchmark, all arguments are redis-benchmark's.
-    if program != "redis-benchmark" && args.first().is_some_and(|first| run::is_command(first)) {
-        return run::main(args, streams, embedded);
+    let is_command = |first: &Vec<u8>| command_line::is_command(first);
+    if program != "redis-benchmark" && args.first().is_some_and(is_command) {
+        return command_line::main(args, streams, embedded);
     }
-    match options::parse(program, args) {
-        Ok(options) => session::run(options, streams, embedded),
-        Err(stop) => {
-            // A closed stream cannot report its own error.
-            let _ = streams.stdout.write_all(stop.stdout.as_bytes());
-            let _ = streams.stdout.flush();
-            let _ = streams.stderr.write_all(stop.stderr.as_bytes());
-            stop.code
-        }
-    }
+    redis_benchmark::run(program, args, streams, embedded)
 }

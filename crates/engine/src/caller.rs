@@ -315,6 +315,11 @@ impl Suspended {
     pub fn is_wanted(self) -> bool {
         matches!(self, Suspended::Keys | Suspended::Pause)
     }
+
+    /// Returns true if the session of a peer that has gone need not go on waiting, which may take long.
+    pub fn ends_with_peer(self) -> bool {
+        self.is_wanted() || self == Suspended::File
+    }
 }
 
 /// Mode set by CLIENT REPLY.

@@ -167,6 +167,9 @@ pub trait Outlet: Clock + Sized {
 
     /// Called when a caller's replies are more than [`Executor::output_watched_bytes`].
     fn limit_output(executor: &mut Executor<'_, Self>, member: &mut Self::Member);
+
+    /// Called when FLUSHALL has emptied all databases.
+    fn flushed_all(_: &mut Executor<'_, Self>) {}
 }
 
 /// A client of a group that is served together: its caller, and the bytes of its requests.

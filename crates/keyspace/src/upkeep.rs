@@ -184,6 +184,16 @@ impl Keyspace {
             step.round = cursor.advance(self);
             return step;
         };
+        // A flush or SWAPDB may have come before the stripe was held: then the number is that of other tables, and these
+        // may be on their way out.
+        if !self.db(cursor.db).is_some_and(|now| std::ptr::eq(now, db)) {
+            if cursor.from != 0 {
+                cursor.unfinished.push((db, stripe));
+            }
+            cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
+            step.round = cursor.advance(self);
+            return step;
+        }
         if cursor.from == 0 && !cursor.unfinished.is_empty() {
             cursor
                 .unfinished

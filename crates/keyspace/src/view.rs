@@ -654,6 +654,7 @@ impl<'a> View<'a> {
 
     /// Reports that a key was removed, but not by a command.
     pub(crate) fn propagate_gone(&self, key: &[u8]) {
+        self.note_unrecorded();
         // Not the command's own effect: the call may still be recorded.
         let words = [&b"DEL"[..], key];
         self.local.push_effect(self.space, self.db, words);
@@ -661,6 +662,7 @@ impl<'a> View<'a> {
 
     /// Reports that fields of a hash were removed, but not by a command.
     pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
+        self.note_unrecorded();
         if self.is_journaled() {
             let fields = fields.iter().map(|field| &**field);
             self.local.push_effect(

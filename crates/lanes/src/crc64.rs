@@ -1,9 +1,10 @@
 //! CRC-64 with the Jones polynomial, reflected, from zero and without a final change.
 //!
-//! The wide kind takes the bytes as polynomials of 128 bits, and multiplies by carry-less multiplication: what was read so far,
-//! moved on by the width of the next bytes, is brought back to 128 bits by two products with constants (Gopal and others,
-//! "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009). Four such sums run side by side, since a
-//! product takes several cycles. The last 128 bits go through the tables, as they are congruent to all bytes before.
+//! The wide kind takes the bytes as polynomials of 128 bits, and multiplies by carry-less multiplication: what was
+//! read so far, moved on by the width of the next bytes, is brought back to 128 bits by two products with constants
+//! (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009). Four such sums run
+//! side by side, since a product takes several cycles. The last 128 bits go through the tables, as they are congruent
+//! to all bytes before.
 
 /// Polynomial, its bits in reverse.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
@@ -89,8 +90,8 @@ mod wide {
         polynomial
     }
 
-    /// Returns the constants that move 128 bits on by a number of bytes: for the half that was read first, and for the other.
-    /// A product of two reflected polynomials of 64 bits is one place off, so the powers are one lower.
+    /// Returns the constants that move 128 bits on by a number of bytes: for the half that was read first, and for the
+    /// other. A product of two reflected polynomials of 64 bits is one place off, so the powers are one lower.
     const fn constants(bytes: usize) -> [u64; 2] {
         [power(8 * bytes + 63), power(8 * bytes - 1)]
     }

@@ -155,9 +155,12 @@ pub fn load<S: Source>(
         own.finish();
         result
     });
+    let is_stopped = common.is_stopped();
     let failed = common.failed.into_inner();
     match failed.expect("no panic under the error") {
         Some(error) => Err(error),
+        // Batches that were handed out before may have been left out.
+        None if is_stopped => result.and(Err(LoadError::Stopped)),
         None => result,
     }
 }
@@ -377,3 +380,6 @@ fn set_access(view: &View<'_>, key: &[u8], recency: Option<Recency>) {
         found.set_access(idle_s, frequency);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,7 +84,7 @@ pub struct Entry {
 pub struct Manifest {
     /// The data at one instant.
     pub base: Option<Entry>,
-    /// Files of what came after it, in this order.
+    /// The files of what came after it, in this order.
     pub incrs: Vec<Entry>,
     /// Files that are not needed any more.
     pub history: Vec<Entry>,

@@ -237,7 +237,7 @@ impl Savers for StreamSavers {
             stream: self.stream.clone(),
             out: Writer::new(compresses),
             pieces: Vec::new(),
-            referred_bytes: 0,
+            pieces_bytes: 0,
             entries: 0,
             db: None,
         })
@@ -259,8 +259,8 @@ struct ChunkSaver {
     /// The last piece of the chunk.
     out: Writer,
     pieces: Vec<Piece>,
-    /// Bytes of the strings that the chunk refers to.
-    referred_bytes: usize,
+    /// Bytes of the pieces, the strings that are referred to included.
+    pieces_bytes: usize,
     entries: u64,
     /// The database that the chunk has selected.
     db: Option<u32>,
@@ -271,13 +271,14 @@ impl ChunkSaver {
         if !self.out.is_empty() {
             let fresh = Writer::new(self.stream.format().compresses);
             let full = mem::replace(&mut self.out, fresh);
+            self.pieces_bytes += full.len();
             self.pieces.push(Piece::Encoded(full.into_bytes()));
         }
     }
 
     fn push_chunk(&mut self) {
-        let bytes = (self.out.len() + self.referred_bytes) as u64;
         self.push_piece();
+        let bytes = mem::take(&mut self.pieces_bytes) as u64;
         if !self.pieces.is_empty() {
             self.stream.push(Chunk {
                 pieces: mem::take(&mut self.pieces),
@@ -285,7 +286,6 @@ impl ChunkSaver {
                 entries: mem::take(&mut self.entries),
             });
         }
-        self.referred_bytes = 0;
         self.db = None;
     }
 }
@@ -312,7 +312,7 @@ impl Saver for ChunkSaver {
                 write::string_entry_head(&mut self.out, entry.key, &meta);
                 self.push_piece();
                 self.pieces.push(Piece::String(blob.clone()));
-                self.referred_bytes += blob.len();
+                self.pieces_bytes += blob.len();
                 None
             }
             ValueRef::String(string) => Some(ObjectRef::String(string.as_bytes())),
@@ -329,7 +329,7 @@ impl Saver for ChunkSaver {
             });
         }
         self.entries += 1;
-        if self.out.len() + self.referred_bytes >= CHUNK_BYTES {
+        if self.out.len() + self.pieces_bytes >= CHUNK_BYTES {
             self.push_chunk();
         }
     }
@@ -342,3 +342,6 @@ impl Saver for ChunkSaver {
         self.push_chunk();
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,8 +1,8 @@
-//! Files: what stands around values, written by [`write`] and read by [`read`]. Must not know databases, nor where bytes come from
-//! and go to.
+//! Files: what stands around values, written by [`write`] and read by [`read`]. Must not know databases, nor where
+//! bytes come from and go to.
 //!
-//! A file is a magic with a version, records, and a checksum. A record is a byte that says what it is, and the record; a
-//! byte that is no [`opcode`] names the form of a value, which follows behind its key.
+//! A file is a magic with a version, records, and a checksum. A record is a byte that says what it is, and the record;
+//! a byte that is no [`opcode`] names the form of a value, which follows behind its key.
 
 mod feed;
 pub mod read;
@@ -55,6 +55,3 @@ pub enum Recency {
     /// How often it is used, on the scale of `OBJECT FREQ`.
     Frequency(u8),
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,5 @@
-//! The versions of the format of files, and the parts of which the forms of values consist. Must not know single types, nor
-//! how a file is read or written.
+//! The versions of the format of files, and the parts of which the forms of values consist. Must not know single
+//! types, nor how a file is read or written.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ pub enum FileVersion {
 pub struct Format {
     /// Version of the file, which decides the forms of values.
     pub version: FileVersion,
-    /// Long strings are compressed, where that helps (`rdbcompression`). Whoever creates a [`Writer`](crate::primitive::Writer) for
-    /// the file hands this on to it.
+    /// Long strings are compressed, where that helps (`rdbcompression`). Whoever creates a
+    /// [`Writer`](crate::primitive::Writer) for the file hands this on to it.
     pub compresses: bool,
     /// The file ends with a checksum (`rdbchecksum`); without one, zeros stand in its place.
     pub checksums: bool,

@@ -20,7 +20,8 @@ const TIMED: u8 = 24;
 /// Form with triples of field, value and expiry.
 const LISTPACK_TIMED: u8 = 25;
 
-/// Forms like the two before, of release candidates of Redis 7.4: times are absolute, and the soonest does not come first.
+/// Forms like the two before, of release candidates of Redis 7.4: times are absolute, and the soonest does not come
+/// first.
 const TIMED_EARLY: u8 = 22;
 const LISTPACK_TIMED_EARLY: u8 = 23;
 /// Form of Valkey, with an expiry behind each value.

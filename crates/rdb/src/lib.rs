@@ -1,13 +1,14 @@
 //! Redis's serialised form of a value: the reply of DUMP; and the files that consist of such
 //! values, which replicas are sent as well.
 //!
-//! Start with [`object`] (one value, of any type; each type has a file of its own), then [`payload`] (the frame that DUMP puts
-//! around it) and [`file`](mod@file) (what stands around values in files). [`format`](mod@format) has the versions of files, and the parts that tell where a
-//! value ends. [`primitive`] has the lengths and strings of all forms, [`packed`] the packed forms that older servers wrote.
+//! Start with [`object`] (one value, of any type; each type has a file of its own), then [`payload`] (the frame that
+//! DUMP puts around it) and [`file`](mod@file) (what stands around values in files). [`format`](mod@format) has the
+//! versions of files, and the parts that tell where a value ends. [`primitive`] has the lengths and strings of all
+//! forms, [`packed`] the packed forms that older servers wrote.
 //!
 //! Input is not trusted. It is checked whole: a value that is damaged anywhere is refused, and memory is never
-//! allocated because a header claims a length, only for bytes that have arrived. Payloads are those of Redis 8.2.3; files are of the version
-//! that the caller names.
+//! allocated because a header claims a length, only for bytes that have arrived. Payloads are those of Redis 8.2.3;
+//! files are of the version that the caller names.
 //!
 //! Must not know: databases and their keys, whether a key has expired, where bytes come from and go to.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! LZF, the compression of strings in payloads and files. Must not know the meaning of the strings.
 //!
-//! A run of literals is a byte below 32 (their number less one) and the literals. A repetition is a byte with the length
-//! less two in its upper three bits (7: the next byte is added) and the upper five bits of the distance less one, and
-//! then the lower eight.
+//! A run of literals is a byte below 32 (their number less one) and the literals. A repetition is a byte with the
+//! length less two in its upper three bits (7: the next byte is added) and the upper five bits of the distance less
+//! one, and then the lower eight.
 //!
 //! Of the many forms of a text this is Redis's, to the byte, so that two servers' payloads can be compared. So the
 //! hash, the places that are remembered, the lengths near the end and the reserved room are as in Redis.
@@ -13,9 +13,11 @@ const LITERALS_MAX: usize = 32;
 const DISTANCE_MAX: usize = 1 << 13;
 const REPEAT_MIN: usize = 3;
 const REPEAT_MAX: usize = 264;
-/// Number of bytes at the end that a repetition does not cover, unless the bytes compared without a check reach into them.
+/// Number of bytes at the end that a repetition does not cover, unless the bytes compared without a check reach into
+/// them.
 const TAIL: usize = 2;
-/// Number of bytes after the first three that are compared without a check for the end, where there are more than so many.
+/// Number of bytes after the first three that are compared without a check for the end, where there are more than so
+/// many.
 const UNASKED: usize = 16;
 /// Room that must be left for a repetition, and for the literals at the end.
 const REPEAT_ROOM: usize = 4;
@@ -39,7 +41,16 @@ thread_local! {
 
 /// Returns the compressed form, if it takes at most `bytes_max`.
 pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    compress_to(&mut out, text, bytes_max)?;
+    Some(out)
+}
+
+/// Puts the compressed form in the place of what the buffer holds, if it takes at most `bytes_max`; if not, what the
+/// buffer holds is without meaning.
+pub fn compress_to(out: &mut Vec<u8>, text: &[u8], bytes_max: usize) -> Option<()> {
     let len = u32::try_from(text.len()).ok()?;
+    out.clear();
     PLACES.with_borrow_mut(|places| {
         let start = match places.end.checked_add(len) {
             Some(_) => places.end,
@@ -49,17 +60,17 @@ pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
             }
         };
         places.end = start + len;
-        compress_from(text, bytes_max, &mut places.by_hash, start)
+        compress_from(out, text, bytes_max, &mut places.by_hash, start)
     })
 }
 
 fn compress_from(
+    out: &mut Vec<u8>,
     text: &[u8],
     bytes_max: usize,
     places: &mut [u32; 1 << PLACES_BITS],
     start: u32,
-) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
+) -> Option<()> {
     let (mut at, mut literals_from) = (0, 0);
     let mut literals_end = literals_fitting(bytes_max, out.len());
     let mut next = three(text, at);
@@ -87,8 +98,8 @@ fn compress_from(
             return None;
         }
         let len = repeated(text, before, at);
-        push_literals(&mut out, &text[literals_from..at]);
-        push_repeat(&mut out, at - before - 1, len - 2);
+        push_literals(out, &text[literals_from..at]);
+        push_repeat(out, at - before - 1, len - 2);
         at += len;
         literals_from = at;
         literals_end = literals_fitting(bytes_max, out.len());
@@ -106,8 +117,8 @@ fn compress_from(
     if written + END_ROOM > bytes_max {
         return None;
     }
-    push_literals(&mut out, &text[literals_from..]);
-    Some(out)
+    push_literals(out, &text[literals_from..]);
+    Some(())
 }
 
 /// Returns the number of literals after `written` bytes that is the first to fill `bytes_max` bytes, with a control
@@ -176,6 +187,12 @@ fn push_repeat(out: &mut Vec<u8>, distance: usize, len: usize) {
 
 /// The most bytes of text that one byte of a compressed form can stand for: a repetition of the longest kind has three.
 const RATIO_MAX: usize = REPEAT_MAX / 3;
+/// Bytes beyond the present place that may be written: those of the longest repetition, in whole steps.
+const AHEAD: usize = REPEAT_MAX.next_multiple_of(STEP);
+/// Bytes of a repetition that are copied at once, where it begins so far back.
+const STEP: usize = 16;
+/// Bytes of text for which there is memory at first.
+const FIRST_BYTES: usize = 1 << 10;
 
 /// Returns the text of a compressed form, as [`decompress_to`] appends it.
 pub fn decompress(from: &[u8], len: usize) -> Option<Vec<u8>> {
@@ -184,24 +201,42 @@ pub fn decompress(from: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Appends the text of a compressed form, which must have `len` bytes; `None` if it is damaged, what was appended is without
-/// meaning then. Memory is allocated as the text is produced, not by the claim of `len`.
-pub fn decompress_to(out: &mut Vec<u8>, mut from: &[u8], len: usize) -> Option<()> {
+/// Appends the text of a compressed form, which must have `len` bytes; `None` if it is damaged, what was appended is
+/// without meaning then. Memory is allocated as the text is produced, not by the claim of `len`.
+pub fn decompress_to(out: &mut Vec<u8>, from: &[u8], len: usize) -> Option<()> {
     if len > from.len().saturating_mul(RATIO_MAX) {
         return None;
     }
     let begin = out.len();
-    let end = begin + len;
+    let result = expand(out, from, begin, begin + len);
+    out.truncate(begin + len);
+    result
+}
+
+/// Writes the text from `begin` on, which must reach to `end`. Beyond it, bytes without meaning are left.
+///
+/// Literals and repetitions are copied in steps of a fixed size, which are one or two moves each, and may write more
+/// bytes than they are: those are written again. So there are always [`AHEAD`] bytes beyond the present place.
+fn expand(out: &mut Vec<u8>, mut from: &[u8], begin: usize, end: usize) -> Option<()> {
+    let mut at = begin;
     while let Some((&control, rest)) = from.split_first() {
         from = rest;
+        if out.len() - at < AHEAD {
+            let room = (2 * (at - begin)).max(FIRST_BYTES).min(end - begin);
+            out.resize(begin + room + AHEAD, 0);
+        }
         let control = usize::from(control);
         if control < LITERALS_MAX {
-            let (run, rest) = from.split_at_checked(control + 1)?;
-            from = rest;
-            if run.len() > end - out.len() {
+            let run = control + 1;
+            if run > end - at {
                 return None;
             }
-            out.extend_from_slice(run);
+            match from.first_chunk::<LITERALS_MAX>() {
+                Some(chunk) => out[at..][..LITERALS_MAX].copy_from_slice(chunk),
+                None => out[at..at + run].copy_from_slice(from.get(..run)?),
+            }
+            from = &from[run..];
+            at += run;
             continue;
         }
         let mut take = || {
@@ -214,19 +249,32 @@ pub fn decompress_to(out: &mut Vec<u8>, mut from: &[u8], len: usize) -> Option<(
             run += take()?;
         }
         let distance = ((control & 31) << 8 | take()?) + 1;
-        let start = out.len().checked_sub(distance)?;
-        let mut run = run + 2;
-        if run > end - out.len() || start < begin {
+        let run = run + 2;
+        if run > end - at || distance > at - begin {
             return None;
         }
-        // It may repeat its own output: each copy is as long as the text written so far.
-        while run > 0 {
-            let copied = run.min(out.len() - start);
-            out.extend_from_within(start..start + copied);
-            run -= copied;
+        repeat(&mut out[at - distance..at + AHEAD], distance, run);
+        at += run;
+    }
+    (at == end).then_some(())
+}
+
+/// Continues the first `distance` bytes by `run` of their repetition.
+#[inline]
+fn repeat(bytes: &mut [u8], distance: usize, run: usize) {
+    if distance >= STEP {
+        for done in (0..run).step_by(STEP) {
+            let step: [u8; STEP] = *bytes[done..].first_chunk().expect("a step");
+            bytes[distance + done..][..STEP].copy_from_slice(&step);
+        }
+    } else if distance == 1 {
+        let byte = bytes[0];
+        bytes[1..=run].fill(byte);
+    } else {
+        for at in distance..distance + run {
+            bytes[at] = bytes[at - distance];
         }
     }
-    (out.len() == end).then_some(())
 }
 
 #[cfg(test)]

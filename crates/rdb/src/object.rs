@@ -35,8 +35,8 @@ pub(crate) trait Codec: DataType {
     /// Name and version of a type that Redis has from a module, which follow [`MODULE`].
     const MODULE_TYPE: Option<u64> = None;
 
-    /// Returns the parts of the form that has this name in files of a version; `None` if no form of the type has it, or none
-    /// that is read. No other type has a form of the name there, but for [`MODULE`].
+    /// Returns the parts of the form that has this name in files of a version; `None` if no form of the type has it,
+    /// or none that is read. No other type has a form of the name there, but for [`MODULE`].
     fn parts(version: FileVersion, rdb_type: u8) -> Option<&'static [Part]>;
 
     /// Returns the name of the form in which a version has the value.

@@ -17,6 +17,8 @@ const INTEGER_TEXT_MAX: usize = 11;
 /// Length up to which strings are not compressed; longer ones are, if that saves at least [`COMPRESSION_GAIN_MIN`].
 const COMPRESSION_BYTES_MIN: usize = 20;
 const COMPRESSION_GAIN_MIN: usize = 4;
+/// Memory for compressed forms that a writer keeps.
+const SMALL_BYTES_KEPT: usize = 64 << 10;
 
 const ENCODED: u8 = 0xc0;
 const INT8: u8 = 0;
@@ -29,6 +31,8 @@ const COMPRESSED: u8 = 3;
 pub struct Writer {
     bytes: Vec<u8>,
     compresses: bool,
+    /// Memory for the compressed form of a string.
+    small: Vec<u8>,
 }
 
 impl Writer {
@@ -37,6 +41,7 @@ impl Writer {
         Writer {
             bytes: Vec::new(),
             compresses,
+            small: Vec::new(),
         }
     }
 
@@ -84,15 +89,23 @@ pub fn write_string(out: &mut Writer, text: &[u8]) {
     {
         return;
     }
-    if out.compresses
-        && text.len() > COMPRESSION_BYTES_MIN
-        && let Some(small) = lzf::compress(text, text.len() - COMPRESSION_GAIN_MIN)
-    {
-        out.push(ENCODED | COMPRESSED);
-        write_len(out, small.len() as u64);
-        write_len(out, text.len() as u64);
-        out.extend_from_slice(&small);
-        return;
+    if out.compresses && text.len() > COMPRESSION_BYTES_MIN {
+        let Writer { bytes, small, .. } = out;
+        let bytes_max = text.len() - COMPRESSION_GAIN_MIN;
+        let is_small = lzf::compress_to(small, text, bytes_max).is_some();
+        if is_small {
+            bytes.push(ENCODED | COMPRESSED);
+            write_len(bytes, small.len() as u64);
+            write_len(bytes, text.len() as u64);
+            bytes.extend_from_slice(small);
+        }
+        // What a long string needed is not kept.
+        if small.capacity() > SMALL_BYTES_KEPT {
+            *small = Vec::new();
+        }
+        if is_small {
+            return;
+        }
     }
     write_len(out, text.len() as u64);
     out.extend_from_slice(text);

@@ -115,7 +115,7 @@ impl Codec for Stream {
     fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
         Ok(match version.redis_forms() {
             ..SECOND_SINCE => FIRST,
-            ..THIRD_SINCE => SECOND,
+            SECOND_SINCE..THIRD_SINCE => SECOND,
             _ => THIRD,
         })
     }

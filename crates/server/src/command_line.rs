@@ -498,13 +498,12 @@ mod tests {
         let [.., unbuilt, _, accepted] = lists[..] else {
             panic!("{text}");
         };
-        assert!(unbuilt.contains("  appendonly: the append-only file\n"));
+        assert!(unbuilt.contains("  replicaof: replication\n"));
         let accepted: Vec<&str> = accepted.split_whitespace().collect();
         for (name, is_accepted) in [
-            ("appendonly", false),
             ("replicaof", false),
             ("cluster-enabled", false),
-            ("appendfsync", true),
+            ("repl-timeout", true),
             ("io-threads", true),
         ] {
             assert_eq!(accepted.contains(&name), is_accepted, "{name}");

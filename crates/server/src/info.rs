@@ -300,10 +300,11 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("current_save_keys_total", total)?;
     let changes = worker.shared.changes().saturating_sub(files.changes_saved);
     out.field("rdb_changes_since_last_save", changes)?;
-    out.field(
-        "rdb_bgsave_in_progress",
-        u8::from(files.running_s.is_some()),
-    )?;
+    // One that was called off goes on until all entries are marked, and only then comes the next.
+    let is_saving = files.running_s.is_some()
+        || files.is_scheduled
+        || worker.shared.keyspace.is_snapshot_running();
+    out.field("rdb_bgsave_in_progress", u8::from(is_saving))?;
     out.field("rdb_last_save_time", files.saved_at_s)?;
     out.field("rdb_last_bgsave_status", status(files.is_ok))?;
     out.field("rdb_last_bgsave_time_sec", or_none(files.took_s))?;
@@ -348,7 +349,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         let began_s = loading.began_s.load(Ordering::Relaxed);
         let span_s = (clock::wall_ms() / 1000).saturating_sub(began_s);
         let left = total.saturating_sub(bytes);
-        let eta_s = if bytes == 0 { 1 } else { span_s * left / bytes };
+        let eta_s = (span_s * left).checked_div(bytes).unwrap_or(1);
         out.field("loading_start_time", began_s)?;
         out.field("loading_total_bytes", total)?;
         out.zeros(&["loading_rdb_used_mem"])?;

@@ -82,7 +82,8 @@ impl Memory {
         Memory {
             used_bytes,
             startup_bytes: space.fixed_bytes(),
-            peak_bytes: shared.peak_bytes.load(Ordering::Relaxed),
+            // Another worker may have counted more since the peak was noted.
+            peak_bytes: shared.peak_bytes.load(Ordering::Relaxed).max(used_bytes),
             peak_at_s: shared.peak_at_s.load(Ordering::Relaxed),
             resident_bytes: process::resident_bytes().unwrap_or(0),
             live_bytes: live_bytes + outside,

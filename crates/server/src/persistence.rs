@@ -79,8 +79,12 @@ pub(crate) enum Purpose {
 struct State {
     /// Number of the last snapshot that was begun.
     number: u64,
+    /// The last record of the journal whose effect it has.
+    last_record: u64,
     /// The one that is being taken or written.
     running: Option<Running>,
+    /// Number of the last one that was written or has failed, and which of both.
+    ended: (u64, bool),
     /// A client or a save point wants one as soon as possible.
     is_scheduled: bool,
     /// The end of the process waits for one.
@@ -105,7 +109,8 @@ struct Running {
 /// A client that waits for a snapshot.
 struct Waiting {
     client: u64,
-    number: u64,
+    /// The snapshot; `None`: the next that is begun for its own sake.
+    number: Option<u64>,
     /// How it ended.
     result: Option<bool>,
 }
@@ -133,6 +138,8 @@ pub(crate) struct Figures {
     pub(crate) took_s: Option<u64>,
     /// Seconds since the one that is being taken began.
     pub(crate) running_s: Option<u64>,
+    /// One is taken as soon as possible.
+    pub(crate) is_scheduled: bool,
     /// Entries that it has, and those that it is to have.
     pub(crate) entries: Option<(u64, u64)>,
     /// Changes of the data since the start that the last success has.
@@ -175,12 +182,25 @@ impl State {
         self.is_scheduled || self.shutdown.as_ref().is_some_and(awaits_cut)
     }
 
+    /// Notes how a snapshot ended for the clients that wait for it. Returns them.
+    fn settle(&mut self, number: Option<u64>, is_ok: bool) -> Vec<u64> {
+        let waiting = self.waiting.iter_mut();
+        let settled =
+            waiting.filter(|waiting| waiting.number == number && waiting.result.is_none());
+        settled
+            .map(|waiting| {
+                waiting.result = Some(is_ok);
+                waiting.client
+            })
+            .collect()
+    }
+
     /// Notes for the clients that asked for a shutdown that there is none.
     fn refuse(&mut self, shutdown: &Shutdown) {
         let clients = shutdown.clients.iter();
         self.waiting.extend(clients.map(|client| Waiting {
             client: *client,
-            number: 0,
+            number: None,
             result: Some(false),
         }));
     }
@@ -194,7 +214,9 @@ impl Persistence {
         let persistence = Persistence {
             state: Mutex::new(State {
                 number: 0,
+                last_record: 0,
                 running: None,
+                ended: (0, true),
                 is_scheduled: false,
                 shutdown: None,
                 waiting: Vec::new(),
@@ -204,6 +226,7 @@ impl Persistence {
                     is_ok: true,
                     took_s: None,
                     running_s: None,
+                    is_scheduled: false,
                     entries: None,
                     changes_saved: 0,
                     saves: 0,
@@ -232,6 +255,7 @@ impl Persistence {
     pub(crate) fn figures(&self) -> Figures {
         let state = self.state();
         let mut figures = state.figures.clone();
+        figures.is_scheduled = state.is_scheduled;
         if let Some(running) = state.running.as_ref().filter(|running| running.is_save()) {
             let span_ms = clock::monotonic_ms().saturating_sub(running.began_ms);
             figures.running_s = Some(span_ms / 1000);
@@ -239,6 +263,11 @@ impl Persistence {
             figures.waiting_bytes = running.stream.waiting_bytes();
         }
         figures
+    }
+
+    /// Returns the last record of the journal whose effect the newest snapshot has; 0 before the first.
+    pub(crate) fn last_record(&self) -> u64 {
+        self.state().last_record
     }
 
     /// Returns true while a snapshot is being taken or written.
@@ -273,21 +302,40 @@ impl Persistence {
 
     /// Gives up the snapshot that is being taken, and the one that is scheduled. Returns which there was: (running,
     /// scheduled).
-    pub(crate) fn cancel(&self) -> (bool, bool) {
+    pub(crate) fn cancel(&self, shared: &Shared) -> (bool, bool) {
         let mut state = self.state();
         let was_scheduled = std::mem::take(&mut state.is_scheduled);
         let running = state.running.as_ref().filter(|running| running.is_save());
         running.inspect(|running| running.stream.give_up());
-        (running.is_some(), was_scheduled)
+        let was_running = running.is_some();
+        // Who waits for the next one waits for nothing now.
+        let woken = state.settle(None, false);
+        drop(state);
+        wake(shared, &woken);
+        (was_running, was_scheduled)
     }
 
-    /// Registers a client that waits for a snapshot to end.
+    /// Registers a client that waits for a snapshot to end. It may have ended already.
     pub(crate) fn wait_for(&self, client: u64, number: u64) {
-        self.state().waiting.push(Waiting {
+        let mut state = self.state();
+        let (ended, is_ok) = state.ended;
+        state.waiting.push(Waiting {
             client,
-            number,
+            number: Some(number),
+            result: (ended >= number).then_some(is_ok),
+        });
+    }
+
+    /// Has a snapshot taken as soon as possible, and registers a client that waits for it to end.
+    pub(crate) fn schedule_for(&self, client: u64) {
+        let mut state = self.state();
+        state.is_scheduled = true;
+        state.waiting.push(Waiting {
+            client,
+            number: None,
             result: None,
         });
+        self.has_wishes.store(true, Ordering::Release);
     }
 
     /// Returns how the snapshot ended that a client waits for: `None`: it waits for none; `Some(None)`: it has not ended.
@@ -345,13 +393,12 @@ impl Persistence {
             Err(SaveError::Unwanted) => log::notice("The snapshot was called off"),
             Err(error) => log::warning(&format!("Error saving DB on disk: {error}")),
         }
-        let (mut woken, mut ends) = (Vec::new(), None);
-        for waiting in state.waiting.iter_mut() {
-            if waiting.number == job.number {
-                waiting.result = Some(is_ok);
-                woken.push(waiting.client);
-            }
-        }
+        state.ended = (job.number, is_ok);
+        // Some have left meanwhile.
+        state
+            .waiting
+            .retain(|waiting| shared.token_of(waiting.client).is_some());
+        let (mut woken, mut ends) = (state.settle(Some(job.number), is_ok), None);
         let is_awaited = |shutdown: &mut Shutdown| shutdown.number == Some(job.number);
         if let Some(shutdown) = state.shutdown.take_if(is_awaited) {
             ends = Some(is_ok || shutdown.is_forced);
@@ -461,10 +508,11 @@ pub(crate) fn begin(
             mailbox.send(Message::Run(Box::new(|_| ())));
         }
     };
+    let is_cut = unit.cut(&cut, stream.savers(Box::new(wake_all.clone())));
     wake_all();
-    let is_cut = unit.cut(&cut, stream.savers(Box::new(wake_all)));
     assert!(is_cut, "no snapshot is being taken");
     state.number += 1;
+    state.last_record = cut.last_record;
     let job = SaveJob {
         number: state.number,
         purpose,
@@ -478,8 +526,7 @@ pub(crate) fn begin(
         path,
     };
     if purpose == Purpose::Save {
-        state.is_scheduled = false;
-        state.figures.tried_at_s = clock::wall_ms() / 1000;
+        note_save(shared, &mut state);
     }
     state.running = Some(Running {
         number: state.number,
@@ -493,6 +540,26 @@ pub(crate) fn begin(
     // The thread ends after the workers.
     let _ = jobs.expect("no panic under the jobs").send(Some(job));
     Ok(state.number)
+}
+
+/// Notes that the snapshot of the present number is begun for its own sake, for those who wait for one. Called before its
+/// writer hears of it, since that may be done at once.
+fn note_save(shared: &Shared, state: &mut State) {
+    state.is_scheduled = false;
+    state.figures.tried_at_s = clock::wall_ms() / 1000;
+    let number = Some(state.number);
+    let next = state
+        .waiting
+        .iter_mut()
+        .filter(|waiting| waiting.number.is_none() && waiting.result.is_none());
+    next.for_each(|waiting| waiting.number = number);
+    if let Some(shutdown) = &mut state.shutdown
+        && shutdown.number.is_none()
+    {
+        shutdown.number = number;
+        // What is written from here on would not be in the file.
+        hold_writes(shared, true);
+    }
 }
 
 /// Returns the version of the file: as configured, or the lowest that holds the data.
@@ -587,9 +654,9 @@ pub(crate) fn drive(worker: &mut Worker) {
         (None, true) => Purpose::LoneBase,
         (None, false) => Purpose::Save,
     };
-    let Ok(number) = begin(worker, &mut unit, purpose) else {
+    if begin(worker, &mut unit, purpose).is_err() {
         return;
-    };
+    }
     if let Some(rewrite) = rewrite {
         let shared = worker.shared.this();
         append::cut_journal(&shared, &mut unit, rewrite);
@@ -599,13 +666,6 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
     if purpose == Purpose::LoneBase {
         return;
-    }
-    let mut state = shared.persistence.state();
-    if let Some(shutdown) = &mut state.shutdown {
-        shutdown.number = Some(number);
-        drop(state);
-        // What is written from here on would not be in the file.
-        hold_writes(shared, true);
     }
     drop(unit);
     log::notice("Background saving started");
@@ -629,6 +689,20 @@ fn give_up_base(shared: &Shared) {
 /// Returns true if [`drive`] has something to try.
 pub(crate) fn has_wishes(shared: &Shared) -> bool {
     shared.persistence.has_wishes.load(Ordering::Acquire)
+}
+
+/// Ends the snapshot that is being saved, since its data is gone, and saves that there is none, if there are save points.
+pub(crate) fn flushed_all(shared: &Shared) {
+    let mut state = shared.persistence.state();
+    if let Some(running) = state.running.as_ref().filter(|running| running.is_save()) {
+        running.stream.give_up();
+    }
+    let saves = !shared.settings.current().save_points.is_empty();
+    if saves && !shared.persistence.loading.is_on() {
+        state.is_scheduled = true;
+        drop(state);
+        wish(shared);
+    }
 }
 
 /// Suspends commands that write, or resumes them.
@@ -668,7 +742,7 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
     let persistence = &shared.persistence;
     // What is loaded is in the file already, and what is not cannot be saved.
     if !saves || persistence.loading.is_on() {
-        persistence.cancel();
+        persistence.cancel(shared);
         persistence.loading.stop();
         crate::stop_workers(shared);
         return false;

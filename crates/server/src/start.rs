@@ -274,6 +274,12 @@ impl Server {
         self.shared.workers().len()
     }
 
+    /// Returns the number of the last record of the journal whose effect the newest snapshot has, be it under way or
+    /// written; 0 before the first. For tests that compare files with the journal.
+    pub fn snapshot_record(&self) -> u64 {
+        self.shared.persistence.last_record()
+    }
+
     /// Requests the stop; [`Server::join`] waits for it.
     pub fn stop(&self) {
         crate::stop_workers(&self.shared);
@@ -295,7 +301,7 @@ impl Server {
             let _ = metrics.thread.join();
         }
         if let Some(files) = self.files.take() {
-            self.shared.persistence.cancel();
+            self.shared.persistence.cancel(&self.shared);
             self.shared.persistence.stop_writing();
             let _ = files.join();
         }

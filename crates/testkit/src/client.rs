@@ -8,8 +8,8 @@ use redline_resp::Skipper;
 use redline_resp::reply_decoder::ReplyDecoder;
 pub use redline_resp::reply_decoder::Value;
 
-/// Time-out of a reply.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time-out of a reply: longer than any takes on a busy machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
 /// Size of one read of skipped replies: bytes.
 const SKIP_BYTES: usize = 128 << 10;
@@ -20,6 +20,8 @@ pub struct Client {
     stream: TcpStream,
     decoder: ReplyDecoder,
     buffer: Vec<u8>,
+    /// Read buffer; kept, since clearing one for each read is slow without optimisation.
+    piece: Box<[u8]>,
     /// Read buffer for skipped replies; kept, since clearing it takes longer than skipping.
     skipped: Vec<u8>,
 }
@@ -35,6 +37,7 @@ impl Client {
             stream,
             decoder: ReplyDecoder::new(),
             buffer: Vec::new(),
+            piece: vec![0; READ_BYTES].into(),
             skipped: Vec::new(),
         })
     }
@@ -55,13 +58,9 @@ impl Client {
             if decoded.value.is_some() {
                 return Ok(decoded.value);
             }
-            let start = self.buffer.len();
-            self.buffer.resize(start + READ_BYTES, 0);
-            let read = self.stream.read(&mut self.buffer[start..]);
-            self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
-            match read {
+            match self.stream.read(&mut self.piece) {
                 Ok(0) => return Ok(None),
-                Ok(_) => {}
+                Ok(read) => self.buffer.extend_from_slice(&self.piece[..read]),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
             }

@@ -717,6 +717,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::Auth => 0,
         // Redis's takes seconds.
         CommandId::Pfselftest => 0,
+        // Their replies depend on how long the file before takes.
+        CommandId::Save | CommandId::Bgsave | CommandId::Bgrewriteaof => 0,
         // Its reply depends on whether more requests follow.
         CommandId::ScriptDebug => 0,
         // See `access.rs`.

@@ -10,6 +10,7 @@ pub mod client;
 pub mod compare;
 pub mod configuration;
 pub mod differences;
+pub mod files;
 pub mod generate;
 mod pair;
 pub mod payloads;

@@ -50,7 +50,8 @@ pub fn run(
     Ok(Ok(arrived))
 }
 
-type Call = Vec<Vec<u8>>;
+/// The words of a call.
+pub type Call = Vec<Vec<u8>>;
 
 /// Largest number of characters of a reported fault.
 const FAULT_CHARS_MAX: usize = 4_000;
@@ -123,7 +124,8 @@ fn keeps_links(sent: &Value, got: &Value) -> bool {
     }
 }
 
-fn name(call: &Call) -> String {
+/// Returns the name of its command.
+pub(crate) fn name(call: &Call) -> String {
     String::from_utf8_lossy(&call[0]).into_owned()
 }
 
@@ -163,7 +165,7 @@ fn questions(calls: &[Call], same_version: bool) -> Vec<Call> {
 }
 
 /// Returns calls that make a value of any type and size under the key `k`. Field times are for servers that have them.
-fn filling(random: &mut Rng, timed_fields: bool) -> Vec<Call> {
+pub(crate) fn filling(random: &mut Rng, timed_fields: bool) -> Vec<Call> {
     let size = [1, 3, 20, 150, 600][random.usize(..5)];
     let call = |name: &str, words: Vec<Vec<u8>>| {
         let mut call = vec![name.as_bytes().to_vec(), b"k".to_vec()];

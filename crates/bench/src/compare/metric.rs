@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cause::verdict::Bottleneck;
-use crate::run::plan::HIT_RATE_MIN_DEFAULT;
-use crate::run::result::{RunResult, Settings};
+use crate::load::cause::verdict::Bottleneck;
+use crate::load::plan::HIT_RATE_MIN_DEFAULT;
+use crate::load::result::{RunResult, Settings};
 
 /// A figure of a run that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]

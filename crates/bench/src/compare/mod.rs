@@ -19,13 +19,14 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
-use crate::html;
-use crate::html::charts::{self, Axes, Line};
-use crate::run::arguments::{Arguments, Command, one_to_stdout, seconds};
-use crate::run::plan::RunPlan;
-use crate::run::{Written, can_be_written, write, write_json};
-use crate::saved::{self, Saved};
+use crate::load::arguments::{RunArguments, one_to_stdout, seconds};
+use crate::load::failure::Failure;
+use crate::load::plan::RunPlan;
+use crate::load::result;
+use crate::output::html;
+use crate::output::html::charts::{self, Axes, Line};
+use crate::output::saved::{Kind, Saved};
+use crate::output::{Written, can_be_written, write, write_json};
 use crate::{StartEmbedded, Streams};
 use bootstrap::{PAIRS_MIN, Ratio};
 use judge::Aim;
@@ -177,7 +178,7 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
                 // A closed stream cannot report its own error.
                 let _ = stderr.write_all(MISPLACED.as_bytes());
             }
-            return crate::run::say(&error, streams);
+            return crate::output::say(&error, streams);
         }
     };
     let groups: Vec<&[String]> = groups.collect();
@@ -466,11 +467,14 @@ fn saved(a: &[String], b: &[String]) -> Result<Vec<(Sample, Sample)>, Failure> {
             b.len()
         )));
     }
-    let read = |path: &String| match saved::read(Path::new(path))? {
-        Saved::Run(result) => Ok(Sample::of(&result)),
-        other => Err(Failure::Local(format!(
-            "{path}: this is {other}; what can be compared are results that `redline bench run --json` has left."
-        ))),
+    let read = |path: &String| {
+        let saved = Saved::read(Path::new(path))?;
+        match saved.kind {
+            Kind::Run => Ok(Sample::of(&saved.result(result::FORMAT)?)),
+            kind => Err(Failure::Local(format!(
+                "{path}: this is {kind}; what can be compared are results that `redline bench run --json` has left."
+            ))),
+        }
     };
     let pairs = a.iter().zip(b);
     pairs.map(|(a, b)| Ok((read(a)?, read(b)?))).collect()
@@ -478,29 +482,27 @@ fn saved(a: &[String], b: &[String]) -> Result<Vec<(Sample, Sample)>, Failure> {
 
 fn plan(options: &CompareArguments, words: &[String], both: &[String]) -> Result<RunPlan, Failure> {
     let words = words.iter().chain(both).map(String::as_str);
-    let words = ["redline bench", "run"].into_iter().chain(words);
-    let arguments = Arguments::try_parse_from(words)
+    let mut run = RunArguments::parse_words(words)
         .map_err(|error| Failure::Local(error.render().to_string().trim_end().to_owned()))?;
-    match arguments.command {
-        Command::Run(run) if run.output.live => {
-            Err(Failure::Local("--live: not in a comparison.".into()))
-        }
-        Command::Run(run) if run.output.names_file() => Err(Failure::Local(
-            "A comparison has files of its own: --json and --html stand in front of the first --, --csv and --hdr are of one run.".into(),
-        )),
-        Command::Run(run) if run.manner.stairs.is_some() => {
-            Err(Failure::Local("--stairs: not in a comparison.".into()))
-        }
-        Command::Run(mut run) => {
-            let manner = &mut run.manner;
-            if options.pairs.is_none() && manner.duration.is_none() && manner.requests.is_none() {
-                let is_rate = options.metric.map_or(manner.rps.is_none(), |metric| !metric.is_rounded());
-                manner.duration = Some(if is_rate { SLICE } else { SLICE_OF_PERCENTILES });
-            }
-            run.plan().map_err(Failure::Local)
-        }
-        _ => Err(Failure::Local("Only runs can be compared.".into())),
+    if run.output.live {
+        return Err(Failure::Local("--live: not in a comparison.".into()));
     }
+    if run.output.names_file() {
+        return Err(Failure::Local(
+            "A comparison has files of its own: --json and --html stand in front of the first --, --csv and --hdr are of one run.".into(),
+        ));
+    }
+    let manner = &mut run.manner;
+    if manner.stairs.is_some() {
+        return Err(Failure::Local("--stairs: not in a comparison.".into()));
+    }
+    if options.pairs.is_none() && manner.duration.is_none() && manner.requests.is_none() {
+        let is_rate = options
+            .metric
+            .map_or(manner.rps.is_none(), |metric| !metric.is_rounded());
+        manner.duration = Some(if is_rate { SLICE } else { SLICE_OF_PERCENTILES });
+    }
+    run.plan().map_err(Failure::Local)
 }
 
 /// Prints the comparison; returns true if `--fail-if` calls it a failure.
@@ -611,7 +613,7 @@ fn sentence(figure: &Figure, confidence: f64, pairs: usize, goes_on: bool) -> St
 
 /// Returns notes on limits that make the comparison one of something else than the servers.
 fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
-    use crate::cause::verdict::Bottleneck;
+    use crate::load::cause::verdict::Bottleneck;
     let mut notes = Vec::new();
     type Pick = fn(&(Sample, Sample)) -> &Sample;
     let sides: [(&str, Pick); 2] = [("A", |pair| &pair.0), ("B", |pair| &pair.1)];

@@ -29,16 +29,20 @@ pub fn ratio(logs: &[f64], error: f64) -> Ratio {
     for (index, first) in logs.iter().enumerate() {
         means.extend(logs[index..].iter().map(|second| (first + second) / 2.0));
     }
-    means.sort_unstable_by(f64::total_cmp);
+    // Four of the means are wanted, and those in the middle first: looking for them takes less than sorting.
     let half = means.len() / 2;
+    let above = nth(&mut means, half);
     let middle = match means.len() % 2 {
-        0 => (means[half - 1] + means[half]) / 2.0,
-        _ => means[half],
+        0 => (nth(&mut means[..half], half - 1) + above) / 2.0,
+        _ => above,
     };
     let beyond = ranks_beyond(logs.len(), error / 2.0);
     // If no arrangement of signs is rare enough, nothing can be excluded.
     let (low, high) = match beyond.checked_sub(1) {
-        Some(at) => (means[at], means[means.len() - 1 - at]),
+        Some(at) => {
+            let from_end = means.len() - 1 - at;
+            (nth(&mut means, at), nth(&mut means, from_end))
+        }
         None => (f64::NEG_INFINITY, f64::INFINITY),
     };
     Ratio {
@@ -46,6 +50,11 @@ pub fn ratio(logs: &[f64], error: f64) -> Ratio {
         low: low.exp(),
         high: high.exp(),
     }
+}
+
+/// Returns the figure that is at this place of the sorted ones; reorders them.
+fn nth(figures: &mut [f64], place: usize) -> f64 {
+    *figures.select_nth_unstable_by(place, f64::total_cmp).1
 }
 
 /// Returns how many of the lowest sums of ranks of `pairs` fair signs have together a probability of at most `tail`.
@@ -57,14 +66,17 @@ fn ranks_beyond(pairs: usize, tail: f64) -> usize {
         let last = (sums - 1.0) / 2.0 + normal_quantile(tail) * deviation;
         return last.floor().max(0.0) as usize;
     }
-    // For each sum, the share of all arrangements of signs with it.
-    let mut shares = vec![0.0; sums];
+    // For each sum of the lower half, the share of all arrangements of signs with it; the upper half mirrors it.
+    let mut shares = vec![0.0; sums / 2 + 1];
     shares[0] = 1.0;
     for rank in 1..=pairs {
-        for sum in (0..sums).rev() {
-            let with = sum.checked_sub(rank).map_or(0.0, |rest| shares[rest]);
-            shares[sum] = (shares[sum] + with) / 2.0;
+        let largest = (rank * (rank + 1) / 2).min(sums / 2);
+        for sum in (rank..=largest).rev() {
+            shares[sum] = (shares[sum] + shares[sum - rank]) / 2.0;
         }
+        shares[..rank.min(largest + 1)]
+            .iter_mut()
+            .for_each(|share| *share /= 2.0);
     }
     let mut below = 0.0;
     let fits = |share: &&f64| {

@@ -8,9 +8,9 @@ use super::looks::Looks;
 use super::metric::Sample;
 use super::ranks;
 use crate::StartEmbedded;
-use crate::failure::Failure;
-use crate::run::execute::Prepared;
-use crate::run::plan::RunPlan;
+use crate::load::execute::Prepared;
+use crate::load::failure::Failure;
+use crate::load::plan::RunPlan;
 
 /// Largest number of pairs: more make an interval narrower by next to nothing.
 pub const PAIRS_MAX: usize = 2000;

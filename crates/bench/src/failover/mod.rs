@@ -1,6 +1,6 @@
 //! `redline bench failover`: numbered values under load while a primary fails, and their fate.
 //!
-//! Knows no socket: a run (`run::execute`) follows the data, runs the user's command, and keeps the acknowledged writes,
+//! Knows no socket: a run (`load::execute`) follows the data, runs the user's command, and keeps the acknowledged writes,
 //! which are then read back.
 //!
 //! # Definitions
@@ -10,6 +10,7 @@
 //! acknowledgement if none follows for ten times the expected interval, and for a tenth of a second at least. A shard is
 //! the set of slots that one node owned at the start.
 
+pub mod arguments;
 mod text;
 
 use std::collections::BTreeMap;
@@ -18,24 +19,24 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use redline_cluster::slot_of;
 use redline_net::{Address, clock};
 use redline_resp::Value;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::follow::Counts;
-use crate::cluster::map::Map;
-use crate::cluster::source::{Reads, Source};
-use crate::failure::{Failure, said};
-use crate::html;
-use crate::run::arguments::{Arguments, Command, FailoverArguments};
-use crate::run::execute::{Finished, Prepared};
-use crate::run::plan::{Incident, RunPlan};
-use crate::run::result::RunResult;
-use crate::run::watch::Happened;
-use crate::run::{Written, can_be_written, write, write_json};
-use crate::workload::template::Protocol;
+use crate::load::arguments::RunArguments;
+use crate::load::cluster::follow::Counts;
+use crate::load::cluster::map::Map;
+use crate::load::cluster::source::{Reads, Source};
+use crate::load::execute::{Finished, Prepared};
+use crate::load::failure::{Failure, said};
+use crate::load::plan::{Incident, RunPlan};
+use crate::load::result::RunResult;
+use crate::load::watch::Happened;
+use crate::load::workload::template::Protocol;
+use crate::output::html;
+use crate::output::{Written, can_be_written, write, write_json};
+use arguments::FailoverArguments;
 
 /// Changes when a field changes its meaning or is removed; new fields may be added without.
 pub const FORMAT: u32 = 1;
@@ -211,12 +212,8 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
         return Err("--at is less than --duration.".into());
     }
     let template = format!("SETEX {prefix}{{id=insert:1}} {EXPIRE_S} {{id}}");
-    let words = ["redline bench", "run", "--on-error", "count", "--command"];
-    let words = words.into_iter().chain([template.as_str()]);
-    let parsed = Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
-    let Command::Run(mut run) = parsed.command else {
-        unreachable!("it says run")
-    };
+    let words = ["--on-error", "count", "--command", template.as_str()];
+    let mut run = RunArguments::parse_words(words).map_err(|error| error.to_string())?;
     run.server = arguments.server.clone();
     run.manner.rps = Some(arguments.rps);
     run.manner.connections = arguments.connections;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::result::RunResult;
+use crate::load::result::RunResult;
 
 /// Returns a header, and a line for each point. Unknown values are empty.
 pub fn series(result: &RunResult) -> String {

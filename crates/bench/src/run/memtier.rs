@@ -30,7 +30,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::run::arguments::Arguments;
+    use crate::load::arguments::RunArguments;
 
     /// The options of its help, in order.
     const OPTIONS: &str = "\
@@ -62,12 +62,7 @@ mod tests {
 
     #[test]
     fn what_the_table_calls_ours_is_there() {
-        let mut command = Arguments::command();
-        let help = command
-            .find_subcommand_mut("run")
-            .unwrap()
-            .render_long_help()
-            .to_string();
+        let help = RunArguments::command().render_long_help().to_string();
         for (_, ours) in rows() {
             let words = in_backticks(ours).flat_map(|code| code.split([' ', ',']));
             for option in words.filter(|word| word.starts_with("--")) {

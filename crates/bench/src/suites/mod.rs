@@ -9,19 +9,18 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use clap::Parser;
 use redline_net::Address;
 use serde::{Deserialize, Serialize};
 
 use crate::StartEmbedded;
-use crate::failure::Failure;
-use crate::html;
-use crate::html::charts::{self, Axes, Bar};
-use crate::run::arguments::{Arguments, Command};
-use crate::run::execute::Prepared;
-use crate::run::plan::RunPlan;
-use crate::run::result::{Party, RunResult};
-use crate::run::{Written, write, write_json};
+use crate::load::arguments::{RunArguments, one_to_stdout};
+use crate::load::execute::Prepared;
+use crate::load::failure::Failure;
+use crate::load::plan::RunPlan;
+use crate::load::result::{Party, RunResult};
+use crate::output::html;
+use crate::output::html::charts::{self, Axes, Bar};
+use crate::output::{Written, can_be_written, write, write_json};
 pub use file::Published;
 use file::{Run, Suite};
 
@@ -61,19 +60,62 @@ pub struct SuiteRun {
 pub const FORMAT: u32 = 1;
 
 /// Arguments of a suite's run.
-pub struct Request<'a> {
+struct Request<'a> {
     /// The file.
-    pub path: &'a Path,
+    path: &'a Path,
     /// Factor of requests and keys.
-    pub scale: f64,
+    scale: f64,
     /// Addresses of the suite's targets, as `NAME=HOST:PORT`.
-    pub targets: &'a [String],
+    targets: &'a [String],
     /// The user's arguments after `run`, which override the suite's.
-    pub words: &'a [String],
+    words: &'a [String],
+}
+
+/// Runs `redline bench run` with the suite of the file `path`; `words` are the arguments that `arguments` were parsed of.
+pub fn run(
+    path: &Path,
+    arguments: &RunArguments,
+    words: &[Vec<u8>],
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+    start: Option<StartEmbedded<'_>>,
+) -> Result<(), Failure> {
+    let request = Request {
+        path,
+        scale: arguments.scale,
+        targets: &arguments.target,
+        words: &words_of_runs(words, path),
+    };
+    let output = &arguments.output;
+    one_to_stdout([output.json.as_ref(), output.html.as_ref()]).map_err(Failure::Local)?;
+    let (json, html) = (output.json.as_deref(), output.html.as_deref());
+    can_be_written([json, html])?;
+    run_suite(&request, json, html, stdout, stderr, start)
+}
+
+/// Returns the user's arguments without those of the suite itself: the rest applies to each of its runs.
+fn words_of_runs(words: &[Vec<u8>], suite: &Path) -> Vec<String> {
+    let words = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word).into_owned());
+    let (mut out, mut words) = (Vec::new(), words.peekable());
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--scale" | "--target" | "--json" | "--html" => {
+                words.next();
+            }
+            _ if ["--scale=", "--target=", "--json=", "--html="]
+                .iter()
+                .any(|name| word.starts_with(name)) => {}
+            _ if Path::new(&word) == suite => {}
+            _ => out.push(word),
+        }
+    }
+    out
 }
 
 /// Runs a suite and prints its table.
-pub fn run(
+fn run_suite(
     request: &Request<'_>,
     json: Option<&Path>,
     page_to: Option<&Path>,
@@ -195,11 +237,7 @@ fn measure(
 /// Returns the plan of a run with the user's arguments, as `redline bench run` parses them.
 fn plan(run: &Run, words: &[String]) -> Result<RunPlan, String> {
     let words = run.words.iter().chain(words).map(String::as_str);
-    let words = ["redline bench", "run"].into_iter().chain(words);
-    let arguments = Arguments::try_parse_from(words).map_err(|error| error.render().to_string())?;
-    let Command::Run(arguments) = arguments.command else {
-        return Err("it is no run".into());
-    };
+    let arguments = RunArguments::parse_words(words).map_err(|error| error.render().to_string())?;
     // Options that a run in a suite does not support are rejected.
     if arguments.suite.is_some() || arguments.manner.stairs.is_some() || arguments.output.live {
         return Err("a run of a suite is one run: without a suite, --stairs and --live.".into());
@@ -341,10 +379,9 @@ fn table(result: &SuiteResult) -> String {
         let limit = limit.ok().and_then(|name| name.as_str().map(str::to_owned));
         let _ = writeln!(out, "   {}", limit.unwrap_or_default());
     }
-    let marked = result
-        .runs
-        .iter()
-        .filter(|run| run.result.verdict.bottleneck == crate::cause::verdict::Bottleneck::Client);
+    let marked = result.runs.iter().filter(|run| {
+        run.result.verdict.bottleneck == crate::load::cause::verdict::Bottleneck::Client
+    });
     let marked = marked.count();
     if marked > 0 {
         let _ = writeln!(

@@ -299,7 +299,9 @@ fn each_of_several_servers_is_told_its_own_credentials() {
                 .collect();
             assert_eq!(auths, HashSet::from([auth]), "{cluster:?}");
             let sets = lines.iter().filter(|line| line.starts_with("SET ")).count();
-            assert!(sets > 100, "{sets}");
+            // In a cluster the keys decide; without one a connection that is faster takes more.
+            let least = if cluster.is_empty() { 1 } else { 100 };
+            assert!(sets >= least, "{cluster:?}: {sets}");
         }
     }
 }

@@ -96,6 +96,8 @@ fn the_table_has_published_beside_measured() {
         "0.00001",
         "--threads",
         "1",
+        "--connections",
+        "4",
         "-p",
         &server.port(),
     ]);

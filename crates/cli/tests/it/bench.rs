@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::fake_server::{Answer, FakeServer, reply};
 use crate::running::signal;
@@ -23,7 +24,7 @@ fn interrupted(server: &FakeServer, args: &[&str], ready: impl Fn(&FakeServer) -
         .spawn()
         .expect("the binary starts");
     while !ready(server) {
-        thread::yield_now();
+        thread::sleep(Duration::from_millis(1));
     }
     signal(&child, "INT");
     child.wait_with_output().expect("the binary ends")
@@ -112,7 +113,7 @@ fn a_large_value_is_held_once_whoever_sends_it() {
             .spawn()
             .expect("the binary starts");
         while sets.load(Ordering::Relaxed) < clients {
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
         }
         let peak = peak_bytes(&child);
         signal(&child, "INT");

@@ -46,7 +46,7 @@ fn commands_processed(server: &Running) -> u64 {
         .expect("INFO counts commands")
 }
 
-/// Stops the server for a second or more once it has served this many requests. Returns the time in microseconds.
+/// Stops the server for half a second or more once it has served this many requests. Returns the time in microseconds.
 fn stall(server: &Running, after: u64) -> f64 {
     until("the load runs", || {
         (commands_processed(server) > after).then_some(())
@@ -58,13 +58,13 @@ fn stall(server: &Running, after: u64) -> f64 {
         stat.contains(") T ").then_some(())
     });
     let stopped = Instant::now();
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_millis(500));
     let stalled = stopped.elapsed();
     server.signal("CONT");
     stalled.as_micros() as f64
 }
 
-/// Returns the number of pieces of the series, of 250 ms each, in which the server was stopped: without replies.
+/// Returns the number of pieces of the series, of 125 ms each, in which the server was stopped: without replies.
 fn empty_points(result: &Value) -> usize {
     let points = result["series"].as_array().expect("there is a series");
     points.iter().filter(|point| point["answered"] == 0).count()
@@ -77,16 +77,16 @@ fn a_stalled_server_shows_in_the_open_loop_and_hides_from_the_closed_one() {
         "--command",
         "GET key:{uniform:1000}",
         "--duration",
-        "10",
+        "5",
         "--interval",
-        "0.25",
+        "0.125",
         "-c",
         "10",
     ];
     let open = start(&server, &[&common[..], &["--rps", "2000"]].concat());
-    let stalled_us = stall(&server, 4_000);
+    let stalled_us = stall(&server, 2_000);
     let open = result(open);
-    // 2,000 of 20,000 requests were due during the stall, half of them before half of it was over, and the first of them
+    // 1,000 of 10,000 requests were due during the stall, half of them before half of it was over, and the first of them
     // in its first millisecond.
     let p99 = number(&open["response_us"]["p99"]);
     assert!(p99 > stalled_us / 2.0, "{}", open["response_us"]);
@@ -94,7 +94,7 @@ fn a_stalled_server_shows_in_the_open_loop_and_hides_from_the_closed_one() {
     assert!(number(&open["response_us"]["max"]) >= longest);
     let counts = ["values", "nulls", "unanswered", "unsent"];
     let counts = counts.map(|name| number(&open["requests"][name]));
-    assert_eq!(counts.iter().sum::<f64>(), 20_000.0);
+    assert_eq!(counts.iter().sum::<f64>(), 10_000.0);
     // Of these, only as many as there are connections were in flight when it stopped.
     let service = &open["service_us"];
     assert!(number(&service["p99"]) < p99, "{service}");
@@ -111,7 +111,7 @@ fn a_stalled_server_shows_in_the_open_loop_and_hides_from_the_closed_one() {
     // meanwhile were not, so that the 99th percentile does not show it.
     let before = commands_processed(&server);
     let closed = start(&server, &common);
-    let stalled_us = stall(&server, before + 8_000);
+    let stalled_us = stall(&server, before + 4_000);
     let closed = result(closed);
     // Requests have no time here but that of their write, and the generator may have been late with that.
     let response = &closed["response_us"];

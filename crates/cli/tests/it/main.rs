@@ -9,6 +9,7 @@ mod check;
 mod console;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;
+mod files;
 mod limits;
 mod live;
 mod memory;

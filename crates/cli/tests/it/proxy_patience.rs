@@ -13,7 +13,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use crate::proxying::{self, REDLINE, assert_error, call, ok, proxy_with, scripted, signal};
+use crate::proxying::{self, REDLINE, assert_error, call, ok, proxy_with, scripted, signal, until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
@@ -24,14 +24,6 @@ fn server() -> ServerProcess {
 
 fn pool_of(server: SocketAddr) -> String {
     format!("[[pool]]\n[[pool.shard]]\nserver = [{{ address = '{server}' }}]\n")
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-    }
 }
 
 /// Returns the number of the proxy's clients.
@@ -115,7 +107,6 @@ fn however_often_subscriptions_had_to_move_a_slow_reader_gets_its_long_reply() {
             fs::write(proxy.config_file(), text).unwrap();
             assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
             until("it is subscribed there", || {
-                thread::yield_now();
                 call(direct, "PUBSUB NUMSUB c") == heard
             });
         }
@@ -176,7 +167,6 @@ fn a_subscription_whose_server_falls_silent_is_made_anew() {
     assert!(!call(&mut client, "SUBSCRIBE c").is_error());
     assert_eq!(subscriptions.load(Ordering::SeqCst), 1);
     until("it is asked for again", || {
-        thread::yield_now();
         subscriptions.load(Ordering::SeqCst) == 2
     });
     // The client was not affected.
@@ -351,10 +341,15 @@ fn a_call_that_waits_for_so_long_is_not_waited_for_much_longer() {
         "XREAD COUNT 1 block 400 STREAMS k $",
         "XREADGROUP GROUP g c BLOCK 400 STREAMS k >",
     ];
-    for line in calls {
-        let began = Instant::now();
+    // Each on a connection of its own, all at once.
+    let waiting = calls.map(|line| {
         let mut client = Client::connect(proxy.address()).unwrap();
-        let lost = call(&mut client, line);
+        let began = Instant::now();
+        client.send(format!("{line}\r\n").as_bytes()).unwrap();
+        (line, began, client)
+    });
+    for (line, began, mut client) in waiting {
+        let lost = client.reply().unwrap().expect("a reply");
         let text = String::from_utf8_lossy(lost.as_bytes().unwrap()).into_owned();
         assert!(text.contains("did not answer in time"), "{line}: {text}");
         let took = began.elapsed();
@@ -369,10 +364,7 @@ fn who_says_that_nothing_more_will_come_and_then_begins_to_wait_does_not_wait_fo
         Arc::new(AtomicBool::new(false)),
     );
     let (asked, answers) = (Arc::clone(&is_asked), Arc::clone(&may_answer));
-    let is_so = |flag: &AtomicBool| {
-        thread::yield_now();
-        flag.load(Ordering::SeqCst)
-    };
+    let is_so = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
     let address = scripted(move |words| match words[0].as_slice() {
         b"MULTI" => b"+OK\r\n".to_vec(),
         b"SET" => b"+QUEUED\r\n".to_vec(),
@@ -474,7 +466,6 @@ fn a_subscription_is_answered_when_its_own_question_is() {
     let mut hears = TcpStream::connect(proxy.address()).unwrap();
     hears.write_all(b"SUBSCRIBE x\r\n").unwrap();
     until("the server is asked again", || {
-        thread::yield_now();
         asked.load(Ordering::SeqCst) == 2
     });
     // Over the same connection from the server, so this comes after its first reply about `x`.

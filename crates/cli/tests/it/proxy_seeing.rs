@@ -542,7 +542,7 @@ fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
     let server = server();
     let (_folder, proxy) = proxy(
         &[server.address()],
-        "threads = 1\n[limits]\nmemory = '8mb'\noutput-buffer = '1gb'",
+        "threads = 1\n[limits]\nmemory = '8mb'\noutput-buffer = '1gb'\nsubscriber-output-buffer = '1gb'",
     );
     let mut other = Client::connect(proxy.address()).unwrap();
     let value = "v".repeat(1_000_000);

@@ -145,44 +145,47 @@ fn where_no_primary_is_known_the_error_says_so_and_speaks_of_no_cluster() {
 #[test]
 fn a_sentinel_that_talks_nonsense_is_asked_less_and_less_often() {
     let server = server();
-    let (asked, good_asked): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
-    let (odd, good) = (Arc::clone(&asked), Arc::clone(&good_asked));
     let primary = server.address();
+    let good_asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&good_asked);
     let good = scripted(move |words| match upper(words, 1).as_str() {
         "MASTER" => {
-            good.fetch_add(1, Ordering::SeqCst);
+            count.fetch_add(1, Ordering::SeqCst);
             master(primary)
         }
         "+SWITCH-MASTER" => bulks(&["subscribe", "+switch-master", "1"]),
         _ => b"*0\r\n".to_vec(),
     });
-    for nonsense in [
+    let mut text = watched_by("good", &[good]);
+    // All of them at once: the good one is asked no more often, whatever the others say.
+    let odd = [
         &b"hello\r\n"[..],
         b"+OK\r\n",
         b"+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
-    ] {
-        let odd = Arc::clone(&odd);
-        let odd = scripted(move |words| match upper(words, 1).as_str() {
-            "MASTER" | "+SWITCH-MASTER" => {
-                odd.fetch_add(1, Ordering::SeqCst);
-                nonsense.to_vec()
+    ]
+    .map(|nonsense| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let odd = scripted(move |words| {
+            if ["MASTER", "+SWITCH-MASTER"].contains(&upper(words, 1).as_str()) {
+                count.fetch_add(1, Ordering::SeqCst);
             }
-            _ => nonsense.to_vec(),
+            nonsense.to_vec()
         });
-        let text = [watched_by("good", &[good]), watched_by("odd", &[odd])].concat();
-        let proxy = proxy_with(&format!("threads = 1\n{text}"));
-        asked.store(0, Ordering::SeqCst);
-        let from = good_asked.load(Ordering::SeqCst);
-        // That one is asked once a second.
-        until("the good one is asked often", || {
-            good_asked.load(Ordering::SeqCst) >= from + 6
-        });
+        text += &watched_by(&format!("odd{}", odd.port()), &[odd]);
+        (nonsense, asked)
+    });
+    let _proxy = proxy_with(&format!("threads = 1\n{text}"));
+    // That one is asked once a second.
+    until("the good one is asked often", || {
+        good_asked.load(Ordering::SeqCst) >= 6
+    });
+    for (nonsense, asked) in odd {
         let times = asked.load(Ordering::SeqCst);
         assert!(
             (2..40).contains(&times),
             "asked {times} times: {nonsense:?}"
         );
-        drop(proxy);
     }
 }
 

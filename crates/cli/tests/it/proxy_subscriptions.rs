@@ -91,7 +91,6 @@ fn a_server_that_says_this_and_that_but_never_answers_is_given_up() {
         Some(Vec::new())
     });
     let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
-    // It takes longer than the reply time-out of other clients here.
     let mut client = BufReader::new(TcpStream::connect(proxy.address()).unwrap());
     client.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
     // A client without subscriptions may call ECHO.

@@ -96,12 +96,17 @@ fn compare(address: SocketAddr, row: &Row, who: &str) {
         }
         got
     });
-    assert!(
-        got == row.expected,
-        "{name}: {} instead of {}",
-        shown(&got),
-        shown(&row.expected)
-    );
+    if got != row.expected {
+        // An error is longer than what was expected, and says why.
+        let mut more = [0; 200];
+        let count = stream.read(&mut more).unwrap_or(0);
+        let got = [&got[..], &more[..count]].concat();
+        panic!(
+            "{name}: {} instead of {}",
+            shown(&got),
+            shown(&row.expected)
+        );
+    }
     if row.closes {
         let mut rest = Vec::new();
         match stream.read_to_end(&mut rest) {
@@ -138,7 +143,7 @@ impl Parties {
         let proxy = |behind: &[ServerProcess]| {
             let behind: Vec<SocketAddr> = behind.iter().map(ServerProcess::address).collect();
             proxy_with(&format!(
-                "threads = 1\n{proxy}\n[timeouts]\nrequest = '60s'\n[[pool]]\n{}",
+                "threads = 1\n{proxy}\n[timeouts]\nconnect = '60s'\nrequest = '60s'\n[[pool]]\n{}",
                 shards(&behind)
             ))
         };

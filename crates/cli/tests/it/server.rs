@@ -169,7 +169,7 @@ fn a_wrong_line_is_named() {
 fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
     let unbuilt = [
         ("appendonly yes", "the append-only file is not built yet"),
-        ("save 60 1", "snapshots are not built yet"),
+        ("mptcp yes", "Multipath TCP is not built yet"),
         ("replicaof h 1", "replication is not built yet"),
         ("cluster-enabled yes", "cluster mode is not built yet"),
     ];
@@ -187,7 +187,7 @@ fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
         let said = refused(folder.path(), &args);
         assert_eq!(said, format!("redline server: --{directive}: {why}"));
     }
-    let harmless = "save \"\"\nappendonly no\ncluster-enabled no\ntls-port 0\n";
+    let harmless = "mptcp no\nappendonly no\ncluster-enabled no\ntls-port 0\n";
     let running = Running::start(folder_with(harmless), &["r.conf"], None);
     for (directive, _) in unbuilt {
         let (name, value) = directive.split_once(' ').unwrap();
@@ -197,7 +197,7 @@ fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
             "{directive}: {reply}"
         );
     }
-    for harmless in ["save \"\"", "appendonly no", "tls-port 0"] {
+    for harmless in ["min-replicas-to-write 0", "appendonly no", "tls-port 0"] {
         assert_eq!(running.call(&format!("CONFIG SET {harmless}")), "+OK");
     }
 }

@@ -486,8 +486,8 @@ fn a_configuration_can_be_checked_without_a_server() {
         assert!(said.contains(why), "{said}");
     };
     wrong(
-        &["r.conf", "--save", "60", "1"],
-        "snapshots are not built yet",
+        &["r.conf", "--cluster-enabled", "yes"],
+        "cluster mode is not built yet",
     );
     wrong(
         &["r.conf", "--logfile", "nosuch/log"],

@@ -181,6 +181,11 @@ impl<O: Outlet> Executor<'_, O> {
                 } else {
                     self.stats.suspended.add(1);
                 }
+                if reason == Suspended::File {
+                    // Stripes reserved for this call would keep the snapshot that it waits for from its end.
+                    caller.rounds = 0;
+                    units::give_way(self, caller);
+                }
                 return;
             }
         }
@@ -273,7 +278,13 @@ impl<O: Outlet> Executor<'_, O> {
                 }
                 Err(errors::wrong_arity(id).into())
             }
-            Plane::Data => units::run_data(self, caller, id, gate, args),
+            Plane::Data => {
+                let result = units::run_data(self, caller, id, gate, args);
+                if id == CommandId::Flushall && result.is_ok() {
+                    O::flushed_all(self);
+                }
+                result
+            }
             Plane::Session | Plane::Admin => {
                 let result = match gate.plane {
                     Plane::Session => session::run(self, caller, id, args),

@@ -158,34 +158,32 @@ impl State {
             self.known += lanes.new.len() as u32;
             self.lanes.append(&mut lanes.new);
         }
-        let due = journal.next_order();
         if self.stream.is_none() {
-            return match due {
-                Some(_) => self.obey(journal),
-                None => Round::Dry,
-            };
+            return self.obey(journal);
         }
-        let end = due.unwrap_or(u64::MAX);
-        let (begin, mut bytes) = (self.merged, 0);
-        let mut full = false;
-        while self.merged.number < end && !full {
+        let (begin, mut bytes, mut full) = (self.merged, 0, false);
+        let mut lane = 0;
+        while !full {
             let number = self.merged.number + 1;
-            let Some(lane) = self.lane_of(number) else {
-                break;
-            };
-            loop {
-                bytes += self.merge(lane);
-                full = bytes >= ROUND_BYTES_MAX || self.parts.len() >= ROUND_PIECES_MAX;
-                let next = self.lanes[lane].peek().map(|head| head.number);
-                if full || self.merged.number >= end || next != Some(self.merged.number + 1) {
-                    break;
+            // Mostly the lane of the last record.
+            let next = self.lanes.get_mut(lane).and_then(LaneReader::peek);
+            if next.is_none_or(|head| head.number != number) {
+                match self.lane_of(number) {
+                    Some(other) => lane = other,
+                    None => break,
                 }
             }
+            // Asked once the record is seen: an order that was given before its unit began is seen as well.
+            if journal.next_order().is_some_and(|due| number > due) {
+                break;
+            }
+            bytes += self.merge(lane);
+            full = bytes >= ROUND_BYTES_MAX || self.parts.len() >= ROUND_PIECES_MAX;
         }
         if self.merged != begin {
             self.flush(journal);
         }
-        match due {
+        match journal.next_order() {
             Some(due) if self.merged.number >= due => self.obey(journal),
             _ if full => Round::Full,
             _ => Round::Dry,

@@ -10,8 +10,11 @@ use redline_types::{Hash, Limits};
 use super::*;
 use crate::{Expiry, View, lock::NobodyWaits, upkeep};
 
-/// Database and key, and the value with its expiry.
-type Contents = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<i64>)>;
+/// A database and a key in it.
+type Key = (u32, Vec<u8>);
+/// A value and its expiry.
+type Stored = (Vec<u8>, Option<i64>);
+type Contents = BTreeMap<Key, Stored>;
 
 const DATABASES: u32 = 3;
 /// So many keys that slots and stripes have several.
@@ -20,7 +23,7 @@ const KEYS: usize = 3_000;
 /// Entries that the savers of a test have got.
 #[derive(Default)]
 struct Saved {
-    entries: Mutex<Vec<((u32, Vec<u8>), (Vec<u8>, Option<i64>))>>,
+    entries: Mutex<Vec<(Key, Stored)>>,
     savers: AtomicUsize,
     handed_in: AtomicUsize,
     is_full: AtomicBool,
@@ -139,7 +142,7 @@ impl World {
                 let _ = view.edit_bytes(&key, |bytes| bytes.fill(b'e'));
             }),
             65..72 => self.with_all(db, |view| {
-                view.set_expiry(&key, (number % 2 == 0).then_some(expire_at_ms));
+                view.set_expiry(&key, number.is_multiple_of(2).then_some(expire_at_ms));
             }),
             72..80 => self.with_all(db, |view| {
                 view.remove(&key);

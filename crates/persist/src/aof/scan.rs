@@ -163,6 +163,8 @@ pub enum What {
     OpenMulti,
     /// The file ends in a line that begins with `#`.
     CutAnnotation,
+    /// A line that begins with `#` has bytes that are no text.
+    BadAnnotation,
     /// A line that begins with `#` is too long.
     LongAnnotation,
     /// A command is too long.
@@ -193,6 +195,7 @@ impl What {
             What::LoneExec => format!("Unexpected EXEC in AOF {file}"),
             What::OpenMulti => "Reached EOF before reading EXEC for MULTI".to_owned(),
             What::CutAnnotation => "Reached EOF before the end of an annotation".to_owned(),
+            What::BadAnnotation => "Expected an annotation without control characters".to_owned(),
             What::LongAnnotation => {
                 format!("Expected an annotation of at most {ANNOTATION_BYTES_MAX} bytes")
             }
@@ -359,7 +362,9 @@ impl<R: Read> Scanner<R> {
             match self.byte(place)? {
                 None => return Err(Stop::Cut(at, What::CutAnnotation)),
                 Some(b'\n') => return Ok(Step::Annotation(place + 1)),
-                Some(_) => place += 1,
+                Some(b' '.. | b'\t' | b'\r') => place += 1,
+                // Zeros are what a loss of power leaves; up to the next line end they would hide commands.
+                Some(_) => return Err(Stop::Corrupt(at, What::BadAnnotation)),
             }
         }
     }

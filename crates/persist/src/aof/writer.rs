@@ -157,7 +157,7 @@ impl Writer {
     /// Opens the last file of the manifest for appending, or creates one, at the start of a process whose data are those of the
     /// manifest's files. The manifest must name a file. Returns a line for the log.
     ///
-    /// The data that was loaded is synced: until now nobody knows that it is on disk, and clients are about to see it.
+    /// All that was loaded is synced: until now nobody knows that it is on disk, and clients are about to see it.
     pub fn open(&mut self, disk: &dyn Disk) -> Result<String, FileError> {
         debug_assert!(!self.manifest.is_empty() && self.mode == Mode::Off);
         manifest::create_folder(disk, &self.paths)?;

@@ -15,7 +15,7 @@ use crate::manifest::{LINE_BYTES_MAX, MANIFEST_BYTES_MAX};
 pub struct AofCheck<'a> {
     /// A manifest, or one file.
     pub path: &'a Path,
-    /// Treatment of a file whose end is missing or damaged.
+    /// The treatment of a file whose end is missing or damaged.
     pub repair: Repair,
     /// `--truncate-to-timestamp`: what was written after this time, in seconds since 1970, is cut off.
     pub cut_after_s: Option<i64>,
@@ -346,3 +346,6 @@ fn cut(disk: &dyn Disk, path: &Path, at: u64) -> io::Result<()> {
     disk.truncate(path, at)?;
     disk.open(path)?.sync_data()
 }
+
+#[cfg(test)]
+mod tests;

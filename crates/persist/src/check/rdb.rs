@@ -212,3 +212,6 @@ fn is_unsummed(file: &dyn File, end: u64) -> bool {
     let at = end.saturating_sub(8);
     file.read_at(&mut sum, at).is_ok() && sum == [0; 8]
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,7 +312,7 @@ impl NameStep {
     }
 }
 
-/// Effect of a loss of power, step by step.
+/// The choice of what a loss of power leaves, step by step.
 struct Choices {
     kept: Kept,
     state: u64,

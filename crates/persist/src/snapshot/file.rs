@@ -75,8 +75,12 @@ impl fmt::Display for SaveError {
 
 impl std::error::Error for SaveError {}
 
-/// Writes a snapshot to `temporary`, and makes that `path`. Waits for the workers' chunks. On an error the temporary file
-/// is removed, the stream is given up, and `path` is what it was.
+/// Writes a snapshot to `temporary`, and makes that `path`. Waits for the workers' chunks.
+///
+/// # Errors
+/// If a call of the disk fails, or the snapshot ends early. The stream is given up then, the temporary file is removed,
+/// and `path` is what it was; but after a flush of the folder that failed it is the new file, which a loss of power may
+/// take back.
 pub fn write_file(
     disk: &dyn Disk,
     stream: &Stream,
@@ -215,3 +219,6 @@ impl Output<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

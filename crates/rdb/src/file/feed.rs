@@ -1,5 +1,5 @@
-//! Bytes of a file as they arrive: a window over them that is refilled when a reader comes to its end, their offsets and their
-//! checksum. Must not know records.
+//! Bytes of a file as they arrive: a window over them that is refilled when a reader comes to its end, their offsets
+//! and their checksum. Must not know records.
 
 use super::read::{FileErrorKind, Source};
 use crate::{
@@ -210,6 +210,59 @@ impl<S: Source> Feed<S> {
                 let bytes = self.number()?;
                 self.number()?;
                 self.skip(bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_and_the_checksum_are_those_of_all_bytes() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut bytes = vec![0; 6 << 20];
+        bytes.fill_with(|| random.u8(..));
+        let mut feed = Feed::new(&bytes[..]);
+        let (mut at, mut kept) = (0, 0);
+        while at + (1 << 20) < bytes.len() {
+            match random.u8(..4) {
+                0 => {
+                    feed.keep();
+                    kept = at;
+                }
+                1 => {
+                    let skipped = random.usize(..300_000);
+                    feed.skip(skipped as u64).expect("as many bytes");
+                    at += skipped;
+                }
+                _ => {
+                    let four: [u8; 4] = feed.array().expect("four bytes");
+                    assert_eq!(four, bytes[at..at + 4]);
+                    at += 4;
+                }
+            }
+            assert_eq!((feed.offset(), feed.place()), (at as u64, at - kept));
+            assert_eq!(feed.since(), &bytes[kept..at]);
+        }
+        assert_eq!(feed.checksum(), crc64::update(0, &bytes[..at]));
+        let (source, behind) = feed.into_parts();
+        assert_eq!([&behind, source].concat(), &bytes[at..]);
+    }
+
+    #[test]
+    fn a_length_at_the_end_is_read_without_the_bytes_behind_it() {
+        for (bytes, expected) in [
+            (&b"\x05"[..], 5),
+            (b"\x41\x02", 258),
+            (b"\x80\0\0\0\x07", 7),
+            (b"\x81\0\0\0\0\0\0\0\x09", 9),
+        ] {
+            assert!(matches!(Feed::new(bytes).number(), Ok(number) if number == expected));
+            for cut in 0..bytes.len() {
+                let number = Feed::new(&bytes[..cut]).number();
+                assert!(matches!(number, Err(FileErrorKind::Cut)));
             }
         }
     }

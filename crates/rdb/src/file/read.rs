@@ -1,5 +1,5 @@
-//! A file as records: the scanner finds where each ends, and gives values as bytes. Must not know databases, nor where bytes come
-//! from. It reads no value: another thread may do that ([`decode`]).
+//! A file as records: the scanner finds where each ends, and gives values as bytes. Must not know databases, nor where
+//! bytes come from. It reads no value: another thread may do that ([`decode`]).
 
 use std::{borrow::Cow, fmt, io, ops::Range};
 
@@ -15,8 +15,8 @@ use crate::{
 
 /// Place that bytes of a file come from.
 pub trait Source {
-    /// Appends at least one byte, or returns 0 at the end; otherwise their number. The buffer has room for many, and what is in it
-    /// stays as it is.
+    /// Appends at least one byte, or returns 0 at the end; otherwise their number. The buffer has room for many, and
+    /// what is in it stays as it is.
     ///
     /// # Errors
     ///
@@ -183,8 +183,8 @@ mod module_part {
     pub const STRING: u64 = 5;
 }
 
-/// Reader of a file, record by record. It holds the present record, and what has arrived of the bytes behind it. After an error it is
-/// of no more use.
+/// Reader of a file, record by record. It holds the present record, and what has arrived of the bytes behind it. After
+/// an error it is of no more use.
 pub struct Scanner<S> {
     feed: Feed<S>,
     /// The version, and the parts of its forms; `None` before the header.
@@ -486,8 +486,8 @@ impl<S: Source> Scanner<S> {
         Ok(())
     }
 
-    /// Passes over the parts of a module's value, up to their end. `forgets`: they belong to no record that is returned, so none is
-    /// held.
+    /// Passes over the parts of a module's value, up to their end. `forgets`: they belong to no record that is
+    /// returned, so none is held.
     fn skip_module(&mut self, forgets: bool) -> Result<()> {
         loop {
             if forgets {
@@ -525,3 +525,6 @@ pub fn decode(
     ensure(reader.is_empty(), "bytes behind the object")?;
     Ok(object)
 }
+
+#[cfg(test)]
+mod tests;

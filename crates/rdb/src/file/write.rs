@@ -1,4 +1,5 @@
-//! The records of a file, each appended to a [`Writer`]. Must not know in which order they are written, nor where the bytes go.
+//! The records of a file, each appended to a [`Writer`]. Must not know in which order they are written, nor where the
+//! bytes go.
 
 use super::{EntryMeta, Recency, opcode};
 use crate::{
@@ -80,16 +81,16 @@ fn entry_head(out: &mut Writer, key: &[u8], rdb_type: u8, meta: &EntryMeta) {
     write_string(out, key);
 }
 
-/// Appends the end: its mark, and the checksum of the whole file, which follows from that of all bytes before the mark; `None` for a
-/// file without.
+/// Appends the end: its mark, and the checksum of the whole file, which follows from that of all bytes before the
+/// mark; `None` for a file without.
 pub fn trailer(out: &mut Writer, crc64_of_everything_before: Option<u64>) {
     out.push(opcode::END);
     let checksum = crc64_of_everything_before.map_or(0, |crc| crc64::update(crc, &[opcode::END]));
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// Returns the lowest version of Redis that holds the value, but no lower one than 11: that of Redis 7.2 and Valkey up to 8, which
-/// all others since then read.
+/// Returns the lowest version of Redis that holds the value, but no lower one than 11: that of Redis 7.2 and Valkey up
+/// to 8, which all others since then read.
 pub fn needs_version(value: ObjectRef<'_>) -> u16 {
     const USUAL: u16 = 11;
     match type_of(value, FileVersion::Redis(USUAL)) {

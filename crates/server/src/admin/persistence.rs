@@ -52,17 +52,19 @@ pub(super) fn begin_for(
 /// from its start whenever the client is woken.
 pub(super) fn save_for(worker: &mut Worker, caller: &mut Caller) -> Result<bool, Halt> {
     let client = caller.info.id;
-    match worker.shared.persistence.outcome_for(client) {
-        Some(Some(is_ok)) => Ok(is_ok),
-        Some(None) => Err(Halt::Suspended(Suspended::File)),
-        None => match begin_for(worker, caller)? {
-            Ok(number) => {
-                worker.shared.persistence.wait_for(client, number);
-                Err(Halt::Suspended(Suspended::File))
-            }
-            Err(NotBegun::InProgress | NotBegun::Ending) => Err(IN_PROGRESS.into()),
-        },
+    let persistence = &worker.shared.persistence;
+    let mut outcome = persistence.outcome_for(client);
+    if outcome.is_none() {
+        match begin_for(worker, caller)? {
+            Ok(number) => persistence.wait_for(client, number),
+            // The file is given up already, and the walk is nearly through.
+            Err(NotBegun::Ending) => persistence.schedule_for(client),
+            Err(NotBegun::InProgress) => return Err(IN_PROGRESS.into()),
+        }
+        outcome = persistence.outcome_for(client);
     }
+    let ended = outcome.expect("it waits");
+    ended.ok_or(Halt::Suspended(Suspended::File))
 }
 
 pub(crate) fn save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
@@ -76,13 +78,14 @@ pub(crate) fn save(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
 pub(crate) fn bgsave(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let mut words = Words::new(CommandId::Bgsave, &args, 1);
     let schedules = words.flag("SCHEDULE");
-    let cancels = !schedules && words.flag("CANCEL");
+    // Valkey has it.
+    let cancels = !schedules && words.undocumented("CANCEL");
     if !words.is_empty() {
         return Err(Error::Syntax.into());
     }
     let persistence = &worker.shared.persistence;
     if cancels {
-        let text = match persistence.cancel() {
+        let text = match persistence.cancel(worker.shared) {
             (true, _) => "Background saving cancelled",
             (false, true) => "Scheduled background saving cancelled",
             (false, false) => return Err(NOT_SAVING.into()),

@@ -367,12 +367,8 @@ mod tests {
                 "r.conf:1: max-memory: Bad directive or wrong number of arguments; did you mean \"maxmemory\"?",
             ),
             (
-                "appendonly yes",
-                "r.conf:1: appendonly yes: the append-only file is not built yet",
-            ),
-            (
-                "port 1\nsave 60 1",
-                "r.conf:2: save 60 1: snapshots are not built yet",
+                "port 1\nmptcp yes",
+                "r.conf:2: mptcp yes: Multipath TCP is not built yet",
             ),
             (
                 "replicaof a 1",

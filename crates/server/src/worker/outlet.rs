@@ -14,7 +14,7 @@ use redline_resp::{Args, Blob};
 use redline_spec::CommandId;
 
 use super::{Member, Shell, Worker, mail, serve};
-use crate::{admin, config, log};
+use crate::{admin, config, log, persistence};
 
 impl Clock for Shell<'_> {
     #[inline]
@@ -114,6 +114,10 @@ impl<'s> Outlet for Shell<'s> {
 
     fn evict_clients(executor: &mut Executor<'_, Self>) {
         serve::evict_clients(&Worker::of(executor));
+    }
+
+    fn flushed_all(executor: &mut Executor<'_, Self>) {
+        persistence::flushed_all(executor.outlet.shared);
     }
 
     fn defer(

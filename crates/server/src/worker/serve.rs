@@ -262,8 +262,8 @@ fn leave(worker: &mut Worker, member: Member) {
         enforce_output_limit(worker, &mut session);
     }
     // A closed peer does not wait any longer: elements that it waits for stay in their keys.
-    session.closing |=
-        worker.outlet.places[index].closed && session.suspended.is_some_and(Suspended::is_wanted);
+    session.closing |= worker.outlet.places[index].closed
+        && session.suspended.is_some_and(Suspended::ends_with_peer);
     let more = !session.is_suspended()
         && !session.closing
         && (session.deferred.is_some()

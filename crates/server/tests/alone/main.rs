@@ -6,6 +6,7 @@ mod client;
 mod descriptors;
 mod greedy;
 mod idle;
+mod memory;
 mod security;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -62,7 +62,7 @@ fn what_cannot_change_or_is_not_built_is_refused() {
     for (call, why) in [
         ("databases 3", "can't set immutable config"),
         ("dir /", "can't set protected config"),
-        ("appendonly yes", "the append-only file is not built yet"),
+        ("import-mode yes", "import mode is not built yet"),
         ("hz 1 hz 2", "duplicate parameter"),
     ] {
         let reply = client.call(&format!("CONFIG SET {call}"));

@@ -1,5 +1,5 @@
 //! Every parameter that CONFIG SET can change: a client sees what it changes. `dir` and `loglevel` belong to the
-//! process and are seen in `crates/cli/tests/it/server.rs`; TLS in `tls.rs`; memory, port, password and events in `admin.rs`. Must not
+//! process and are seen in `crates/cli/tests/it/server.rs`; snapshots in `snapshots.rs` and `crates/cli/tests/it/files.rs`; TLS in `tls.rs`; memory, port, password and events in `admin.rs`. Must not
 //! know the server's insides.
 
 use std::{
@@ -55,6 +55,8 @@ fn every_live_parameter_is_tested() {
         include_str!("client_memory.rs"),
         include_str!("handover.rs"),
         include_str!("scripts_busy.rs"),
+        include_str!("snapshots.rs"),
+        include_str!("../../../cli/tests/it/files.rs"),
         include_str!("../../../cli/tests/it/append.rs"),
         include_str!("../../../cli/tests/it/append_faults.rs"),
         include_str!("../../../cli/tests/it/server.rs"),

@@ -20,7 +20,7 @@ use redline_keyspace::{
 use redline_resp::{ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_server::{Permission, Server, Settings};
 
-const DATABASES: u32 = 4;
+pub const DATABASES: u32 = 4;
 
 /// A reader of the stream and how far it has got; records as text: their commands, each after its database.
 struct Log<'a> {
@@ -30,7 +30,7 @@ struct Log<'a> {
 }
 
 /// Attaches a reader of records; returns them and the number after which they begin.
-fn attach(server: &Server) -> (mpsc::Receiver<Record>, u64) {
+pub fn attach(server: &Server) -> (mpsc::Receiver<Record>, u64) {
     let (give, records) = mpsc::channel();
     // A reader that has ended hears nothing more.
     let stream = RecordReader::new(move |record| drop(give.send(record)));
@@ -562,19 +562,32 @@ fn without_a_stream_nothing_is_numbered() {
     assert_eq!(journal.waiting_bytes(), 0);
 }
 
-struct NobodyWaits;
+pub struct NobodyWaits;
 
 impl Wake for NobodyWaits {
     fn wake(&self, _: WakeToken) {}
 }
 
 /// Another keyspace, which does what the records say. Its time stands still, so nothing expires of itself.
-struct Replica {
-    space: Keyspace,
-    local: Local,
+pub struct Replica {
+    pub space: Keyspace,
+    pub local: Local,
 }
 
-fn run(unit: &mut Unit<'_>, local: &mut Local, db: u32, words: &[&[u8]]) -> String {
+pub fn new_local() -> Local {
+    Local::new(Rng::with_seed(1), redline_types::Limits::default())
+}
+
+impl Replica {
+    pub fn new() -> Replica {
+        Replica {
+            space: Keyspace::new(DATABASES as usize, Box::new(NobodyWaits)),
+            local: new_local(),
+        }
+    }
+}
+
+pub fn run(unit: &mut Unit<'_>, local: &mut Local, db: u32, words: &[&[u8]]) -> String {
     let args: ArgsBuf = words.iter().copied().collect();
     let args = args.as_args();
     let id = redline_spec::resolve(&args[0], args.get(1)).expect("a command of the table");
@@ -601,8 +614,11 @@ fn run(unit: &mut Unit<'_>, local: &mut Local, db: u32, words: &[&[u8]]) -> Stri
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Contents of a keyspace.
+pub type Contents = BTreeMap<(u32, Vec<u8>), String>;
+
 /// All keys with type, value and expiry, in a form that does not depend on how they are stored.
-fn contents(unit: &mut Unit<'_>, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), String> {
+pub fn contents(unit: &mut Unit<'_>, local: &mut Local) -> Contents {
     let mut contents = BTreeMap::new();
     for db in 0..DATABASES {
         let mut keys = Vec::new();
@@ -618,6 +634,7 @@ fn contents(unit: &mut Unit<'_>, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), 
                 "set" => (&[b"SMEMBERS", &key], 2),
                 "zset" => (&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"], 0),
                 "stream" => (&[b"XRANGE", &key, b"-", b"+"], 0),
+                "vectorset" => (&[b"VCARD", &key], 0),
                 other => panic!("a type without a digest: {other}"),
             };
             let reply = run(unit, local, db, call);
@@ -634,6 +651,16 @@ fn contents(unit: &mut Unit<'_>, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), 
                 let mut call: Vec<&[u8]> = vec![b"HPEXPIRETIME", &key, b"FIELDS", count.as_bytes()];
                 call.extend(fields.iter().map(|field| field.as_bytes()));
                 value += &run(unit, local, db, &call);
+            }
+            if kind == "vectorset" {
+                let members = run(unit, local, db, &[b"VRANDMEMBER", &key, b"9999"]);
+                let mut members: Vec<&str> = members.split("\r\n").skip(2).step_by(2).collect();
+                members.sort_unstable();
+                for member in members {
+                    for call in [&b"VEMB"[..], b"VGETATTR"] {
+                        value += &run(unit, local, db, &[call, &key, member.as_bytes()]);
+                    }
+                }
             }
             if kind == "stream" {
                 let groups = run(unit, local, db, &[b"XINFO", b"GROUPS", &key]);
@@ -655,7 +682,7 @@ fn contents(unit: &mut Unit<'_>, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), 
 }
 
 /// A request of any kind, on few keys, so that requests meet.
-fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
+pub fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
     let key = |rng: &mut Rng, kind: &str| format!("{kind}:{}", rng.u8(..6));
     let plain = |rng: &mut Rng| -> String {
         let n = rng.u8(..40);
@@ -746,18 +773,14 @@ fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
 
 #[test]
 fn records_replayed_elsewhere_give_the_same_data() {
-    let seconds = env::var("REDLINE_STRESS_SECONDS").map_or(2, |text| text.parse().unwrap());
+    let seconds = env::var("REDLINE_STRESS_SECONDS").map_or(1, |text| text.parse().unwrap());
     let server = start(Settings {
         databases: DATABASES,
         ..settings(4)
     });
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let space = server.keyspace();
-    let new_local = || Local::new(Rng::with_seed(1), redline_types::Limits::default());
-    let mut replica = Replica {
-        space: Keyspace::new(DATABASES as usize, Box::new(NobodyWaits)),
-        local: new_local(),
-    };
+    let mut replica = Replica::new();
     let (records, mut last) = attach(&server);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..8)

@@ -21,6 +21,8 @@ mod monitor;
 mod observe;
 mod pubsub;
 mod scripts_busy;
+mod snapshot_oracle;
+mod snapshots;
 mod sort;
 mod stress;
 mod tls;

@@ -1,7 +1,7 @@
 //! Many clients at once against 2 and 8 workers: nothing is lost, nothing is torn, nobody starves.
 //!
-//! Each run lasts `REDLINE_STRESS_SECONDS` (2 unless set); its random choices follow from `REDLINE_STRESS_SEED`,
-//! though not the order in which threads get to run.
+//! Each run lasts `REDLINE_STRESS_SECONDS` (1 unless set; the slow tier of `.ci/run` sets it); its random choices follow
+//! from `REDLINE_STRESS_SEED`, though not the order in which threads get to run.
 
 use std::{
     env,
@@ -30,7 +30,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(server: &'a Server) -> Run<'a> {
-        let seconds = from_environment("REDLINE_STRESS_SECONDS", 2);
+        let seconds = from_environment("REDLINE_STRESS_SECONDS", 1);
         Run {
             server,
             deadline: Instant::now() + Duration::from_secs(seconds),

@@ -28,12 +28,7 @@ rows! { Server:
         history: [("3.2.2", "SCHEDULE.")],
         arity: -1,
         flags: [ADMIN, NOSCRIPT, NO_ASYNC_LOADING],
-        args: [
-            one_of("operation", &[
-                word("schedule", "SCHEDULE").since("3.2.2"),
-                word("cancel", "CANCEL"),
-            ]).optional(),
-        ],
+        args: [word("schedule", "SCHEDULE").since("3.2.2").optional()],
     }
 
     Command = "command" {

@@ -188,13 +188,13 @@ pub fn proxy_with(text: &str) -> ServerProcess {
     ServerProcess::proxy_of_file(Path::new(REDLINE), &text).expect("the proxy starts")
 }
 
-/// Polls until `so` returns true.
+/// Polls until `so` returns true, and leaves the CPU meanwhile to those that it waits for.
 #[track_caller]
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < deadline, "in vain: {what}");
-        thread::yield_now();
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -10,7 +10,7 @@ fn command(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Contents of a file: its commands and annotations in order, and its end.
+/// Returns what a file holds: its commands and annotations in order, and its end.
 fn read(bytes: &[u8]) -> (Vec<Vec<Vec<u8>>>, End) {
     read_from(bytes, bytes.len() as u64)
 }
@@ -354,4 +354,26 @@ fn only_what_is_allowed_is_cut() {
         lines[0],
         "Revert incomplete MULTI/EXEC transaction in AOF file f.aof"
     );
+}
+
+#[test]
+fn zeros_after_a_loss_of_power_do_not_hide_commands_in_an_annotation() {
+    let first = command(&["SET", "a", "1"]);
+    let lost = command(&["SET", "a", "2"]).len();
+    let bytes = [
+        &first[..],
+        b"#TS:1",
+        &vec![0; lost][..],
+        b"#TS:2\r\n",
+        &first,
+    ]
+    .concat();
+    let (items, end) = read(&bytes);
+    assert_eq!(items.len(), 1);
+    let (whole, size) = (first.len() as u64, bytes.len() as u64);
+    let flaw = Flaw {
+        at: whole,
+        what: What::BadAnnotation,
+    };
+    assert_eq!(end, End::Corrupt { whole, size, flaw });
 }

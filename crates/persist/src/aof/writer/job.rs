@@ -164,3 +164,84 @@ impl Commit {
         manifest::write(disk, &self.paths, &self.manifest)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::double::{Double, FAULTS, Fault};
+
+    /// Commits a base on a disk whose call of this number has the fault; returns the result and the name of the call.
+    fn commit(
+        call: usize,
+        fault: Fault,
+    ) -> (std::result::Result<(), FileError>, bool, &'static str) {
+        let disk = Double::default();
+        let paths = Paths {
+            dir: "/data".into(),
+            folder_name: "folder".into(),
+            file_name: "a".into(),
+        };
+        disk.create_dir(&paths.dir).unwrap();
+        let file = prepare(&disk, &paths, paths.temporary_incr(), None).unwrap();
+        disk.create(&paths.dir.join("base")).unwrap();
+        let mut manifest = Manifest::default();
+        let base_name = manifest.replace_base(&paths, true, 0);
+        let incr_name = manifest.add_incr(&paths);
+        let commit = Commit {
+            id: 1,
+            base: (paths.dir.join("base"), paths.file(base_name)),
+            incr: Some((file, paths.temporary_incr(), paths.file(incr_name))),
+            manifest,
+            base_bytes: 0,
+            upto: 0,
+            paths: paths.clone(),
+        };
+        let first = disk.calls();
+        disk.fail_at(first + call, fault);
+        let result = commit.run(&disk);
+        let failed = disk.call_names().get(first + call).copied();
+        disk.restart(crate::disk::double::Kept::All);
+        let is_there = disk.exists(&paths.manifest()).unwrap();
+        (result, is_there, failed.unwrap_or("none"))
+    }
+
+    #[test]
+    fn a_commit_that_fails_knows_if_the_manifest_may_be_the_new_one() {
+        let mut calls = Vec::new();
+        for call in 0.. {
+            for fault in FAULTS {
+                let (result, is_there, name) = commit(call, fault);
+                match &result {
+                    Ok(()) => assert!(is_there, "{name}"),
+                    Err(error) => assert!(error.may_be_renamed || !is_there, "{name}: {error}"),
+                }
+                if fault == Fault::Error {
+                    calls.push((name, result.map_err(|error| error.may_be_renamed)));
+                }
+            }
+            if calls.last().is_some_and(|(name, _)| *name == "none") {
+                break;
+            }
+        }
+        let (sure, unsure) = (Err(false), Err(true));
+        let expected = [
+            ("sync_data", &sure),
+            ("rename", &sure),
+            ("rename", &sure),
+            ("sync_dir", &sure),
+            ("create", &sure),
+            ("write", &sure),
+            ("sync_data", &sure),
+            ("rename", &unsure),
+            ("sync_dir", &unsure),
+            ("none", &Ok(())),
+        ];
+        assert!(
+            calls
+                .iter()
+                .map(|(name, result)| (*name, result))
+                .eq(expected),
+            "{calls:?}"
+        );
+    }
+}

@@ -324,3 +324,6 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

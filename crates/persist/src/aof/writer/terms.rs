@@ -1,4 +1,4 @@
-//! Terms of the writer: its settings, states and wishes.
+//! The terms in which one speaks with the writer: settings, states, wishes.
 //!
 //! Must not know how the writer works.
 

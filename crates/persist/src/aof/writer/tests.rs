@@ -1,17 +1,17 @@
 //! Tests of the writer: every fault of every call in a life with appends, syncs and rewrites, and what is there after the
 //! power has gone. What was said to be on disk must be loaded again, in order and without a gap.
 
-mod steps;
+pub(super) mod steps;
 
 use std::collections::VecDeque;
 use std::path::Path;
 
 use super::*;
-use crate::aof::scan::{Course, End, Item, Scanner, Tolerance, course};
+use crate::aof::scan::{Course, End, Flaw, Item, Scanner, Tolerance, What, course};
 use crate::disk::double::{Double, FAULTS, Fault, Kept};
 use crate::disk::{Reader, read_whole};
 
-fn paths() -> Paths {
+pub(super) fn paths() -> Paths {
     Paths {
         dir: "/data".into(),
         folder_name: "appendonlydir".into(),
@@ -19,7 +19,7 @@ fn paths() -> Paths {
     }
 }
 
-fn command(words: &[&str]) -> Vec<u8> {
+pub(super) fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
@@ -38,54 +38,17 @@ fn unit(number: u64) -> Vec<u8> {
 }
 
 /// Reads what a start would load: the number up to which everything is there, and where its last file must be cut.
-fn load(disk: &Double) -> Result<u64, String> {
+pub(super) fn load(disk: &Double) -> Result<u64, String> {
     let paths = paths();
     let manifest = manifest::load(disk, &paths).map_err(|error| error.text)?;
     let Some(manifest) = manifest else {
         return Ok(0);
     };
     let names: Vec<_> = manifest.files().map(|entry| entry.name.clone()).collect();
-    let mut sizes = Vec::new();
-    for name in &names {
-        let size = disk
-            .len(&paths.file(name))
-            .map_err(|error| format!("{name:?}: {error}"))?;
-        sizes.push(size);
-    }
     let mut loaded = 0;
     for (index, name) in names.iter().enumerate() {
         let is_last = manifest.is_end(disk, &paths.folder(), index);
-        let file = disk.open(&paths.file(name)).unwrap();
-        let mut scanner = Scanner::new(Reader::new(file, 0), 0, sizes[index]);
-        // A transaction counts when all of it is there.
-        let mut queued = Vec::new();
-        let end = loop {
-            match scanner.next().unwrap() {
-                Item::End(end) => break end,
-                Item::Annotation(_) => {}
-                Item::Command(command) => {
-                    let number = command
-                        .args
-                        .get(1)
-                        .map(|text| std::str::from_utf8(text).unwrap().parse::<u64>().unwrap());
-                    match &command.args[0] {
-                        b"BASE" => loaded = number.unwrap(),
-                        b"UNIT" => queued.push(number.unwrap()),
-                        _ => {}
-                    }
-                    if !command.is_in_transaction && &command.args[0] != b"MULTI"
-                        || &command.args[0] == b"EXEC"
-                    {
-                        for number in queued.drain(..) {
-                            if number != loaded + 1 {
-                                return Err(format!("{number} after {loaded} in {name:?}"));
-                            }
-                            loaded = number;
-                        }
-                    }
-                }
-            }
-        };
+        let end = read_units(disk, &paths.file(name), &mut loaded)?;
         // Pages that never reached the disk leave zeros, which the longest corrupt tail allows.
         let tolerance = Tolerance {
             takes_truncated: true,
@@ -102,29 +65,77 @@ fn load(disk: &Double) -> Result<u64, String> {
     Ok(loaded)
 }
 
+/// Reads the units of a file, which continue those up to `loaded`. A command that nobody wrote is a flaw: the format has no
+/// checksums, so a loss of power may leave zeros inside an argument, which only whoever knows the commands can find.
+fn read_units(disk: &Double, path: &Path, loaded: &mut u64) -> Result<End, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let size = disk.len(path).map_err(failed)?;
+    let file = disk.open(path).map_err(failed)?;
+    let mut scanner = Scanner::new(Reader::new(file, 0), 0, size);
+    // A transaction counts when all of it is there.
+    let mut queued = Vec::new();
+    loop {
+        let whole = scanner.whole();
+        let command = match scanner.next().unwrap() {
+            Item::End(end) => return Ok(end),
+            Item::Annotation(_) => continue,
+            Item::Command(command) => command,
+        };
+        let number = command
+            .args
+            .get(1)
+            .and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        match (&command.args[0], number) {
+            (b"BASE", Some(number)) => *loaded = number,
+            (b"UNIT", Some(number)) => queued.push(number),
+            (b"MULTI" | b"EXEC", None) if command.args.len() == 1 => {}
+            _ => {
+                let flaw = Flaw {
+                    at: command.offset,
+                    what: What::NoCommand,
+                };
+                return Ok(End::Corrupt { whole, size, flaw });
+            }
+        }
+        let is_whole = match &command.args[0] {
+            b"MULTI" => false,
+            name => !command.is_in_transaction || name == b"EXEC",
+        };
+        if !is_whole {
+            continue;
+        }
+        for number in queued.drain(..) {
+            if number != *loaded + 1 {
+                return Err(format!("{number} after {loaded} in {}", path.display()));
+            }
+            *loaded = number;
+        }
+    }
+}
+
 /// A server: it numbers units, appends and runs what is wished.
-struct Server {
-    disk: Double,
-    writer: Writer,
-    jobs: VecDeque<Job>,
+pub(super) struct Server {
+    pub(super) disk: Double,
+    pub(super) writer: Writer,
+    pub(super) jobs: VecDeque<Job>,
     /// Number of the last unit, and of the first that has not been appended.
-    last: u64,
-    first_waiting: u64,
-    cut: Option<u64>,
-    now_s: i64,
-    acknowledged: u64,
-    log: Vec<String>,
-    refused: Option<String>,
-    exit: Option<u8>,
-    ended: Option<bool>,
-    stopped: bool,
-    rewrites: Vec<bool>,
+    pub(super) last: u64,
+    pub(super) first_waiting: u64,
+    pub(super) cut: Option<u64>,
+    pub(super) now_s: i64,
+    pub(super) acknowledged: u64,
+    pub(super) log: Vec<String>,
+    pub(super) refused: Option<String>,
+    pub(super) exit: Option<u8>,
+    pub(super) ended: Option<bool>,
+    pub(super) stopped: bool,
+    pub(super) rewrites: Vec<bool>,
     /// The fault of the test that must be found: it says what is in the file to be on disk.
-    acknowledges_early: bool,
+    pub(super) acknowledges_early: bool,
 }
 
 impl Server {
-    fn new(disk: &Double, settings: Settings) -> Server {
+    pub(super) fn new(disk: &Double, settings: Settings) -> Server {
         let manifest = manifest::load(disk, &paths()).unwrap().unwrap_or_default();
         let loaded = load(disk).unwrap();
         let mut writer = Writer::new(paths(), settings, manifest, (0, 0));
@@ -148,7 +159,7 @@ impl Server {
         }
     }
 
-    fn take(&mut self, wishes: Vec<Wish>) {
+    pub(super) fn take(&mut self, wishes: Vec<Wish>) {
         for wish in wishes {
             match wish {
                 Wish::Run(job) => self.jobs.push_back(job),
@@ -166,14 +177,14 @@ impl Server {
     }
 
     /// Writes a unit, as a client does; one that is refused writes nothing.
-    fn write(&mut self) {
+    pub(super) fn write(&mut self) {
         if self.refused.is_none() && self.exit.is_none() {
             self.last += 1;
         }
         self.append();
     }
 
-    fn append(&mut self) {
+    pub(super) fn append(&mut self) {
         if self.first_waiting > self.last || self.exit.is_some() {
             return;
         }
@@ -189,7 +200,7 @@ impl Server {
         self.take(wishes);
     }
 
-    fn run_job(&mut self) -> bool {
+    pub(super) fn run_job(&mut self) -> bool {
         if self.exit.is_some() {
             return false;
         }
@@ -202,24 +213,24 @@ impl Server {
         true
     }
 
-    fn run_jobs(&mut self) {
+    pub(super) fn run_jobs(&mut self) {
         while self.run_job() {}
     }
 
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.now_s += 1;
         let wishes = self.writer.tick(self.now_s);
         self.take(wishes);
         self.append();
     }
 
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         let job = self.writer.sync();
         self.jobs.extend(job);
     }
 
     /// Cuts, goes on with a few units, and writes the base.
-    fn rewrite_if_cut(&mut self, units_meanwhile: usize) {
+    pub(super) fn rewrite_if_cut(&mut self, units_meanwhile: usize) {
         let Some(rewrite) = self.cut.take() else {
             return;
         };
@@ -255,14 +266,14 @@ impl Server {
         self.append();
     }
 
-    fn write_base(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn write_base(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let file = self.disk.create(path)?;
         crate::disk::write_all(&*file, &[bytes]).map_err(|(_, error)| error)?;
         file.sync_data()
     }
 
     /// Ticks until a rewrite that is wanted or under way has ended.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..5 {
             self.tick();
             self.run_jobs();
@@ -311,7 +322,7 @@ fn live(server: &mut Server) {
     server.run_jobs();
 }
 
-fn base(path: &Path, bytes: usize) -> Base {
+pub(super) fn base(path: &Path, bytes: usize) -> Base {
     Base {
         path: path.into(),
         bytes: bytes as u64,
@@ -327,7 +338,7 @@ fn settings(policy: Policy) -> Settings {
     }
 }
 
-fn disk() -> Double {
+pub(super) fn disk() -> Double {
     let disk = Double::default();
     disk.create_dir(&paths().dir).unwrap();
     disk
@@ -389,16 +400,10 @@ fn crash(
 fn cut_the_end(disk: &Double) {
     let paths = paths();
     let manifest = manifest::load(disk, &paths).unwrap().unwrap_or_default();
+    let mut loaded = 0;
     for entry in manifest.files() {
         let path = paths.file(&entry.name);
-        let size = disk.len(&path).unwrap();
-        let file = disk.open(&path).unwrap();
-        let mut scanner = Scanner::new(Reader::new(file, 0), 0, size);
-        let end = loop {
-            if let Item::End(end) = scanner.next().unwrap() {
-                break end;
-            }
-        };
+        let end = read_units(disk, &path, &mut loaded).unwrap();
         if let End::Cut { whole, .. } | End::Corrupt { whole, .. } = end {
             disk.truncate(&path, whole).unwrap();
         }

@@ -236,13 +236,13 @@ pub fn start(settings: Settings) -> Server {
     Server::start(settings, Origin::default(), false).expect("the server starts")
 }
 
-/// Waits until something is so.
+/// Waits until something is so, and leaves the CPU meanwhile to those that it waits for.
 #[track_caller]
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,0 +1,242 @@
+//! Tests of rewrites and starts, and of what heals.
+
+use std::path::Path;
+
+use super::super::tests::steps::{plain, started};
+use super::super::tests::{Server, base, command, disk, load, paths};
+use super::super::{Policy, Settings, State};
+use crate::disk::Disk;
+use crate::disk::double::{Fault, Kept};
+use crate::manifest;
+
+#[test]
+fn after_a_failed_sync_only_new_files_are_believed() {
+    let mut server = started(plain(Policy::EverySecond));
+    let acknowledged = server.acknowledged;
+    server.write();
+    server
+        .disk
+        .fail_at(server.disk.calls(), Fault::PagesDropped);
+    server.sync();
+    server.run_job();
+    assert_eq!(server.writer.state(), State::Refusing);
+    assert!(
+        server
+            .refused
+            .as_deref()
+            .unwrap()
+            .ends_with("Input/output error")
+    );
+    // A sync that succeeds now proves nothing.
+    assert!(server.writer.sync().is_none());
+    server.write();
+    assert_eq!(server.acknowledged, acknowledged);
+    server.run_jobs();
+    let rewrite = server.cut;
+    assert!(rewrite.is_some(), "it begins by itself");
+    server.rewrite_if_cut(1);
+    assert_eq!((server.writer.state(), &server.refused), (State::On, &None));
+    server.settle();
+    assert_eq!(server.acknowledged, server.last);
+    server.disk.restart(Kept::Nothing);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+}
+
+#[test]
+fn while_a_file_heals_nobody_finds_another_file_behind_the_damaged_one() {
+    let mut server = started(plain(Policy::EverySecond));
+    let before = server.writer.manifest().clone();
+    server.write();
+    server
+        .disk
+        .fail_at(server.disk.calls(), Fault::PagesDropped);
+    server.sync();
+    server.run_jobs();
+    let rewrite = server.cut.take().unwrap();
+    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
+    server.take(wishes);
+    server.first_waiting = server.last + 1;
+    server.last += 1;
+    server.append();
+    server.sync();
+    server.run_jobs();
+    assert_eq!(
+        manifest::load(&server.disk, &paths()).unwrap().unwrap(),
+        before
+    );
+    assert!(server.acknowledged < server.last);
+    let wishes = server.writer.base_failed(rewrite, "planned", server.now_s);
+    server.take(wishes);
+    assert_eq!(server.writer.state(), State::Refusing);
+    server.settle();
+    server.write();
+    server.settle();
+    assert_eq!(
+        (server.writer.state(), server.acknowledged),
+        (State::On, server.last)
+    );
+}
+
+#[test]
+fn a_rewrite_that_fails_leaves_one_file_more_and_waits_longer_each_time() {
+    let mut server = started(Settings {
+        rewrite_bytes_min: 0,
+        rewrite_percentage: 1,
+        ..plain(Policy::No)
+    });
+    for (failures, pause_s) in [1, 1, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+        .into_iter()
+        .enumerate()
+    {
+        server.write();
+        assert!(server.writer.wants_rewrite(server.now_s));
+        let wishes = server.writer.rewrite().unwrap();
+        assert!(!server.writer.wants_rewrite(server.now_s));
+        server.take(wishes);
+        server.run_jobs();
+        let rewrite = server.cut.take().unwrap();
+        let wishes = server.writer.switch(rewrite, server.last, server.now_s);
+        server.take(wishes);
+        server.run_jobs();
+        let wishes = server.writer.base_failed(rewrite, "planned", server.now_s);
+        server.take(wishes);
+        assert!(!server.writer.is_last_rewrite_done());
+        assert_eq!(server.writer.manifest().incrs.len(), failures + 2);
+        assert!(!server.writer.wants_rewrite(server.now_s + pause_s - 1));
+        server.now_s += pause_s;
+    }
+    assert_eq!(server.rewrites[1..], [false; 10]);
+    server.write();
+    let wishes = server.writer.rewrite().unwrap();
+    server.take(wishes);
+    server.settle();
+    assert!(server.writer.is_last_rewrite_done());
+    assert_eq!(server.writer.manifest().incrs.len(), 1);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+}
+
+#[test]
+fn turned_off_and_on_again_it_begins_with_new_files() {
+    let mut server = started(plain(Policy::EverySecond));
+    server.write();
+    let wishes = server.writer.stop(server.now_s);
+    server.take(wishes);
+    assert_eq!(server.writer.state(), State::Ending);
+    assert!(!server.stopped);
+    server.run_jobs();
+    assert!(server.stopped);
+    assert_eq!(
+        (server.writer.state(), server.acknowledged),
+        (State::Off, server.last)
+    );
+    let missed = server.last + 3;
+    (server.last, server.first_waiting) = (missed, missed + 1);
+    let wishes = server.writer.start();
+    server.take(wishes);
+    server.run_jobs();
+    server.rewrite_if_cut(1);
+    assert_eq!(server.writer.state(), State::On);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+    let text = String::from_utf8(server.writer.manifest().text()).unwrap();
+    assert_eq!(
+        text,
+        "file appendonly.aof.2.base.aof seq 2 type b\nfile appendonly.aof.2.incr.aof seq 2 type i\n"
+    );
+    assert_eq!(server.disk.list(&paths().folder()).unwrap().len(), 3);
+}
+
+#[test]
+fn a_start_that_fails_is_tried_again() {
+    let mut server = Server::new(&disk(), plain(Policy::Always));
+    server.disk.fail_at(server.disk.calls(), Fault::Error);
+    let wishes = server.writer.start();
+    server.take(wishes);
+    server.run_jobs();
+    assert_eq!(
+        (server.writer.state(), &server.rewrites[..]),
+        (State::Off, &[false][..])
+    );
+    assert!(
+        server.log[0].contains("Can't open or create append-only dir appendonlydir"),
+        "{:?}",
+        server.log
+    );
+    server.settle();
+    assert_eq!(
+        (server.writer.state(), &server.rewrites[..]),
+        (State::On, &[false, true][..])
+    );
+    assert_eq!(server.exit, None);
+}
+
+#[test]
+fn replaced_files_stay_if_that_is_wanted() {
+    let mut server = started(Settings {
+        keeps_history: true,
+        ..plain(Policy::No)
+    });
+    let wishes = server.writer.rewrite().unwrap();
+    server.take(wishes);
+    server.run_jobs();
+    server.rewrite_if_cut(0);
+    let manifest = manifest::load(&server.disk, &paths()).unwrap().unwrap();
+    assert_eq!(manifest.history.len(), 2);
+    for entry in &manifest.history {
+        assert!(server.disk.exists(&paths().file(&entry.name)).unwrap());
+    }
+}
+
+#[test]
+fn a_base_of_a_rewrite_that_was_given_up_is_removed() {
+    let mut server = started(plain(Policy::No));
+    let path = Path::new("/data/temp-old.rdb");
+    server.disk.create(path).unwrap();
+    let wishes = server.writer.base_written(77, base(path, 1));
+    server.take(wishes);
+    server.run_jobs();
+    assert!(!server.disk.exists(path).unwrap());
+}
+
+#[test]
+fn a_file_that_no_manifest_names_acknowledges_nothing() {
+    let mut server = Server::new(&disk(), plain(Policy::No));
+    let wishes = server.writer.start();
+    server.take(wishes);
+    server.run_jobs();
+    let rewrite = server.cut.take().unwrap();
+    let wishes = server.writer.switch(rewrite, 0, server.now_s);
+    server.take(wishes);
+    server.write();
+    server.sync();
+    server.run_jobs();
+    assert_eq!((server.writer.written(), server.acknowledged), (1, 0));
+}
+
+#[test]
+fn a_base_that_replaces_a_damaged_file_is_followed_by_a_sync() {
+    let mut server = started(plain(Policy::No));
+    let wishes = server.writer.rewrite().unwrap();
+    server.take(wishes);
+    server.run_jobs();
+    server.write();
+    let rewrite = server.cut.take().unwrap();
+    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
+    server.take(wishes);
+    server
+        .disk
+        .fail_at(server.disk.calls(), Fault::PagesDropped);
+    server.run_jobs();
+    assert_eq!(server.writer.state(), State::Refusing);
+    let path = Path::new("/data/temp-base.aof");
+    let bytes = command(&["BASE", &server.last.to_string()]);
+    server.write_base(path, &bytes).unwrap();
+    let wishes = server.writer.base_written(rewrite, base(path, bytes.len()));
+    server.take(wishes);
+    server.run_jobs();
+    assert_eq!((server.writer.state(), &server.refused), (State::On, &None));
+    server.sync();
+    server.run_jobs();
+    assert_eq!(server.acknowledged, server.last);
+    server.disk.restart(Kept::Nothing);
+    assert_eq!(load(&server.disk).unwrap(), server.last);
+}
