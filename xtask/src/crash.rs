@@ -719,3 +719,36 @@ fn cut_last_file(folder: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(file.metadata()?.len() / 2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let options = Options::parse(&words("--points 7 --policy everysec --seed 3")).unwrap();
+        assert_eq!((options.points, options.seed), (7, 3));
+        assert_eq!(options.policy, "everysec");
+        for wrong in ["--points", "--points x", "--policy sometimes", "--other 1"] {
+            assert!(Options::parse(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_file_with_the_highest_number_is_cut() {
+        let folder =
+            std::env::temp_dir().join(format!("redline-crash-test-{}", std::process::id()));
+        let files = folder.join("appendonlydir");
+        fs::create_dir_all(&files).unwrap();
+        let file = |name: &str| files.join(format!("appendonly.aof.{name}"));
+        for name in ["9.incr.aof", "10.incr.aof", "11.base.rdb", "manifest"] {
+            fs::write(file(name), [0; 10]).unwrap();
+        }
+        cut_last_file(&folder).unwrap();
+        let lengths = ["9.incr.aof", "10.incr.aof", "11.base.rdb", "manifest"]
+            .map(|name| file(name).metadata().unwrap().len());
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(lengths, [10, 5, 10, 10]);
+    }
+}

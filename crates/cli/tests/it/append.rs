@@ -260,7 +260,7 @@ fn all_kinds_outlive_a_kill_under(policy: &str, threads: usize) {
             + &encoded(&["SELECT", "2"])
             + &encoded(&["INCR", "b"])
             + &encoded(&["EXEC"]),
-        encoded(&["LPOP", "queue"]),
+        "$4\r\nLPOP\r\n$5\r\nqueue\r\n".to_owned(),
         encoded(&["SELECT", "9"]),
     ] {
         let found = text

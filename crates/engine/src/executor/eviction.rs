@@ -4,7 +4,10 @@
 
 use redline_keyspace::upkeep::Evicted;
 
-use crate::executor::{Executor, Outlet, block::after_upkeep, figures};
+use crate::{
+    executor::{Executor, Outlet, block::after_upkeep, figures},
+    refusals::Reason,
+};
 
 /// Largest number of keys that are evicted before one command.
 const EVICTIONS_MAX: usize = 64;
@@ -15,7 +18,7 @@ const EVICTION_US_MAX: u64 = 20_000;
 pub fn make_room<O: Outlet>(executor: &mut Executor<'_, O>) -> bool {
     let engine = executor.engine;
     executor.local.flush_account(&engine.keyspace);
-    if executor.pause.is_some() {
+    if rests(executor) {
         return true;
     }
     for _ in 0..EVICTIONS_MAX {
@@ -40,14 +43,19 @@ pub fn make_room<O: Outlet>(executor: &mut Executor<'_, O>) -> bool {
     true
 }
 
+/// Returns true if nothing may be evicted: clients are paused, or the data is not whole, and a key whose time to live is taken
+/// away further on in the file would be gone.
+fn rests<O: Outlet>(executor: &Executor<'_, O>) -> bool {
+    executor.pause.is_some() || executor.refusals.has(Reason::Loading)
+}
+
 /// Evicts until memory is within the limit, or for as long as a timer may take: after the limit was lowered, and in idle times.
 pub fn make_room_for_long<O: Outlet>(executor: &mut Executor<'_, O>) {
     let began_us = executor.outlet.monotonic_ns() / 1_000;
     let deadline_us = began_us + EVICTION_US_MAX;
     let engine = executor.engine;
     let now_us = |executor: &Executor<'_, O>| executor.outlet.monotonic_ns() / 1_000;
-    while executor.pause.is_none() && engine.keyspace.over_limit() && now_us(executor) < deadline_us
-    {
+    while !rests(executor) && engine.keyspace.over_limit() && now_us(executor) < deadline_us {
         if !make_room(executor) {
             break;
         }
