@@ -64,7 +64,9 @@ fuzz_target!(|data: &[u8]| {
     let part = &file[..file.len() * usize::from(share) / 255];
     let (of_part, end_of_part) = read(part, 7);
     assert!(items.starts_with(&of_part));
-    let (End::Whole { size: whole_of_part }
+    let (End::Whole {
+        size: whole_of_part,
+    }
     | End::Cut {
         whole: whole_of_part,
         ..

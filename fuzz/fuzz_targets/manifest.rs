@@ -14,7 +14,11 @@ fuzz_target!(|data: &[u8]| {
         manifest.base.is_none() || manifest.incrs.len() < 2 || manifest.history.is_empty(),
         "the planted fault"
     );
-    assert!(manifest.incrs.is_sorted_by(|one, other| one.seq < other.seq));
+    assert!(
+        manifest
+            .incrs
+            .is_sorted_by(|one, other| one.seq < other.seq)
+    );
     for entry in manifest.files().chain(&manifest.history) {
         let name = entry.name.as_encoded_bytes();
         assert!(!name.is_empty() && !name.contains(&b'/') && entry.seq != 0);

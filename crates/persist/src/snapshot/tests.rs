@@ -368,7 +368,7 @@ fn the_record_of_accesses_is_written_as_of_the_cut() {
             });
         }
         saver.hand_in();
-        let chunk = stream.take().ok().expect("a chunk");
+        let chunk = stream.take().expect("a chunk");
         let meta = EntryMeta {
             expire_at_ms: Some(77),
             recency: expected,
