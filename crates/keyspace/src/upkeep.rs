@@ -46,6 +46,8 @@ pub struct ExpiryCursor {
     db: u32,
     /// Place in the stripe's index where a walk that was too long for one step goes on; 0: at its begin.
     from: u32,
+    /// The table that is being walked, if `from` is not 0.
+    table: *const Db,
     /// The earliest time that this walk has met and that is not due yet: Unix time in milliseconds.
     next_expire_ms: i64,
     /// The earliest time that was met since [`ExpiryCursor::take_soonest_ms`].
@@ -91,6 +93,7 @@ impl ExpiryCursor {
             stripe: (index % STRIPES) as u16,
             db: 0,
             from: 0,
+            table: std::ptr::null(),
             next_expire_ms: i64::MAX,
             soonest_ms: i64::MAX,
             unfinished: Vec::new(),
@@ -129,6 +132,15 @@ impl ExpiryCursor {
                 Expiring::Keys => entry.expire_at_ms(),
                 Expiring::Elements => entry.earliest_expiry_ms(),
             }
+        }
+    }
+
+    /// Gives up the walk of a stripe, if it has begun: it is repeated when the cursor comes to the table again.
+    fn give_up(&mut self) {
+        if self.from != 0 {
+            self.unfinished.push((self.table, self.stripe));
+            self.from = 0;
+            self.next_expire_ms = i64::MAX;
         }
     }
 
@@ -171,29 +183,42 @@ impl Keyspace {
         publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
     ) -> Step {
         let mut step = Step::default();
-        let Some(db) = self.next_due(cursor, now_ms) else {
+        if !self.go_to_due(cursor, now_ms) {
             step.round = true;
             return step;
-        };
-        let stripe = cursor.stripe;
-        let Some(mut unit) = Unit::try_one(self, stripe) else {
-            if cursor.from != 0 {
-                cursor.unfinished.push((db, stripe));
-            }
-            cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
-            step.round = cursor.advance(self);
-            return step;
-        };
-        // A flush or SWAPDB may have come before the stripe was held: then the number is that of other tables, and these
-        // may be on their way out.
-        if !self.db(cursor.db).is_some_and(|now| std::ptr::eq(now, db)) {
-            if cursor.from != 0 {
-                cursor.unfinished.push((db, stripe));
-            }
-            cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
-            step.round = cursor.advance(self);
-            return step;
         }
+        match Unit::try_one(self, cursor.stripe) {
+            Some(unit) => self.expire_here(unit, local, now_ms, cursor, publish),
+            None => {
+                cursor.give_up();
+                cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
+                step.round = cursor.advance(self);
+                step
+            }
+        }
+    }
+
+    /// Does the step where the cursor is; the unit holds that stripe.
+    fn expire_here(
+        &self,
+        mut unit: Unit<'_>,
+        local: &mut Local,
+        now_ms: i64,
+        cursor: &mut ExpiryCursor,
+        publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
+    ) -> Step {
+        let mut step = Step::default();
+        let stripe = cursor.stripe;
+        // Looked up only now: before the stripe was taken the database may have been swapped, or flushed and its entries freed.
+        let Some(db) = self.db(cursor.db) else {
+            cursor.give_up();
+            step.round = cursor.advance(self);
+            return step;
+        };
+        if !std::ptr::eq(cursor.table, db) {
+            cursor.give_up();
+        }
+        cursor.table = db;
         if cursor.from == 0 && !cursor.unfinished.is_empty() {
             cursor
                 .unfinished
@@ -257,24 +282,27 @@ impl Keyspace {
         step
     }
 
-    /// Goes on to the next stripe where something is due, and returns its database. `None`: it came round, or had no
-    /// further to go.
-    fn next_due(&self, cursor: &mut ExpiryCursor, now_ms: i64) -> Option<&'static Db> {
+    /// Goes on to the next stripe where something is due. Returns false if it came round, or had no further to go. Holds no
+    /// stripe, so the next moment another table may be there.
+    fn go_to_due(&self, cursor: &mut ExpiryCursor, now_ms: i64) -> bool {
         loop {
             let came_round = match self.db(cursor.db) {
-                None => cursor.leave_db(self),
+                None => {
+                    cursor.give_up();
+                    cursor.leave_db(self)
+                }
                 Some(db) => {
                     let next = &cursor.next_ms(db)[usize::from(cursor.stripe)];
                     let next = next.load(Ordering::Relaxed);
                     if cursor.from != 0 || next < now_ms || cursor.owes(db) {
-                        return Some(db);
+                        return true;
                     }
                     cursor.soonest_ms = cursor.soonest_ms.min(next);
                     cursor.advance(self)
                 }
             };
             if came_round {
-                return None;
+                return false;
             }
         }
     }
@@ -338,12 +366,8 @@ impl Keyspace {
         Evicted::Later
     }
 
-    /// Returns the candidates of a stripe, by database.
-    fn candidates(
-        &self,
-        stripe: usize,
-        volatile: bool,
-    ) -> impl Iterator<Item = (u32, &'static Db, u64)> {
+    /// Returns the number of candidates of a stripe, by database.
+    fn candidates(&self, stripe: usize, volatile: bool) -> impl Iterator<Item = (u32, u64)> {
         self.used_databases().filter_map(move |number| {
             let db = self.db(number)?;
             let state = &db.stripes[stripe];
@@ -352,7 +376,7 @@ impl Keyspace {
             } else {
                 u64::from(state.keys.load(Ordering::Relaxed))
             };
-            Some((number, db, count))
+            Some((number, count))
         })
     }
 
@@ -363,7 +387,7 @@ impl Keyspace {
         const DRAWN: usize = 4;
         const DRAWS_MAX: usize = 4;
         let count = |stripe| -> u64 {
-            let counts = self.candidates(stripe, volatile).map(|(_, _, count)| count);
+            let counts = self.candidates(stripe, volatile).map(|(_, count)| count);
             counts.sum()
         };
         for _ in 0..DRAWS_MAX {
@@ -388,18 +412,13 @@ impl Keyspace {
     }
 
     /// Returns a database, weighted by its candidates in this stripe. None: they have been removed since.
-    fn draw_database(
-        &self,
-        local: &mut Local,
-        stripe: usize,
-        volatile: bool,
-    ) -> Option<(u32, &'static Db)> {
-        let total: u64 = self.candidates(stripe, volatile).map(|(_, _, n)| n).sum();
+    fn draw_database(&self, local: &mut Local, stripe: usize, volatile: bool) -> Option<u32> {
+        let total: u64 = self.candidates(stripe, volatile).map(|(_, n)| n).sum();
         let mut left = local.rng.u64(..total.max(1));
         let mut last = None;
-        for (number, db, here) in self.candidates(stripe, volatile) {
+        for (number, here) in self.candidates(stripe, volatile) {
             if here > 0 {
-                last = Some((number, db));
+                last = Some(number);
             }
             if left < here {
                 break;
@@ -416,11 +435,15 @@ impl Keyspace {
         let Some(stripe) = self.draw_stripe(local, volatile) else {
             return false;
         };
-        let Some((number, db)) = self.draw_database(local, stripe, volatile) else {
+        let Some(number) = self.draw_database(local, stripe, volatile) else {
             return true;
         };
         let stripe = stripe as u16;
         let Some(_held) = self.locks.try_one(stripe) else {
+            return true;
+        };
+        // Looked up only now: before the stripe was taken the database may have been flushed and its entries freed.
+        let Some(db) = self.db(number) else {
             return true;
         };
         let entry = if volatile {
@@ -536,7 +559,10 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{lock::NobodyWaits, view::Expiry};
+    use crate::{
+        lock::{NobodyWaits, StripeSet},
+        view::{Expiry, entry_of},
+    };
     use redline_types::{Hash, Limits};
 
     const NOW_MS: i64 = 1_000_000;
@@ -663,6 +689,83 @@ mod tests {
         steps(&mut cursor, |step| step.round);
         steps(&mut cursor, |step| step.round);
         assert_eq!(space.key_count(0), 0);
+    }
+
+    /// Does something to database 0 as SWAPDB and FLUSHDB do.
+    fn with_all(space: &Keyspace, local: &mut Local, act: impl FnOnce(&mut View<'_>)) {
+        let all = Unit::try_set(space, &StripeSet::all(), false);
+        let mut unit = all.expect("nobody else is here");
+        let mut view = unit.view(local, 0, NOW_MS);
+        act(&mut view);
+        view.finish();
+        unit.commit(local);
+    }
+
+    /// Active expiry then took the entry out of neither table, counted a key less in the wrong one, and freed what the other
+    /// still referred to.
+    #[test]
+    fn a_database_swapped_or_flushed_before_its_stripe_is_taken_is_not_expired_as_it_was() {
+        let is_there = |space: &Keyspace, db| entry_of(space, db, b"key").is_some();
+        for flushes in [false, true] {
+            let (space, mut local) = keyspace();
+            set(&space, &mut local, b"key", Expiry::AtMs(NOW_MS + 1));
+            with_all(&space, &mut local, |view| {
+                let set = |view: &mut View<'_>| view.set_string(b"key", b"value", Expiry::Clear);
+                view.in_db(1, set);
+                view.in_db(1, |view| view.unreported(b"key"));
+            });
+            let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
+            assert!(space.go_to_due(&mut cursor, NOW_MS + 9));
+            assert_eq!(cursor.stripe, space.place(b"key").stripe());
+            with_all(&space, &mut local, |view| match flushes {
+                true => assert_eq!(view.database().flush(), 1),
+                false => view.database().swap(1),
+            });
+            let unit = take(&space, b"key").expect("nobody else is here");
+            let step = space.expire_here(unit, &mut local, NOW_MS + 9, &mut cursor, &mut |_, _| ());
+            assert_eq!(step.done, 0);
+            let there = [0, 1].map(|db| is_there(&space, db));
+            assert_eq!(there, [!flushes, true]);
+            let mut steps =
+                || space.expire_step(&mut local, NOW_MS + 9, &mut cursor, &mut |_, _| ());
+            while !steps().round {}
+            while !steps().round {}
+            let left = u64::from(flushes);
+            assert_eq!(
+                [0, 1].map(|db| is_there(&space, db)),
+                [left == 0, left == 1]
+            );
+            assert_eq!([space.key_count(0), space.key_count(1)], [1 - left, left]);
+            for flushed in std::mem::take(&mut local.flushed) {
+                flushed.free(&space, &mut local.heap);
+            }
+        }
+    }
+
+    /// What the walk had not come to was looked for only when something else in that stripe was due.
+    #[test]
+    fn a_walk_whose_database_is_swapped_in_its_middle_is_made_up_for() {
+        let (space, mut local) = keyspace();
+        let keys = (0u32..)
+            .map(u32::to_le_bytes)
+            .filter(|key| space.place(key).stripe() == 3);
+        for key in keys.take(3 * EXPIRY_STEP_ENTRIES) {
+            set(&space, &mut local, &key, Expiry::AtMs(NOW_MS + 1));
+        }
+        let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
+        let step = |local: &mut Local, cursor: &mut ExpiryCursor| {
+            space.expire_step(local, NOW_MS + 100, cursor, &mut |_, _| ())
+        };
+        while step(&mut local, &mut cursor).done == 0 {}
+        assert!(
+            space.key_count(0) > 0,
+            "the walk stands in the middle of the stripe"
+        );
+        with_all(&space, &mut local, |view| view.database().swap(1));
+        assert!(space.key_count(0) == 0 && space.key_count(1) > 0);
+        while !step(&mut local, &mut cursor).round {}
+        while !step(&mut local, &mut cursor).round {}
+        assert_eq!(space.key_count(1), 0);
     }
 
     #[test]

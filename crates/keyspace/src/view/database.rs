@@ -88,6 +88,10 @@ impl<'a> Database<'_, 'a> {
                 Err(busy) if (slot, from) == began => return Err(busy),
                 Err(_) => break,
             };
+            // Looked up anew: before the stripe was taken the database may have been flushed, and these be freed.
+            let Some(db) = self.view.space.db(self.view.db) else {
+                return Ok(0);
+            };
             let end = (usize::from(stripe) + 1) * SLOTS_PER_STRIPE;
             while slot < end && visited < count {
                 let wanted = (count - visited).min(ENTRIES_AHEAD);
@@ -166,6 +170,10 @@ impl<'a> Database<'_, 'a> {
                 return Ok(None);
             };
             let own = self.own(stripe).map_err(NoDraw::Busy)?;
+            // Looked up anew, as by `scan`.
+            let Some(db) = self.view.space.db(self.view.db) else {
+                return Ok(None);
+            };
             let drawn = db
                 .random_entry(stripe, &mut self.view.local.rng)
                 .map(|entry| {

@@ -476,7 +476,11 @@ impl View<'_> {
         let db = self.space.db_or_create(db);
         let index = &db.slots[slot_of(hash)];
         let mut grown = grown_by(index, || {
-            index.remove(hash, entry.pointer());
+            let was_there = index.remove(hash, entry.pointer());
+            debug_assert!(
+                was_there,
+                "an entry is in the database out of which it is taken"
+            );
         });
         let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
         keys.store(keys.load(Ordering::Relaxed) - 1, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //! replies that wait for a reader.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     env, io,
     sync::mpsc,
     thread,
@@ -771,6 +771,49 @@ pub fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
     }
 }
 
+/// The latest records that name a key, as text, for a message of what went wrong; those of whole databases name all.
+#[derive(Default)]
+struct Latest(BTreeMap<Vec<u8>, VecDeque<String>>);
+
+impl Latest {
+    const RECORDS_MAX: usize = 20;
+
+    fn note(&mut self, record: &Record) {
+        let mut names = BTreeSet::new();
+        for Command { words, .. } in &record.commands {
+            match words[0].as_slice() {
+                // The one queue of all that names no key.
+                b"FLUSHDB" | b"SWAPDB" => drop(names.insert(&b""[..])),
+                _ => names.extend(words[1..].iter().map(Vec::as_slice)),
+            }
+        }
+        // Few words are keys: the letter of a type, a colon, a number.
+        for name in names {
+            if name.is_empty() || name.get(1) == Some(&b':') {
+                let queue = self.0.entry(name.to_vec()).or_default();
+                if queue.len() == Self::RECORDS_MAX {
+                    queue.pop_front();
+                }
+                let command = |Command { db, words }: &Command| {
+                    let words = words.iter().map(|word| String::from_utf8_lossy(word));
+                    format!("{db} {}", words.collect::<Vec<_>>().join(" "))
+                };
+                let commands: Vec<_> = record.commands.iter().map(command).collect();
+                queue.push_back(format!("{:>8}: {}", record.number, commands.join("; ")));
+            }
+        }
+    }
+
+    /// The records that name this key, in any database, or whole databases.
+    fn of(&self, (_, key): &(u32, Vec<u8>)) -> String {
+        let queues = [key.as_slice(), b""].map(|name| self.0.get(name));
+        let mut lines: Vec<&String> = queues.into_iter().flatten().flatten().collect();
+        lines.sort();
+        let lines: Vec<&str> = lines.into_iter().map(String::as_str).collect();
+        lines.join("\n")
+    }
+}
+
 #[test]
 fn records_replayed_elsewhere_give_the_same_data() {
     let seconds = env::var("REDLINE_STRESS_SECONDS").map_or(1, |text| text.parse().unwrap());
@@ -782,6 +825,7 @@ fn records_replayed_elsewhere_give_the_same_data() {
     let space = server.keyspace();
     let mut replica = Replica::new();
     let (records, mut last) = attach(&server);
+    let mut latest = Latest::default();
     thread::scope(|scope| {
         let clients: Vec<_> = (0..8)
             .map(|seed| {
@@ -805,6 +849,7 @@ fn records_replayed_elsewhere_give_the_same_data() {
             for record in next.into_iter().chain(records.try_iter()) {
                 last += 1;
                 assert_eq!(record.number, last, "a gap, or another order");
+                latest.note(&record);
                 for Command { db, words } in &record.commands {
                     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
                     run(&mut replicating, &mut replica.local, *db, &words);
@@ -820,10 +865,15 @@ fn records_replayed_elsewhere_give_the_same_data() {
         let mut held = held.expect("just taken");
         let expected = contents(&mut held, &mut new_local());
         let actual = contents(&mut replicating, &mut replica.local);
-        for (key, value) in &expected {
-            assert_eq!(Some(value), actual.get(key), "{key:?} after {last} records");
+        let ids: BTreeSet<_> = expected.keys().chain(actual.keys()).collect();
+        for id in ids {
+            let (expected, actual) = (expected.get(id), actual.get(id));
+            assert!(
+                expected == actual,
+                "{id:?} after {last} records:\n{expected:?} is the server's,\n{actual:?} the replica's; the last that name it:\n{}",
+                latest.of(id)
+            );
         }
-        assert_eq!(expected.len(), actual.len());
         assert!(last > 1000, "only {last} records");
     });
     space.journal().detach();
