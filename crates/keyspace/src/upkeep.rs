@@ -742,7 +742,7 @@ mod tests {
         }
     }
 
-    /// What the walk had not come to was looked for only when something else in that stripe was due.
+    /// The part that the walk had not come to was looked for only when something else in that stripe was due.
     #[test]
     fn a_walk_whose_database_is_swapped_in_its_middle_is_made_up_for() {
         let (space, mut local) = keyspace();
