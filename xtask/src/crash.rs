@@ -318,11 +318,12 @@ impl Trial<'_> {
 
     /// Runs a load, kills the server, starts it again, and compares.
     fn point(&mut self, plant: Plant) -> Result<Outcome, Failure> {
+        let failed = |error: io::Error| format!("a loss cannot be planted: {error}");
         let server = self.start()?;
+        let before = last_file(self.folder).map_err(failed)?;
         let histories = self.load(server, plant)?;
         if plant == Plant::Loss {
-            cut_last_file(self.folder)
-                .map_err(|error| format!("a loss cannot be planted: {error}"))?;
+            cut_last_file(self.folder, before).map_err(failed)?;
         }
         let server = self.start()?;
         let outcome = self.check(&server, &histories)?;
@@ -696,31 +697,36 @@ fn do_chores(client: &mut Client, mut random: Random, ends: &AtomicBool) {
     }
 }
 
-/// Cuts the last file of commands in its middle.
-fn cut_last_file(folder: &Path) -> io::Result<()> {
-    let mut last: Option<(u64, PathBuf)> = None;
+/// Returns the last file of commands that is not empty, and its length: a rewrite that had just begun has made an empty one.
+fn last_file(folder: &Path) -> io::Result<Option<(PathBuf, u64)>> {
+    let mut last: Option<(u64, PathBuf, u64)> = None;
     for entry in fs::read_dir(folder.join("appendonlydir"))? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name
             .strip_prefix("appendonly.aof.")
-            .and_then(|rest| rest.strip_suffix(".incr.aof"));
-        let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
+            .and_then(|rest| rest.strip_suffix(".incr.aof"))
+            .and_then(|number| number.parse::<u64>().ok());
+        let Some(number) = number else {
             continue;
         };
-        // A rewrite that had just begun has made one that is empty.
-        let is_empty = path.metadata()?.len() == 0;
-        if !is_empty && last.as_ref().is_none_or(|(highest, _)| *highest < number) {
-            last = Some((number, path));
+        // Files are removed meanwhile.
+        let bytes = path.metadata().map_or(0, |facts| facts.len());
+        if bytes > 0 && last.as_ref().is_none_or(|(highest, ..)| *highest < number) {
+            last = Some((number, path, bytes));
         }
     }
-    let (_, path) = last.ok_or_else(|| io::Error::other("there is no file"))?;
+    Ok(last.map(|(_, path, bytes)| (path, bytes)))
+}
+
+/// Cuts off the last half of what the last file of commands has got since it was as it was `before`.
+fn cut_last_file(folder: &Path, before: Option<(PathBuf, u64)>) -> io::Result<()> {
+    let last = last_file(folder)?;
+    let (path, bytes) = last.ok_or_else(|| io::Error::other("there is no file"))?;
+    let same = before.filter(|(known, _)| *known == path);
+    let from = same.map_or(0, |(_, bytes)| bytes);
     let file = OpenOptions::new().write(true).open(path)?;
-    file.set_len(file.metadata()?.len() / 2)
+    file.set_len((from + bytes) / 2)
 }
 
 #[cfg(test)]
@@ -749,10 +755,13 @@ mod tests {
             fs::write(file(name), [0; 10]).unwrap();
         }
         fs::write(file("11.incr.aof"), "").unwrap();
-        cut_last_file(&folder).unwrap();
+        let before = last_file(&folder).unwrap();
+        assert_eq!(before, Some((file("10.incr.aof"), 10)));
+        fs::write(file("10.incr.aof"), [0; 20]).unwrap();
+        cut_last_file(&folder, before).unwrap();
         let lengths = ["9.incr.aof", "10.incr.aof", "11.base.rdb", "manifest"]
             .map(|name| file(name).metadata().unwrap().len());
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(lengths, [10, 5, 10, 10]);
+        assert_eq!(lengths, [10, 15, 10, 10]);
     }
 }

@@ -261,7 +261,6 @@ fn all_kinds_outlive_a_kill_under(policy: &str, threads: usize) {
             + &encoded(&["INCR", "b"])
             + &encoded(&["EXEC"]),
         "$4\r\nLPOP\r\n$5\r\nqueue\r\n".to_owned(),
-        encoded(&["SELECT", "9"]),
     ] {
         let found = text
             .to_ascii_uppercase()
