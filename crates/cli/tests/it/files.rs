@@ -130,7 +130,7 @@ fn a_damaged_file_ends_the_start() {
     later[5..9].copy_from_slice(b"0013");
     let line = refusal("version 13", &later, "");
     assert!(
-        line.contains("RDB file of version 13, which is not read: versions up to 12"),
+        line.contains("RDB file of version REDIS0013, which is not read: versions up to REDIS0012"),
         "{line}"
     );
     assert_eq!(offset(&line), 0);

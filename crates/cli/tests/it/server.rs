@@ -168,7 +168,6 @@ fn a_wrong_line_is_named() {
 #[test]
 fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
     let unbuilt = [
-        ("appendonly yes", "the append-only file is not built yet"),
         ("mptcp yes", "Multipath TCP is not built yet"),
         ("replicaof h 1", "replication is not built yet"),
         ("cluster-enabled yes", "cluster mode is not built yet"),
