@@ -702,7 +702,8 @@ fn last_file(folder: &Path) -> io::Result<Option<(PathBuf, u64)>> {
     let mut last: Option<(u64, PathBuf, u64)> = None;
     for entry in fs::read_dir(folder.join("appendonlydir"))? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         let number = name
             .strip_prefix("appendonly.aof.")
             .and_then(|rest| rest.strip_suffix(".incr.aof"))

@@ -91,8 +91,8 @@ fn a_file_whose_end_is_missing_is_cut_behind_its_last_whole_unit() {
     let states = [":0 :0 :0", ":1 :0 :0", ":1 :1 :0", ":1 :1 :0", ":1 :1 :1"];
     let multi = ends[1]..ends[2];
     // Between the commands of the transaction.
-    let between = [&["EXEC"][..], &["INCR", "b"], &["INCR", "a"]];
-    let between = between.iter().scan(ends[2], |at, words| {
+    let last: [&[&str]; 3] = [&["EXEC"], &["INCR", "b"], &["INCR", "a"]];
+    let between = last.iter().scan(ends[2], |at, words| {
         *at -= encoded(words).len();
         Some(*at)
     });
