@@ -230,11 +230,11 @@ pub fn answers(client: &mut Client, data: &Data, likeness: Likeness) -> io::Resu
         answers.push((what, reply));
         Ok(())
     };
-    ask(
-        client,
-        "DEBUG DIGEST".into(),
-        &words(&["DEBUG", "DIGEST"], &[]),
-    )?;
+    let is_apart = |(_, _, calls): &(usize, Vec<u8>, Vec<Call>)| is_digested_apart(calls, likeness);
+    if !data.keys.iter().any(is_apart) {
+        let call = words(&["DEBUG", "DIGEST"], &[]);
+        ask(client, "DEBUG DIGEST".into(), &call)?;
+    }
     for db in 0..DATABASES {
         client.call(&["SELECT", &db.to_string()])?;
         ask(client, format!("DBSIZE of {db}"), &words(&["DBSIZE"], &[]))?;
@@ -266,13 +266,23 @@ pub fn answers(client: &mut Client, data: &Data, likeness: Likeness) -> io::Resu
     Ok(answers)
 }
 
+/// Returns true for a hash with fields that expire, where the other server is Valkey: it digests their times differently.
+fn is_digested_apart(calls: &[Call], likeness: Likeness) -> bool {
+    let expires = |call: &Call| name(call) == "HPEXPIREAT";
+    likeness == Likeness::Contents && calls.iter().any(expires)
+}
+
 fn questions(key: &[u8], calls: &[Call], likeness: Likeness) -> Vec<Call> {
     let about = |texts: &[&str]| words(texts, &[key]);
-    let mut questions = vec![
-        about(&["DEBUG", "DIGEST-VALUE"]),
-        about(&["PEXPIRETIME"]),
-        about(&["TYPE"]),
-    ];
+    let mut questions = vec![about(&["PEXPIRETIME"]), about(&["TYPE"])];
+    if is_digested_apart(calls, likeness) {
+        let mut question = about(&["HMGET"]);
+        let pairs = calls.iter().filter(|call| name(call) == "HSET");
+        question.extend(pairs.flat_map(|call| call[2..].chunks(2).map(|pair| pair[0].clone())));
+        questions.extend([about(&["HLEN"]), question]);
+    } else {
+        questions.push(about(&["DEBUG", "DIGEST-VALUE"]));
+    }
     if likeness == Likeness::Same {
         questions.push(about(&["OBJECT", "ENCODING"]));
     }
