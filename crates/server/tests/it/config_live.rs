@@ -25,7 +25,7 @@ fn text(value: &Value) -> String {
 
 /// A field of INFO.
 #[track_caller]
-fn field(client: &mut Client, section: &str, name: &str) -> String {
+pub fn field(client: &mut Client, section: &str, name: &str) -> String {
     let info = text(&client.call(&format!("INFO {section}")));
     let mut fields = info.lines().filter_map(|line| line.split_once(':'));
     let found = fields.find(|(known, _)| *known == name);
@@ -36,7 +36,7 @@ fn field(client: &mut Client, section: &str, name: &str) -> String {
 }
 
 #[track_caller]
-fn set(client: &mut Client, name: &str, value: &str) {
+pub fn set(client: &mut Client, name: &str, value: &str) {
     client
         .call_args(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()])
         .ok();

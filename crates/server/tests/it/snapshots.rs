@@ -5,6 +5,7 @@
 use std::{fs, path::PathBuf};
 
 use crate::client::{Client, Value, settings, start, until};
+use crate::config_live::{self, set};
 use redline_server::{Permission, Server, Settings};
 
 const IN_PROGRESS: &str = "ERR Background save already in progress";
@@ -86,20 +87,7 @@ fn text(value: &Value) -> String {
 /// A field of INFO.
 #[track_caller]
 fn field(client: &mut Client, name: &str) -> String {
-    let info = text(&client.call("INFO everything"));
-    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
-    let found = fields.find(|(known, _)| *known == name);
-    found
-        .unwrap_or_else(|| panic!("{name} in {info}"))
-        .1
-        .to_string()
-}
-
-#[track_caller]
-fn set(client: &mut Client, name: &str, value: &str) {
-    client
-        .call_args(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()])
-        .ok();
+    config_live::field(client, "everything", name)
 }
 
 #[track_caller]
