@@ -83,7 +83,10 @@ pub fn propagate(keys: &mut View<'_>, id: CommandId, args: Args<'_>) {
         Propagate::Effect => !keys.has_propagated(),
     };
     if as_called && keys.changes() > 0 {
-        keys.propagate((0..args.len()).map(|index| word(args, index)));
+        match args.frame() {
+            Some(frame) => keys.propagate_frame(frame),
+            None => keys.propagate((0..args.len()).map(|index| word(args, index))),
+        }
     }
 }
 

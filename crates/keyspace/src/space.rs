@@ -243,7 +243,7 @@ impl Keyspace {
         self.write_record(local)
     }
 
-    #[cold]
+    #[inline(never)]
     fn write_record(&self, local: &mut Local) -> Option<u64> {
         let effects = local.effects.get_mut();
         if !self.journal.is_attached() {
@@ -617,6 +617,13 @@ impl Local {
             let mut effects = self.effects.borrow_mut();
             effects.push(&space.journal, Some(db), words);
         }
+    }
+
+    /// Does the same with a command that is in the journal's form already, once the caller has seen that there is a stream.
+    pub(crate) fn push_frame(&self, space: &Keyspace, db: u32, frame: &[u8]) {
+        self.effects
+            .borrow_mut()
+            .push_frame(&space.journal, db, frame);
     }
 
     /// Takes out the effects of the running unit so far, before units of others run in the middle of it (a script that

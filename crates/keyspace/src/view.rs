@@ -647,6 +647,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Does the same with a command that is in the journal's form already: an array of bulk strings, each length without a
+    /// leading zero.
+    pub fn propagate_frame(&mut self, frame: &[u8]) {
+        self.propagated = true;
+        if self.is_journaled() {
+            self.note_unrecorded();
+            self.local.push_frame(self.space, self.db, frame);
+        }
+    }
+
     /// Returns true if the command has called [`View::propagate`].
     pub fn has_propagated(&self) -> bool {
         self.propagated

@@ -119,6 +119,40 @@ impl<'a> Args<'a> {
         start as usize + len as usize
     }
 
+    /// Returns the whole request as it lies in the buffer, if that is the array of bulk strings which an encoder would write
+    /// of these arguments, to the byte: for whoever passes it on. `None` for what came inline, for arguments that do not lie
+    /// behind each other, and for those that are blobs; also for a request of one word.
+    pub fn frame(&self) -> Option<&'a [u8]> {
+        let (first, rest) = self.spans.split_first()?;
+        if rest.is_empty() || !self.big.is_empty() {
+            return None;
+        }
+        // An inline request lies on one line, so only its first argument comes behind the end of a line.
+        let begins_line = |at: u32| self.buf.get((at as usize).wrapping_sub(1)) == Some(&b'\n');
+        let mut end = first.start.checked_add(first.len)?;
+        for span in rest {
+            // Nobody has looked at the two bytes behind an argument.
+            let between = self.buf.get(end as usize..end as usize + 3)?;
+            if span.start != end.checked_add(2 + line_len(span.len))?
+                || between != b"\r\n$"
+                || !begins_line(span.start)
+            {
+                return None;
+            }
+            end = span.start.checked_add(span.len)?;
+        }
+        let count = u32::try_from(self.spans.len()).ok()?;
+        let sign = first.start.checked_sub(line_len(first.len))?;
+        let begin = sign.checked_sub(line_len(count))?;
+        let frame = self.buf.get(begin as usize..end as usize + 2)?;
+        let is_whole = frame[0] == b'*'
+            && self.buf[sign as usize] == b'$'
+            && begins_line(sign)
+            && begins_line(first.start)
+            && frame.ends_with(b"\r\n");
+        is_whole.then_some(frame)
+    }
+
     #[inline]
     fn resolve(&self, span: Span) -> &'a [u8] {
         if span.start == Span::IN_BLOB {
@@ -127,6 +161,12 @@ impl<'a> Args<'a> {
         let start = span.start as usize;
         &self.buf[start..start + span.len as usize]
     }
+}
+
+/// Returns the length of the line that tells a number: a sign, digits without a leading zero, the line's end.
+#[inline]
+fn line_len(number: u32) -> u32 {
+    4 + number.checked_ilog10().unwrap_or(0)
 }
 
 impl Index<usize> for Args<'_> {
@@ -250,6 +290,7 @@ impl fmt::Debug for ArgsBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Decoded, RequestDecoder, RequestLimits};
 
     fn texts<'a>(args: Args<'a>) -> Vec<&'a [u8]> {
         args.iter().collect()
@@ -299,5 +340,86 @@ mod tests {
         owned.clear();
         assert!(owned.is_empty());
         assert!(owned.as_args().is_empty());
+    }
+
+    /// Decodes all of `bytes`; gives the frame of each request, and the frame that an encoder writes of it.
+    fn frames(bytes: &[u8], mut visit: impl FnMut(Option<&[u8]>, Vec<u8>)) -> usize {
+        let mut decoder = RequestDecoder::new();
+        let (mut at, mut count, mut spans) = (0, 0, Vec::new());
+        let mut buf = bytes.to_vec();
+        while at < buf.len() {
+            spans.clear();
+            let limits = RequestLimits::default();
+            let Ok(Decoded::Request { consumed, .. }) =
+                decoder.decode(&mut buf[at..], &limits, &mut spans)
+            else {
+                break;
+            };
+            let args = Args::new(&buf[at..], &spans);
+            if !args.is_empty() {
+                let mut encoded = format!("*{}\r\n", args.len()).into_bytes();
+                for arg in args.iter() {
+                    encoded.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+                    encoded.extend_from_slice(arg);
+                    encoded.extend_from_slice(b"\r\n");
+                }
+                visit(args.frame(), encoded);
+                count += 1;
+            }
+            at += consumed;
+        }
+        count
+    }
+
+    #[test]
+    fn a_frame_is_the_encoded_request_or_none() {
+        let canonical =
+            b"*3\r\n$3\r\nSET\r\n$12\r\nabcdefghijkl\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+        let all = frames(canonical, |frame, encoded| {
+            assert_eq!(frame, Some(&encoded[..]))
+        });
+        assert_eq!(all, 2);
+        // Other spellings of lengths, one word, inline with what may be taken for heads.
+        for other in [
+            &b"*02\r\n$3\r\nGET\r\n$1\r\nk\r\n"[..],
+            b"*2\r\n$03\r\nGET\r\n$1\r\nk\r\n",
+            b"*2\r\n$3\r\nGET\r\n$01\r\nk\r\n",
+            b"*2\r\n$3\r\nGET\n\n$1\r\nk\r\n",
+            b"*2\r\n$3\r\nGET\r\n$1\r\nk\n\n",
+            b"*1\r\n$4\r\nPING\r\n",
+            b"GET k\r\n",
+            b"GET  \"$1\\x0d\\x0ak\"\r\n",
+            b"GET    $1  k\r\n",
+        ] {
+            frames(other, |frame, _| assert_eq!(frame, None));
+        }
+    }
+
+    #[test]
+    fn a_frame_of_changed_bytes_is_the_encoded_request_or_none() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        let base = b"*1\r\n$8\r\nFLUSHALL\r\n*3\r\n$3\r\nSET\r\n$2\r\nkk\r\n$11\r\nhello world\r\nset \"a\\x0d\\x0a$1\" $3\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+        let alphabet = b"*$\r\n0123 \"ak";
+        let mut seen = 0;
+        for _ in 0..200_000 {
+            let mut bytes = base.to_vec();
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(..bytes.len());
+                match rng.u8(..3) {
+                    0 => bytes[at] = alphabet[rng.usize(..alphabet.len())],
+                    1 => bytes.insert(at, alphabet[rng.usize(..alphabet.len())]),
+                    _ => drop(bytes.remove(at)),
+                }
+            }
+            frames(&bytes, |frame, encoded| {
+                seen += usize::from(frame.is_some());
+                assert!(
+                    frame.is_none_or(|frame| frame == encoded),
+                    "{}",
+                    bytes.escape_ascii()
+                );
+            });
+        }
+        assert!(seen > 1000, "{seen}");
     }
 }

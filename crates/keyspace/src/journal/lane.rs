@@ -146,6 +146,12 @@ impl<T: Copy + Default> Cursor<T> {
         spare: &Mutex<Vec<Arc<Chunk<T>>>>,
         mut passed: impl FnMut(Arc<Chunk<T>>),
     ) {
+        if elements.len() <= self.chunk.capacity() - self.at {
+            // SAFETY: as the caller says.
+            unsafe { self.chunk.write(self.at, elements) };
+            self.at += elements.len();
+            return;
+        }
         loop {
             let room = self.chunk.capacity() - self.at;
             let (here, rest) = elements.split_at(room.min(elements.len()));
@@ -174,8 +180,23 @@ impl<T: Copy + Default> Cursor<T> {
         mem::replace(&mut self.chunk, fresh)
     }
 
+    /// Goes to the next chunk, in which something is published; returns the last.
+    #[cold]
+    fn leave(&mut self) -> Arc<Chunk<T>> {
+        let next = self
+            .chunk
+            .next
+            .lock()
+            .expect("no panic at a chunk's end")
+            .clone();
+        let next = next.expect("what follows is published");
+        self.at = 0;
+        mem::replace(&mut self.chunk, next)
+    }
+
     /// Passes the next `len` elements, which are written. They go to `visit` in as few runs as they lie in, and each
     /// chunk that was passed to `passed`: an address holds as long as its chunk.
+    #[inline]
     fn take(
         &mut self,
         mut len: usize,
@@ -184,15 +205,7 @@ impl<T: Copy + Default> Cursor<T> {
     ) {
         while len > 0 {
             if self.at == self.chunk.capacity() {
-                let next = self
-                    .chunk
-                    .next
-                    .lock()
-                    .expect("no panic at a chunk's end")
-                    .clone();
-                let next = next.expect("what follows is published");
-                self.at = 0;
-                passed(mem::replace(&mut self.chunk, next));
+                passed(self.leave());
             }
             let here = len.min(self.chunk.capacity() - self.at);
             self.chunk.note_read(self.at, here);
@@ -303,16 +316,22 @@ impl End {
         self.bytes.at = self.start_at;
     }
 
+    #[cold]
+    fn publish_marks(&mut self, marks: &mut Vec<(u64, Mark)>) {
+        let mut queue = self.lane.marks.lock().expect("no panic under marks");
+        let bytes = marks.iter().map(|(_, mark)| match mark {
+            Mark::Blob(blob) => blob.len() as u64,
+            Mark::PrivateFrom | Mark::PrivateTo => 0,
+        });
+        self.written_bytes += bytes.sum::<u64>();
+        queue.extend(marks.drain(..));
+    }
+
     /// Publishes the bytes that were written since the last call as one record.
+    #[inline]
     fn publish(&mut self, head: Head, marks: &mut Vec<(u64, Mark)>) {
         if !marks.is_empty() {
-            let mut queue = self.lane.marks.lock().expect("no panic under marks");
-            let bytes = marks.iter().map(|(_, mark)| match mark {
-                Mark::Blob(blob) => blob.len() as u64,
-                Mark::PrivateFrom | Mark::PrivateTo => 0,
-            });
-            self.written_bytes += bytes.sum::<u64>();
-            queue.extend(marks.drain(..));
+            self.publish_marks(marks);
         }
         self.start_chunk = None;
         self.start_at = self.bytes.at;
@@ -358,7 +377,8 @@ impl Writer {
             (least, Some(most)) if least == most => least,
             _ => words.clone().count(),
         };
-        self.begin(journal, db, count);
+        self.begin(journal, db);
+        self.put(length_line(&mut [0; LINE_BYTES_MAX], b'*', count));
         let mut written = 0;
         for word in words {
             self.word(word);
@@ -370,7 +390,15 @@ impl Writer {
         }
     }
 
-    fn begin(&mut self, journal: &Journal, db: Option<u32>, count: usize) {
+    /// Writes a command of the running unit that is in the stream's form already.
+    #[inline]
+    pub(crate) fn push_frame(&mut self, journal: &Journal, db: u32, frame: &[u8]) {
+        self.begin(journal, Some(db));
+        self.put(frame);
+    }
+
+    #[inline]
+    fn begin(&mut self, journal: &Journal, db: Option<u32>) {
         if self.end.is_none() {
             self.end = Some(Box::new(journal.make_lane()));
         }
@@ -383,16 +411,20 @@ impl Writer {
                 if self.head.db == NO_DB {
                     self.head.db = db;
                 } else if self.head.last_db != db {
-                    let mut select = Vec::new();
-                    append_select(&mut select, db);
-                    self.put(&select);
+                    self.select(db);
                 }
                 self.head.last_db = db;
                 self.head.file_commands += 1;
             }
         }
         self.head.commands += 1;
-        self.put(length_line(&mut [0; LINE_BYTES_MAX], b'*', count));
+    }
+
+    #[cold]
+    fn select(&mut self, db: u32) {
+        let mut select = Vec::new();
+        append_select(&mut select, db);
+        self.put(&select);
     }
 
     fn word(&mut self, word: Word<'_>) {
@@ -492,13 +524,14 @@ pub(super) struct LaneReader {
 impl LaneReader {
     /// Returns the head of the next record that is published.
     #[inline]
-    pub(super) fn peek(&mut self) -> Option<Head> {
+    pub(super) fn peek(&mut self) -> Option<&Head> {
         if self.next.is_none() {
             self.fetch();
         }
-        self.next
+        self.next.as_ref()
     }
 
+    #[inline]
     fn fetch(&mut self) {
         if self.fetched == self.seen {
             // Acquire: see `publish`.
@@ -524,6 +557,9 @@ impl LaneReader {
             return;
         };
         self.taken_bytes += head.bytes;
+        if head.marks == 0 {
+            return self.pass_bytes(head.bytes, true, &mut visit);
+        }
         let mut at = 0;
         let mut for_files = true;
         for _ in 0..head.marks {

@@ -209,7 +209,7 @@ impl State {
 
     /// Adds the next record of a lane to the round; returns its bytes.
     fn merge(&mut self, lane: usize) -> usize {
-        let head = self.lanes[lane].peek().expect("seen by the caller");
+        let head = *self.lanes[lane].peek().expect("seen by the caller");
         let before = self.merged.offset;
         let for_files = head.file_commands > 0;
         if head.db != NO_DB && head.db != self.db {
