@@ -122,35 +122,40 @@ impl<'a> Args<'a> {
     /// Returns the whole request as it lies in the buffer, if that is the array of bulk strings which an encoder would write
     /// of these arguments, to the byte: for whoever passes it on. `None` for what came inline, for arguments that do not lie
     /// behind each other, and for those that are blobs; also for a request of one word.
+    #[inline]
     pub fn frame(&self) -> Option<&'a [u8]> {
         let (first, rest) = self.spans.split_first()?;
-        if rest.is_empty() || !self.big.is_empty() {
+        let begin = line_len(self.spans.len() as u32) + line_len(first.len);
+        // Nobody has looked at the two bytes behind an argument. An inline request lies on one line, so only its first
+        // argument comes behind the end of one.
+        let ends_line = |at: u32| {
+            let here = self.buf.get(at as usize..).and_then(<[u8]>::first_chunk);
+            here.is_some_and(|here| u16::from_le_bytes(*here) == u16::from_le_bytes(*b"\r\n"))
+        };
+        let is_whole = self.big.is_empty()
+            && !rest.is_empty()
+            && first.start == begin
+            && self.buf.first() == Some(&b'*')
+            && self.buf.get((begin - line_len(first.len)) as usize) == Some(&b'$')
+            && ends_line(begin - 2)
+            && ends_line(begin - line_len(first.len) - 2);
+        let mut end = first.start.checked_add(first.len)?;
+        if !is_whole || !ends_line(end) {
             return None;
         }
-        // An inline request lies on one line, so only its first argument comes behind the end of a line.
-        let begins_line = |at: u32| self.buf.get((at as usize).wrapping_sub(1)) == Some(&b'\n');
-        let mut end = first.start.checked_add(first.len)?;
         for span in rest {
-            // Nobody has looked at the two bytes behind an argument.
-            let between = self.buf.get(end as usize..end as usize + 3)?;
             if span.start != end.checked_add(2 + line_len(span.len))?
-                || between != b"\r\n$"
-                || !begins_line(span.start)
+                || self.buf.get(end as usize + 2) != Some(&b'$')
+                || !ends_line(span.start - 2)
             {
                 return None;
             }
             end = span.start.checked_add(span.len)?;
+            if !ends_line(end) {
+                return None;
+            }
         }
-        let count = u32::try_from(self.spans.len()).ok()?;
-        let sign = first.start.checked_sub(line_len(first.len))?;
-        let begin = sign.checked_sub(line_len(count))?;
-        let frame = self.buf.get(begin as usize..end as usize + 2)?;
-        let is_whole = frame[0] == b'*'
-            && self.buf[sign as usize] == b'$'
-            && begins_line(sign)
-            && begins_line(first.start)
-            && frame.ends_with(b"\r\n");
-        is_whole.then_some(frame)
+        self.buf.get(..end as usize + 2)
     }
 
     #[inline]
@@ -166,7 +171,11 @@ impl<'a> Args<'a> {
 /// Returns the length of the line that tells a number: a sign, digits without a leading zero, the line's end.
 #[inline]
 fn line_len(number: u32) -> u32 {
-    4 + number.checked_ilog10().unwrap_or(0)
+    if number < 1000 {
+        // No division and no table for what is usual.
+        return 4 + u32::from(number >= 10) + u32::from(number >= 100);
+    }
+    4 + number.ilog10()
 }
 
 impl Index<usize> for Args<'_> {

@@ -550,6 +550,42 @@ impl LaneReader {
         self.heads.take(1, visit, |chunk| recycle(spare, chunk));
     }
 
+    /// Passes as many records of one command as follow each other without anything between them, and lie in one chunk; returns
+    /// the number of the last and their bytes. Looks at those alone that were published when [`LaneReader::peek`] last
+    /// looked. `number`: of the first; `due`: of the last one that may be passed; `db`: the stream's database.
+    pub(super) fn pass_plain(&mut self, number: u64, due: u64, db: u32) -> Option<(u64, Run<u8>)> {
+        let room = self.bytes.chunk.capacity() - self.bytes.at;
+        let (mut next, mut len) = (number, 0);
+        while next <= due {
+            if self.next.is_none() && self.fetched < self.seen {
+                self.fetch();
+            }
+            let is_plain = |head: &Head| {
+                head.number == next
+                    && (head.commands, head.marks) == (1, 0)
+                    && (head.db, head.last_db) == (db, db)
+                    && head.bytes <= (room - len) as u64
+            };
+            let Some(head) = self.next.take_if(|head| is_plain(head)) else {
+                break;
+            };
+            len += head.bytes as usize;
+            next += 1;
+        }
+        let last = next.checked_sub(1).filter(|last| *last >= number)?;
+        self.taken_bytes += len as u64;
+        let begins_chunk = self.bytes.at == 0;
+        self.bytes.chunk.note_read(self.bytes.at, len);
+        let address = self.bytes.chunk.address(self.bytes.at).cast_const();
+        self.bytes.at += len;
+        let run = Run {
+            address,
+            len,
+            begins_chunk,
+        };
+        Some((last, run))
+    }
+
     /// Passes the next record. Its parts go to `visit`, with true for those that files get as well: they lie where they lie
     /// until [`LaneReader::let_go`].
     pub(super) fn pass(&mut self, mut visit: impl FnMut(Lying, bool)) {

@@ -174,10 +174,19 @@ impl State {
                 }
             }
             // Asked once the record is seen: an order that was given before its unit began is seen as well.
-            if journal.next_order().is_some_and(|due| number > due) {
+            let due = journal.next_order().unwrap_or(u64::MAX);
+            if number > due {
                 break;
             }
-            bytes += self.merge(lane);
+            bytes += match self.lanes[lane].pass_plain(number, due, self.db) {
+                Some((last, run)) => {
+                    self.merged.number = last;
+                    let len = add_lying(&mut self.parts, Lying::Bytes(run), true);
+                    self.merged.offset += len as u64;
+                    len
+                }
+                None => self.merge(lane),
+            };
             full = bytes >= ROUND_BYTES_MAX || self.parts.len() >= ROUND_PIECES_MAX;
         }
         if self.merged != begin {
