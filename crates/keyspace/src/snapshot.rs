@@ -28,8 +28,16 @@
 //! A database is known by the number that it had at the cut: SWAPDB exchanges tables, and they keep it. A flushed one is
 //! out of reach for commands; who frees it saves first what is unsaved in it ([`Snapshots::save_flushed`]).
 
+use std::sync::Arc;
+
+#[cfg(loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+#[cfg(not(loom))]
 use std::sync::{
-    Arc, Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -122,7 +130,7 @@ pub(crate) struct CutState {
     /// The number of the database then.
     number: AtomicU32,
     /// A bit for each stripe: it is saved.
-    saved: [AtomicU64; STRIPES / 64],
+    saved: [AtomicU64; STRIPES.div_ceil(64)],
     /// True if the database is flushed and not yet freed.
     pub(crate) is_flushed: AtomicBool,
 }
@@ -203,7 +211,7 @@ impl Snapshots {
         self.phase.store(parity, Ordering::Relaxed);
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+    fn current(&self) -> MutexGuard<'_, Current> {
         self.current
             .lock()
             .expect("no panic under the list of shares")
@@ -525,5 +533,7 @@ fn counts_of(db: &Db, number: u32) -> CutDatabase {
     counts
 }
 
+#[cfg(all(test, loom))]
+mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -133,6 +133,16 @@ impl View<'_> {
         self.local.witness.get_mut().begin();
     }
 
+    /// A planted fault: changes a short string with the permission to change another key.
+    #[cfg(test)]
+    pub(crate) fn change_past_the_door(&mut self, key: &[u8], other: &[u8]) {
+        let (entry, other) = (self.find_mut(key).1, self.find_mut(other).1);
+        let change = self.begin_change(other);
+        // SAFETY: the stripe is held, and `&mut self` excludes readers.
+        let bytes = unsafe { entry.expect("it is there").inline_mut(&change) };
+        bytes.expect("a short string").fill(b'!');
+    }
+
     /// Notes that a change of a key is deliberately not reported: clients see no difference.
     #[inline(always)] // nothing in a release build
     pub fn unreported(&self, key: &[u8]) {
@@ -251,22 +261,13 @@ mod tests {
         is_found(|view| view.in_db(1, |view| view.set_string(b"key", b"v", Expiry::Clear)));
     }
 
-    /// A planted fault: changes the value of one key with the permission to change another.
-    fn change_past_the_door(view: &mut View<'_>, key: &[u8], other: &[u8]) {
-        let (entry, other) = (view.find_mut(key).1, view.find_mut(other).1);
-        let change = view.begin_change(other);
-        // SAFETY: the stripe is held, and `&mut view` excludes readers.
-        let bytes = unsafe { entry.expect("it is there").inline_mut(&change) };
-        bytes.expect("a string").fill(b'!');
-    }
-
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "not through the door")]
     fn a_mutator_that_bypasses_the_door_is_found() {
         run(|view| {
             view.set_string(b"another", b"value", Expiry::Clear);
-            change_past_the_door(view, b"key", b"another");
+            view.change_past_the_door(b"key", b"another");
         });
     }
 
