@@ -12,7 +12,7 @@ use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, files, histories,
     install, jobs, many, memcached, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls,
-    reports, suite, tcl, through, tls, verdicts,
+    reports, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -29,6 +29,7 @@ const STEPS: &[Step] = &[
     always("compare", compare_replies),
     always("payloads", payloads_both_ways),
     always("files", files::run),
+    always("stream", stream::run),
     always("access", compare_access),
     always("valkey", compare_with_valkey),
     always("config", compare_configuration),

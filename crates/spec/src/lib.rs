@@ -41,7 +41,7 @@ pub use keys::{
 pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
 pub use nearest::nearest;
 pub use row::{
-    ChannelSpec, Deprecation, Group, Plane, Propagate, REFERENCE, Routing, Row, Scope,
+    ChannelSpec, Deprecation, Group, Plane, Propagate, REFERENCE, Routing, Row, Scope, is_after,
     is_after_reference,
 };
 pub use table::row;

@@ -57,13 +57,18 @@ pub const REFERENCE: &str = "8.2.3";
 /// Returns true if a version is above [`REFERENCE`]: its additions are not in the reference. (Additions of Valkey alone
 /// have Valkey's version, which is always above.)
 pub fn is_after_reference(since: &str) -> bool {
+    is_after(since, REFERENCE)
+}
+
+/// Returns true if a version is above another one: what came with the first is not in the second.
+pub fn is_after(since: &str, version: &str) -> bool {
     let numbers = |version: &str| -> Vec<u32> {
         version
             .split('.')
             .filter_map(|number| number.parse().ok())
             .collect()
     };
-    numbers(since) > numbers(REFERENCE)
+    numbers(since) > numbers(version)
 }
 
 impl Row {

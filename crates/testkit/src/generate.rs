@@ -4,7 +4,7 @@
 //! Must not know the effect of calls; only which calls would end or distort a comparison.
 
 use fastrand::Rng;
-use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, Row, is_after_reference, table};
+use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, REFERENCE, Row, is_after, table};
 
 use crate::pools::*;
 use crate::vectors;
@@ -27,27 +27,45 @@ pub struct Generator {
     rows: Vec<&'static Row>,
     /// Number of keys, or fields, that the current call has announced.
     keys_announced: Option<usize>,
+    /// Version of Redis that has all commands and arguments.
+    version: &'static str,
 }
 
 impl Generator {
     /// Returns a generator whose calls depend on the seed alone.
     pub fn new(seed: u64) -> Generator {
+        Generator::of_version(seed, REFERENCE)
+    }
+
+    /// Returns a generator of calls that this version of Redis has.
+    pub fn of_version(seed: u64, version: &'static str) -> Generator {
         // Commands that the other server does not have cannot be compared.
         let rows = table::all()
             .iter()
-            .filter(|row| !is_after_reference(row.since))
+            .filter(|row| !is_after(row.since, version))
             .flat_map(|row| std::iter::repeat_n(row, weight(row)))
             .collect();
         Generator {
             rng: Rng::with_seed(seed),
             rows,
             keys_announced: None,
+            version,
         }
+    }
+
+    /// Returns true if the other server knows this argument.
+    fn is_there(&self, arg: &Arg) -> bool {
+        arg.since.is_none_or(|since| !is_after(since, self.version))
     }
 
     /// Returns a number below `n`, for the caller's own choices.
     pub fn below(&mut self, n: usize) -> usize {
         self.rng.usize(..n)
+    }
+
+    /// Returns one of these.
+    pub fn one_of<'a, T>(&mut self, among: &'a [T]) -> &'a T {
+        &among[self.rng.usize(..among.len())]
     }
 
     /// Returns two keys, perhaps the same.
@@ -285,7 +303,7 @@ impl Generator {
     }
 
     fn arg(&mut self, row: &'static Row, arg: &Arg, call: &mut Call) {
-        if !is_there(arg) || arg.optional && self.below(100) >= 40 {
+        if !self.is_there(arg) || arg.optional && self.below(100) >= 40 {
             return;
         }
         let times = match (arg.multiple, self.keys_announced) {
@@ -322,7 +340,8 @@ impl Generator {
             match arg.kind {
                 ArgKind::PureToken => {}
                 ArgKind::OneOf => {
-                    let choices: Vec<&Arg> = arg.args.iter().filter(|arg| is_there(arg)).collect();
+                    let choices: Vec<&Arg> =
+                        arg.args.iter().filter(|arg| self.is_there(arg)).collect();
                     let choice = self.below(choices.len());
                     self.arg_present(row, choices[choice], call);
                 }
@@ -678,11 +697,6 @@ pub fn innermost(call: &Call) -> &[Vec<u8>] {
     if scripted { &call[3..] } else { call }
 }
 
-/// Returns true if the other server knows this argument.
-fn is_there(arg: &Arg) -> bool {
-    arg.since.is_none_or(|since| !is_after_reference(since))
-}
-
 /// Returns the relative frequency of a command.
 fn weight(row: &Row) -> usize {
     match row.id {
@@ -864,7 +878,7 @@ mod tests {
             .iter()
             .filter(|row| {
                 weight(row) > 0
-                    && !is_after_reference(row.since)
+                    && !is_after(row.since, REFERENCE)
                     && row.id != CommandId::ClientKill
                     && !seen.contains(&row.id)
             })

@@ -17,6 +17,7 @@ pub mod payloads;
 pub mod pools;
 pub mod process;
 pub mod rules;
+pub mod stream;
 pub mod through;
 pub mod valkey;
 mod vectors;
