@@ -3,6 +3,8 @@
 //! Must not know: commands, sessions. Access to a slot goes through a unit that holds its stripe
 //! ([`crate::View`]); this file owns the memory that those stripes guard.
 
+mod tables;
+
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
     collections::{HashMap, HashSet, VecDeque},

@@ -19,6 +19,7 @@ mod database;
 mod door;
 mod elements;
 mod found;
+mod hints;
 mod store;
 mod waiting;
 
@@ -27,8 +28,10 @@ pub(crate) use door::Change;
 #[cfg(debug_assertions)]
 pub(crate) use door::Witness;
 pub use found::{Found, Trace};
+pub use hints::Hint;
 
 use door::Seen;
+use hints::Hints;
 pub(crate) use store::{entry_of, is_expired};
 
 use std::{
@@ -47,7 +50,7 @@ use crate::{
     journal::Words,
     lock::{Held, StripeSet},
     notify::{Classes, EXPIRED, Event},
-    space::{Keyspace, Local, Place, stripe_of},
+    space::{Keyspace, Local, stripe_of},
     unit::Unit,
 };
 
@@ -76,47 +79,6 @@ pub enum Expiry {
     AtMs(i64),
 }
 
-/// A key of a request and its hash. It is recognised by its place in memory, so that place must keep the key as long as
-/// the unit runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Hint {
-    address: usize,
-    len: usize,
-    place: Place,
-}
-
-impl Hint {
-    const NONE: Hint = Hint {
-        address: 0,
-        len: 0,
-        place: Place(0),
-    };
-
-    /// Makes the hint of a key and its place.
-    #[inline]
-    pub fn new(key: &[u8], place: Place) -> Hint {
-        Hint {
-            address: key.as_ptr() as usize,
-            len: key.len(),
-            place,
-        }
-    }
-
-    /// Returns the key's place.
-    #[inline]
-    pub fn place(&self) -> Place {
-        self.place
-    }
-
-    #[inline]
-    fn is(&self, key: &[u8]) -> bool {
-        self.address == key.as_ptr() as usize && self.len == key.len()
-    }
-}
-
-/// Number of keys that are prefetched together, one such group before they are used.
-const HINTS_AHEAD: usize = 16;
-
 /// One unit's access to the keyspace. See the module's text.
 pub struct View<'a> {
     space: &'a Keyspace,
@@ -125,13 +87,7 @@ pub struct View<'a> {
     pub local: &'a mut Local,
     db: u32,
     now_ms: i64,
-    /// The last key that was searched, if it is one of the hinted.
-    hint: Cell<Hint>,
-    /// Result of the prefetch for the unit's only key.
-    ahead: Option<&'a Ahead>,
-    /// The keys that the unit will search, mostly in this order.
-    hints: &'a [Hint],
-    next_hint: Cell<usize>,
+    hints: Hints<'a>,
     /// Places of the entries of the two keys that were last looked at to be changed: that was their use.
     used_ahead: Cell<[usize; 2]>,
     /// Changes so far: what Redis calls `dirty`.
@@ -163,10 +119,7 @@ impl<'a> View<'a> {
             local,
             db,
             now_ms,
-            hint: Cell::new(Hint::NONE),
-            ahead: None,
-            hints: &[],
-            next_hint: Cell::new(0),
+            hints: Hints::none(),
             used_ahead: Cell::new([0; 2]),
             changes: 0,
             emptied: false,
@@ -186,16 +139,13 @@ impl<'a> View<'a> {
     /// Passes on the prefetched state of the key that the unit will look up: saves a second hash, and mostly the search.
     #[inline]
     pub fn hint(&mut self, key: &[u8], ahead: &'a Ahead) {
-        self.hint.set(Hint::new(key, ahead.place()));
-        self.ahead = Some(ahead);
+        self.hints.take_one(key, ahead);
     }
 
     /// Does the same for many keys, in the order in which the unit will ask for them. Their entries are prefetched a
     /// few keys ahead.
     pub fn hints(&mut self, hints: &'a [Hint]) {
-        self.hints = hints;
-        self.prefetch(0);
-        self.prefetch(HINTS_AHEAD);
+        self.hints.take_many(hints, self.space, self.db);
     }
 
     /// Returns the unit's time: Unix time in milliseconds.

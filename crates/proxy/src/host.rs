@@ -24,8 +24,9 @@ use crate::route::{Endpoint, Node, Pool};
 use crate::slab::Ref;
 use crate::tls_config::Doors;
 
-/// The first token of connections; lower ones are those of the waker, of signals and of listeners.
-pub(crate) const FIRST_CONNECTION: usize = 64;
+/// The first token of connections; lower ones are those of the waker, of signals and of listeners, which have numbers of
+/// 16 bits.
+pub(crate) const FIRST_CONNECTION: usize = 1 << 17;
 
 /// A message in a worker's mailbox.
 pub enum Message {

@@ -114,7 +114,8 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
             Place::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG)?,
             Place::Unix(path) => vec![Listener::bind_unix(path, UnixAccess::default(), BACKLOG)?],
         };
-        listeners.extend(bound.into_iter().map(|listener| (listener, door as u16)));
+        let bound = bound.into_iter().map(Arc::new);
+        listeners.extend(bound.map(|listener| (listener, door as u16)));
     }
     let metrics = config.metrics.bind.as_ref();
     let metrics = metrics.map(observability::metrics::listen).transpose()?;

@@ -32,7 +32,7 @@ const DESCRIPTORS_SPARE: u64 = 1024;
 /// The parts that a proxy is made from.
 pub struct Setup {
     /// The listeners, and the numbers of their doors; at least one.
-    pub listeners: Vec<(Listener, u16)>,
+    pub listeners: Vec<(Arc<Listener>, u16)>,
     /// Settings of each listener for the connections that it accepts.
     pub doors: Arc<Doors>,
     /// Number of workers; at least one.

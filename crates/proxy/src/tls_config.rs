@@ -2,9 +2,9 @@
 //! connections.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use redline_front::Certificates;
 use redline_net::tls::{
     ClientTls, ClientTlsOptions, Peer, ServerTls, ServerTlsOptions, SessionCache, TlsOptions,
 };
@@ -56,17 +56,8 @@ pub struct Door {
     pub pool: u16,
     /// TCP's keepalive: seconds; 0: none.
     pub keepalive_s: u32,
-    tls: Mutex<Option<ServerTls>>,
-}
-
-impl Door {
-    /// Returns the TLS for the next connection.
-    pub fn tls(&self) -> Option<ServerTls> {
-        self.tls
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
+    /// TLS of new connections; none: they are plain.
+    pub tls: Certificates,
 }
 
 /// All listeners' doors, by their numbers in the configuration.
@@ -88,7 +79,7 @@ impl Doors {
             .map(|(listener, tls)| Door {
                 pool: pool_of(listener).unwrap_or(0) as u16,
                 keepalive_s: listener.keepalive.whole_seconds(),
-                tls: Mutex::new(tls.clone()),
+                tls: Certificates::new(tls.clone()),
             });
         Doors(doors.collect())
     }
@@ -101,7 +92,7 @@ impl Doors {
     /// Replaces the TLS of new connections.
     pub fn replace(&self, tls: Vec<Option<ServerTls>>) {
         for (door, tls) in self.0.iter().zip(tls) {
-            *door.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+            door.tls.replace(tls);
         }
     }
 }

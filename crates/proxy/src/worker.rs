@@ -7,11 +7,11 @@
 //!
 //! Must not know how requests are routed, or the effect of any command.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use redline_front::{Accepted, Acceptor, Admission, Handshakes, Share, prepare, refuse};
 use redline_net::{
     Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
     Stretch, clock, error_text,
@@ -29,18 +29,14 @@ use crate::shared::Shared;
 use crate::slab::Ref;
 use crate::subscriptions::upkeep;
 use crate::upstream::State;
-use crate::{Core, cached_reads, errors, local_commands, sockets, splice, streaming};
+use crate::{Core, cached_reads, local_commands, sockets, splice, streaming};
 
 /// Largest number of events in one turn.
 const EVENTS_MAX: usize = 1024;
-/// Largest number of connections that a listener accepts in one turn; the rest waits for the next.
-const ACCEPTED_PER_TURN_MAX: usize = 100;
 /// Interval of time-out checks: milliseconds.
 const TICK_MS: u64 = 100;
 /// Ticks after which a worker lets the allocator collect what other threads have freed of its memory.
 const TICKS_PER_COLLECTION: u32 = 10;
-/// Time-out of a TLS handshake: milliseconds. The server has the same.
-const HANDSHAKE_MS: u64 = 10_000;
 /// Size of one read of a client: bytes.
 pub(crate) const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
 /// Size of one read of a server: bytes.
@@ -53,20 +49,16 @@ const FIRST_LISTENER: usize = 2;
 pub struct Worker {
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
-    listeners: Vec<(Listener, u16)>,
+    /// Listeners, and the numbers of their doors.
+    acceptor: Acceptor<u16>,
     signals: Option<Signals>,
-    /// Clients in a TLS handshake, and the time of their connection, the oldest first.
-    handshakes: VecDeque<(Ref, u64)>,
+    handshakes: Handshakes<Ref>,
     /// The epoch of the current routing table.
     epoch: u64,
     next_tick_ms: u64,
     gathering: Gathering,
     /// Number of clients with new bytes in this turn, and number of those without any since the last tick.
     heard: (u32, u32),
-    /// Some listener could not accept a connection: tried again at the next tick.
-    accept_again: bool,
-    /// Listeners with more waiting connections than one turn takes.
-    accept_next: Vec<usize>,
     core: Core,
 }
 
@@ -83,7 +75,7 @@ pub struct Start {
     /// Its mailbox.
     pub mailbox: Mailbox<Message>,
     /// The listeners, and the numbers of their doors. The first worker has them all.
-    pub listeners: Vec<(Listener, u16)>,
+    pub listeners: Vec<(Arc<Listener>, u16)>,
     /// The first worker has them.
     pub signals: Option<Signals>,
 }
@@ -97,25 +89,10 @@ pub fn poller() -> std::io::Result<Poller> {
 }
 
 impl Worker {
-    /// Prepares a connection for its door, and returns its pool's number; none: it cannot have the door's settings.
-    fn let_in(&self, stream: &mut Stream, door: u16) -> Option<u16> {
-        let door = self.core.conns.ctx.shell.process.doors.get(door)?;
-        if door.keepalive_s > 0 {
-            // Without it a vanished client is noticed later.
-            let _ = stream.set_keepalive(door.keepalive_s);
-        }
-        if let Some(tls) = door.tls() {
-            stream.accept_tls(&tls).ok()?;
-        }
-        Some(door.pool)
-    }
-
     /// Closes clients whose TLS handshake has timed out.
     fn check_handshakes(&mut self) {
-        while let Some(&(client, since_ms)) = self.handshakes.front()
-            && self.core.conns.ctx.now_ms.saturating_sub(since_ms) > HANDSHAKE_MS
-        {
-            self.handshakes.pop_front();
+        let now_ms = self.core.conns.ctx.now_ms;
+        while let Some(client) = self.handshakes.next_overdue(now_ms) {
             let goes_on = self.core.conns.ctx.clients.find(client);
             if goes_on.is_some_and(|client| client.socket.stream.is_handshaking()) {
                 self.core.conns.close_client(client.at);
@@ -149,29 +126,20 @@ impl Worker {
             epoch,
             mailbox,
             messages: Vec::new(),
-            listeners,
+            acceptor: Acceptor::new(listeners, FIRST_LISTENER),
             signals,
-            handshakes: VecDeque::new(),
+            handshakes: Handshakes::default(),
             next_tick_ms: 0,
             gathering: Gathering::new(Stretch::IfSeldom),
             heard: (0, 0),
-            accept_again: false,
-            accept_next: Vec::new(),
             core,
         }
     }
 
     /// Runs until told to stop.
     pub fn run(mut self) {
-        for (index, (listener, _)) in self.listeners.iter().enumerate() {
-            self.core
-                .conns
-                .ctx
-                .shell
-                .poller
-                .register(listener, FIRST_LISTENER + index, Interest::Read)
-                .expect("a fresh listener can be watched");
-        }
+        let watched = self.acceptor.watch(&self.core.conns.ctx.shell.poller);
+        watched.expect("a fresh listener can be watched");
         if let Some(signals) = &self.signals {
             self.core
                 .conns
@@ -190,7 +158,7 @@ impl Worker {
         let may_sleep = self.mailbox.prepare_to_sleep()
             && self.core.conns.ctx.clients.ready.is_empty()
             && self.core.conns.ctx.links.ready.is_empty()
-            && self.accept_next.is_empty();
+            && !self.acceptor.is_due();
         let timeout = match may_sleep {
             true if !self.is_owed_a_look() => Duration::from_millis(
                 self.next_tick_ms
@@ -211,15 +179,15 @@ impl Worker {
             self.core.conns.ctx.shell.tls = tls;
             self.core.conns.adopt(fresh);
         }
-        for listener in std::mem::take(&mut self.accept_next) {
-            self.accept(listener);
+        for share in self.acceptor.take_due() {
+            self.accept(share);
         }
         for index in 0..self.core.conns.ctx.shell.poller.event_count() {
             let event = self.core.conns.ctx.shell.poller.event(index);
             match event.token {
                 WAKER => {}
                 SIGNALS => self.on_signal(),
-                token if token < FIRST_CONNECTION => self.accept(token - FIRST_LISTENER),
+                token if token < FIRST_CONNECTION => self.accept(self.acceptor.share(token)),
                 token => {
                     let place = (token - FIRST_CONNECTION) as u32;
                     match place & 1 {
@@ -375,70 +343,61 @@ impl Worker {
         self.messages = messages;
     }
 
-    /// Accepts new connections, a bounded number per turn: a flood of them keeps no client waiting.
-    fn accept(&mut self, number: usize) {
-        for _ in 0..ACCEPTED_PER_TURN_MAX {
-            let Some((listener, door)) = self.listeners.get(number) else {
-                return;
-            };
-            let door = *door;
-            match listener.accept() {
-                Ok(Some((stream, addr))) => self.hand_over(stream, addr, door),
-                Ok(None) => return,
-                // Most likely for want of a descriptor: again at the next tick.
-                Err(_) => {
-                    self.accept_again = true;
-                    return;
-                }
+    /// Accepts the connections of a listener's share.
+    fn accept(&mut self, mut share: Share) {
+        while let Some(next) = self.acceptor.next(&mut share) {
+            // It fails most likely for want of a descriptor: again at the next tick.
+            if let Ok(accepted) = next {
+                self.hand_over(accepted);
             }
-        }
-        if !self.accept_next.contains(&number) {
-            self.accept_next.push(number);
         }
     }
 
     /// Gives a new connection to the worker with the fewest clients.
-    fn hand_over(&mut self, mut stream: Stream, addr: PeerAddr, door: u16) {
-        self.core.conns.ctx.counters.accepted += 1;
-        let Some(pool) = self.let_in(&mut stream, door) else {
+    fn hand_over(&mut self, accepted: Accepted<u16>) {
+        let Accepted {
+            mut stream,
+            peer,
+            port,
+        } = accepted;
+        let ctx = &mut self.core.conns.ctx;
+        ctx.counters.accepted += 1;
+        let process = &ctx.shell.process;
+        let Some(door) = process.doors.get(port) else {
             return;
         };
+        let tls = door.tls.current();
         let count = |(_, clients): &(_, AtomicUsize)| clients.load(Ordering::Relaxed);
-        let workers = &self.core.conns.ctx.shell.process.workers;
-        if workers.iter().map(count).sum::<usize>()
-            >= self.core.conns.ctx.shared.settings.clients_max
-        {
-            self.core.conns.ctx.counters.rejected += 1;
-            if !stream.is_tls() {
-                let _ = stream.write(format!("-{}\r\n", errors::CLIENTS_MAX).as_bytes());
-            }
+        let admission = Admission {
+            clients_max: ctx.shared.settings.clients_max,
+            is_protected: false,
+        };
+        let open = process.workers.iter().map(count).sum();
+        if let Some(line) = admission.refusal(open, &peer) {
+            ctx.counters.rejected += 1;
+            return refuse(stream, tls.is_some(), line);
+        }
+        if prepare(&mut stream, door.keepalive_s, tls.as_ref()).is_err() {
             return;
         }
+        let workers = process.workers.iter().enumerate();
         let (to, (mailbox, clients)) = workers
-            .iter()
-            .enumerate()
             .min_by_key(|(_, worker)| count(worker))
             .expect("there is a worker: this one");
         clients.fetch_add(1, Ordering::Relaxed);
-        if to == self.core.conns.ctx.number {
-            self.welcome(stream, addr, pool);
+        let pool = door.pool;
+        if to == ctx.number {
+            self.welcome(stream, peer, pool);
         } else {
-            mailbox.send(Message::Connection(stream, addr, pool));
+            mailbox.send(Message::Connection(stream, peer, pool));
         }
     }
 
     fn welcome(&mut self, stream: Stream, addr: PeerAddr, pool: u16) {
         let place = self.core.conns.ctx.clients.next_place();
         let token = client_token(place.at);
-        let watched = stream.set_nodelay(true).and_then(|()| {
-            self.core
-                .conns
-                .ctx
-                .shell
-                .poller
-                .register(&stream, token, Interest::Read)
-        });
-        if watched.is_err() {
+        let poller = &self.core.conns.ctx.shell.poller;
+        if poller.register(&stream, token, Interest::Read).is_err() {
             self.core.conns.ctx.shell.process.workers[self.core.conns.ctx.number]
                 .1
                 .fetch_sub(1, Ordering::Relaxed);
@@ -454,8 +413,7 @@ impl Worker {
         log::verbose(|| format!("client {id} has come from {}", info.addr));
         process.clients().insert(id, Arc::clone(&info));
         if stream.is_handshaking() {
-            self.handshakes
-                .push_back((place, self.core.conns.ctx.now_ms));
+            self.handshakes.begin(place, self.core.conns.ctx.now_ms);
         }
         self.core.client_opened(Socket::new(stream), info, pool);
     }
@@ -644,7 +602,7 @@ impl Worker {
                 false => "asked to end: nobody comes in, clients get what they have asked for",
             });
         }
-        self.listeners.clear();
+        self.acceptor.clear();
         for at in self.core.conns.ctx.clients.taken().collect::<Vec<_>>() {
             let Some(client) = self.core.conns.ctx.clients.get(at) else {
                 continue;
@@ -672,9 +630,7 @@ impl Worker {
         let cost = self.core.conns.ctx.shell.poller.rest_cost();
         let span = self.gathering.tick(now_us, used_us, None, allowed, cost);
         self.core.conns.ctx.shell.poller.set_gathering(span);
-        if std::mem::take(&mut self.accept_again) {
-            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
-        }
+        self.acceptor.retry();
         self.core.conns.ctx.recorder.now_s = clock::wall_coarse_ms() / 1000;
         self.core
             .conns

@@ -28,8 +28,6 @@ pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
 pub const NO_PRIMARY: &str = "ERR upstream is not available: no Sentinel has named its primary yet";
 /// CLUSTER, READONLY, READWRITE, ASKING.
 pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
-/// Too many clients.
-pub const CLIENTS_MAX: &str = "ERR max number of clients reached";
 
 /// Returns the error for a command or subcommand that does not exist.
 pub fn unresolved(reason: Unresolved, args: Args<'_>) -> Vec<u8> {

@@ -15,6 +15,7 @@ use redline_engine::{
     caller::{ClientInfo, flag},
     stats::{self, ExecutorStats, Totals},
 };
+use redline_front::Certificates;
 use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
@@ -124,8 +125,8 @@ pub struct Shared {
     pub tls_port: AtomicUsize,
     /// Listeners, of which the first worker has those that are open.
     listeners: Mutex<Vec<Weak<Listener>>>,
-    /// Settings of connections with TLS; read at each accept.
-    pub tls: Mutex<Option<ServerTls>>,
+    /// Certificates and rules of new connections with TLS.
+    pub tls: Certificates,
     /// Distributions at the last CONFIG RESETSTAT.
     distributions_baseline: Mutex<Vec<Distribution>>,
     /// Counters at the last CONFIG RESETSTAT.
@@ -191,7 +192,7 @@ impl Shared {
             port: AtomicUsize::new(0),
             listeners: Mutex::default(),
             tls_port: AtomicUsize::new(0),
-            tls: Mutex::new(None),
+            tls: Certificates::default(),
             distributions_baseline: Mutex::default(),
             baseline: Mutex::default(),
             over_limit_since_ms: AtomicU64::new(0),
@@ -277,14 +278,9 @@ impl Shared {
         service.show_title(&self.settings.current(), path.as_deref(), ports);
     }
 
-    /// Sets the settings of connections with TLS.
-    pub fn set_tls(&self, tls: ServerTls) {
-        *self.tls.lock().expect("no panic under TLS") = Some(tls);
-    }
-
     /// Reads the files of TLS again if one of them has changed.
     pub fn reload_changed_tls(&self) {
-        let tls = self.tls.lock().expect("no panic under TLS").clone();
+        let tls = self.tls.current();
         let options = self.settings.current().tls.options();
         if tls.is_some_and(|tls| tls.is_outdated(&options)) {
             self.reload_tls();
@@ -299,7 +295,7 @@ impl Shared {
         }
         match ServerTls::new(&settings.tls.options()) {
             Ok(tls) => {
-                self.set_tls(tls);
+                self.tls.replace(Some(tls));
                 log::notice("The certificates have been read again.");
             }
             Err(error) => log::warning(&format!("The certificates stay as they were: {error}")),

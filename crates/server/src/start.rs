@@ -177,9 +177,7 @@ impl Server {
             origin,
             persistence,
         ));
-        if let Some(tls) = tls {
-            shared.set_tls(tls);
-        }
+        shared.tls.replace(tls);
         for which in TcpPort::ALL {
             shared.set_port(which, &listeners);
         }

@@ -28,6 +28,7 @@ use redline_engine::{
     executor::{Batch, block, units, watch},
     monitor, subscriptions, tracking,
 };
+use redline_front::{Accepted, Acceptor, Admission, Handshakes, Share, prepare, refuse};
 use redline_keyspace::upkeep::{Expiring, ExpiryCursor};
 use redline_net::{
     BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
@@ -46,8 +47,6 @@ use handover::HandOver;
 
 /// Bytes of output that no limit counts: in Redis each client has a fixed buffer of that size.
 const OUTPUT_BYTES_FREE: u64 = 16 * 1024;
-/// Time limit for a handshake of TLS: milliseconds.
-const HANDSHAKE_MS_MAX: u64 = 10_000;
 
 const WAKER: usize = 0;
 const SIGNALS: usize = 1;
@@ -108,7 +107,7 @@ pub struct Shell<'s> {
     messages: Vec<Message>,
     /// Messages that were fetched early, see `read_own_mail`.
     early: mail::Early,
-    listeners: Vec<Arc<Listener>>,
+    acceptor: Acceptor<TcpPort>,
     signals: Option<Arc<Signals>>,
     places: Vec<Place>,
     free: Vec<usize>,
@@ -119,10 +118,7 @@ pub struct Shell<'s> {
     /// Batch for reuse; `None` while a group is served.
     batch: Option<Box<Batch>>,
     group: Vec<Member>,
-    /// State of accepting; connections that could not be accepted raise no event of their own.
-    accept: Accept,
-    /// Connections that began with a handshake, and its deadline, in order.
-    handshakes: VecDeque<(Token, u64)>,
+    handshakes: Handshakes<Token>,
 }
 
 /// See the head of the module. It is the executor with its surroundings, and is created again each time the executor is
@@ -148,22 +144,6 @@ impl<'e, 's> DerefMut for Worker<'_, 'e, 's> {
     fn deref_mut(&mut self) -> &mut Executor<'e, Shell<'s>> {
         self.executor
     }
-}
-
-/// Number of connections accepted per turn of one listener; the rest waits for the next.
-const ACCEPTED_PER_TURN_MAX: usize = 100;
-
-/// State of accepting.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Accept {
-    /// Listeners are accepted from on their events.
-    OnEvents,
-    /// The last try failed, most likely for lack of a descriptor: repeated at the next tick.
-    AtTick,
-    /// The same, and a connection was closed since: repeated in this turn.
-    AtOnce,
-    /// A listener had more connections than one turn takes.
-    NextTurn,
 }
 
 /// A place in the slab.
@@ -236,13 +216,12 @@ impl<'s> Shell<'s> {
             replies: Vec::new(),
             batch: None,
             group: Vec::new(),
-            accept: Accept::OnEvents,
-            handshakes: VecDeque::new(),
+            handshakes: Handshakes::default(),
             shared,
             poller,
             gathering: Gathering::new(Stretch::ByCost),
             mailbox,
-            listeners,
+            acceptor: Acceptor::new(labelled(listeners), FIRST_LISTENER),
             signals,
         }
     }
@@ -266,7 +245,8 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
     }
 
     fn run(mut self) {
-        self.watch_listeners();
+        let watched = self.outlet.acceptor.watch(&self.outlet.poller);
+        watched.expect("a fresh listener can be watched");
         if let Some(signals) = &self.outlet.signals {
             self.outlet
                 .poller
@@ -286,7 +266,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             && wait
             && self.outlet.ready.is_empty()
             && self.outlet.early.is_empty()
-            && self.outlet.accept != Accept::NextTurn;
+            && !self.outlet.acceptor.is_due();
         let timeout = if sleep {
             self.time_to_sleep()
         } else {
@@ -300,8 +280,8 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.begin_turn(began_ms);
         // Reading and decoding have limits in the settings, too.
         self.refresh_if_changed();
-        if self.outlet.accept == Accept::NextTurn {
-            self.outlet.accept = Accept::AtOnce;
+        for share in self.outlet.acceptor.take_due() {
+            self.accept(share);
         }
         let events = self.outlet.poller.event_count();
         let (mut clients, mut were_silent) = (0, 0);
@@ -310,7 +290,10 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             match event.token {
                 WAKER => {}
                 SIGNALS => self.on_signal(),
-                token if token < FIRST_SESSION => self.accept(token - FIRST_LISTENER),
+                token if token < FIRST_SESSION => {
+                    let share = self.outlet.acceptor.share(token);
+                    self.accept(share);
+                }
                 token => {
                     clients += 1;
                     were_silent += u32::from(self.on_event(token - FIRST_SESSION, &event));
@@ -341,9 +324,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         if ended_ms >= self.outlet.next_tick_ms {
             cron::tick(self);
-            if self.outlet.accept == Accept::AtTick {
-                self.outlet.accept = Accept::AtOnce;
-            }
+            self.outlet.acceptor.retry();
         }
         if self.outlet.expiry_due_us.is_some() || self.outlet.compaction_due_us.is_some() {
             cron::go_on(self);
@@ -353,9 +334,6 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         if self.number == 0 && self.depth == 0 && persistence::has_wishes(self.shared) {
             persistence::drive(self);
-        }
-        if self.outlet.accept == Accept::AtOnce {
-            self.accept_again();
         }
         self.pump();
         self.local.heap.tick();
@@ -387,27 +365,15 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
     /// Listens on these instead of a port's earlier listeners.
     pub fn replace_tcp_listeners(&mut self, which: TcpPort, fresh: Vec<Arc<Listener>>) {
         // A connection accepted by the kernel is not refused for it.
-        (0..self.outlet.listeners.len()).for_each(|index| self.accept(index));
-        let (old, kept) = mem::take(&mut self.outlet.listeners)
-            .into_iter()
-            .partition::<Vec<_>, _>(|listener: &Arc<Listener>| {
-                listener.port().is_some() && which.is_like(listener)
-            });
-        for listener in old.iter().chain(&kept) {
-            // One that cannot be deregistered is removed when its descriptor closes.
-            let _ = self.outlet.poller.deregister(&**listener);
+        for share in self.outlet.acceptor.all() {
+            self.accept(share);
         }
-        self.outlet.listeners = kept.into_iter().chain(fresh).collect();
-        self.watch_listeners();
-    }
-
-    fn watch_listeners(&self) {
-        for (index, listener) in self.outlet.listeners.iter().enumerate() {
-            self.outlet
-                .poller
-                .register(&**listener, FIRST_LISTENER + index, Interest::Read)
-                .expect("a fresh listener can be watched");
-        }
+        let is_old = |listener: &Listener| listener.port().is_some() && which.is_like(listener);
+        let outlet = &mut self.executor.outlet;
+        let replaced = outlet
+            .acceptor
+            .replace(&outlet.poller, is_old, labelled(fresh));
+        replaced.expect("a fresh listener can be watched");
     }
 
     /// Adopts settings that the executor has taken over.
@@ -509,8 +475,8 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         let mut session = Box::new(session);
         session.become_default(&self.outlet.settings.acl);
         if session.stream.is_handshaking() {
-            let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
-            self.outlet.handshakes.push_back((token, deadline_ms));
+            let now_ms = clock::monotonic_coarse_ms();
+            self.outlet.handshakes.begin(token, now_ms);
         }
         serve::update_info(self, &mut session);
         let info = session.info.clone();
@@ -540,9 +506,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             .fetch_sub(1, Ordering::Relaxed);
         serve::keep_query(self, mem::take(&mut session.query));
         self.vacate(index);
-        if self.outlet.accept == Accept::AtTick {
-            self.outlet.accept = Accept::AtOnce;
-        }
+        self.outlet.acceptor.retry();
     }
 
     fn close_all(&mut self) {
@@ -574,10 +538,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
     /// Closes connections that have not become sessions in time.
     pub fn close_stalled_handshakes(&mut self) {
         let now_ms = clock::monotonic_coarse_ms();
-        while let Some(&(token, deadline_ms)) = self.outlet.handshakes.front()
-            && deadline_ms <= now_ms
-        {
-            self.outlet.handshakes.pop_front();
+        while let Some(token) = self.outlet.handshakes.next_overdue(now_ms) {
             // A session that is being served has finished its handshake.
             if mail::is_out(self, token) {
                 continue;
@@ -603,94 +564,52 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     // ---- listeners and signals ----------------------------------------------------------------
 
-    /// Accepts connections, up to the limit of a turn: a flood of connections delays no client.
-    fn accept(&mut self, index: usize) {
+    /// Accepts the connections of a listener's share.
+    fn accept(&mut self, mut share: Share) {
         if self.shared.stopping.load(Ordering::Acquire) {
             return;
         }
         self.refresh_if_changed();
-        for _ in 0..ACCEPTED_PER_TURN_MAX {
-            // The listeners may have been replaced since the event.
-            let Some(listener) = self.outlet.listeners.get(index) else {
-                return;
-            };
-            match listener.accept() {
-                Ok(Some((stream, peer))) => {
-                    let tls = listener.is_tls();
-                    self.admit(stream, peer, tls);
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    if self.outlet.accept == Accept::OnEvents {
-                        log::warning(&format!("Accepting client connection: {error}"));
-                    }
-                    self.outlet.accept = Accept::AtTick;
-                    return;
-                }
+        while let Some(next) = self.outlet.acceptor.next(&mut share) {
+            match next {
+                Ok(accepted) => self.admit(accepted),
+                Err(error) => log::warning(&format!("Accepting client connection: {error}")),
             }
         }
-        self.outlet.accept = Accept::NextTurn;
-    }
-
-    /// Accepts connections that could not be accepted before.
-    fn accept_again(&mut self) {
-        let mut after = Accept::OnEvents;
-        for index in 0..self.outlet.listeners.len() {
-            self.outlet.accept = Accept::AtOnce; // a further failure is no news for the log
-            self.accept(index);
-            after = match (after, self.outlet.accept) {
-                (Accept::AtTick, _) | (_, Accept::AtTick) => Accept::AtTick,
-                (Accept::NextTurn, _) | (_, Accept::NextTurn) => Accept::NextTurn,
-                _ => Accept::OnEvents,
-            };
-        }
-        self.outlet.accept = after;
     }
 
     /// Accepts a connection or refuses it with a reason.
-    fn admit(&mut self, mut stream: Stream, peer: PeerAddr, tls: bool) {
+    fn admit(&mut self, accepted: Accepted<TcpPort>) {
+        let Accepted {
+            mut stream,
+            peer,
+            port,
+        } = accepted;
         self.shared
             .connections_received
             .fetch_add(1, Ordering::Relaxed);
-        let open: usize = self
-            .shared
-            .workers()
-            .iter()
-            .map(|worker| worker.connections.load(Ordering::Relaxed))
-            .sum();
-        let refusal = if open >= self.outlet.settings.maxclients {
-            Some("-ERR max number of clients reached\r\n")
-        } else if self.outlet.settings.protected_mode
-            && self.outlet.settings.acl.default_user().takes_any_password()
-            && !peer.is_local()
-        {
-            Some(PROTECTED)
-        } else {
-            None
+        let settings = &self.outlet.settings;
+        let admission = Admission {
+            clients_max: settings.maxclients,
+            is_protected: settings.protected_mode
+                && settings.acl.default_user().takes_any_password(),
         };
-        if let Some(text) = refusal {
-            // Best effort: the connection closes in any case. Before a handshake no text can be sent.
-            if !tls {
-                let _ = stream.write(text.as_bytes());
-            }
+        let workers = self.shared.workers().iter();
+        let open = workers.map(|worker| worker.connections.load(Ordering::Relaxed));
+        let is_tls = port == TcpPort::Tls;
+        if let Some(line) = admission.refusal(open.sum(), &peer) {
+            refuse(stream, is_tls, line);
             self.shared
                 .connections_rejected
                 .fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if !stream.is_unix() {
-            // A socket that refuses these options works, too.
-            let _ = stream.set_nodelay(true);
-            if self.outlet.settings.tcp_keepalive_s > 0 {
-                let _ = stream.set_keepalive(self.outlet.settings.tcp_keepalive_s);
-            }
-        }
-        if tls {
-            let settings = self.shared.tls.lock().expect("no panic under TLS").clone();
-            // Without settings, the port has just been closed.
-            let Some(Ok(())) = settings.map(|settings| stream.accept_tls(&settings)) else {
-                return;
-            };
+        let tls = is_tls.then(|| self.shared.tls.current()).flatten();
+        // Without certificates, the port has just been closed.
+        let may_begin = !is_tls || tls.is_some();
+        let keepalive_s = settings.tcp_keepalive_s;
+        if !may_begin || prepare(&mut stream, keepalive_s, tls.as_ref()).is_err() {
+            return;
         }
         let worker = handover::for_new_client(self);
         worker.connections.fetch_add(1, Ordering::Relaxed);
@@ -724,12 +643,14 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
     }
 }
 
-/// Error for a remote client in protected mode.
-const PROTECTED: &str = "-DENIED Redline is running in protected mode because no password is set \
-for the default user. In this mode connections are accepted from this machine only (loopback and \
-unix sockets). To accept others, either set a password (CONFIG SET requirepass <password>, or \
-requirepass in the configuration file), or switch the protection off (CONFIG SET protected-mode no, \
-or --protected-mode no at the start) if nobody untrusted can reach this port.\r\n";
+/// Returns listeners with the ports that they are like.
+fn labelled(listeners: Vec<Arc<Listener>>) -> Vec<(Arc<Listener>, TcpPort)> {
+    let of = |listener: Arc<Listener>| match TcpPort::Tls.is_like(&listener) {
+        true => (listener, TcpPort::Tls),
+        false => (listener, TcpPort::Plain),
+    };
+    listeners.into_iter().map(of).collect()
+}
 
 impl Session {
     fn open(

@@ -1,10 +1,13 @@
 //! Several pools in one proxy: by the client's listener, and by the prefixes of keys.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
@@ -50,6 +53,30 @@ fn sent(proxy: &ServerProcess, request: &[&str]) -> Client {
     encode(request, &mut bytes);
     client.send(&bytes).expect("it is sent");
     client
+}
+
+#[test]
+fn the_sixty_third_listener_was_taken_for_a_client() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |number: usize| folder.path().join(number.to_string());
+    let other = |number| format!("[[listener]]\nbind = '{}'\n", path(number).display());
+    let others: String = (0..100).map(other).collect();
+    let text = [LISTENER, &others, &pool("all", &[&server], "")].concat();
+    let proxy = proxy(&text);
+    let mut first = client(&proxy);
+    assert_eq!(call(&mut first, "SET k v"), ok());
+    for number in 0..100 {
+        let mut socket = UnixStream::connect(path(number)).unwrap();
+        let timeout = Some(Duration::from_secs(30));
+        socket.set_read_timeout(timeout).unwrap();
+        socket.write_all(b"GET k\r\n").unwrap();
+        let mut reply = [0; 7];
+        socket.read_exact(&mut reply).unwrap_or_else(|error| {
+            panic!("listener {number}: {error}");
+        });
+        assert_eq!(&reply, b"$1\r\nv\r\n");
+    }
 }
 
 #[test]

@@ -1,19 +1,16 @@
-//! Finding, storing and removing entries of a view, with the tables, the TTL index, the counts and the account of
-//! memory kept in step.
+//! Finding, storing and removing entries of a view, in the tables of its database and in the account of memory.
 //!
 //! Must not know: commands.
 
-use std::{ptr::NonNull, sync::atomic::Ordering};
+use std::sync::atomic::Ordering;
 
-use redline_table::Index;
-use redline_types::{Kind, PackedRef, Value};
+use redline_types::{PackedRef, Value};
 
-use super::{Expiry, HINTS_AHEAD, View, door::Change, waiting};
+use super::{Expiry, View, door::Change, waiting};
 use crate::{
-    ahead::Ahead,
     entry::{Content, Entry, Garbage, Stored, fit_for_entry},
     notify::{Classes, EXPIRED},
-    space::{Db, Keyspace, slot_of, stripe_of},
+    space::{Keyspace, stripe_of},
 };
 
 impl View<'_> {
@@ -74,48 +71,7 @@ impl View<'_> {
 
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
-        let hint = self.hint.get();
-        if hint.is(key) {
-            hint.place.hash()
-        } else {
-            self.hash_of_another(key)
-        }
-    }
-
-    fn hash_of_another(&self, key: &[u8]) -> u64 {
-        let next = self.next_hint.get();
-        // A command that goes over its keys a second time starts from the first again.
-        for at in [next, 0] {
-            if let Some(hint) = self.hints.get(at).filter(|hint| hint.is(key)) {
-                if at % HINTS_AHEAD == 0 && at != 0 {
-                    self.prefetch(at + HINTS_AHEAD);
-                }
-                self.hint.set(*hint);
-                self.next_hint.set(at + 1);
-                return hint.place.hash();
-            }
-        }
-        self.space.place(key).hash()
-    }
-
-    /// Prefetches the entries of some of the hinted keys, from one of them on. The steps to an entry depend on each
-    /// other, so each is taken for all keys before the next.
-    pub(super) fn prefetch(&self, from: usize) {
-        let hints = self.hints.get(from..).unwrap_or(&[]);
-        let hints = &hints[..hints.len().min(HINTS_AHEAD)];
-        let mut keys = hints
-            .iter()
-            .map(|hint| self.space.ahead(self.db, hint.place));
-        let Some(first) = keys.next() else {
-            return;
-        };
-        let mut ahead = [first; HINTS_AHEAD];
-        let mut count = 1;
-        for key in keys {
-            ahead[count] = key;
-            count += 1;
-        }
-        Ahead::fetch(&mut ahead[..count]);
+        self.hints.place(key, self.space, self.db).hash()
     }
 
     pub(super) fn in_table(&self, db: u32, key: &[u8]) -> bool {
@@ -138,16 +94,9 @@ impl View<'_> {
             self.held.covers(stripe),
             "a unit touched a key whose stripe it does not hold"
         );
-        let Some(db) = self.space.db(self.db) else {
-            return (hash, None);
-        };
-        let index = &db.slots[slot_of(hash)];
-        let seen = self.ahead.and_then(|ahead| ahead.recall(index));
-        // SAFETY: the stripe is held, so what the index recalls is a live entry.
-        if let Some(pointer) = seen.filter(|seen| unsafe { has_key(*seen, key) }) {
-            return (hash, Some(Entry::from_table(pointer)));
-        }
-        (hash, lookup(index, hash, key))
+        let db = self.space.db(self.db);
+        let entry = db.and_then(|db| db.find(hash, key, self.hints.ahead()));
+        (hash, entry)
     }
 
     /// Returns the entry of a key that has not expired.
@@ -250,7 +199,6 @@ impl View<'_> {
     ) {
         let change = self.begin_change(old);
         let db = self.space.db_or_create(self.db);
-        let index = &db.slots[slot_of(hash)];
         let kind = value.kind();
         // SAFETY: the stripe is held, and `&mut self` excludes readers; the old entry leaves the tables before it is
         // destroyed.
@@ -260,43 +208,18 @@ impl View<'_> {
                 Expiry::Keep => old.and_then(|entry| entry.expire_at_ms()),
                 Expiry::AtMs(at) => Some(at),
             };
-            let earliest_ms = match &value {
-                Stored::Object(object) => object.earliest_expiry_ms(),
-                Stored::Bytes { .. } | Stored::Blob(_) | Stored::Packed(_) => None,
-            };
             let clock = match old {
                 Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
                 None => self.local.clock.initial(),
             };
             let phase = self.space.snapshots.phase();
             let fresh = Entry::create(&mut self.local.heap, key, value, expire_at_ms, clock, phase);
-            let mut bytes = (fresh.heap_bytes() + fresh.value_bytes()) as i64;
-            match old {
-                Some(old) => {
-                    index.replace(hash, old.pointer(), fresh.pointer());
-                    bytes -= (old.heap_bytes() + old.value_bytes()) as i64;
-                }
-                None => {
-                    bytes += grown_by(index, || index.insert(hash, fresh.pointer()));
-                    let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
-                    keys.store(keys.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                    self.notify(Classes::NEW, "new", key);
-                }
+            let grown = db.store(hash, old, fresh);
+            if old.is_none() {
+                self.notify(Classes::NEW, "new", key);
             }
-            if kind == Some(Kind::VectorSet) {
-                db.vector_sets.fetch_add(1, Ordering::Relaxed);
-            }
-            let expired = old.filter(|old| old.expire_at_ms().is_some());
-            if expired.is_some() || expire_at_ms.is_some() {
-                bytes += db.move_expiry(hash, expired, expire_at_ms.map(|at| (fresh, at)));
-            }
-            let timed = old.filter(|old| old.earliest_expiry_ms().is_some());
-            if timed.is_some() || earliest_ms.is_some() {
-                bytes += db.move_timed(hash, timed, earliest_ms.map(|at| (fresh, at)));
-            }
-            self.end_change(change, key, bytes);
+            self.end_change(change, key, grown);
             if let Some(old) = old {
-                db.forget_kind(old);
                 self.destroy(old);
             }
         }
@@ -410,19 +333,7 @@ impl View<'_> {
         let db = self.space.db_or_create(self.db);
         // SAFETY: handed on from the caller; the old entry leaves the tables before it is destroyed.
         unsafe {
-            db.slots[slot_of(hash)].replace(hash, old.pointer(), fresh.pointer());
-            let mut grown = 0;
-            if let Some(at) = fresh.expire_at_ms() {
-                grown += db.move_expiry(hash, Some(old), Some((fresh, at)));
-            }
-            let was_timed = old.earliest_expiry_ms().is_some();
-            let earliest_ms = fresh.earliest_expiry_ms();
-            if was_timed || earliest_ms.is_some() {
-                let from = was_timed.then_some(old);
-                grown += db.move_timed(hash, from, earliest_ms.map(|at| (fresh, at)));
-            }
-            grown += (fresh.heap_bytes() + fresh.value_bytes()) as i64;
-            grown -= (old.heap_bytes() + old.value_bytes()) as i64;
+            let grown = db.store(hash, Some(old), fresh);
             self.local.account(self.space, grown);
             if let Some(Garbage::Object(value)) = old.destroy(&mut self.local.heap) {
                 self.local.opened.give_back(value);
@@ -446,12 +357,7 @@ impl View<'_> {
                 (before, _) => {
                     let bytes = entry.heap_bytes();
                     let fresh = entry.rebuild(&mut self.local.heap, at);
-                    db.slots[slot_of(hash)].replace(hash, entry.pointer(), fresh.pointer());
-                    let before = before.map(|_| entry);
-                    let mut grown = db.move_expiry(hash, before, at.map(|at| (fresh, at)));
-                    if let Some(at) = fresh.earliest_expiry_ms() {
-                        grown += db.move_timed(hash, Some(entry), Some((fresh, at)));
-                    }
+                    let grown = db.exchange_rebuilt(hash, entry, before.is_some(), fresh);
                     let grown = grown + fresh.heap_bytes() as i64 - bytes as i64;
                     self.end_change(change, fresh.key(), grown);
                 }
@@ -474,26 +380,9 @@ impl View<'_> {
         let selected = std::mem::replace(&mut self.db, db);
         let change = self.begin_change(Some(entry));
         let db = self.space.db_or_create(db);
-        let index = &db.slots[slot_of(hash)];
-        let mut grown = grown_by(index, || {
-            let was_there = index.remove(hash, entry.pointer());
-            debug_assert!(
-                was_there,
-                "an entry is in the database out of which it is taken"
-            );
-        });
-        let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
-        keys.store(keys.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         // SAFETY: the stripe is held.
         unsafe {
-            if entry.expire_at_ms().is_some() {
-                grown += db.move_expiry(hash, Some(entry), None);
-            }
-            if entry.earliest_expiry_ms().is_some() {
-                grown += db.move_timed(hash, Some(entry), None);
-            }
-            grown -= (entry.heap_bytes() + entry.value_bytes()) as i64;
-            db.forget_kind(entry);
+            let grown = db.take_out(hash, entry);
             self.end_change(change, entry.key(), grown);
         }
         self.db = selected;
@@ -511,110 +400,10 @@ impl View<'_> {
     }
 }
 
-impl Db {
-    /// Keeps the counts of types right when an entry goes.
-    ///
-    /// # Safety
-    /// The entry is alive, and its stripe is held.
-    #[inline]
-    unsafe fn forget_kind(&self, entry: Entry) {
-        // SAFETY: handed on from the caller.
-        if unsafe { entry.content() }.kind() == Some(Kind::VectorSet) {
-            self.vector_sets.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Keeps the TTL index of a key's stripe right when its entry with an expiry is removed, added or replaced; returns
-    /// the bytes by which the index has grown. The caller holds the stripe.
-    pub(super) fn move_expiry(
-        &self,
-        hash: u64,
-        from: Option<Entry>,
-        to: Option<(Entry, i64)>,
-    ) -> i64 {
-        let ttl = &self.stripes[usize::from(stripe_of(hash))].ttl;
-        let grown = move_in(ttl, hash, from, to.map(|(entry, _)| entry));
-        if let Some((_, at)) = to {
-            self.note_expiry(hash, at);
-        }
-        grown
-    }
-
-    /// Does the same for the index of entries whose collection has elements that expire, with the earliest time of one.
-    pub(super) fn move_timed(
-        &self,
-        hash: u64,
-        from: Option<Entry>,
-        to: Option<(Entry, i64)>,
-    ) -> i64 {
-        let timed = &self.stripes[usize::from(stripe_of(hash))].timed;
-        let grown = move_in(timed, hash, from, to.map(|(entry, _)| entry));
-        if let Some((_, at)) = to {
-            self.note_element_expiry(hash, at);
-        }
-        grown
-    }
-
-    /// Notes the time at which an element of a key of the stripe expires.
-    pub(super) fn note_element_expiry(&self, hash: u64, at: i64) {
-        let next = &self.next_element_ms[usize::from(stripe_of(hash))];
-        if at < next.load(Ordering::Relaxed) {
-            next.store(at, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes the time at which a key of the stripe expires.
-    #[inline]
-    pub(super) fn note_expiry(&self, hash: u64, at: i64) {
-        let next = &self.next_expire_ms[usize::from(stripe_of(hash))];
-        if at < next.load(Ordering::Relaxed) {
-            next.store(at, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Returns true if two keys are equal. Keys are short and nearly always equal here, since tag and order bits agree:
-/// words of eight bytes, the last of them overlapping, take less than the call of a general comparison.
-#[inline]
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    const INLINE_BYTES_MAX: usize = 64;
-    if a.len() != b.len() {
-        return false;
-    }
-    let (Some(end_a), Some(end_b)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) else {
-        return a == b;
-    };
-    if a.len() > INLINE_BYTES_MAX {
-        return a == b;
-    }
-    let word = |chunk: &[u8; 8]| u64::from_ne_bytes(*chunk);
-    let mut differ = word(end_a) ^ word(end_b);
-    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
-        differ |= word(a) ^ word(b);
-    }
-    differ == 0
-}
-
 /// Returns the entry of a key, whose stripe the caller holds; it may have expired.
 pub(crate) fn entry_of(space: &Keyspace, db: u32, key: &[u8]) -> Option<Entry> {
     let hash = space.place(key).hash();
-    lookup(&space.db(db)?.slots[slot_of(hash)], hash, key)
-}
-
-#[inline]
-fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
-    // SAFETY: the caller holds the stripe, so the pointers of the index are live entries.
-    index
-        .find(hash, |pointer| unsafe { has_key(pointer, key) })
-        .map(Entry::from_table)
-}
-
-/// # Safety
-/// The pointer is that of a live entry, whose stripe is held.
-#[inline]
-unsafe fn has_key(pointer: NonNull<u8>, key: &[u8]) -> bool {
-    // SAFETY: handed on from the caller.
-    is_same(unsafe { Entry::from_table(pointer).key() }, key)
+    space.db(db)?.find(hash, key, None)
 }
 
 /// # Safety
@@ -623,26 +412,4 @@ unsafe fn has_key(pointer: NonNull<u8>, key: &[u8]) -> bool {
 pub(crate) unsafe fn is_expired(entry: Entry, now_ms: i64) -> bool {
     // SAFETY: handed on from the caller.
     unsafe { entry.expire_at_ms() }.is_some_and(|at| now_ms > at)
-}
-
-/// Replaces an entry in an index, or adds or removes it; returns the bytes by which the index has grown.
-fn move_in(index: &Index, hash: u64, from: Option<Entry>, to: Option<Entry>) -> i64 {
-    grown_by(index, || match (from, to) {
-        (Some(from), Some(to)) => {
-            index.replace(hash, from.pointer(), to.pointer());
-        }
-        (Some(from), None) => {
-            index.remove(hash, from.pointer());
-        }
-        (None, Some(to)) => index.insert(hash, to.pointer()),
-        (None, None) => {}
-    })
-}
-
-/// Returns the number of bytes by which a change makes an index larger.
-#[inline]
-fn grown_by(index: &Index, change: impl FnOnce()) -> i64 {
-    let before = index.table_bytes();
-    change();
-    index.table_bytes() as i64 - before as i64
 }

@@ -348,7 +348,7 @@ impl Effects {
     /// Makes all steps that cannot fail.
     fn finish(self, worker: &Worker) {
         if let Some(tls) = self.tls {
-            worker.shared.set_tls(tls);
+            worker.shared.tls.replace(Some(tls));
         }
         for (which, listeners) in self.listeners {
             worker.shared.set_port(which, &listeners);
