@@ -362,7 +362,7 @@ impl Persistence {
                 Ok(written) => Ok(Base {
                     path: job.path.clone(),
                     bytes: written.bytes,
-                    is_snapshot: true,
+                    is_snapshot: !job.stream.writes_commands(),
                 }),
                 Err(error) => Err(error.to_string()),
             };
@@ -496,10 +496,13 @@ pub(crate) fn begin(
         checksums: settings.checksums,
     };
     let policy = settings.maxmemory_policy;
-    let stream = Stream::new(Encoding {
-        format,
-        accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
-    });
+    let stream = match purpose == Purpose::Save || settings.base_is_snapshot {
+        true => Stream::new(Encoding {
+            format,
+            accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
+        }),
+        false => Stream::of_commands(format),
+    };
     let mailboxes: Vec<_> = (shared.workers().iter())
         .map(|worker| worker.mailbox.clone())
         .collect();
@@ -517,7 +520,7 @@ pub(crate) fn begin(
         number: state.number,
         purpose,
         stream: stream.clone(),
-        head: head(shared, &cut, purpose),
+        head: head(shared, settings, &cut, purpose),
         manner: Manner {
             in_steps: settings.saves_in_steps,
             key_delay: Duration::from_micros(settings.key_save_delay_us),
@@ -578,7 +581,7 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
     }
 }
 
-fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
+fn head(shared: &Shared, settings: &Settings, cut: &Cut, purpose: Purpose) -> Head {
     let is_base = purpose != Purpose::Save;
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
@@ -598,6 +601,7 @@ fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
             .map(|library| library.code.to_vec())
             .collect(),
         databases: cut.databases.clone(),
+        timestamp_s: (settings.append_timestamps).then(|| (clock::wall_ms() / 1000) as i64),
     }
 }
 

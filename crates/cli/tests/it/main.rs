@@ -1,6 +1,7 @@
 //! Integration tests of the program, in one binary: each starts its own processes.
 
 mod append;
+mod append_commands;
 mod append_faults;
 mod append_wait;
 mod bench;

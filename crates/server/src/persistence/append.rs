@@ -405,7 +405,7 @@ pub(crate) fn takes_lone_base(shared: &Shared) -> bool {
 pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
     let paths = paths(&shared.settings.current());
     let result = result.and_then(|base| {
-        let put = manifest::put_lone_base(&RealDisk, &paths, &base.path);
+        let put = manifest::put_lone_base(&RealDisk, &paths, &base.path, base.is_snapshot);
         put.map_err(|error| error.text)
     });
     let mut inner = shared.persistence.append.inner();
