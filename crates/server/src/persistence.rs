@@ -8,6 +8,7 @@
 //! Must not know: how entries are encoded, commands.
 
 pub(crate) mod append;
+mod leftovers;
 pub(crate) mod loading;
 pub(crate) mod playback;
 pub(crate) mod slices;
@@ -481,12 +482,9 @@ pub(crate) fn begin(
     let (temporary, path) = match purpose {
         Purpose::Save => {
             let path = PathBuf::from(&settings.db_filename);
-            (file::folder_of(&path).join(format!("temp-{pid}.rdb")), path)
+            (leftovers::snapshot_path(&file::folder_of(&path), pid), path)
         }
-        Purpose::Base(_) | Purpose::LoneBase => (
-            format!("temp-rewriteaof-{pid}.aof").into(),
-            format!("temp-rewriteaof-bg-{pid}.aof").into(),
-        ),
+        Purpose::Base(_) | Purpose::LoneBase => leftovers::base_paths(pid),
     };
     figures::copy_counts(worker.executor);
     let cut = unit.counts();
