@@ -59,6 +59,12 @@ pub(crate) fn xgroup_create(
     Ok(())
 }
 
+/// Returns the present, for the times of consumers and deliveries: those are not the times of a unit that is played back.
+fn present_ms(ctx: &Ctx<'_>) -> i64 {
+    let played_back_at_ms = ctx.keys.local.played_back_at_ms;
+    played_back_at_ms.unwrap_or_else(|| ctx.keys.now_ms())
+}
+
 /// XGROUP CREATECONSUMER key group consumer
 pub(crate) fn xgroup_createconsumer(
     ctx: &mut Ctx<'_>,
@@ -66,7 +72,7 @@ pub(crate) fn xgroup_createconsumer(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     require_group(ctx, args)?;
-    let now_ms = ctx.keys.now_ms();
+    let now_ms = present_ms(ctx);
     let created = edit_group(ctx, &args[2], &args[3], |_, group| {
         group.create_consumer(&args[4], now_ms)
     })?;

@@ -533,6 +533,9 @@ pub struct Local {
     pub notify: Classes,
     /// Expired keys stay in their place, though no command sees them: a pause is on. Refreshed likewise.
     pub keeps_expired: bool,
+    /// The present as Unix time in milliseconds, while commands are played back whose units have a time at which nothing
+    /// has expired.
+    pub played_back_at_ms: Option<i64>,
     /// Keyspace events of the running unit, in order.
     pub events: Events,
     /// Keys that a client waits for and that the running unit has changed: they are served before it releases its
@@ -592,6 +595,7 @@ impl Local {
             expired_elements: 0,
             evicted: 0,
             keeps_expired: false,
+            played_back_at_ms: None,
             changes: 0,
             pool: EvictionPool::default(),
             met_expired: RefCell::default(),

@@ -9,6 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::Endpoint;
 
 /// CPU time, split as the kernel accounts for it.
@@ -154,6 +157,12 @@ pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
         }
     }
     Ok(None)
+}
+
+/// Returns true if there is a process of this number, whoever's it is.
+pub fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// Returns the name of the process `pid`, at most 15 bytes.

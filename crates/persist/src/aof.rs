@@ -2,5 +2,6 @@
 //!
 //! Must not know: what commands do.
 
+pub mod commands;
 pub mod scan;
 pub mod writer;

@@ -497,10 +497,16 @@ pub fn take_over(
 }
 
 /// Makes a finished base, which is on disk at `path`, the only file that holds data: no file of commands follows it.
-pub fn put_lone_base(disk: &dyn Disk, paths: &Paths, path: &Path) -> Result<(), FileError> {
+/// `is_snapshot`: as for [`Manifest::replace_base`].
+pub fn put_lone_base(
+    disk: &dyn Disk,
+    paths: &Paths,
+    path: &Path,
+    is_snapshot: bool,
+) -> Result<(), FileError> {
     create_folder(disk, paths)?;
     let mut manifest = load(disk, paths)?.unwrap_or_default();
-    let name = manifest.replace_base(paths, true, 0);
+    let name = manifest.replace_base(paths, is_snapshot, 0);
     disk.rename(path, &paths.file(&name)).map_err(|error| {
         FileError::new(format!("Error trying to rename {}", path.display()), error)
     })?;

@@ -1,5 +1,7 @@
 //! Snapshots on their way: workers encode entries into chunks, and whoever writes the snapshot takes these.
 //!
+//! Entries may be commands instead of records (`aof-use-rdb-preamble no`); what follows holds for both.
+//!
 //! A *chunk* is whole records of a file and begins with the number of their database, so chunks may be written in any
 //! order. Large strings are not copied into it: it refers to them, and their bytes are encoded by the writer.
 //!
@@ -31,6 +33,8 @@ use redline_rdb::{
     primitive::{Writer, write_string},
 };
 
+use crate::aof::commands;
+
 /// Size of a chunk: bytes. The last entry may exceed it.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of chunks that may wait for the writer before the walk rests.
@@ -50,6 +54,8 @@ enum Piece {
     Encoded(Vec<u8>),
     /// A string, yet to be encoded.
     String(Blob),
+    /// The last word of a command.
+    Word(Blob),
 }
 
 impl Chunk {
@@ -59,6 +65,7 @@ impl Chunk {
             match piece {
                 Piece::Encoded(bytes) => out.extend_from_slice(bytes),
                 Piece::String(blob) => write_string(out, blob),
+                Piece::Word(blob) => commands::word(out, blob),
             }
         }
     }
@@ -76,6 +83,8 @@ pub struct Encoding {
 /// A snapshot from the workers to its writer.
 pub struct Stream {
     encoding: Encoding,
+    /// Entries are encoded as commands, not in the format.
+    writes_commands: bool,
     queue: Mutex<Queue>,
     filled: Condvar,
     waiting_bytes: AtomicU64,
@@ -116,8 +125,22 @@ pub enum End {
 impl Stream {
     /// Makes an empty one.
     pub fn new(encoding: Encoding) -> Arc<Stream> {
+        Stream::of(encoding, false)
+    }
+
+    /// Makes an empty one whose entries are commands. Of the format it matters whether payloads are compressed.
+    pub fn of_commands(format: Format) -> Arc<Stream> {
+        let encoding = Encoding {
+            format,
+            accesses: None,
+        };
+        Stream::of(encoding, true)
+    }
+
+    fn of(encoding: Encoding, writes_commands: bool) -> Arc<Stream> {
         Arc::new(Stream {
             encoding,
+            writes_commands,
             queue: Mutex::default(),
             filled: Condvar::new(),
             waiting_bytes: AtomicU64::new(0),
@@ -141,6 +164,11 @@ impl Stream {
     /// Returns the format.
     pub fn format(&self) -> &Format {
         &self.encoding.format
+    }
+
+    /// Returns true if its entries are commands.
+    pub fn writes_commands(&self) -> bool {
+        self.writes_commands
     }
 
     /// Returns the number of entries that were encoded so far.
@@ -290,11 +318,8 @@ impl ChunkSaver {
     }
 }
 
-impl Saver for ChunkSaver {
-    fn save(&mut self, entry: &SavedEntry<'_>) {
-        if self.stream.is_unwanted() {
-            return;
-        }
+impl ChunkSaver {
+    fn encode(&mut self, entry: &SavedEntry<'_>) {
         if self.db != Some(entry.db) {
             write::select_db(&mut self.out, entry.db.into());
             self.db = Some(entry.db);
@@ -327,6 +352,45 @@ impl Saver for ChunkSaver {
                 key: entry.key.into(),
                 what: refused.what,
             });
+        }
+    }
+
+    fn encode_as_commands(&mut self, entry: &SavedEntry<'_>) {
+        if self.db != Some(entry.db) {
+            commands::select(&mut self.out, entry.db);
+            self.db = Some(entry.db);
+        }
+        match entry.value {
+            ValueRef::String(string) => {
+                commands::set_without_value(&mut self.out, entry.key);
+                match string {
+                    StringRef::Blob(blob) if blob.len() >= REFERRED_BYTES_MIN => {
+                        self.push_piece();
+                        self.pieces.push(Piece::Word(blob.clone()));
+                        self.pieces_bytes += blob.len();
+                    }
+                    _ => commands::word(&mut self.out, string.as_bytes()),
+                }
+            }
+            ValueRef::Object(value) => {
+                let compresses = self.stream.format().compresses;
+                commands::value(&mut self.out, entry.key, value, compresses);
+            }
+        }
+        if let Some(at_ms) = entry.expire_at_ms {
+            commands::expire(&mut self.out, entry.key, at_ms);
+        }
+    }
+}
+
+impl Saver for ChunkSaver {
+    fn save(&mut self, entry: &SavedEntry<'_>) {
+        if self.stream.is_unwanted() {
+            return;
+        }
+        match self.stream.writes_commands {
+            true => self.encode_as_commands(entry),
+            false => self.encode(entry),
         }
         self.entries += 1;
         if self.out.len() + self.pieces_bytes >= CHUNK_BYTES {

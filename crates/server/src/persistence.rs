@@ -8,6 +8,7 @@
 //! Must not know: how entries are encoded, commands.
 
 pub(crate) mod append;
+mod leftovers;
 pub(crate) mod loading;
 pub(crate) mod playback;
 pub(crate) mod slices;
@@ -362,7 +363,7 @@ impl Persistence {
                 Ok(written) => Ok(Base {
                     path: job.path.clone(),
                     bytes: written.bytes,
-                    is_snapshot: true,
+                    is_snapshot: !job.stream.writes_commands(),
                 }),
                 Err(error) => Err(error.to_string()),
             };
@@ -481,12 +482,9 @@ pub(crate) fn begin(
     let (temporary, path) = match purpose {
         Purpose::Save => {
             let path = PathBuf::from(&settings.db_filename);
-            (file::folder_of(&path).join(format!("temp-{pid}.rdb")), path)
+            (leftovers::snapshot_path(&file::folder_of(&path), pid), path)
         }
-        Purpose::Base(_) | Purpose::LoneBase => (
-            format!("temp-rewriteaof-{pid}.aof").into(),
-            format!("temp-rewriteaof-bg-{pid}.aof").into(),
-        ),
+        Purpose::Base(_) | Purpose::LoneBase => leftovers::base_paths(pid),
     };
     figures::copy_counts(worker.executor);
     let cut = unit.counts();
@@ -496,10 +494,13 @@ pub(crate) fn begin(
         checksums: settings.checksums,
     };
     let policy = settings.maxmemory_policy;
-    let stream = Stream::new(Encoding {
-        format,
-        accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
-    });
+    let stream = match purpose == Purpose::Save || settings.base_is_snapshot {
+        true => Stream::new(Encoding {
+            format,
+            accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
+        }),
+        false => Stream::of_commands(format),
+    };
     let mailboxes: Vec<_> = (shared.workers().iter())
         .map(|worker| worker.mailbox.clone())
         .collect();
@@ -517,7 +518,7 @@ pub(crate) fn begin(
         number: state.number,
         purpose,
         stream: stream.clone(),
-        head: head(shared, &cut, purpose),
+        head: head(shared, settings, &cut, purpose),
         manner: Manner {
             in_steps: settings.saves_in_steps,
             key_delay: Duration::from_micros(settings.key_save_delay_us),
@@ -578,7 +579,7 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
     }
 }
 
-fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
+fn head(shared: &Shared, settings: &Settings, cut: &Cut, purpose: Purpose) -> Head {
     let is_base = purpose != Purpose::Save;
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
@@ -598,6 +599,7 @@ fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
             .map(|library| library.code.to_vec())
             .collect(),
         databases: cut.databases.clone(),
+        timestamp_s: (settings.append_timestamps).then(|| (clock::wall_ms() / 1000) as i64),
     }
 }
 

@@ -233,10 +233,37 @@ fn a_killed_server_leaves_no_half_of_a_file() {
         "+OK"
     );
     assert_eq!(running.call("BGSAVE"), "+Background saving started");
+    let temporary = format!("temp-{}.rdb", running.child.id());
+    until("it is being written", || {
+        running.path(&temporary).exists().then_some(())
+    });
+    let gone = running.child.id();
     running.signal("KILL");
     let (_, _, folder) = running.ended();
+    assert!(folder.path().join(&temporary).exists());
+    // What is not exactly such a file stays, and so does that of a process that is there.
+    let alive = std::process::id();
+    let kept = [
+        format!("temp-{alive}.rdb"),
+        format!("temp-rewriteaof-{alive}.aof"),
+        format!("temp-{gone}.rdb.bak"),
+        format!("temp-0{gone}.rdb"),
+        format!("temp-{gone}.aof"),
+        "temp-.rdb".to_owned(),
+    ];
+    let removed = [
+        format!("temp-rewriteaof-{gone}.aof"),
+        format!("temp-rewriteaof-bg-{gone}.aof"),
+    ];
+    for name in kept.iter().chain(&removed) {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    let mut expected = vec!["dump.rdb".to_owned(), "r.conf".to_owned()];
+    expected.extend(kept);
+    expected.sort();
     let running = Running::start(folder, &["r.conf"], None);
     loaded(&running);
+    assert_eq!(names(running.folder.path()), expected);
     assert_eq!(running.call("GET k"), "v");
 }
 

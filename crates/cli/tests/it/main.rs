@@ -1,7 +1,9 @@
 //! Integration tests of the program, in one binary: each starts its own processes.
 
 mod append;
+mod append_commands;
 mod append_faults;
+mod append_wait;
 mod bench;
 mod bench_run;
 mod bench_tls;

@@ -8,7 +8,8 @@ use redline_types::{
 };
 
 use super::{
-    Moved, edit_group, has_group, no_group, propagate_gone, propagate_last_id, report_consumer,
+    Moved, edit_group, has_group, no_group, present_ms, propagate_gone, propagate_last_id,
+    report_consumer,
 };
 use crate::{
     Ctx, Error, Failure,
@@ -149,7 +150,7 @@ pub(crate) fn xclaim(
     if !has_group(ctx, key, name)? {
         return Err(no_group(key, name).into());
     }
-    let now_ms = ctx.keys.now_ms();
+    let now_ms = present_ms(ctx);
     let idle_ms_min = integer(&args[4])
         .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XCLAIM"))?;
     let ids: Vec<StreamId> = args
@@ -258,7 +259,7 @@ pub(crate) fn xautoclaim(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
-    let now_ms = ctx.keys.now_ms();
+    let now_ms = present_ms(ctx);
     // The key is looked up first, even if the call is invalid.
     let has_group = has_group(ctx, key, name);
     let idle_ms_min = integer(&args[4])

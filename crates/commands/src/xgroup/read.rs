@@ -8,7 +8,7 @@ use redline_types::{
     stream::{ConsumerId, Group, Log, StreamId},
 };
 
-use super::{Moved, no_group, report_consumer};
+use super::{Moved, no_group, present_ms, report_consumer};
 use crate::{
     Ctx, Error, Failure,
     block::{self, Block},
@@ -180,7 +180,7 @@ impl<'a> ReadGroup<'a> {
         start: Start,
         reply: &mut Reply<'_>,
     ) -> Result<bool, Error> {
-        let now_ms = ctx.keys.now_ms();
+        let now_ms = present_ms(ctx);
         let journaled = ctx.keys.is_journaled();
         let read = ctx.keys.write::<Stream, _>(key, |stream, _| {
             stream.edit_group(self.group, |log, group| {

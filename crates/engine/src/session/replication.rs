@@ -1,8 +1,9 @@
-//! WAIT and WAITAOF: clients wait for replicas and for the append-only file, neither of which exists.
+//! WAIT and WAITAOF: clients wait for replicas, of which there are none, and for the append-only file.
 //!
-//! So none has acknowledged anything, and nothing is synced to a file. Must not know: how a client is suspended.
+//! Must not know: how a client is suspended, who writes the file.
 
 use redline_commands::{Error, wait_ms};
+use redline_keyspace::journal::{OnDisk, Until};
 use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
@@ -12,7 +13,7 @@ use crate::{
     executor::{Executor, Halt, Outlet, block},
 };
 
-/// Number of replicas that have acknowledged, and of local files that have synced, all writes.
+/// Number of replicas that have acknowledged all writes.
 const ACKNOWLEDGED: i64 = 0;
 
 pub(crate) fn wait<O: Outlet>(
@@ -22,8 +23,21 @@ pub(crate) fn wait<O: Outlet>(
 ) -> Result<(), Halt> {
     let replicas = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
     let timeout_ms = wait_ms(&args[2], executor.now_ms)?;
-    let enough = replicas <= ACKNOWLEDGED;
-    acknowledge(executor, caller, CommandId::Wait, args, enough, timeout_ms)
+    if replicas > ACKNOWLEDGED
+        && executor.compound.is_none()
+        && let Some(halt) = block::begin_wait_without_keys(
+            executor,
+            caller,
+            CommandId::Wait,
+            args,
+            timeout_ms,
+            None,
+        )
+    {
+        return Err(halt);
+    }
+    write_acknowledged(executor, caller, CommandId::Wait);
+    Ok(())
 }
 
 pub(crate) fn waitaof<O: Outlet>(
@@ -39,45 +53,42 @@ pub(crate) fn waitaof<O: Outlet>(
     let replicas = number::parse_i64(&args[2]).filter(|replicas| *replicas >= 0);
     let replicas = replicas.ok_or(Error::NOT_POSITIVE)?;
     let timeout_ms = wait_ms(&args[3], executor.now_ms)?;
-    if files > 0 {
-        let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-        return Err(Error::line(text).into());
+    let id = CommandId::Waitaof;
+    loop {
+        let gate = &executor.engine.keyspace.journal().gate;
+        if files > 0 && gate.on_disk() == OnDisk::NoFile {
+            let text =
+                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+            return Err(Error::line(text).into());
+        }
+        let wanted = Until::OnDisk(caller.own_record);
+        let until = (files > 0 && !gate.is_reached(wanted)).then_some(wanted);
+        let is_enough = until.is_none() && replicas <= ACKNOWLEDGED;
+        if is_enough || executor.compound.is_some() {
+            break;
+        }
+        let began = block::begin_wait_without_keys(executor, caller, id, args, timeout_ms, until);
+        if let Some(halt) = began {
+            return Err(halt);
+        }
+        // The disk was quicker.
     }
-    let enough = replicas <= ACKNOWLEDGED;
-    acknowledge(
-        executor,
-        caller,
-        CommandId::Waitaof,
-        args,
-        enough,
-        timeout_ms,
-    )
-}
-
-/// Replies if that number is enough, or if this caller may not wait; otherwise waits.
-fn acknowledge<O: Outlet>(
-    executor: &mut Executor<'_, O>,
-    caller: &mut Caller,
-    id: CommandId,
-    args: Args<'_>,
-    enough: bool,
-    timeout_ms: Option<u64>,
-) -> Result<(), Halt> {
-    if !enough && executor.compound.is_none() {
-        return Err(block::begin_wait_without_keys(
-            executor, caller, id, args, timeout_ms,
-        ));
-    }
-    write_acknowledged(caller, id);
+    write_acknowledged(executor, caller, id);
     Ok(())
 }
 
 /// Writes the current reply of WAIT or WAITAOF.
-pub(crate) fn write_acknowledged(caller: &mut Caller, id: CommandId) {
+pub(crate) fn write_acknowledged<O: Outlet>(
+    executor: &Executor<'_, O>,
+    caller: &mut Caller,
+    id: CommandId,
+) {
+    let gate = &executor.engine.keyspace.journal().gate;
+    let is_on_disk = gate.is_reached(Until::OnDisk(caller.own_record));
     let mut reply = caller.reply();
     if id == CommandId::Waitaof {
         reply.array(2);
-        reply.integer(ACKNOWLEDGED);
+        reply.integer(is_on_disk.into());
     }
     reply.integer(ACKNOWLEDGED);
 }

@@ -9,9 +9,10 @@ use std::{
 };
 
 use redline_keyspace::snapshot::CutDatabase;
-use redline_rdb::{crc64, file::write, primitive::Writer};
+use redline_rdb::{crc64, file::write, format::Format, primitive::Writer};
 
 use super::{CHUNK_BYTES, End, Refused, Stream};
+use crate::aof::commands;
 use crate::disk::{Disk, File, error_text, write_all};
 
 /// Bytes after which a file is flushed, if it is flushed in steps.
@@ -26,6 +27,8 @@ pub struct Head {
     pub libraries: Vec<Vec<u8>>,
     /// The databases at the cut.
     pub databases: Vec<CutDatabase>,
+    /// The time that a file of commands names first (`aof-timestamp-enabled`): Unix time in seconds.
+    pub timestamp_s: Option<i64>,
 }
 
 /// How a file is written.
@@ -133,25 +136,14 @@ fn write_temporary(
     let mut out = Output {
         file: &*file,
         out: Writer::new(format.compresses),
-        crc: format.checksums.then_some(0),
+        crc: (format.checksums && !stream.writes_commands()).then_some(0),
         bytes: 0,
         unflushed: 0,
         in_steps: manner.in_steps,
     };
-    write::header(&mut out.out, format);
-    for (name, value) in &head.facts {
-        write::aux(&mut out.out, name.as_bytes(), value);
-    }
-    if format.version.has_functions() {
-        for library in &head.libraries {
-            write::function(&mut out.out, library);
-            out.flush_if_full()?;
-        }
-    }
-    for database in &head.databases {
-        write::select_db(&mut out.out, database.number.into());
-        write::resize_db(&mut out.out, database.keys, database.expiring);
-        out.flush_if_full()?;
+    match stream.writes_commands() {
+        true => out.begin_commands(head)?,
+        false => out.begin_snapshot(head, format)?,
     }
     let mut entries = 0;
     loop {
@@ -171,9 +163,11 @@ fn write_temporary(
         }
     }
     out.flush()?;
-    let crc = out.crc;
-    write::trailer(&mut out.out, crc);
-    out.flush()?;
+    if !stream.writes_commands() {
+        let crc = out.crc;
+        write::trailer(&mut out.out, crc);
+        out.flush()?;
+    }
     file.sync_data()
         .map_err(|error| SaveError::Disk("Write error saving DB on disk (fsync)", error))?;
     Ok(Written {
@@ -194,6 +188,39 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
+    /// Writes what a snapshot has before the entries.
+    fn begin_snapshot(&mut self, head: &Head, format: &Format) -> Result<(), SaveError> {
+        write::header(&mut self.out, format);
+        for (name, value) in &head.facts {
+            write::aux(&mut self.out, name.as_bytes(), value);
+        }
+        if format.version.has_functions() {
+            for library in &head.libraries {
+                write::function(&mut self.out, library);
+                self.flush_if_full()?;
+            }
+        }
+        for database in &head.databases {
+            write::select_db(&mut self.out, database.number.into());
+            write::resize_db(&mut self.out, database.keys, database.expiring);
+            self.flush_if_full()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what a file of commands has before the entries.
+    fn begin_commands(&mut self, head: &Head) -> Result<(), SaveError> {
+        if let Some(time_s) = head.timestamp_s {
+            self.out
+                .extend_from_slice(format!("#TS:{time_s}\r\n").as_bytes());
+        }
+        for source in &head.libraries {
+            commands::library(&mut self.out, source);
+            self.flush_if_full()?;
+        }
+        Ok(())
+    }
+
     fn flush_if_full(&mut self) -> Result<(), SaveError> {
         match self.out.len() >= CHUNK_BYTES {
             true => self.flush(),

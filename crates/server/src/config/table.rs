@@ -264,7 +264,7 @@ settings! {
         loads_truncated: bool = ("aof-load-truncated", Live, SWITCH, "yes", "Load a file whose end is missing.");
         corrupt_tail_bytes_max: u64 = ("aof-load-corrupt-tail-max-size", Live, memory(0), "0", "Load a file with a damaged end of at most this size; 0: never.");
         keeps_append_history: bool = ("aof-disable-auto-gc", Live, SWITCH, "no", "Keep the files that a rewrite has replaced.");
-        _ = ("aof-use-rdb-preamble", Inert, SWITCH, "yes", "Begin a rewritten file with a snapshot.");
+        base_is_snapshot: bool = ("aof-use-rdb-preamble", Live, SWITCH, "yes", "Begin a rewritten file with a snapshot, not with commands.");
         append_timestamps: bool = ("aof-timestamp-enabled", Live, SWITCH, "no", "Write times into the file.");
         _ = ("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps.");
     }

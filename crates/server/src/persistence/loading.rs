@@ -24,13 +24,13 @@ use redline_net::clock;
 use redline_persist::{
     Disk, Manifest, RealDisk,
     load::{self, LoadError, LoadOptions, Loaded, Progress},
-    manifest,
+    manifest, snapshot,
 };
 use redline_rdb::file::{FileError, Scanner, Source};
 use redline_resp::ArgsBuf;
 
 use super::{
-    append,
+    append, leftovers,
     playback::{self, Stage},
 };
 use crate::{
@@ -194,9 +194,22 @@ enum Found {
     Appended(Manifest),
 }
 
+/// Removes what a process before has left behind. A server inside of another program has no files of its own there.
+fn remove_leftovers(shared: &Shared, settings: &Settings) {
+    if shared.origin.service.is_none() {
+        return;
+    }
+    let folder = snapshot::file::folder_of(Path::new(&settings.db_filename));
+    if !folder.as_os_str().is_empty() {
+        leftovers::remove(&folder);
+    }
+    leftovers::remove(Path::new(""));
+}
+
 /// Begins to load the data, if there is any. Called before the workers begin.
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let settings = shared.settings.current();
+    remove_leftovers(shared, &settings);
     let fatal = |what: &str, why: String| {
         log::warning(&format!(
             "Fatal error loading the DB, check server logs. Exiting: {what}: {why}"

@@ -252,6 +252,8 @@ pub(super) fn run(
     name: &str,
 ) -> Result<(), String> {
     let mut result = Ok(());
+    worker.read_clock();
+    worker.local.played_back_at_ms = Some(worker.now_ms);
     worker.now_ms = 0;
     for args in batch {
         let args = args.as_args();
@@ -268,6 +270,7 @@ pub(super) fn run(
         }
         caller.out.clear();
     }
+    worker.local.played_back_at_ms = None;
     worker.read_clock();
     worker.sweep();
     result

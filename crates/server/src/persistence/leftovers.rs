@@ -1,0 +1,107 @@
+//! Files that a process leaves behind which is killed while it writes a snapshot or a base: they go at the next start.
+//!
+//! Must not know: what is in them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use redline_net::process;
+
+use crate::log;
+
+/// The names: what stands before and behind the number of the process.
+const NAMES: [(&str, &str); 3] = [
+    ("temp-", ".rdb"),
+    ("temp-rewriteaof-bg-", ".aof"),
+    ("temp-rewriteaof-", ".aof"),
+];
+
+/// Returns the path of a snapshot that is being written, beside the file that it will be.
+pub(super) fn snapshot_path(folder: &Path, pid: u32) -> PathBuf {
+    folder.join(named(0, pid))
+}
+
+/// Returns the paths of a base while it is written, and when it is finished.
+pub(super) fn base_paths(pid: u32) -> (PathBuf, PathBuf) {
+    (named(2, pid).into(), named(1, pid).into())
+}
+
+fn named(which: usize, pid: u32) -> String {
+    let (before, behind) = NAMES[which];
+    format!("{before}{pid}{behind}")
+}
+
+/// Removes what processes have left in this folder that are there no more. A file that cannot be removed stays, and so does
+/// whatever has another name.
+pub(super) fn remove(folder: &Path) {
+    let shown = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    // Without the folder, or the right to read it, nothing can be saved there either; that is told where it matters.
+    let Ok(entries) = fs::read_dir(shown) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(pid_of);
+        if pid.is_some_and(is_gone) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            let name = name.to_string_lossy();
+            match fs::remove_file(entry.path()) {
+                Ok(()) => log::notice(&format!(
+                    "Removed {name}, which a process that was killed has left"
+                )),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => log::warning(&format!("Cannot remove {name}: {error}")),
+            }
+        }
+    }
+}
+
+/// Returns the process that has given a file this name.
+fn pid_of(name: &str) -> Option<u32> {
+    NAMES.iter().find_map(|(before, behind)| {
+        let digits = name.strip_prefix(before)?.strip_suffix(behind)?;
+        let pid: u32 = digits.parse().ok()?;
+        (pid > 0 && pid.to_string() == digits).then_some(pid)
+    })
+}
+
+/// Returns true if there is no such process, or if it is this one: it has just begun, so the file is of one before, as in a
+/// container, where each start may have the same number.
+fn is_gone(pid: u32) -> bool {
+    pid == std::process::id() || !process::is_there(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_exactly_this_form_tell_a_process() {
+        for (name, pid) in [
+            ("temp-17.rdb", Some(17)),
+            ("temp-rewriteaof-17.aof", Some(17)),
+            ("temp-rewriteaof-bg-17.aof", Some(17)),
+            ("temp-.rdb", None),
+            ("temp-017.rdb", None),
+            ("temp-0.rdb", None),
+            ("temp-+17.rdb", None),
+            ("temp-17.rdb.bak", None),
+            ("temp-17.aof", None),
+            ("temp-rewriteaof-17.rdb", None),
+            ("my-temp-17.rdb", None),
+            ("temp-99999999999.rdb", None),
+            ("dump.rdb", None),
+        ] {
+            assert_eq!(pid_of(name), pid, "{name}");
+        }
+        assert_eq!(snapshot_path(Path::new(""), 3), Path::new("temp-3.rdb"));
+        let (writing, finished) = base_paths(3);
+        let name = |path: &Path| path.to_str().and_then(pid_of);
+        assert_eq!((name(&writing), name(&finished)), (Some(3), Some(3)));
+        assert_ne!(writing, finished);
+    }
+}
