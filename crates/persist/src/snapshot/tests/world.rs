@@ -202,6 +202,7 @@ impl World {
             ],
             libraries: vec![b"#!lua name=one\n".to_vec(), vec![b'-'; 100_000]],
             databases: cut.databases,
+            timestamp_s: None,
         };
         (stream, head)
     }
