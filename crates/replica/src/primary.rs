@@ -265,13 +265,13 @@ impl Primary {
     // ---- the handshake --------------------------------------------------------------------------
 
     /// Answers PSYNC: `asked` is the offset of the first byte wanted, counted from 1. A client that has asked before is
-    /// not heard again. What it is told comes by [`Primary::next`]. `fresh` is the id that a history gets which begins now.
+    /// not heard again. What it is told comes by [`Primary::next`]. `fresh` makes the id of a history that begins now.
     pub fn psync(
         &mut self,
         client: u64,
         replid: &[u8],
         asked: i64,
-        fresh: Replid,
+        fresh: impl FnOnce() -> Replid,
         now_ms: u64,
     ) -> Answer {
         let resume = self.log.resume(replid, asked);
@@ -302,11 +302,17 @@ impl Primary {
     }
 
     /// Answers SYNC, and PSYNC that cannot go on: the replica waits for a walk.
-    pub fn sync(&mut self, client: u64, speaks_psync: bool, fresh: Replid, now_ms: u64) -> Answer {
+    pub fn sync(
+        &mut self,
+        client: u64,
+        speaks_psync: bool,
+        fresh: impl FnOnce() -> Replid,
+        now_ms: u64,
+    ) -> Answer {
         self.alone_since_ms = None;
         if self.log.blocks().is_none() && self.log.identity().role() == Role::Primary {
             // What was not kept cannot be continued.
-            self.log.restarted(fresh);
+            self.log.restarted(fresh());
         }
         self.log.keep();
         let replica = self.enter(client, now_ms);
@@ -418,6 +424,8 @@ impl Primary {
                 replica.snapshot_at = None;
             }
         }
+        // They may all have gone meanwhile.
+        self.drop_walks();
         number
     }
 
@@ -662,9 +670,9 @@ impl Primary {
 
     // ---- time -----------------------------------------------------------------------------------
 
-    /// Looks after what is due by time; called about ten times a second. `fresh` is the id that the history gets if nothing
-    /// is kept from now on.
-    pub fn tick(&mut self, fresh: Replid, now_ms: u64) -> Tick {
+    /// Looks after what is due by time; called about ten times a second. `fresh` makes the id of the history if nothing is
+    /// kept from now on.
+    pub fn tick(&mut self, fresh: impl FnOnce() -> Replid, now_ms: u64) -> Tick {
         let mut tick = Tick::default();
         let is_primary = self.log.identity().role() == Role::Primary;
         if is_primary && self.has_replicas() && now_ms >= self.ping_at_ms {
@@ -695,7 +703,7 @@ impl Primary {
             && self.alone_since_ms.is_some_and(is_alone)
         {
             self.alone_since_ms = None;
-            self.log.restarted(fresh);
+            self.log.restarted(fresh());
             tick.is_forgotten = true;
         }
         tick
@@ -792,6 +800,14 @@ impl Replica {
             is_asleep: false,
             over_soft_since_ms: None,
             has_acked: false,
+        }
+    }
+
+    /// Returns the time since its last sign of life.
+    pub fn lag_ms(&self, now_ms: u64) -> u64 {
+        match self.state {
+            State::Online => now_ms.saturating_sub(self.heard_ms),
+            _ => 0,
         }
     }
 

@@ -50,7 +50,7 @@ fn write(primary: &mut Primary, bytes: &[u8], number: u64) -> (Vec<u64>, Vec<u64
 /// Brings a replica that marks ends online; returns what it was sent.
 fn full_sync(primary: &mut Primary, client: u64, snapshot: &[u8]) -> Vec<u8> {
     primary.peer_mut(client, 0).eof = true;
-    assert_eq!(primary.psync(client, b"?", -1, id(2), 0), Answer::Full);
+    assert_eq!(primary.psync(client, b"?", -1, || id(2), 0), Answer::Full);
     let form = primary.due_walk(0).expect("somebody waits");
     let walk = primary.begin_walk(form, MARK);
     primary.cut_walk(walk, 0);
@@ -70,7 +70,7 @@ fn replica(primary: &Primary, client: u64) -> &Replica {
 fn a_full_sync_sends_the_snapshot_then_the_stream_behind_its_cut() {
     let mut primary = primary();
     primary.peer_mut(7, 0).eof = true;
-    assert_eq!(primary.psync(7, b"?", -1, id(2), 0), Answer::Full);
+    assert_eq!(primary.psync(7, b"?", -1, || id(2), 0), Answer::Full);
     let walk = primary.begin_walk(primary.due_walk(0).unwrap(), MARK);
     assert_eq!(primary.due_walk(0), None);
     write(&mut primary, b"before", 3);
@@ -102,7 +102,7 @@ fn a_full_sync_sends_the_snapshot_then_the_stream_behind_its_cut() {
 #[test]
 fn who_reads_no_marks_gets_the_length_when_it_is_known() {
     let mut primary = primary();
-    assert_eq!(primary.sync(5, false, id(2), 0), Answer::Full);
+    assert_eq!(primary.sync(5, false, || id(2), 0), Answer::Full);
     let walk = primary.begin_walk(primary.due_walk(0).unwrap(), MARK);
     primary.cut_walk(walk, 0);
     primary.walk_grew(walk, 4, false);
@@ -130,7 +130,7 @@ fn a_replica_that_comes_back_goes_on_at_any_byte() {
         let own = primary.log().identity().replid();
         primary.peer_mut(2, 0).psync2 = true;
         assert_eq!(
-            primary.psync(2, own.as_bytes(), asked, id(3), 0),
+            primary.psync(2, own.as_bytes(), asked, || id(3), 0),
             Answer::Partial
         );
         let sent = take(&mut primary, 2, b"", 0);
@@ -145,13 +145,13 @@ fn a_history_of_another_or_what_is_not_kept_costs_a_full_sync() {
     full_sync(&mut primary, 1, b"x");
     let own = primary.log().identity().replid();
     for (replid, asked) in [(id(9), 1), (own, 0), (own, -5), (own, i64::MAX), (own, 2)] {
-        let answer = primary.psync(2, replid.as_bytes(), asked, id(3), 0);
+        let answer = primary.psync(2, replid.as_bytes(), asked, || id(3), 0);
         assert_eq!(answer, Answer::Full, "{replid} {asked}");
         primary.gone(2, 0);
     }
     assert_eq!(primary.figures.partial_refused, 5);
     assert_eq!(
-        primary.psync(2, own.as_bytes(), 1, id(3), 0),
+        primary.psync(2, own.as_bytes(), 1, || id(3), 0),
         Answer::Partial
     );
     assert_eq!(
@@ -168,11 +168,11 @@ fn a_request_that_comes_twice_is_answered_once() {
     write(&mut primary, b"abc", 1);
     let own = primary.log().identity().replid();
     assert_eq!(
-        primary.psync(1, own.as_bytes(), 1, id(3), 0),
+        primary.psync(1, own.as_bytes(), 1, || id(3), 0),
         Answer::Partial
     );
     assert_eq!(take(&mut primary, 1, b"", 0), b"abc");
-    assert_eq!(primary.sync(1, true, id(3), 0), Answer::Full);
+    assert_eq!(primary.sync(1, true, || id(3), 0), Answer::Full);
     assert_eq!(primary.due_walk(1_000_000), None);
     write(&mut primary, b"def", 2);
     assert_eq!(take(&mut primary, 1, b"", 0), b"def");
@@ -189,7 +189,7 @@ fn all_who_wait_share_a_walk_of_their_form() {
     primary.set_limits(delayed);
     for client in 1..=3 {
         primary.peer_mut(client, 0).rdb_channel = client == 3;
-        primary.psync(client, b"?", -1, id(2), 100 * client);
+        primary.psync(client, b"?", -1, || id(2), 100 * client);
     }
     assert_eq!(primary.due_walk(599), None);
     let form = primary
@@ -202,9 +202,9 @@ fn all_who_wait_share_a_walk_of_their_form() {
     assert_eq!(primary.due_walk(10_000), None, "one after the other");
     primary.walk_grew(walk, 1, true);
     assert_eq!(primary.due_walk(10_000), Some(Form::Redis8));
-    primary.psync(4, b"?", -1, id(2), 100);
-    primary.psync(5, b"?", -1, id(2), 100);
-    primary.psync(6, b"?", -1, id(2), 100);
+    primary.psync(4, b"?", -1, || id(2), 100);
+    primary.psync(5, b"?", -1, || id(2), 100);
+    primary.psync(6, b"?", -1, || id(2), 100);
     assert!(primary.due_walk(301).is_some(), "there are enough");
 }
 
@@ -214,7 +214,7 @@ fn who_never_acknowledged_gets_the_old_format_next() {
     let come = |primary: &mut Primary, client| {
         primary.peer_mut(client, 0).ip = "10.0.0.1".into();
         primary.peer_mut(client, 0).port = 6380;
-        primary.psync(client, b"?", -1, id(2), 0);
+        primary.psync(client, b"?", -1, || id(2), 0);
         let form = primary.due_walk(0).unwrap();
         let walk = primary.begin_walk(form, MARK);
         primary.cut_walk(walk, 0);
@@ -238,12 +238,12 @@ fn who_never_acknowledged_gets_the_old_format_next() {
 fn a_walk_that_fails_closes_those_that_take_part() {
     let mut primary = primary();
     full_sync(&mut primary, 1, b"x");
-    primary.psync(2, b"?", -1, id(2), 0);
+    primary.psync(2, b"?", -1, || id(2), 0);
     let walk = primary.begin_walk(primary.due_walk(0).unwrap(), MARK);
     assert_eq!(primary.walk_failed(walk), [2]);
     primary.gone(2, 0);
     assert!(primary.is_over(walk));
-    primary.psync(3, b"?", -1, id(2), 0);
+    primary.psync(3, b"?", -1, || id(2), 0);
     assert!(primary.due_walk(0).is_some());
 }
 
@@ -272,15 +272,15 @@ fn a_replica_behind_for_too_long_or_silent_is_closed() {
     let mut primary = primary();
     full_sync(&mut primary, 1, b"x");
     write(&mut primary, &vec![7; 300_001], 1);
-    assert_eq!(primary.tick(id(4), 1000).close, []);
-    assert_eq!(primary.tick(id(4), 6000).close, []);
-    let reason = primary.tick(id(4), 6001).close;
+    assert_eq!(primary.tick(|| id(4), 1000).close, []);
+    assert_eq!(primary.tick(|| id(4), 6000).close, []);
+    let reason = primary.tick(|| id(4), 6001).close;
     assert_eq!(reason, [(1, "too far behind for too long")]);
     take(&mut primary, 1, b"", 0);
-    assert_eq!(primary.tick(id(4), 10_000).close, []);
-    assert_eq!(primary.tick(id(4), 10_001).close, [(1, "timed out")]);
+    assert_eq!(primary.tick(|| id(4), 10_000).close, []);
+    assert_eq!(primary.tick(|| id(4), 10_001).close, [(1, "timed out")]);
     primary.ack(1, 0, None, 10_001);
-    assert_eq!(primary.tick(id(4), 10_001).close, []);
+    assert_eq!(primary.tick(|| id(4), 10_001).close, []);
 }
 
 #[test]
@@ -291,16 +291,16 @@ fn signs_of_life_are_part_of_the_stream_and_new_lines_are_not() {
         ..LIMITS
     });
     full_sync(&mut primary, 1, b"x");
-    primary.psync(2, b"?", -1, id(2), 0);
+    primary.psync(2, b"?", -1, || id(2), 0);
     take(&mut primary, 2, b"", 0);
     assert_eq!(take(&mut primary, 1, b"", 0), b"");
-    assert_eq!(primary.tick(id(4), 5000).wake, [1, 2]);
+    assert_eq!(primary.tick(|| id(4), 5000).wake, [1, 2]);
     assert_eq!(take(&mut primary, 1, b"", 0), PING);
     assert_eq!(take(&mut primary, 2, b"", 0), b"\n");
     let offset = PING.len() as u64;
     assert_eq!(primary.log().identity().offset(), offset);
-    assert_eq!(primary.tick(id(4), 5100).wake, [0; 0]);
-    assert_eq!(primary.tick(id(4), 7999).wake, [2]);
+    assert_eq!(primary.tick(|| id(4), 5100).wake, [0; 0]);
+    assert_eq!(primary.tick(|| id(4), 7999).wake, [2]);
 }
 
 #[test]
@@ -330,11 +330,11 @@ fn without_a_replica_the_history_ends_when_its_time_is_up() {
     full_sync(&mut primary, 1, b"x");
     write(&mut primary, b"abc", 1);
     primary.gone(1, 100);
-    assert!(!primary.tick(id(4), 60_099).is_forgotten);
-    assert!(primary.tick(id(4), 60_100).is_forgotten);
+    assert!(!primary.tick(|| id(4), 60_099).is_forgotten);
+    assert!(primary.tick(|| id(4), 60_100).is_forgotten);
     assert_eq!(primary.log().identity().replid(), id(4));
     assert!(primary.log().blocks().is_none());
     write(&mut primary, b"unseen", 2);
     assert_eq!(primary.log().identity().offset(), 3);
-    assert!(!primary.tick(id(5), 200_000).is_forgotten, "once");
+    assert!(!primary.tick(|| id(5), 200_000).is_forgotten, "once");
 }
