@@ -24,6 +24,8 @@ pub enum Reason {
     SaveFailed = 2,
     /// The append-only file could not be written: nothing is changed.
     AppendFailed = 4,
+    /// Too few replicas are there and up to date: nothing is changed.
+    NoReplicas = 8,
 }
 
 /// The reasons that hold now.

@@ -10,12 +10,12 @@ use std::{
 
 use redline_keyspace::{SIZE_CLASSES, Sizes, Unit};
 use redline_net::{clock, process};
+use redline_replica::{Replid, primary::State};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
 
 use crate::{
-    config,
     memory::{Memory, ratio},
     worker::Worker,
 };
@@ -388,7 +388,10 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("instantaneous_output_repl_kbps", "0.00")?;
     let rejected = shared.connections_rejected.load(Ordering::Relaxed);
     out.field("rejected_connections", rejected)?;
-    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"])?;
+    let syncs = worker.shared.replication.primary().figures;
+    out.field("sync_full", syncs.full)?;
+    out.field("sync_partial_ok", syncs.partial_ok)?;
+    out.field("sync_partial_err", syncs.partial_refused)?;
     out.field("expired_subkeys", totals.expired_elements())?;
     out.field("expired_keys", totals.expired())?;
     out.field("expired_stale_perc", "0.00")?;
@@ -462,21 +465,50 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
 }
 
 fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let primary = worker.shared.replication.primary();
+    let now_ms = clock::monotonic_ms();
+    let settings = &worker.outlet.settings;
+    let identity = primary.log().identity();
     out.field("role", "master")?;
-    out.field("connected_slaves", 0)?;
+    let replicas = || {
+        let all = primary.replicas().iter();
+        all.filter(|replica| replica.state != State::Handshake)
+    };
+    out.field("connected_slaves", replicas().count())?;
+    if settings.min_replicas > 0 {
+        let good = primary.good_replicas(settings.min_replicas_lag_s * 1000, now_ms);
+        out.field("min_slaves_good_slaves", good)?;
+    }
+    for (number, replica) in replicas().enumerate() {
+        out.field(
+            &format!("slave{number}"),
+            format_args!(
+                "ip={},port={},state={},offset={},lag={},type=replica",
+                replica.peer.shown_ip(),
+                replica.peer.port,
+                replica.state_name(),
+                replica.acked,
+                replica.lag_ms(now_ms) / 1000,
+            ),
+        )?;
+    }
     out.field("master_failover_state", "no-failover")?;
-    let replication_id = worker.shared.replication_id.lock();
-    let replication_id = replication_id.expect("no panic under the id");
-    out.field("master_replid", &*replication_id)?;
-    out.field("master_replid2", "0".repeat(40))?;
-    out.field("master_repl_offset", 0)?;
-    out.field("second_repl_offset", -1)?;
-    out.field("repl_backlog_active", 0)?;
-    // The configured size, also in Redis while there is no backlog: `repl_backlog_active` has the state.
-    let backlog = config::find(b"repl-backlog-size").expect("there is such a row");
-    let bytes = backlog.text(&worker.outlet.settings);
-    out.field("repl_backlog_size", String::from_utf8_lossy(&bytes))?;
-    out.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"])
+    out.field("master_replid", identity.replid())?;
+    let former = identity.former();
+    out.field(
+        "master_replid2",
+        former.map_or(Replid::NONE, |former| former.replid),
+    )?;
+    out.field("master_repl_offset", identity.offset())?;
+    let end = former.map_or(-1, |former| former.end as i64);
+    out.field("second_repl_offset", end)?;
+    let blocks = primary.log().blocks();
+    out.field("repl_backlog_active", u8::from(blocks.is_some()))?;
+    out.field("repl_backlog_size", settings.backlog_bytes)?;
+    let first = blocks.map_or(0, |blocks| blocks.begin() + 1);
+    out.field("repl_backlog_first_byte_offset", first)?;
+    let kept = blocks.map_or(0, |blocks| blocks.len());
+    out.field("repl_backlog_histlen", kept)
 }
 
 fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

@@ -1,0 +1,198 @@
+//! The stream of a server: its identity, the bytes of it that are kept, and the records that its offsets stand for.
+//!
+//! A primary's lanes or a replica's link append whole units here; replicas of this server read from here. While nothing is
+//! kept (no replica, and none expected back) the offset stands still.
+//!
+//! Must not know: peers, sockets, a clock.
+
+use std::collections::VecDeque;
+
+use crate::{
+    blocks::Blocks,
+    identity::{Identity, Replid},
+};
+
+/// Number of marks that are kept.
+const MARKS_MAX: usize = 4096;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Log {
+    identity: Identity,
+    blocks: Option<Blocks>,
+    /// Ends of rounds, ascending: the number of the last record, and the offset behind it.
+    marks: VecDeque<(u64, u64)>,
+}
+
+/// The answer to PSYNC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// What the replica has is part of the history, and what it lacks is kept: it goes on behind this offset.
+    From(u64),
+    /// A history that is not this one's, or a place behind the fork.
+    OtherHistory,
+    /// What it lacks is not kept.
+    NotKept,
+}
+
+impl Log {
+    /// Makes the stream of an identity, of which nothing is kept yet.
+    pub fn new(identity: Identity) -> Log {
+        Log {
+            identity,
+            blocks: None,
+            marks: VecDeque::new(),
+        }
+    }
+
+    /// Returns ids and offset.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the bytes that are kept, if there are any to be.
+    pub fn blocks(&self) -> Option<&Blocks> {
+        self.blocks.as_ref()
+    }
+
+    /// Begins to keep what comes, if nothing was kept.
+    pub fn keep(&mut self) {
+        let offset = self.identity.offset();
+        self.blocks.get_or_insert_with(|| Blocks::new(offset));
+    }
+
+    /// Keeps nothing any more.
+    pub fn forget(&mut self) {
+        self.blocks = None;
+        self.marks.clear();
+    }
+
+    /// Frees what is older than the backlog and behind the slowest reader: see [`Blocks::trim`].
+    pub fn trim(&mut self, backlog_bytes: u64, slowest: Option<u64>) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.trim(backlog_bytes, slowest);
+        }
+    }
+
+    /// Adds bytes, which end with a whole unit when the caller lets go of the log.
+    pub fn append(&mut self, bytes: &[u8]) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.append(bytes);
+        }
+        self.identity.add(bytes.len() as u64);
+    }
+
+    /// Notes that everything up to this record of the journal is before the end.
+    pub fn mark(&mut self, number: u64) {
+        if self.marks.len() == MARKS_MAX {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((number, self.identity.offset()));
+    }
+
+    /// Returns the last record that somebody has who has everything up to this offset; 0: none that is known.
+    pub fn record_at(&self, offset: u64) -> u64 {
+        let behind = self.marks.partition_point(|(_, end)| *end <= offset);
+        behind.checked_sub(1).map_or(0, |at| self.marks[at].0)
+    }
+
+    /// Returns the last record that is in the stream; 0: none that is known.
+    pub fn last_record(&self) -> u64 {
+        self.marks.back().map_or(0, |(number, _)| *number)
+    }
+
+    /// Answers PSYNC: `asked` is the offset of the first byte wanted, counted from 1.
+    pub fn resume(&self, replid: &[u8], asked: i64) -> Resume {
+        let Some(asked) = u64::try_from(asked).ok().filter(|asked| *asked > 0) else {
+            return Resume::OtherHistory;
+        };
+        let shares = |replid| self.identity.shares(replid, asked);
+        if !Replid::parse(replid).is_some_and(shares) {
+            return Resume::OtherHistory;
+        }
+        let from = asked - 1;
+        match &self.blocks {
+            Some(blocks) if (blocks.begin()..=blocks.end()).contains(&from) => Resume::From(from),
+            _ => Resume::NotKept,
+        }
+    }
+
+    /// See [`Identity::demoted`].
+    pub fn demoted(&mut self) {
+        self.identity.demoted();
+        self.marks.clear();
+    }
+
+    /// Takes over a primary's history and data ([`Identity::full_resync`]): what was kept is of another history.
+    pub fn full_resync(&mut self, replid: Replid, offset: u64) {
+        self.identity.full_resync(replid, offset);
+        self.marks.clear();
+        self.blocks = Some(Blocks::new(offset));
+    }
+
+    /// See [`Identity::continued`].
+    pub fn continued(&mut self, replid: Option<Replid>) -> bool {
+        let is_other = self.identity.continued(replid);
+        self.keep();
+        is_other
+    }
+
+    /// See [`Identity::promoted`]. What is kept stays.
+    pub fn promoted(&mut self, fresh: Replid) {
+        self.identity.promoted(fresh);
+    }
+
+    /// Takes a fresh id, and goes on with the bytes that are kept.
+    pub fn change_id(&mut self, fresh: Replid) {
+        self.identity.restarted(fresh);
+    }
+
+    /// Takes a fresh id and keeps nothing any more: see [`Identity::restarted`].
+    pub fn restarted(&mut self, fresh: Replid) {
+        self.identity.restarted(fresh);
+        self.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::REPLID_LEN;
+
+    fn id(seed: u8) -> Replid {
+        Replid::from_random([seed; REPLID_LEN / 2])
+    }
+
+    #[test]
+    fn a_replica_goes_on_inside_what_is_kept_and_one_byte_beyond() {
+        let mut log = Log::new(Identity::new(id(1)));
+        let (own, other) = (id(1), id(2));
+        assert_eq!(log.resume(own.as_bytes(), 1), Resume::NotKept);
+        log.append(&[0; 10]);
+        log.keep();
+        log.append(&[1; 10]);
+        assert_eq!(log.resume(own.as_bytes(), 21), Resume::From(20));
+        assert_eq!(log.resume(own.as_bytes(), 11), Resume::From(10));
+        assert_eq!(log.resume(own.as_bytes(), 10), Resume::NotKept);
+        assert_eq!(log.resume(own.as_bytes(), 22), Resume::NotKept);
+        assert_eq!(log.resume(own.as_bytes(), 0), Resume::OtherHistory);
+        assert_eq!(log.resume(own.as_bytes(), i64::MIN), Resume::OtherHistory);
+        assert_eq!(log.resume(own.as_bytes(), i64::MAX), Resume::NotKept);
+        assert_eq!(log.resume(other.as_bytes(), 15), Resume::OtherHistory);
+        assert_eq!(log.resume(b"?", -1), Resume::OtherHistory);
+    }
+
+    #[test]
+    fn offsets_stand_for_records() {
+        let mut log = Log::new(Identity::new(id(1)));
+        log.keep();
+        for number in [3, 5, 9] {
+            log.append(&[0; 10]);
+            log.mark(number);
+            log.append(&[0; 2]);
+        }
+        let records = [9, 10, 11, 21, 22, 34, 35, 1000].map(|offset| log.record_at(offset));
+        assert_eq!(records, [0, 3, 3, 3, 5, 9, 9, 9]);
+        assert_eq!(log.last_record(), 9);
+    }
+}
