@@ -19,6 +19,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    following::{self, Following},
     log,
     persistence::{self, Persistence},
     rates::Rates,
@@ -152,6 +153,8 @@ pub struct Shared {
     pub active_expire: AtomicBool,
     /// Snapshots and their files.
     pub(crate) persistence: Persistence,
+    /// The server as a replica.
+    pub(crate) following: Following,
     /// DEBUG PAUSE-CRON: the timers do nothing.
     pub timers_rest: AtomicBool,
     /// True after SHUTDOWN and SIGTERM.
@@ -204,6 +207,7 @@ impl Shared {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             persistence,
+            following: Following::new(crate::start::random_replid()),
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -323,6 +327,7 @@ impl Shared {
         self.settings.update(&self.engine, change)?;
         persistence::note_refusal(self);
         persistence::append::adopt(self);
+        following::note_role(self);
         Ok(())
     }
 

@@ -16,10 +16,11 @@ use redline_net::{
     limits, thread,
     tls::{ServerTls, TlsError},
 };
+use redline_replica::Replid;
 use redline_table::{Heap, heap};
 
 use crate::{
-    log, metrics,
+    following, log, metrics,
     persistence::{self, Persistence},
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
@@ -300,6 +301,7 @@ impl Server {
             metrics.waker.wake();
             let _ = metrics.thread.join();
         }
+        following::end(&self.shared);
         if let Some(files) = self.files.take() {
             self.shared.persistence.cancel(&self.shared);
             self.shared.persistence.stop_writing();
@@ -620,6 +622,13 @@ pub(crate) fn spawn(
 ) -> Result<JoinHandle<()>, StartError> {
     let last_words = || log::warning("a thread of the server has panicked, the process ends");
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
+}
+
+/// Returns a fresh id of a replication stream.
+pub(crate) fn random_replid() -> Replid {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
+    Replid::from_random(bytes)
 }
 
 /// Returns 40 random hexadecimal digits.

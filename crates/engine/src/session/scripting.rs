@@ -20,6 +20,7 @@ use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
 use crate::{
+    refusals::Reason,
     caller::Caller,
     engine::{Engine, Message},
     errors,
@@ -414,6 +415,13 @@ impl<O: Outlet> Env<'_, '_, O> {
                 .of_writes(self.executor.refusals)
         {
             return Some(error);
+        }
+        let refusals = self.executor.refusals;
+        if gate.flags.has(Flags::WRITE) && refusals.has(Reason::ReadOnly) {
+            return Some(errors::READ_ONLY);
+        }
+        if !gate.flags.has(Flags::STALE) && refusals.has(Reason::Stale) {
+            return Some(errors::STALE_SCRIPT);
         }
         // Declared flags were checked before it began.
         if gate.flags.has(Flags::DENYOOM)

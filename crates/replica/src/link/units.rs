@@ -105,6 +105,11 @@ impl Units {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Returns the last bytes of the units that were read, which are so many since bytes were last added.
+    pub fn read_bytes(&self, count: usize) -> &[u8] {
+        &self.buffer[self.begin - count..self.begin]
+    }
+
     /// Returns the number of bytes that were added and belong to no unit that was read.
     pub fn waiting_bytes(&self) -> usize {
         self.buffer.len() - self.begin
