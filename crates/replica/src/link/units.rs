@@ -95,6 +95,7 @@ impl Units {
     pub fn push(&mut self, bytes: &[u8]) {
         // Moving less than was read keeps the cost of each byte constant.
         if self.begin > self.buffer.len() / 2 {
+            self.forget_read();
             self.buffer.drain(..self.begin);
             self.at -= self.begin;
             for (at, _) in &mut self.commands {
@@ -103,6 +104,14 @@ impl Units {
             self.begin = 0;
         }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Drops the commands of a unit that was read.
+    fn forget_read(&mut self) {
+        if !self.is_open {
+            self.commands.clear();
+            self.spans.clear();
+        }
     }
 
     /// Returns the last bytes of the units that were read, which are so many since bytes were last added.
@@ -117,10 +126,7 @@ impl Units {
 
     /// Returns the next unit, if it has come whole. After an error nothing more can be read.
     pub fn next_unit(&mut self) -> Result<Option<Unit<'_>>, Broken> {
-        if !self.is_open {
-            self.commands.clear();
-            self.spans.clear();
-        }
+        self.forget_read();
         loop {
             if self.at - self.begin > UNIT_BYTES_MAX {
                 return Err(Broken::TooLarge);
@@ -259,6 +265,19 @@ mod tests {
             found.extend(read(&mut units).expect("whole so far"));
         }
         assert_eq!(found, expected, "byte by byte");
+    }
+
+    #[test]
+    fn bytes_come_between_two_units_of_which_one_is_read() {
+        let mut units = Units::default();
+        units.push(&[request("SET a 1"), request("SET b 2"), request("X")].concat());
+        for _ in 0..2 {
+            assert!(units.next_unit().expect("whole").is_some());
+        }
+        units.push(&request("Y"));
+        let read = read(&mut units).expect("whole");
+        assert_eq!(read.len(), 2);
+        assert_eq!(units.read_bytes(2 * request("X").len()), [request("X"), request("Y")].concat());
     }
 
     #[test]
