@@ -191,6 +191,8 @@ pub mod flag {
     pub const MONITOR: u32 = 4096;
     /// CLIENT CAPA redirect.
     pub const FOLLOWS_REDIRECTS: u32 = 8192;
+    /// A replica (`S`).
+    pub const REPLICA: u32 = 16384;
 }
 
 /// Facts about a client that never change.
@@ -451,6 +453,8 @@ pub mod state {
     pub const CONFIRMED: u32 = 128;
     /// MONITOR: commands on keys are refused.
     pub const MONITOR: u32 = 256;
+    /// Has spoken of replication: it is, or may become, a replica.
+    pub const REPLICA: u32 = 512;
     /// The user has restrictions.
     pub const RESTRICTED: u32 = 1 << 31;
 }

@@ -6,6 +6,8 @@ use redline_commands::Error;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, refusal};
 
+/// A write while too few replicas are there and up to date.
+pub const NO_REPLICAS: Error = Error::line("NOREPLICAS Not enough good replicas to write.");
 /// Authentication is required and missing.
 pub const NO_AUTH: Error = Error::line(redline_acl::NO_AUTH);
 /// The memory limit is reached and nothing may be evicted.

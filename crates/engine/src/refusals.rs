@@ -24,14 +24,16 @@ pub enum Reason {
     SaveFailed = 2,
     /// The append-only file could not be written: nothing is changed.
     AppendFailed = 4,
+    /// Too few replicas are there and up to date: nothing is changed.
+    NoReplicas = 8,
     /// The server follows a primary: nothing expires or changes by itself.
-    Follows = 8,
+    Follows = 16,
     /// It follows one, and clients may not write.
-    ReadOnly = 16,
+    ReadOnly = 32,
     /// It follows one, which is away, and clients are not to see old data.
-    Stale = 32,
+    Stale = 64,
     /// It follows one, which alone decides what is evicted.
-    KeepsAll = 64,
+    KeepsAll = 128,
 }
 
 /// The reasons that hold now.

@@ -12,6 +12,8 @@ pub mod blocks;
 pub mod identity;
 pub mod link;
 pub mod log;
+pub mod primary;
 
 pub use identity::{Identity, Replid, Role};
 pub use log::Log;
+pub use primary::Primary;

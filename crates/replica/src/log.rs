@@ -142,6 +142,11 @@ impl Log {
         self.identity.promoted(fresh);
     }
 
+    /// Takes a fresh id, and goes on with the bytes that are kept.
+    pub fn change_id(&mut self, fresh: Replid) {
+        self.identity.restarted(fresh);
+    }
+
     /// Takes a fresh id and keeps nothing any more: see [`Identity::restarted`].
     pub fn restarted(&mut self, fresh: Replid) {
         self.identity.restarted(fresh);

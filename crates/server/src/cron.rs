@@ -9,7 +9,7 @@ use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
 use crate::{
-    persistence,
+    persistence, replication,
     session::Session,
     worker::{Worker, handover, serve},
 };
@@ -84,6 +84,7 @@ pub fn tick(worker: &mut Worker) {
         worker.shared.note_limit();
         persistence::look_at_save_points(worker);
         persistence::append::tick(worker.shared);
+        replication::tick(worker.shared);
         look_at_certificates(worker);
     }
     worker.flush_account();
@@ -250,7 +251,7 @@ fn close_idle(worker: &mut Worker) {
     worker.for_each_session(|worker, session| {
         let idle_s = now_s.saturating_sub(u64::from(session.info.active_s.load(Ordering::Relaxed)));
         let flags = session.info.flags.load(Ordering::Relaxed);
-        let listens = flags & (flag::PUBSUB | flag::MONITOR) != 0;
+        let listens = flags & (flag::PUBSUB | flag::MONITOR | flag::REPLICA) != 0;
         if idle_s > timeout_s && !listens && !session.is_suspended() {
             session.end_at_once();
             worker.look_again(session);

@@ -25,12 +25,12 @@ use redline_engine::{
 use redline_keyspace::{End, Unit};
 use redline_net::{Sender, clock};
 use redline_replica::{
-    Identity, Log, Replid, Role,
+    Role,
     link::State,
 };
 
 use crate::{
-    log,
+    log, replication,
     settings::Settings,
     shared::{Message, Shared},
     start::StartError,
@@ -43,8 +43,6 @@ pub(crate) use apply::drive;
 
 /// The server's part as a replica: see the module's text.
 pub(crate) struct Following {
-    /// The stream: ids, offset, and what is kept of it.
-    stream: Mutex<Log>,
     applier: Mutex<Applier>,
     incoming: Mutex<Incoming>,
     /// The primary, or nobody, that a transaction wants to be followed.
@@ -76,9 +74,8 @@ pub(crate) struct LinkFacts {
 
 impl Following {
     /// Makes the state at the start: it follows nobody.
-    pub(crate) fn new(fresh: Replid) -> Following {
+    pub(crate) fn new() -> Following {
         Following {
-            stream: Mutex::new(Log::new(Identity::new(fresh))),
             applier: Mutex::default(),
             incoming: Mutex::default(),
             wanted: Mutex::new(None),
@@ -107,9 +104,9 @@ impl Following {
         self.facts().clone()
     }
 
-    /// Locks and returns the stream.
-    pub(crate) fn stream(&self) -> MutexGuard<'_, Log> {
-        self.stream.lock().expect("no panic under the stream")
+    /// Returns true if the server follows a primary, and the link to it is down.
+    pub(crate) fn is_cut_off(&self, settings: &Settings) -> bool {
+        settings.primary.is_some() && self.facts().state != State::Streaming
     }
 
     /// Returns true if the data are those of the stream's id and offset, so that a primary may go on from there. Those of an
@@ -148,7 +145,7 @@ pub(crate) fn begin(shared: &Shared) {
     let Some((host, port)) = settings.primary.clone() else {
         return;
     };
-    shared.following.stream().demoted();
+    shared.replication.primary().log_mut().demoted();
     note_role(shared);
     if let Err(error) = call(shared, host, port) {
         log::warning(&format!("The link to the primary cannot be made: {error}"));
@@ -209,26 +206,14 @@ fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) 
     let term = applier.term;
     drop(applier);
     wake(shared);
-    let was = following.stream().identity().role();
-    match &primary {
-        Some(_) => {
-            following.stream().demoted();
-            if was == Role::Primary {
-                following.resumes.store(false, Ordering::Release);
-            }
+    let was = shared.replication.primary().log().identity().role();
+    match (&primary, was) {
+        (Some(_), Role::Primary) => {
+            let is_whole = replication::demote(shared);
+            following.resumes.store(is_whole, Ordering::Release);
         }
-        None if was == Role::Replica => {
-            let fresh = crate::start::random_replid();
-            let mut stream = following.stream();
-            let before = *stream.identity();
-            stream.promoted(fresh);
-            let offset = before.offset() + 1;
-            log::notice(&format!(
-                "Setting secondary replication ID to {}, valid up to offset: {offset}. New replication ID is {fresh}",
-                before.replid()
-            ));
-        }
-        None => {}
+        (None, Role::Replica) => replication::promote(shared, unit),
+        _ => {}
     }
     following.facts().state = match &primary {
         Some(_) => State::Pausing,

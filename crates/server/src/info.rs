@@ -10,12 +10,12 @@ use std::{
 
 use redline_keyspace::{SIZE_CLASSES, Sizes, Unit};
 use redline_net::{clock, process};
+use redline_replica::{Replid, link::State as LinkState, primary::State};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
 
 use crate::{
-    config,
     memory::{Memory, ratio},
     worker::Worker,
 };
@@ -388,7 +388,10 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("instantaneous_output_repl_kbps", "0.00")?;
     let rejected = shared.connections_rejected.load(Ordering::Relaxed);
     out.field("rejected_connections", rejected)?;
-    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"])?;
+    let syncs = worker.shared.replication.primary().figures;
+    out.field("sync_full", syncs.full)?;
+    out.field("sync_partial_ok", syncs.partial_ok)?;
+    out.field("sync_partial_err", syncs.partial_refused)?;
     out.field("expired_subkeys", totals.expired_elements())?;
     out.field("expired_keys", totals.expired())?;
     out.field("expired_stale_perc", "0.00")?;
@@ -462,21 +465,87 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
 }
 
 fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    out.field("role", "master")?;
-    out.field("connected_slaves", 0)?;
+    let primary = worker.shared.replication.primary();
+    let now_ms = clock::monotonic_ms();
+    let settings = &worker.outlet.settings;
+    let identity = primary.log().identity();
+    match &settings.primary {
+        None => out.field("role", "master")?,
+        Some(address) => follower(worker, address, identity.offset(), out)?,
+    }
+    let replicas = || {
+        let all = primary.replicas().iter();
+        all.filter(|replica| replica.state != State::Handshake)
+    };
+    out.field("connected_slaves", replicas().count())?;
+    if settings.min_replicas > 0 {
+        let good = primary.good_replicas(settings.min_replicas_lag_s * 1000, now_ms);
+        out.field("min_slaves_good_slaves", good)?;
+    }
+    for (number, replica) in replicas().enumerate() {
+        out.field(
+            &format!("slave{number}"),
+            format_args!(
+                "ip={},port={},state={},offset={},lag={},type=replica",
+                replica.peer.shown_ip(),
+                replica.peer.port,
+                replica.state_name(),
+                replica.acked,
+                replica.lag_ms(now_ms) / 1000,
+            ),
+        )?;
+    }
     out.field("master_failover_state", "no-failover")?;
-    let replication_id = worker.shared.replication_id.lock();
-    let replication_id = replication_id.expect("no panic under the id");
-    out.field("master_replid", &*replication_id)?;
-    out.field("master_replid2", "0".repeat(40))?;
-    out.field("master_repl_offset", 0)?;
-    out.field("second_repl_offset", -1)?;
-    out.field("repl_backlog_active", 0)?;
-    // The configured size, also in Redis while there is no backlog: `repl_backlog_active` has the state.
-    let backlog = config::find(b"repl-backlog-size").expect("there is such a row");
-    let bytes = backlog.text(&worker.outlet.settings);
-    out.field("repl_backlog_size", String::from_utf8_lossy(&bytes))?;
-    out.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"])
+    out.field("master_replid", identity.replid())?;
+    let former = identity.former();
+    out.field(
+        "master_replid2",
+        former.map_or(Replid::NONE, |former| former.replid),
+    )?;
+    out.field("master_repl_offset", identity.offset())?;
+    let end = former.map_or(-1, |former| former.end as i64);
+    out.field("second_repl_offset", end)?;
+    let blocks = primary.log().blocks();
+    out.field("repl_backlog_active", u8::from(blocks.is_some()))?;
+    out.field("repl_backlog_size", settings.backlog_bytes)?;
+    let first = blocks.map_or(0, |blocks| blocks.begin() + 1);
+    out.field("repl_backlog_first_byte_offset", first)?;
+    let kept = blocks.map_or(0, |blocks| blocks.len());
+    out.field("repl_backlog_histlen", kept)
+}
+
+/// Tells of the link to the primary.
+fn follower(
+    worker: &Worker,
+    (host, port): &(String, u16),
+    offset: u64,
+    out: &mut Out<'_>,
+) -> fmt::Result {
+    let settings = &worker.outlet.settings;
+    let link = worker.shared.following.link();
+    let since_s = |ms: u64| clock::monotonic_ms().saturating_sub(ms) / 1000;
+    let is_up = link.state == LinkState::Streaming;
+    let syncs = matches!(link.state, LinkState::Transfer | LinkState::Loading);
+    out.field("role", "slave")?;
+    out.field("master_host", host)?;
+    out.field("master_port", port)?;
+    out.field("master_link_status", if is_up { "up" } else { "down" })?;
+    let heard_s = link.heard_ms.filter(|_| is_up).map(since_s);
+    let heard_s = heard_s.map_or(-1, |seconds| seconds as i64);
+    out.field("master_last_io_seconds_ago", heard_s)?;
+    out.field("master_sync_in_progress", u8::from(syncs))?;
+    out.field("slave_read_repl_offset", offset)?;
+    out.field("slave_repl_offset", offset)?;
+    if syncs {
+        out.field("master_sync_total_bytes", -1)?;
+        out.field("master_sync_read_bytes", link.snapshot_bytes.unwrap_or(0))?;
+    }
+    if let Some(since_ms) = link.down_since_ms {
+        out.field("master_link_down_since_seconds", since_s(since_ms))?;
+    }
+    out.field("slave_priority", settings.replica_priority)?;
+    out.field("slave_read_only", u8::from(settings.replica_read_only))?;
+    out.field("replica_announced", u8::from(settings.replica_announced))
 }
 
 fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

@@ -37,11 +37,13 @@ mod memory_test;
 mod metrics;
 mod persistence;
 mod rates;
+mod replication;
 mod service;
 mod session;
 mod settings;
 mod shared;
 mod start;
+mod stream;
 mod users;
 mod worker;
 

@@ -23,10 +23,14 @@ use std::{
 };
 
 use redline_engine::{Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason};
-use redline_keyspace::{Unit, lock::StripeSet, snapshot::Cut};
+use redline_keyspace::{
+    Unit,
+    lock::StripeSet,
+    snapshot::{Cut, CutDatabase},
+};
 use redline_net::clock;
 use redline_persist::{
-    RealDisk,
+    Disk, RealDisk,
     aof::writer::{Base, Job},
     snapshot::{
         Encoding, Stream,
@@ -34,9 +38,11 @@ use redline_persist::{
     },
 };
 use redline_rdb::format::{FileVersion, Format};
+use redline_replica::{Replid, primary::Form};
 
 use crate::{
     log,
+    replication::{self, spool::SpoolDisk},
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,
@@ -74,6 +80,8 @@ pub(crate) enum Purpose {
     Base(u64),
     /// A base without a file that follows it: BGREWRITEAOF while the append-only file is off.
     LoneBase,
+    /// This walk for replicas.
+    Replicas(u64, Form),
 }
 
 struct State {
@@ -83,6 +91,8 @@ struct State {
     last_record: u64,
     /// The one that is being taken or written.
     running: Option<Running>,
+    /// The one for replicas, until its place in their stream is known.
+    held: Option<SaveJob>,
     /// Number of the last one that was written or has failed, and which of both.
     ended: (u64, bool),
     /// A client or a save point wants one as soon as possible.
@@ -216,6 +226,7 @@ impl Persistence {
                 number: 0,
                 last_record: 0,
                 running: None,
+                held: None,
                 ended: (0, true),
                 is_scheduled: false,
                 shutdown: None,
@@ -280,6 +291,11 @@ impl Persistence {
         self.state().figures.changes_saved = changes;
     }
 
+    /// Returns true while a snapshot for any purpose is being taken or written.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state().running.is_some()
+    }
+
     /// Returns true while a snapshot for another purpose than a file of its own is being taken or written.
     pub(crate) fn is_making_base(&self) -> bool {
         self.state()
@@ -292,6 +308,12 @@ impl Persistence {
     pub(crate) fn schedule(&self) {
         self.state().is_scheduled = true;
         self.has_wishes.store(true, Ordering::Release);
+    }
+
+    fn write(&self, job: SaveJob) {
+        let jobs = self.jobs.lock().expect("no panic under the jobs");
+        // The thread ends after the workers.
+        let _ = jobs.send(Some(job));
     }
 
     /// Ends the thread that writes files, once it has written those that were begun.
@@ -358,6 +380,10 @@ impl Persistence {
         let running = state.running.take().expect("it was running");
         if job.purpose != Purpose::Save {
             drop(state);
+            if let Purpose::Replicas(walk, _) = job.purpose {
+                replication::walk_ended(shared, walk, result);
+                return;
+            }
             let base = match result {
                 Ok(written) => Ok(Base {
                     path: job.path.clone(),
@@ -450,8 +476,16 @@ pub(crate) fn note_refusal(shared: &Shared) {
 /// Writes the files of snapshots, one after the other, until the senders are gone.
 pub(crate) fn write_files(shared: &Shared, todo: &mpsc::Receiver<Option<SaveJob>>) {
     while let Ok(Some(job)) = todo.recv() {
+        let spool;
+        let disk: &dyn Disk = match job.purpose {
+            Purpose::Replicas(walk, _) => {
+                spool = SpoolDisk::new(shared, walk);
+                &spool
+            }
+            _ => &RealDisk,
+        };
         let result = file::write_file(
-            &RealDisk,
+            disk,
             &job.stream,
             &job.head,
             job.manner,
@@ -487,11 +521,18 @@ pub(crate) fn begin(
             format!("temp-rewriteaof-{pid}.aof").into(),
             format!("temp-rewriteaof-bg-{pid}.aof").into(),
         ),
+        Purpose::Replicas(walk, _) => {
+            let path = PathBuf::from(format!("temp-replicas-{pid}-{walk}.rdb"));
+            (path.clone(), path)
+        }
     };
     figures::copy_counts(worker.executor);
     let cut = unit.counts();
     let format = Format {
-        version: version_for(settings, &cut),
+        version: match purpose {
+            Purpose::Replicas(_, form) => version_for_replicas(form, &cut),
+            _ => version_for(settings, &cut),
+        },
         compresses: settings.engine.limits.payload_compressed,
         checksums: settings.checksums,
     };
@@ -536,10 +577,25 @@ pub(crate) fn begin(
         changes: shared.changes(),
         keys: cut.databases.iter().map(|database| database.keys).sum(),
     });
-    let jobs = shared.persistence.jobs.lock();
-    // The thread ends after the workers.
-    let _ = jobs.expect("no panic under the jobs").send(Some(job));
+    match purpose {
+        Purpose::Replicas(..) => state.held = Some(job),
+        _ => shared.persistence.write(job),
+    }
     Ok(state.number)
+}
+
+/// Has the snapshot for replicas written, which begins at this place of their stream.
+pub(crate) fn release_held(shared: &Shared, replid: Replid, offset: u64) {
+    let Some(mut job) = shared.persistence.state().held.take() else {
+        return;
+    };
+    // The stream behind it begins with SELECT.
+    job.head.facts.extend([
+        ("repl-stream-db", b"0".to_vec()),
+        ("repl-id", replid.as_bytes().to_vec()),
+        ("repl-offset", offset.to_string().into_bytes()),
+    ]);
+    shared.persistence.write(job);
 }
 
 /// Notes that the snapshot of the present number is begun for its own sake, for those who wait for one. Called before its
@@ -567,9 +623,7 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
     match settings.rdb_format {
         Some(version) => version,
         None => {
-            let is_late = |database: &redline_keyspace::snapshot::CutDatabase| {
-                database.timed > 0 || database.vector_sets > 0
-            };
+            let is_late = |database: &CutDatabase| database.timed > 0 || database.vector_sets > 0;
             match cut.databases.iter().any(is_late) {
                 true => FileVersion::LATEST,
                 false => FileVersion::Redis(11),
@@ -578,8 +632,26 @@ fn version_for(settings: &Settings, cut: &Cut) -> FileVersion {
     }
 }
 
+/// Returns the version of a snapshot for replicas: the one that they read, as far as it holds the data.
+fn version_for_replicas(form: Form, cut: &Cut) -> FileVersion {
+    let any = |is: fn(&CutDatabase) -> bool| cut.databases.iter().any(is);
+    let (has_timed, has_vectors) = (
+        any(|database| database.timed > 0),
+        any(|database| database.vector_sets > 0),
+    );
+    match form {
+        Form::Redis8 => FileVersion::LATEST,
+        Form::Valkey9 if has_timed => FileVersion::VALKEY,
+        // What they do not have cannot be told in it, and is refused.
+        Form::Valkey9 | Form::Valkey8 => FileVersion::Redis(11),
+        Form::Unknown if has_timed || has_vectors => FileVersion::LATEST,
+        Form::Unknown => FileVersion::Redis(10),
+        Form::Old => FileVersion::Redis(9),
+    }
+}
+
 fn head(shared: &Shared, cut: &Cut, purpose: Purpose) -> Head {
-    let is_base = purpose != Purpose::Save;
+    let is_base = matches!(purpose, Purpose::Base(_) | Purpose::LoneBase);
     let facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
@@ -682,7 +754,8 @@ pub(crate) fn wish(shared: &Shared) {
 /// Gives up the base that is being written for the append-only file, if there is one.
 fn give_up_base(shared: &Shared) {
     let state = shared.persistence.state();
-    let running = state.running.as_ref().filter(|running| !running.is_save());
+    let is_base = |running: &&Running| matches!(running.purpose, Purpose::Base(_));
+    let running = state.running.as_ref().filter(is_base);
     running.inspect(|running| running.stream.give_up());
 }
 

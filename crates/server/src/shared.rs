@@ -12,7 +12,7 @@ use std::{
 
 use redline_engine::{
     Engine, ExecutorHandle,
-    caller::{ClientInfo, flag},
+    caller::{ClientInfo, Token, flag},
     stats::{self, ExecutorStats, Totals},
 };
 use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
@@ -23,6 +23,7 @@ use crate::{
     log,
     persistence::{self, Persistence},
     rates::Rates,
+    replication::Replication,
     settings::{Published, Settings},
     start::Origin,
     worker::Worker,
@@ -69,6 +70,8 @@ pub enum Message {
     Connection(Stream, PeerAddr),
     /// Message about clients of the worker, from an executor or a lock.
     Engine(redline_engine::Message),
+    /// There is something to send to this replica.
+    Feed(Token),
     /// A function to run on the worker.
     Run(Box<dyn FnOnce(&mut Worker) + Send>),
     /// Stop: close everything and return.
@@ -111,8 +114,6 @@ pub struct Shared {
     workers: OnceLock<Box<[WorkerHandle]>>,
     /// Id of this run: 40 hexadecimal digits, new at every start.
     pub run_id: String,
-    /// Id of this server's history of changes: 40 hexadecimal digits. DEBUG CHANGE-REPL-ID makes a new one.
-    pub replication_id: Mutex<String>,
     /// Time of the process's start: Unix time in microseconds.
     pub started_us: u64,
     /// Source of the settings, and the process around the server.
@@ -155,6 +156,8 @@ pub struct Shared {
     pub(crate) persistence: Persistence,
     /// The server as a replica.
     pub(crate) following: Following,
+    /// The stream for replicas, and these.
+    pub(crate) replication: Replication,
     /// DEBUG PAUSE-CRON: the timers do nothing.
     pub timers_rest: AtomicBool,
     /// True after SHUTDOWN and SIGTERM.
@@ -180,13 +183,13 @@ impl Shared {
         origin: Origin,
         persistence: Persistence,
     ) -> Shared {
+        let replication = Replication::new(&settings.current());
         Shared {
             engine,
             settings,
             this: OnceLock::new(),
             client_eviction: Mutex::new(()),
             workers: OnceLock::new(),
-            replication_id: Mutex::new(crate::start::random_id()),
             run_id,
             started_us,
             origin,
@@ -207,7 +210,8 @@ impl Shared {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             persistence,
-            following: Following::new(crate::start::random_replid()),
+            following: Following::new(),
+            replication,
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -356,7 +360,10 @@ impl Shared {
         let mut infos = self.client_infos();
         let bytes = |info: &Arc<ClientInfo>| info.memory_bytes.load(Ordering::Relaxed);
         let mut total: u64 = infos.iter().map(bytes).sum();
-        infos.retain(|info| info.flags.load(Ordering::Relaxed) & flag::NO_EVICT == 0);
+        infos.retain(|info| {
+            let kept = flag::NO_EVICT | flag::REPLICA;
+            info.flags.load(Ordering::Relaxed) & kept == 0
+        });
         infos.sort_by_cached_key(|info| std::cmp::Reverse(bytes(info)));
         let mut evicted = 0;
         for info in infos {

@@ -16,7 +16,6 @@ use redline_net::{
     limits, thread,
     tls::{ServerTls, TlsError},
 };
-use redline_replica::Replid;
 use redline_table::{Heap, heap};
 
 use crate::{
@@ -622,13 +621,6 @@ pub(crate) fn spawn(
 ) -> Result<JoinHandle<()>, StartError> {
     let last_words = || log::warning("a thread of the server has panicked, the process ends");
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
-}
-
-/// Returns a fresh id of a replication stream.
-pub(crate) fn random_replid() -> Replid {
-    let mut bytes = [0; 20];
-    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
-    Replid::from_random(bytes)
 }
 
 /// Returns 40 random hexadecimal digits.

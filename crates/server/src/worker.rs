@@ -24,7 +24,7 @@ use std::{
 use redline_acl::User;
 use redline_engine::{
     Caller, Executor, Message as Mail,
-    caller::{ClientInfo, Origin, Token},
+    caller::{ClientInfo, Origin, Token, state},
     executor::{Batch, block, units, watch},
     monitor, subscriptions, tracking,
 };
@@ -37,7 +37,7 @@ use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
 
 use crate::{
-    cron, following, log, persistence,
+    cron, following, log, persistence, replication,
     session::Session,
     settings::Settings,
     shared::{Message, Shared, TcpPort},
@@ -357,6 +357,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         if self.number == 0 && self.depth == 0 && self.shared.following.has_work() {
             following::drive(self);
         }
+        if self.number == 0 && self.depth == 0 && self.shared.replication.has_wishes() {
+            replication::drive(self);
+        }
         if self.outlet.accept == Accept::AtOnce {
             self.accept_again();
         }
@@ -471,6 +474,15 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
     }
 
+    /// Has a replica's session served soon, if it is still there.
+    fn feed_soon(&mut self, token: Token) {
+        let place = self.outlet.places.get(token.index());
+        let generation = place.map_or(0, |place| place.generation);
+        if place.is_some() && Token::new(self.number, token.index(), generation) == token {
+            self.enqueue(token.index());
+        }
+    }
+
     /// Returns an unused place and its token.
     fn free_place(&mut self) -> (usize, Token) {
         let index = self.outlet.free.pop().unwrap_or_else(|| {
@@ -537,6 +549,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         watch::unwatch(self.executor, &mut session);
         block::drop_wait(self.executor, &mut session);
         units::give_way(self.executor, &mut session);
+        if session.is(state::REPLICA) {
+            replication::gone(self.shared, &session);
+        }
         self.shared.clients().remove(&session.info.id);
         self.shared.workers()[self.number]
             .connections

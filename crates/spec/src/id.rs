@@ -501,9 +501,12 @@ roll! {
         ModuleList => server::module_list,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
+        Psync => replication::psync,
+        Replconf => replication::replconf,
         Replicaof => replication::replicaof,
         Role => replication::role,
         Slaveof => replication::replicaof,
+        Sync => replication::sync,
         Time => server::time,
     }
     containers {

@@ -23,9 +23,6 @@ pub const UNBUILT: &[&str] = &[
     "module|load",
     "module|loadex",
     "module|unload",
-    "psync",
-    "replconf",
-    "sync",
 ];
 
 #[cfg(test)]

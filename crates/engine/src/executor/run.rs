@@ -419,11 +419,11 @@ impl<O: Outlet> Executor<'_, O> {
     fn check_refusals(&self, caller: &Caller, id: CommandId, gate: Gate) -> Result<(), Error> {
         let writes = |id: CommandId| spec::gate(id).flags.has(Flags::WRITE);
         let mut queued = caller.multi.queue.iter();
-        let is_concerned = gate.flags.has(Flags::WRITE)
-            || id == CommandId::Ping
+        let is_write = gate.flags.has(Flags::WRITE)
             || id == CommandId::Exec && queued.any(|(id, _)| writes(*id));
         match self.engine.refusals.of_writes(self.refusals) {
-            Some(error) if is_concerned => Err(error),
+            Some(error) if is_write || id == CommandId::Ping => Err(error),
+            _ if is_write && self.refusals.has(Reason::NoReplicas) => Err(errors::NO_REPLICAS),
             _ => Ok(()),
         }
     }

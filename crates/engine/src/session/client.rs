@@ -445,7 +445,8 @@ fn flag_letters(info: &ClientInfo) -> String {
 }
 
 fn letters_of(flags: u32) -> String {
-    const LETTERS: [(u32, char); 13] = [
+    const LETTERS: [(u32, char); 14] = [
+        (flag::REPLICA, 'S'),
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),

@@ -20,6 +20,7 @@ use redline_types::{PackedRef, Value, list::NodeRef, number};
 use crate::{
     admin::{command::write_help, config, persistence},
     persistence::{loading, playback},
+    replication,
     shared::Message,
     worker::{Worker, handover},
 };
@@ -98,11 +99,9 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
     match (sub.as_slice(), args.len()) {
         (b"help", 2) => write_help(&mut caller.reply(), HELP),
         (b"change-repl-id", 2) => {
-            *worker
-                .shared
-                .replication_id
-                .lock()
-                .expect("no panic under the id") = crate::start::random_id();
+            let mut primary = worker.shared.replication.primary();
+            primary.log_mut().change_id(replication::fresh_id());
+            drop(primary);
             caller.reply().ok();
         }
         (b"config-rewrite-force-all", 2) => {

@@ -1,38 +1,224 @@
-//! ROLE and REPLICAOF: replication's commands for operators.
+//! ROLE, REPLICAOF, and what replicas say: REPLCONF, PSYNC, SYNC.
 //!
-//! Must not know: how a primary is followed.
+//! Must not know: what a replica is sent, and when; how a primary is followed.
 
 use redline_commands::{Error, Words};
-use redline_engine::{Caller, Halt};
+use redline_engine::{
+    Caller, Halt,
+    caller::{ReplyMode, flag, state},
+};
+use redline_net::clock;
+use redline_replica::primary::{Answer, State};
 use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
 
-use crate::{following, log, worker::Worker};
+use crate::{following, log, replication, worker::Worker};
 
-/// Replies with the role: as a primary without replicas, or with the primary and the state of the link to it.
+/// Length of an address that a replica may tell: bytes.
+const IP_BYTES_MAX: usize = 255;
+const NO_PRIMARY_LINK: Error =
+    Error::line("NOMASTERLINK Can't SYNC while not connected with my master");
+
+/// Replies with the role: of a primary the offset of its stream and each replica that is online with its own; of a replica its
+/// primary, the state of the link and the offset.
 pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
-    let settings = worker.outlet.settings.clone();
-    let following = &worker.shared.following;
-    let offset = following.stream().identity().offset() as i64;
+    let primary = worker.shared.replication.primary();
+    let offset = primary.log().identity().offset() as i64;
+    if let Some((host, port)) = &worker.outlet.settings.primary {
+        let state = worker.shared.following.link().state;
+        let mut reply = caller.reply();
+        reply.array(5);
+        reply.bulk(b"slave");
+        reply.bulk(host.as_bytes());
+        reply.integer((*port).into());
+        reply.bulk(state.name().as_bytes());
+        reply.integer(offset);
+        return Ok(());
+    }
+    let online = || {
+        let replicas = primary.replicas().iter();
+        replicas.filter(|replica| replica.state == State::Online)
+    };
     let mut reply = caller.reply();
-    match &settings.primary {
-        None => {
-            reply.array(3);
-            reply.bulk(b"master");
-            reply.integer(offset);
-            reply.array(0);
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(offset);
+    reply.array(online().count());
+    for replica in online() {
+        reply.array(3);
+        reply.bulk(replica.peer.shown_ip().as_bytes());
+        reply.bulk(replica.peer.port.to_string().as_bytes());
+        reply.bulk(replica.acked.to_string().as_bytes());
+    }
+    Ok(())
+}
+
+/// Asks for the stream from an offset on: `PSYNC replid offset`.
+pub(crate) fn psync(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+    let asked = number::parse_i64(&args[2]).unwrap_or(i64::MIN);
+    let replid = args[1].to_vec();
+    become_replica(worker, caller, Some((&replid, asked)))
+}
+
+/// Asks for a snapshot and the stream behind it.
+pub(crate) fn sync(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
+    become_replica(worker, caller, None)
+}
+
+fn become_replica(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    wanted: Option<(&[u8], i64)>,
+) -> Result<(), Halt> {
+    let shared = worker.shared;
+    if shared.following.is_cut_off(&shared.settings.current()) {
+        return Err(NO_PRIMARY_LINK.into());
+    }
+    let (client, now_ms) = (caller.info.id, clock::monotonic_ms());
+    // What is a replica already is not answered.
+    if caller.info.flags.load(std::sync::atomic::Ordering::Relaxed) & flag::REPLICA != 0 {
+        return Ok(());
+    }
+    introduce(worker, caller);
+    let mut primary = shared.replication.primary();
+    let answer = match wanted {
+        Some((replid, asked)) => {
+            primary.psync(client, replid, asked, replication::fresh_id, now_ms)
         }
-        Some((host, port)) => {
-            reply.array(5);
-            reply.bulk(b"slave");
-            reply.bulk(host.as_bytes());
-            reply.integer((*port).into());
-            reply.bulk(following.link().state.name().as_bytes());
-            reply.integer(offset);
+        None => primary.sync(client, false, replication::fresh_id, now_ms),
+    };
+    shared.replication.note_kept(&primary);
+    let peer = primary.peer_mut(client, now_ms);
+    let name = format!("{}:{}", peer.shown_ip(), peer.port);
+    drop(primary);
+    caller.info.set_flag(flag::REPLICA, true);
+    // It is sent the stream and nothing else.
+    caller.reply_mode = ReplyMode::Off;
+    caller.set_state(state::REPLY, true);
+    log::notice(&format!(
+        "Replica {name} asks for synchronization: {}",
+        match answer {
+            Answer::Partial => "it goes on where it was",
+            Answer::Full => "it gets a snapshot",
+        }
+    ));
+    replication::wish(shared);
+    Ok(())
+}
+
+/// Makes the caller known as one that speaks of replication.
+fn introduce(worker: &Worker, caller: &mut Caller) {
+    let (host, _) = caller
+        .info
+        .addr
+        .rsplit_once(':')
+        .unwrap_or((&caller.info.addr, ""));
+    let ip = host.trim_start_matches('[').trim_end_matches(']');
+    let mut primary = worker.shared.replication.primary();
+    let peer = primary.peer_mut(caller.info.id, clock::monotonic_ms());
+    if peer.ip.is_empty() {
+        ip.clone_into(&mut peer.ip);
+    }
+    drop(primary);
+    caller.set_state(state::REPLICA, true);
+}
+
+/// Notes what a replica tells of itself, and how far it is: `REPLCONF option value …`. Acknowledgements are not answered.
+pub(crate) fn replconf(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len().is_multiple_of(2) {
+        return Err(Error::Syntax.into());
+    }
+    let option = |at: usize| args.get(at).map(<[u8]>::to_ascii_lowercase);
+    match option(1).as_deref() {
+        Some(b"ack") => {
+            acknowledge(worker, caller, args);
+            return Ok(());
+        }
+        // It is for the other side.
+        Some(b"getack") => return Ok(()),
+        _ => {}
+    }
+    introduce(worker, caller);
+    for at in (1..args.len()).step_by(2) {
+        tell(worker, caller, &args[at], &args[at + 1])?;
+    }
+    caller.reply().ok();
+    Ok(())
+}
+
+fn tell(worker: &Worker, caller: &Caller, option: &[u8], value: &[u8]) -> Result<(), Error> {
+    let mut primary = worker.shared.replication.primary();
+    let peer = primary.peer_mut(caller.info.id, clock::monotonic_ms());
+    match option.to_ascii_lowercase().as_slice() {
+        b"listening-port" => {
+            let port = number::parse_i64(value).ok_or(Error::NotInteger)?;
+            peer.port = u16::try_from(port).map_err(|_| Error::NotInteger)?;
+        }
+        b"ip-address" if value.len() > IP_BYTES_MAX => {
+            return Err(Error::Line(
+                format!(
+                    "ERR REPLCONF ip-address provided by replica instance is too long: {} bytes",
+                    value.len()
+                )
+                .into(),
+            ));
+        }
+        b"ip-address" => peer.announced_ip = String::from_utf8_lossy(value).into_owned(),
+        b"capa" => peer.note_capability(value),
+        b"version" => {
+            let text = String::from_utf8_lossy(value);
+            if !peer.note_version(&text) {
+                return Err(Error::quoting(
+                    "ERR Unrecognized version format: ",
+                    value,
+                    "",
+                ));
+            }
+        }
+        b"rdb-only" => {
+            peer.rdb_only = match value {
+                b"0" => false,
+                b"1" => true,
+                _ => return Err(Error::NotInteger),
+            };
+        }
+        b"rdb-filter-only" if value.is_empty() => {}
+        b"rdb-filter-only" => {
+            let text = "ERR Unsupported rdb-filter-only option: ";
+            return Err(Error::quoting(text, value, ""));
+        }
+        _ => {
+            let text = "ERR Unrecognized REPLCONF option: ";
+            return Err(Error::quoting(text, option, ""));
         }
     }
     Ok(())
+}
+
+/// Takes an acknowledgement: `REPLCONF ACK offset [FACK offset]`.
+fn acknowledge(worker: &Worker, caller: &Caller, args: Args<'_>) {
+    let Some(offset) = args.get(2).and_then(number::parse_i64) else {
+        return;
+    };
+    let is_fack = |word: &[u8]| word.eq_ignore_ascii_case(b"fack");
+    let synced = match args.get(3).is_some_and(is_fack) {
+        true => args.get(4).and_then(number::parse_i64),
+        false => None,
+    };
+    let at_least_0 = |offset: i64| u64::try_from(offset).unwrap_or(0);
+    let synced = synced.map(at_least_0);
+    let (client, now_ms) = (caller.info.id, clock::monotonic_ms());
+    let mut primary = worker.shared.replication.primary();
+    let is_replica = primary.ack(client, at_least_0(offset), synced, now_ms);
+    drop(primary);
+    if is_replica {
+        replication::acknowledged(worker.shared);
+    }
 }
 
 /// Has the server follow a primary, or nobody any more.

@@ -284,19 +284,19 @@ settings! {
         replica_announce_port: Option<u16> as Port = ("replica-announce-port", Live, PORT, "0", "Port that the primary tells others.").alias("slave-announce-port");
         _ = ("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk fails.");
         _ = ("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes kept while a replica loads a snapshot.");
-        _ = ("repl-diskless-sync", Inert, SWITCH, "yes", "Send snapshots to replicas without a file.");
-        _ = ("repl-diskless-sync-delay", Inert, SECONDS, "5", "Seconds to wait for more replicas.");
-        _ = ("repl-diskless-sync-max-replicas", Inert, SECONDS, "0", "Replicas at which not to wait any longer.");
+        repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send snapshots to replicas without a file.");
+        repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas.");
+        repl_enough: u64 = ("repl-diskless-sync-max-replicas", Live, SECONDS, "0", "Replicas at which not to wait any longer.");
         _ = ("repl-diskless-load", Inert, Syntax::Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", "Load a snapshot without a file.");
         _ = ("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections.");
         _ = ("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary.");
-        _ = ("repl-ping-replica-period", Inert, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period");
+        repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period");
         repl_timeout_s: u64 = ("repl-timeout", Live, int(1, INT_MAX), "60", "Seconds after which the other side is given up.");
         _ = ("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas.");
-        _ = ("repl-backlog-size", Inert, memory(1), "1048576", "Bytes kept for replicas that come back; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
-        _ = ("repl-backlog-ttl", Inert, int(0, i64::MAX), "3600", "Seconds that they are kept without a replica.");
-        _ = ("min-replicas-to-write", Inert, SECONDS, "0", "Refuse writes with fewer replicas.").alias("min-slaves-to-write").unbuilt("replication", zero);
-        _ = ("min-replicas-max-lag", Inert, SECONDS, "10", "Seconds after which a replica does not count.").alias("min-slaves-max-lag");
+        backlog_bytes: u64 = ("repl-backlog-size", Live, memory(1), "1048576", "Bytes kept for replicas that come back; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
+        backlog_ttl_s: u64 = ("repl-backlog-ttl", Live, int(0, i64::MAX), "3600", "Seconds that they are kept without a replica.");
+        min_replicas: u64 = ("min-replicas-to-write", Live, SECONDS, "0", "Refuse writes with fewer replicas.").alias("min-slaves-to-write");
+        min_replicas_lag_s: u64 = ("min-replicas-max-lag", Live, SECONDS, "10", "Seconds after which a replica does not count.").alias("min-slaves-max-lag");
         _ = ("propagation-error-behavior", Inert, Syntax::Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", "What to do when a replica refuses a write.");
     }
 

@@ -27,6 +27,7 @@ use super::{Following, Order, switch, wake};
 use crate::{
     log,
     persistence::{append, loading},
+    replication,
     shared::Shared,
     worker::Worker,
 };
@@ -210,7 +211,7 @@ impl Applier {
     fn note_applied_before(&self, shared: &Shared, bytes: usize, behind: usize) {
         if bytes > 0 {
             let read = self.units.read_bytes(bytes + behind);
-            shared.following.stream().append(&read[..bytes]);
+            replication::append_applied(shared, &read[..bytes]);
         }
     }
 
@@ -246,8 +247,8 @@ impl Applier {
         let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
         if published.is_ok() {
             let history = install.history;
-            let (replid, offset) = history.unwrap_or_else(|| (crate::start::random_replid(), 0));
-            shared.following.stream().full_resync(replid, offset);
+            let (replid, offset) = history.unwrap_or_else(|| (replication::fresh_id(), 0));
+            replication::take_history(shared, replid, offset);
             let resumes = &shared.following.resumes;
             resumes.store(history.is_some(), Ordering::Release);
             self.units = Units::default();
@@ -259,7 +260,7 @@ impl Applier {
         if append.is_on() && !append::rewrite(shared) {
             append.schedule();
         }
-        let result = published.map(|()| shared.following.stream().identity().offset());
+        let result = published.map(|()| replication::identity(shared).offset());
         let term = self.term;
         shared.following.send(Order::Loaded { term, result });
         true

@@ -27,6 +27,7 @@ use super::{apply::Install, note_link, wake};
 use crate::{
     log,
     persistence::loading,
+    replication,
     settings::Settings,
     shared::{Shared, TcpPort},
     start::{self, StartError},
@@ -176,7 +177,7 @@ impl Shell {
     }
 
     fn applied(&self) -> u64 {
-        self.shared.following.stream().identity().offset()
+        replication::identity(&self.shared).offset()
     }
 
     fn takes_bytes(&self) -> bool {
@@ -257,14 +258,8 @@ impl Shell {
             }
             Some(Wish::Load { surplus }) => self.load(surplus),
             Some(Wish::Continue(replid)) => {
-                let mut stream = self.shared.following.stream();
-                let before = stream.identity().replid();
-                stream.continued(replid);
-                drop(stream);
+                replication::go_on(&self.shared, replid);
                 log::notice("Successful partial resynchronization with master.");
-                if let Some(replid) = replid.filter(|replid| *replid != before) {
-                    log::notice(&format!("Master replication ID changed to {replid}"));
-                }
             }
             Some(Wish::Stream(bytes)) => {
                 let shared = &self.shared;
@@ -337,7 +332,7 @@ impl Shell {
 
     fn introduction(&self) -> Introduction {
         let settings = self.shared.settings.current();
-        let identity = *self.shared.following.stream().identity();
+        let identity = replication::identity(&self.shared);
         let own_port = self.shared.bound_port(TcpPort::Plain);
         let settings: &Settings = &settings;
         Introduction {

@@ -2,21 +2,18 @@
 //! wishes are met here.
 //!
 //! The file itself is a state machine ([`Writer`]) under one lock. Who has the pump's role gives it bytes
-//! ([`FileStream`]); what waits for the disk is a [`Job`], run by [`run_jobs`]. Wishes are met after the lock is let go
+//! ([`write`]); what waits for the disk is a [`Job`], run by [`run_jobs`]. Wishes are met after the lock is let go
 //! of, since some of them come back to it.
 //!
 //! Must not know: the form of the files, commands.
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, Weak, mpsc},
+    sync::{Arc, Mutex, MutexGuard, mpsc},
 };
 
 use redline_engine::refusals::Reason;
-use redline_keyspace::{
-    Unit,
-    journal::{Piece, Position, Stream},
-};
+use redline_keyspace::{Unit, journal::Piece};
 use redline_net::clock;
 use redline_persist::{
     Disk, Manifest, Paths, RealDisk,
@@ -25,7 +22,7 @@ use redline_persist::{
     manifest,
 };
 
-use crate::{log, settings::Settings, shared::Shared};
+use crate::{log, replication, settings::Settings, shared::Shared, stream};
 
 /// Bytes that may wait for the file before it; more are written without waiting.
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -51,8 +48,8 @@ struct Inner {
     /// A base is wanted while the file is off.
     wants_lone_base: bool,
     is_last_lone_base_done: bool,
-    /// The rewrite whose cut is on its way through the journal.
-    cut_for: Option<u64>,
+    /// The rewrite whose cut is on its way through the journal, and the last record before that.
+    cut_for: Option<(u64, u64)>,
     /// A base that was finished before its cut came through.
     early_base: Option<(u64, Base)>,
     /// True if replies wait at the gate.
@@ -353,24 +350,20 @@ pub(crate) fn rewrite(shared: &Shared) -> bool {
 pub(crate) fn cut_journal(shared: &Arc<Shared>, unit: &mut Unit<'_>, rewrite: u64) {
     let mut inner = shared.persistence.append.inner();
     inner.wants_cut = None;
-    inner.cut_for = Some(rewrite);
-    drop(inner);
-    match shared.keyspace.journal().is_attached() {
-        true => drop(unit.cut_journal()),
-        false => attach(shared, unit),
-    }
+    // Under the lock, so that the cut does not come through before it is known whose it is.
+    let number = stream::begin_part(shared, unit);
+    inner.cut_for = Some((rewrite, number));
 }
 
 /// Attaches the file to the journal. The unit holds every stripe.
 pub(crate) fn attach(shared: &Arc<Shared>, unit: &mut Unit<'_>) {
-    let shared = Arc::downgrade(shared);
-    unit.attach_stream(Box::new(FileStream { shared }));
+    stream::begin_part(shared, unit);
 }
 
 /// Takes the base that a rewrite wanted.
 pub(crate) fn base_done(shared: &Shared, rewrite: u64, result: Result<Base, String>) {
     let mut inner = shared.persistence.append.inner();
-    let is_cut = inner.cut_for != Some(rewrite);
+    let is_cut = inner.cut_for.is_none_or(|(other, _)| other != rewrite);
     let wishes = match (result, &mut inner.writer) {
         (Ok(base), Some(writer)) if is_cut => writer.base_written(rewrite, base),
         (Ok(base), _) => {
@@ -542,64 +535,56 @@ impl Inner {
     }
 }
 
-/// The journal's stream into the file.
-struct FileStream {
-    shared: Weak<Shared>,
+/// Takes a round of the journal's stream, up to this record.
+pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
+    let mut inner = shared.persistence.append.inner();
+    if inner.writer.is_none() {
+        return;
+    }
+    let files = pieces.iter().filter(|piece| piece.is_for_files());
+    let mut wishes;
+    if inner.pending.is_empty() {
+        let units: Vec<&[u8]> = files.map(Piece::bytes).collect();
+        wishes = inner.append(&units, last, true);
+    } else {
+        files.for_each(|piece| inner.pending.extend_from_slice(piece.bytes()));
+        inner.pending_last = last;
+        let is_too_much = inner.pending.len() > WAITING_BYTES_MAX;
+        let is_due = is_too_much || clock::monotonic_ms() >= inner.retry_at_ms;
+        wishes = match is_due {
+            true => inner.append_pending(!is_too_much),
+            false => Vec::new(),
+        };
+    }
+    wishes.extend(inner.sync_if_always());
+    drop(inner);
+    if !wishes.is_empty() {
+        meet(shared, wishes);
+    }
 }
 
-impl Stream for FileStream {
-    fn write(&mut self, pieces: &[Piece<'_>], end: Position) {
-        let Some(shared) = self.shared.upgrade() else {
-            return;
-        };
-        let mut inner = shared.persistence.append.inner();
-        let files = pieces.iter().filter(|piece| piece.is_for_files());
-        let mut wishes;
-        if inner.pending.is_empty() {
-            let units: Vec<&[u8]> = files.map(Piece::bytes).collect();
-            wishes = inner.append(&units, end.number, true);
-        } else {
-            files.for_each(|piece| inner.pending.extend_from_slice(piece.bytes()));
-            inner.pending_last = end.number;
-            let is_too_much = inner.pending.len() > WAITING_BYTES_MAX;
-            let is_due = is_too_much || clock::monotonic_ms() >= inner.retry_at_ms;
-            wishes = match is_due {
-                true => inner.append_pending(!is_too_much),
-                false => Vec::new(),
-            };
+/// Hears that a part of the stream begins behind this record.
+pub(crate) fn cut(shared: &Shared, number: u64) {
+    let mut inner = shared.persistence.append.inner();
+    let Some((rewrite, _)) = inner.cut_for.take_if(|(_, of)| *of == number) else {
+        return;
+    };
+    let mut wishes = inner.append_pending(false);
+    if let Some(writer) = &mut inner.writer {
+        let switched = writer.switch(rewrite, number, now_s());
+        let is_ended = |wish: &Wish| matches!(wish, Wish::RewriteEnded { .. });
+        if !switched.iter().any(is_ended) {
+            // What could not be written is in the base.
+            inner.pending.clear();
         }
-        wishes.extend(inner.sync_if_always());
-        drop(inner);
-        if !wishes.is_empty() {
-            meet(&shared, wishes);
+        wishes.extend(switched);
+        if let Some((rewrite, base)) = inner.early_base.take() {
+            let writer = inner.writer.as_mut().expect("as above");
+            wishes.extend(writer.base_written(rewrite, base));
         }
     }
-
-    fn cut(&mut self, at: Position) {
-        let Some(shared) = self.shared.upgrade() else {
-            return;
-        };
-        let mut inner = shared.persistence.append.inner();
-        let Some(rewrite) = inner.cut_for.take() else {
-            return;
-        };
-        let mut wishes = inner.append_pending(false);
-        if let Some(writer) = &mut inner.writer {
-            let switched = writer.switch(rewrite, at.number, now_s());
-            let is_ended = |wish: &Wish| matches!(wish, Wish::RewriteEnded { .. });
-            if !switched.iter().any(is_ended) {
-                // What could not be written is in the base.
-                inner.pending.clear();
-            }
-            wishes.extend(switched);
-            if let Some((rewrite, base)) = inner.early_base.take() {
-                let writer = inner.writer.as_mut().expect("as above");
-                wishes.extend(writer.base_written(rewrite, base));
-            }
-        }
-        drop(inner);
-        meet(&shared, wishes);
-    }
+    drop(inner);
+    meet(shared, wishes);
 }
 
 /// Meets the wishes of the writer. The caller holds no lock.
@@ -627,7 +612,7 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
             Wish::Synced(number) => shared.engine.release_replies(number),
             Wish::RewriteEnded { is_done, .. } => rewrite_ended(shared, is_done),
             Wish::Stopped => {
-                shared.keyspace.journal().detach();
+                replication::wish(shared);
                 append.inner().pending.clear();
                 // It may have been turned on again meanwhile.
                 if shared.settings.current().appends {
@@ -660,7 +645,7 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     if !is_done {
         super::give_up_base(shared);
         if is_off {
-            shared.keyspace.journal().detach();
+            replication::wish(shared);
         }
     }
     if starts {

@@ -7,7 +7,7 @@
 //! bytes that have come in the meantime: no byte is lost, none overtakes another.
 //!
 //! Only a session moves whose token is nowhere but in its client info: no subscriber, no client that tracks or watches
-//! keys or is in MONITOR, none that waits, is in a transaction or in the middle of a request or of a reply.
+//! keys or is in MONITOR, no replica, none that waits, is in a transaction or in the middle of a request or of a reply.
 //!
 //! Must not know: what any command does.
 
@@ -78,7 +78,8 @@ impl Session {
             | state::LISTENS
             | state::TRACKING
             | state::CONFIRMED
-            | state::MONITOR;
+            | state::MONITOR
+            | state::REPLICA;
         self.holds_nothing()
             && !self.is(PINNED)
             && !self.is_suspended()
@@ -206,7 +207,7 @@ pub fn count_movable(worker: &mut Worker) {
         session.work_lately = work - mem::replace(&mut session.worked_before, work);
         // It may be in the middle of a request now: that passes. States that do not pass have a bit.
         let stays = session.subscriptions.is_some() || session.tracking.is_some();
-        let stays = stays || session.is(state::MONITOR);
+        let stays = stays || session.is(state::MONITOR | state::REPLICA);
         movable += u32::from(session.work_lately > 0 && !stays);
     });
     worker.outlet.handover.movable = movable;

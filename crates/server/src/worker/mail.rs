@@ -82,6 +82,7 @@ pub(crate) fn on_message(worker: &mut Worker, message: Message) {
     match message {
         Message::Connection(stream, peer) => worker.open(stream, peer),
         Message::Engine(message) => on_engine_message(worker, message),
+        Message::Feed(token) => worker.feed_soon(token),
         Message::Run(run) => run(worker),
         Message::Stop => worker.outlet.stop = true,
     }

@@ -19,7 +19,7 @@ use super::*;
 use crate::session::Deferred;
 use redline_engine::{
     caller::Suspended,
-    caller::state,
+    caller::flag,
     executor::{access, block::Again},
     session::client::described,
 };
@@ -256,7 +256,10 @@ fn leave(worker: &mut Worker, member: Member) {
         access::adopt_rules(worker.executor, &mut session);
     }
     tracking::before_write(&mut session);
-    if session.out.is_empty() || !wait_for_gate(worker, &mut session) {
+    if session.is(state::REPLICA) {
+        write_out(worker, &mut session);
+        replication::feed::feed(worker, &mut session);
+    } else if session.out.is_empty() || !wait_for_gate(worker, &mut session) {
         write_replies(worker, &mut session);
     } else {
         enforce_output_limit(worker, &mut session);
@@ -393,7 +396,7 @@ pub(crate) fn evict_clients(worker: &Worker) {
 }
 
 /// Writes as much of the replies as the peer takes.
-pub(super) fn write_out(worker: &mut Worker, session: &mut Session) {
+pub(crate) fn write_out(worker: &mut Worker, session: &mut Session) {
     let waiting = session.out.len_bytes();
     if waiting == 0 && !session.stream.has_unsent() {
         return;
@@ -479,6 +482,10 @@ pub fn enforce_output_limit(worker: &mut Worker, session: &mut Session) {
 }
 
 fn enforce_limit_of(worker: &mut Worker, session: &mut Session, bytes: u64) {
+    if session.info.flags.load(Ordering::Relaxed) & flag::REPLICA != 0 {
+        // What it has yet to be sent is counted where it lies.
+        return;
+    }
     let class = usize::from(session.is(state::LISTENS)) * 2;
     let limit = worker.outlet.settings.output_limits[class];
     let now_s = (worker.now_ms / 1000) as u64;

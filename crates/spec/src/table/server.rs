@@ -514,6 +514,22 @@ rows! { Server:
         flags: [ADMIN, NOSCRIPT, LOADING, STALE],
     }
 
+    Psync = "psync" {
+        summary: "Ask for the stream of changes, as a replica does.",
+        since: "2.8.0",
+        arity: -3,
+        flags: [ADMIN, NOSCRIPT, NO_ASYNC_LOADING, NO_MULTI],
+        args: [string("replicationid"), integer("offset")],
+    }
+
+    Replconf = "replconf" {
+        summary: "Tell the other side of replication something.",
+        complexity: "O(1)",
+        since: "3.0.0",
+        arity: -1,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE, ALLOW_BUSY],
+    }
+
     Replicaof = "replicaof" {
         summary: "Be a replica of another server, or of none any more.",
         complexity: "O(1)",
@@ -649,6 +665,13 @@ rows! { Server:
         acl: [KEYSPACE, DANGEROUS],
         args: [integer("index1"), integer("index2")],
         scope: All,
+    }
+
+    Sync = "sync" {
+        summary: "Ask for a snapshot and the stream of changes behind it, as replicas of old did.",
+        since: "1.0.0",
+        arity: 1,
+        flags: [ADMIN, NOSCRIPT, NO_ASYNC_LOADING, NO_MULTI],
     }
 
     Time = "time" {

@@ -279,9 +279,13 @@ impl Class {
     }
 
     fn of(info: &ClientInfo) -> Class {
-        match info.flags.load(Ordering::Relaxed) & flag::PUBSUB {
-            0 => Class::Normal,
-            _ => Class::Pubsub,
+        let flags = info.flags.load(Ordering::Relaxed);
+        if flags & flag::REPLICA != 0 {
+            Class::Replica
+        } else if flags & flag::PUBSUB != 0 {
+            Class::Pubsub
+        } else {
+            Class::Normal
         }
     }
 }

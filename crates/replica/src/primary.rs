@@ -1,0 +1,826 @@
+//! A primary's side of replication: the replicas, and what each is sent next.
+//!
+//! A replica is a client that asked for the stream. It either goes on where it was (PSYNC with a history that is shared
+//! and bytes that are kept), or waits for a *walk*: a snapshot for all who wait, whose bytes the caller keeps in one
+//! place. What follows the walk's cut is kept in the log until the slowest reader has it.
+//!
+//! ```text
+//! handshake → waits → receives → (awaits its acknowledgement) → online
+//!     └─────────────── partial ──────────────────────────────────┘
+//! ```
+//!
+//! The caller names clients by numbers, tells the time in milliseconds of any clock that does not go back, and writes what
+//! [`Primary::next`] returns. A replica for which there was nothing to send is *asleep*: what brings something new names
+//! it as one to be woken.
+//!
+//! Must not know: sockets, sessions, files, who takes snapshots.
+
+mod peer;
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+pub use peer::{Form, Peer};
+
+use crate::{
+    blocks::Found,
+    identity::{Replid, Role},
+    log::{Log, Resume},
+};
+
+/// Bytes that are handed out at a time: those of a piece of a snapshot, or of the open block.
+pub const PIECE_BYTES_MAX: usize = 64 * 1024;
+/// Number of addresses that are remembered for a format that did not work.
+const FAILED_MAX: usize = 64;
+/// Length of the mark that ends a snapshot of unknown length.
+pub const MARK_BYTES: usize = 40;
+
+/// PING, as it stands in the stream.
+pub const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+/// The request for acknowledgements, as it stands in the stream.
+pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+
+/// What the configuration says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the stream that are kept for replicas that come back.
+    pub backlog_bytes: u64,
+    /// Time without a replica after which they are not kept any more; 0: never.
+    pub backlog_ttl_ms: u64,
+    /// Time without a sign of life after which a replica is given up.
+    pub timeout_ms: u64,
+    /// Time between two signs of life.
+    pub ping_period_ms: u64,
+    /// Snapshots may be sent while they are made.
+    pub is_diskless: bool,
+    /// Time for which a walk waits for further replicas, if it is sent while it is made.
+    pub delay_ms: u64,
+    /// Number of waiting replicas that ends this wait; 0: none does.
+    pub enough_replicas: u64,
+    /// Bytes that a replica may be behind; 0: no limit.
+    pub hard_bytes: u64,
+    /// Bytes that it may be behind for `soft_ms`; 0: no limit.
+    pub soft_bytes: u64,
+    /// See `soft_bytes`.
+    pub soft_ms: u64,
+}
+
+/// Where a replica stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has told something of itself, and not asked for the stream.
+    Handshake,
+    /// It waits for a walk to begin.
+    Waits,
+    /// It is sent the snapshot of the walk.
+    Receives,
+    /// It has been sent a snapshot of unknown length; what follows would hide its end.
+    AwaitsAck,
+    /// It is sent the stream.
+    Online,
+}
+
+/// A replica.
+#[derive(Debug)]
+pub struct Replica {
+    /// Number of the client.
+    pub client: u64,
+    /// What it has told of itself.
+    pub peer: Peer,
+    /// Where it stands.
+    pub state: State,
+    /// Offset up to which the stream has been handed out.
+    sent: u64,
+    /// Offset up to which it has applied the stream.
+    pub acked: u64,
+    /// Offset up to which it has it on disk.
+    pub synced: u64,
+    /// Time of its last sign of life.
+    pub heard_ms: u64,
+    /// Time since which it waits, or of the last progress of its snapshot.
+    since_ms: u64,
+    /// Words to be sent before anything else.
+    texts: Vec<u8>,
+    /// It asked by PSYNC, so that it is told id and offset, and it acknowledges.
+    speaks_psync: bool,
+    /// Bytes of the snapshot that were handed out; `None`: its head was not.
+    snapshot_at: Option<u64>,
+    /// The walk that it belongs to.
+    walk: u64,
+    is_asleep: bool,
+    over_soft_since_ms: Option<u64>,
+    has_acked: bool,
+}
+
+/// The answer to PSYNC or SYNC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The replica goes on where it was.
+    Partial,
+    /// It gets a snapshot.
+    Full,
+}
+
+/// What is sent next.
+#[derive(Debug)]
+pub enum Next {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// A part of a block.
+    Block(Arc<Vec<u8>>, Range<usize>),
+    /// Bytes of the walk's snapshot. The caller reports with [`Primary::snapshot_handed_out`] how many it took.
+    Snapshot {
+        /// Number of the walk.
+        walk: u64,
+        /// Offset in the snapshot.
+        from: u64,
+        /// Number of bytes, at most.
+        bytes: usize,
+    },
+    /// Nothing for now.
+    Nothing,
+}
+
+/// A snapshot that is being made, or sent, or both.
+#[derive(Debug)]
+struct Walk {
+    number: u64,
+    /// Bytes that there are.
+    bytes: u64,
+    is_complete: bool,
+    /// It has been cut, and its place in the stream is known.
+    is_cut: bool,
+    mark: [u8; MARK_BYTES],
+}
+
+/// What a tick brings.
+#[derive(Debug, Default)]
+pub struct Tick {
+    /// Replicas that have something to send.
+    pub wake: Vec<u64>,
+    /// Replicas to be closed, and the reason for the log.
+    pub close: Vec<(u64, &'static str)>,
+    /// Nothing is kept any more: the stream of the journal is not needed.
+    pub is_forgotten: bool,
+}
+
+/// Figures of synchronisations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Replicas that got a snapshot.
+    pub full: u64,
+    /// Replicas that went on where they were.
+    pub partial_ok: u64,
+    /// Replicas that asked to, and could not.
+    pub partial_refused: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Primary {
+    log: Log,
+    limits: Limits,
+    replicas: Vec<Replica>,
+    walks: VecDeque<Walk>,
+    last_walk: u64,
+    is_walking: bool,
+    ping_at_ms: u64,
+    newline_at_ms: u64,
+    /// Time since which there is no replica.
+    alone_since_ms: Option<u64>,
+    /// Addresses at which the preferred format did not work.
+    failed: VecDeque<(String, u16)>,
+    /// Figures for INFO.
+    pub figures: Figures,
+}
+
+impl Primary {
+    /// Makes the state of a server without replicas.
+    pub fn new(log: Log, limits: Limits) -> Primary {
+        Primary {
+            log,
+            limits,
+            replicas: Vec::new(),
+            walks: VecDeque::new(),
+            last_walk: 0,
+            is_walking: false,
+            ping_at_ms: 0,
+            newline_at_ms: 0,
+            alone_since_ms: None,
+            failed: VecDeque::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Returns the stream.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Returns the stream, for the link and for changes of the role.
+    pub fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    /// Returns what the configuration says.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Goes by other limits.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Returns the replicas, those in the handshake included, in the order of their connections.
+    pub fn replicas(&self) -> &[Replica] {
+        &self.replicas
+    }
+
+    /// Returns true if somebody has asked for the stream.
+    pub fn has_replicas(&self) -> bool {
+        let mut replicas = self.replicas.iter();
+        replicas.any(|replica| replica.state != State::Handshake)
+    }
+
+    fn replica(&mut self, client: u64) -> Option<&mut Replica> {
+        let mut replicas = self.replicas.iter_mut();
+        replicas.find(|replica| replica.client == client)
+    }
+
+    /// Returns the entry of a client that speaks of replication; makes it.
+    pub fn peer_mut(&mut self, client: u64, now_ms: u64) -> &mut Peer {
+        &mut self.enter(client, now_ms).peer
+    }
+
+    fn enter(&mut self, client: u64, now_ms: u64) -> &mut Replica {
+        let mut known = self.replicas.iter();
+        let at = known.position(|replica| replica.client == client);
+        let at = at.unwrap_or_else(|| {
+            self.replicas.push(Replica::new(client, now_ms));
+            self.replicas.len() - 1
+        });
+        &mut self.replicas[at]
+    }
+
+    // ---- the handshake --------------------------------------------------------------------------
+
+    /// Answers PSYNC: `asked` is the offset of the first byte wanted, counted from 1. A client that has asked before is
+    /// not heard again. What it is told comes by [`Primary::next`]. `fresh` makes the id of a history that begins now.
+    pub fn psync(
+        &mut self,
+        client: u64,
+        replid: &[u8],
+        asked: i64,
+        fresh: impl FnOnce() -> Replid,
+        now_ms: u64,
+    ) -> Answer {
+        let resume = self.log.resume(replid, asked);
+        let is_fresh = replid == b"?";
+        let Resume::From(offset) = resume else {
+            self.figures.partial_refused += u64::from(!is_fresh);
+            return self.sync(client, true, fresh, now_ms);
+        };
+        self.figures.partial_ok += 1;
+        self.alone_since_ms = None;
+        let own = self.log.identity().replid();
+        let replica = self.enter(client, now_ms);
+        if replica.state != State::Handshake {
+            return Answer::Partial;
+        }
+        let text = match replica.peer.psync2 {
+            true => format!("+CONTINUE {own}\r\n"),
+            false => "+CONTINUE\r\n".into(),
+        };
+        replica.texts.extend_from_slice(text.as_bytes());
+        replica.state = State::Online;
+        replica.speaks_psync = true;
+        replica.sent = offset;
+        replica.acked = offset;
+        replica.heard_ms = now_ms;
+        replica.has_acked = true;
+        Answer::Partial
+    }
+
+    /// Answers SYNC, and PSYNC that cannot go on: the replica waits for a walk.
+    pub fn sync(
+        &mut self,
+        client: u64,
+        speaks_psync: bool,
+        fresh: impl FnOnce() -> Replid,
+        now_ms: u64,
+    ) -> Answer {
+        self.alone_since_ms = None;
+        if self.log.blocks().is_none() && self.log.identity().role() == Role::Primary {
+            // What was not kept cannot be continued.
+            self.log.restarted(fresh());
+        }
+        self.log.keep();
+        let replica = self.enter(client, now_ms);
+        if replica.state == State::Handshake {
+            replica.state = State::Waits;
+            replica.speaks_psync = speaks_psync;
+            replica.since_ms = now_ms;
+            replica.heard_ms = now_ms;
+        }
+        self.figures.full += 1;
+        Answer::Full
+    }
+
+    /// Notes an acknowledgement: everything up to `offset` is applied, up to `synced` on disk. An offset that was not
+    /// handed out yet counts as the last that was. Returns true if the client is a replica.
+    pub fn ack(&mut self, client: u64, offset: u64, synced: Option<u64>, now_ms: u64) -> bool {
+        let end = self.log.identity().offset();
+        let Some(replica) = self.replica(client) else {
+            return false;
+        };
+        if replica.state == State::Handshake {
+            return false;
+        }
+        replica.heard_ms = now_ms;
+        replica.acked = replica.acked.max(offset.min(end));
+        let synced = synced.unwrap_or(0).min(end);
+        replica.synced = replica.synced.max(synced);
+        if matches!(replica.state, State::AwaitsAck | State::Online) {
+            replica.has_acked = true;
+            let key = replica.peer.address();
+            if replica.state == State::AwaitsAck {
+                replica.state = State::Online;
+                replica.is_asleep = false;
+            }
+            self.failed.retain(|failed| *failed != key);
+        }
+        true
+    }
+
+    /// Forgets a client. Returns true if it was a replica.
+    pub fn gone(&mut self, client: u64, now_ms: u64) -> bool {
+        let mut replicas = self.replicas.iter();
+        let Some(at) = replicas.position(|replica| replica.client == client) else {
+            return false;
+        };
+        let replica = self.replicas.remove(at);
+        let took_whole = matches!(replica.state, State::AwaitsAck | State::Online);
+        if took_whole && !replica.has_acked && replica.speaks_psync {
+            // It read a snapshot to its end, and nothing came of it.
+            self.failed.push_back(replica.peer.address());
+            if self.failed.len() > FAILED_MAX {
+                self.failed.pop_front();
+            }
+        }
+        if !self.has_replicas() {
+            self.alone_since_ms.get_or_insert(now_ms);
+        }
+        self.drop_walks();
+        replica.state != State::Handshake
+    }
+
+    // ---- walks ----------------------------------------------------------------------------------
+
+    /// Returns the form of the walk that is due, if one is: some wait, and have waited for long enough.
+    pub fn due_walk(&self, now_ms: u64) -> Option<Form> {
+        if self.is_walking {
+            return None;
+        }
+        let waiting = || {
+            let replicas = self.replicas.iter();
+            replicas.filter(|replica| replica.state == State::Waits)
+        };
+        let first = waiting().next()?;
+        let limits = &self.limits;
+        let delay_ms = match limits.is_diskless {
+            true => limits.delay_ms,
+            false => 0,
+        };
+        let oldest_ms = waiting().map(|replica| replica.since_ms).min()?;
+        let is_enough =
+            limits.enough_replicas > 0 && waiting().count() as u64 >= limits.enough_replicas;
+        let is_due = is_enough || now_ms.saturating_sub(oldest_ms) >= delay_ms;
+        is_due.then(|| self.form_of(first))
+    }
+
+    fn form_of(&self, replica: &Replica) -> Form {
+        replica
+            .peer
+            .form(self.failed.contains(&replica.peer.address()))
+    }
+
+    /// Begins a walk of a form, for all who wait for it. `mark` ends a snapshot of unknown length. Returns its number.
+    pub fn begin_walk(&mut self, form: Form, mark: [u8; MARK_BYTES]) -> u64 {
+        self.last_walk += 1;
+        self.is_walking = true;
+        let number = self.last_walk;
+        self.walks.push_back(Walk {
+            number,
+            bytes: 0,
+            is_complete: false,
+            is_cut: false,
+            mark,
+        });
+        for at in 0..self.replicas.len() {
+            if self.replicas[at].state == State::Waits && self.form_of(&self.replicas[at]) == form {
+                let replica = &mut self.replicas[at];
+                replica.state = State::Receives;
+                replica.walk = number;
+                replica.snapshot_at = None;
+            }
+        }
+        // They may all have gone meanwhile.
+        self.drop_walks();
+        number
+    }
+
+    /// Notes that a walk's cut is at the present end of the stream, which is its offset for all who take part. Returns
+    /// those that have something to send.
+    pub fn cut_walk(&mut self, number: u64, now_ms: u64) -> Vec<u64> {
+        let identity = *self.log.identity();
+        if let Some(walk) = self.walks.iter_mut().find(|walk| walk.number == number) {
+            walk.is_cut = true;
+        }
+        for replica in &mut self.replicas {
+            if replica.state != State::Receives || replica.walk != number {
+                continue;
+            }
+            replica.sent = identity.offset();
+            replica.acked = identity.offset();
+            replica.since_ms = now_ms;
+            if replica.speaks_psync {
+                let text = format!(
+                    "+FULLRESYNC {} {}\r\n",
+                    identity.replid(),
+                    identity.offset()
+                );
+                replica.texts.extend_from_slice(text.as_bytes());
+            }
+        }
+        self.take_sleepers(|replica| replica.walk == number)
+    }
+
+    /// Notes that so many bytes of a walk's snapshot are there; `is_complete`: that is all. Returns those that have
+    /// something to send.
+    pub fn walk_grew(&mut self, number: u64, bytes: u64, is_complete: bool) -> Vec<u64> {
+        let Some(walk) = self.walks.iter_mut().find(|walk| walk.number == number) else {
+            self.is_walking &= !is_complete;
+            return Vec::new();
+        };
+        walk.bytes = bytes;
+        walk.is_complete |= is_complete;
+        self.is_walking &= !is_complete;
+        self.take_sleepers(|replica| replica.state == State::Receives && replica.walk == number)
+    }
+
+    /// Notes that a walk has failed. Returns those that are to be closed, so that they ask again.
+    pub fn walk_failed(&mut self, number: u64) -> Vec<u64> {
+        self.is_walking = false;
+        let part = self.replicas.iter();
+        part.filter(|replica| replica.state == State::Receives && replica.walk == number)
+            .map(|replica| replica.client)
+            .collect()
+    }
+
+    /// Returns true if nobody is sent the snapshot of this walk any more, nor will be.
+    pub fn is_over(&self, number: u64) -> bool {
+        !self.walks.iter().any(|walk| walk.number == number)
+    }
+
+    /// Drops walks that nobody takes part in. A walk that is being made stays until it is complete or nobody wants it.
+    fn drop_walks(&mut self) {
+        let replicas = &self.replicas;
+        let is_wanted = |walk: &Walk| {
+            let mut part = replicas.iter();
+            part.any(|replica| replica.state == State::Receives && replica.walk == walk.number)
+        };
+        self.walks.retain(is_wanted);
+    }
+
+    // ---- the stream -----------------------------------------------------------------------------
+
+    /// Adds bytes to the stream, if it is kept at all. The caller calls [`Primary::end_round`] before it lets go.
+    pub fn append(&mut self, bytes: &[u8]) {
+        if self.log.blocks().is_some() {
+            self.log.append(bytes);
+        }
+    }
+
+    /// Notes the end of whole units, up to this record of the journal. Returns those that have something to send, and those
+    /// that are too far behind.
+    pub fn end_round(&mut self, number: u64) -> (Vec<u64>, Vec<u64>) {
+        if self.log.blocks().is_none() {
+            return (Vec::new(), Vec::new());
+        }
+        self.log.mark(number);
+        self.after_append()
+    }
+
+    fn after_append(&mut self) -> (Vec<u64>, Vec<u64>) {
+        let end = self.log.identity().offset();
+        let hard_bytes = match self.limits.hard_bytes {
+            0 => u64::MAX,
+            bytes => bytes.max(self.limits.backlog_bytes),
+        };
+        let mut slowest = None;
+        let mut late = Vec::new();
+        for replica in &self.replicas {
+            let Some(sent) = self.place_of(replica) else {
+                continue;
+            };
+            if end - sent > hard_bytes {
+                late.push(replica.client);
+            }
+            slowest = Some(slowest.map_or(sent, |slowest: u64| slowest.min(sent)));
+        }
+        self.log.trim(self.limits.backlog_bytes, slowest);
+        let awake = self.take_sleepers(|replica| replica.state == State::Online);
+        (awake, late)
+    }
+
+    /// Returns the offset up to which a replica has been handed the stream. `None`: it has no place in the stream yet.
+    fn place_of(&self, replica: &Replica) -> Option<u64> {
+        match replica.state {
+            State::Handshake | State::Waits => None,
+            State::AwaitsAck | State::Online => Some(replica.sent),
+            State::Receives => {
+                let mut walks = self.walks.iter();
+                let walk = walks.find(|walk| walk.number == replica.walk)?;
+                walk.is_cut.then_some(replica.sent)
+            }
+        }
+    }
+
+    /// Asks all replicas that are online how far they are. Returns those that have something to send.
+    pub fn ask_acks(&mut self) -> Vec<u64> {
+        if !self.has_online() || self.log.identity().role() != Role::Primary {
+            return Vec::new();
+        }
+        let number = self.log.last_record();
+        self.append(GETACK);
+        self.end_round(number).0
+    }
+
+    fn has_online(&self) -> bool {
+        let mut replicas = self.replicas.iter();
+        replicas.any(|replica| replica.state == State::Online)
+    }
+
+    fn take_sleepers(&mut self, is_meant: impl Fn(&Replica) -> bool) -> Vec<u64> {
+        let sleepers = self.replicas.iter_mut();
+        sleepers
+            .filter(|replica| replica.is_asleep && is_meant(replica))
+            .map(|replica| {
+                replica.is_asleep = false;
+                replica.client
+            })
+            .collect()
+    }
+
+    /// Returns what a replica is sent next, and takes it as handed out (but for [`Next::Snapshot`]).
+    pub fn next(&mut self, client: u64) -> Next {
+        let Some(at) = self
+            .replicas
+            .iter()
+            .position(|replica| replica.client == client)
+        else {
+            return Next::Nothing;
+        };
+        if !self.replicas[at].texts.is_empty() {
+            return Next::Bytes(std::mem::take(&mut self.replicas[at].texts));
+        }
+        let next = match self.replicas[at].state {
+            State::Handshake | State::Waits | State::AwaitsAck => Next::Nothing,
+            State::Receives => self.next_of_snapshot(at),
+            State::Online => self.next_of_stream(at),
+        };
+        self.replicas[at].is_asleep = matches!(next, Next::Nothing);
+        next
+    }
+
+    fn next_of_snapshot(&mut self, at: usize) -> Next {
+        let replica = &mut self.replicas[at];
+        let mut walks = self.walks.iter();
+        let Some(walk) = walks.find(|walk| walk.number == replica.walk && walk.is_cut) else {
+            return Next::Nothing;
+        };
+        let has_mark = self.limits.is_diskless && replica.peer.eof;
+        let Some(from) = replica.snapshot_at else {
+            if !has_mark && !walk.is_complete {
+                return Next::Nothing;
+            }
+            replica.snapshot_at = Some(0);
+            replica.peer.got_mark = has_mark;
+            let head = match has_mark {
+                true => [b"$EOF:", &walk.mark[..], b"\r\n"].concat(),
+                false => format!("${}\r\n", walk.bytes).into_bytes(),
+            };
+            return Next::Bytes(head);
+        };
+        if from < walk.bytes {
+            let bytes = (walk.bytes - from).min(PIECE_BYTES_MAX as u64) as usize;
+            return Next::Snapshot {
+                walk: walk.number,
+                from,
+                bytes,
+            };
+        }
+        if !walk.is_complete {
+            return Next::Nothing;
+        }
+        let next = match replica.peer.got_mark {
+            true => {
+                replica.state = State::AwaitsAck;
+                Next::Bytes(walk.mark.to_vec())
+            }
+            false => {
+                replica.state = State::Online;
+                Next::Bytes(Vec::new())
+            }
+        };
+        self.drop_walks();
+        next
+    }
+
+    fn next_of_stream(&mut self, at: usize) -> Next {
+        let replica = &mut self.replicas[at];
+        let blocks = self.log.blocks();
+        let Some(found) = blocks.and_then(|blocks| blocks.at(replica.sent)) else {
+            // It is closed when its time is up; nothing that it lacks is there any more.
+            return Next::Nothing;
+        };
+        match found {
+            Found::Open([]) => Next::Nothing,
+            Found::Open(bytes) => {
+                let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
+                replica.sent += bytes.len() as u64;
+                Next::Bytes(bytes.to_vec())
+            }
+            Found::Full(block, from) => {
+                replica.sent += (block.len() - from) as u64;
+                Next::Block(block.clone(), from..block.len())
+            }
+        }
+    }
+
+    /// Notes that bytes of a snapshot were taken for a replica.
+    pub fn snapshot_handed_out(&mut self, client: u64, bytes: u64, now_ms: u64) {
+        if let Some(replica) = self.replica(client)
+            && let Some(at) = &mut replica.snapshot_at
+        {
+            *at += bytes;
+            replica.since_ms = now_ms;
+        }
+    }
+
+    // ---- time -----------------------------------------------------------------------------------
+
+    /// Looks after what is due by time; called about ten times a second. `fresh` makes the id of the history if nothing is
+    /// kept from now on.
+    pub fn tick(&mut self, fresh: impl FnOnce() -> Replid, now_ms: u64) -> Tick {
+        let mut tick = Tick::default();
+        let is_primary = self.log.identity().role() == Role::Primary;
+        if is_primary && self.has_replicas() && now_ms >= self.ping_at_ms {
+            self.ping_at_ms = now_ms + self.limits.ping_period_ms;
+            let number = self.log.last_record();
+            self.append(PING);
+            self.log_round(number, &mut tick);
+        }
+        if now_ms >= self.newline_at_ms {
+            self.newline_at_ms = now_ms + 1000;
+            for replica in &mut self.replicas {
+                let waits = replica.state == State::Waits
+                    || (replica.state == State::Receives && replica.snapshot_at.is_none());
+                // Who asked by SYNC gets the snapshot at once, or a new line as well.
+                if waits {
+                    replica.texts.push(b'\n');
+                    replica.is_asleep = false;
+                    tick.wake.push(replica.client);
+                }
+            }
+        }
+        self.look_at_times(now_ms, &mut tick);
+        let ttl_ms = self.limits.backlog_ttl_ms;
+        let is_alone = |since_ms: u64| ttl_ms > 0 && now_ms.saturating_sub(since_ms) >= ttl_ms;
+        if is_primary
+            && self.log.blocks().is_some()
+            && !self.has_replicas()
+            && self.alone_since_ms.is_some_and(is_alone)
+        {
+            self.alone_since_ms = None;
+            self.log.restarted(fresh());
+            tick.is_forgotten = true;
+        }
+        tick
+    }
+
+    fn log_round(&mut self, number: u64, tick: &mut Tick) {
+        let (awake, late) = self.end_round(number);
+        tick.wake.extend(awake);
+        tick.close
+            .extend(late.into_iter().map(|client| (client, "too far behind")));
+    }
+
+    fn look_at_times(&mut self, now_ms: u64, tick: &mut Tick) {
+        let end = self.log.identity().offset();
+        for at in 0..self.replicas.len() {
+            let place = self.place_of(&self.replicas[at]);
+            let limits = &self.limits;
+            let replica = &mut self.replicas[at];
+            let silent_ms = match replica.state {
+                // Who does not speak PSYNC does not acknowledge.
+                State::AwaitsAck | State::Online if replica.speaks_psync => {
+                    now_ms.saturating_sub(replica.heard_ms)
+                }
+                State::Receives if replica.snapshot_at.is_some() => {
+                    now_ms.saturating_sub(replica.since_ms.max(replica.heard_ms))
+                }
+                _ => 0,
+            };
+            if silent_ms > limits.timeout_ms {
+                tick.close.push((replica.client, "timed out"));
+                continue;
+            }
+            let behind = place.map_or(0, |sent| end - sent);
+            let soft_bytes = limits.soft_bytes.max(limits.backlog_bytes);
+            if limits.soft_bytes != 0 && behind > soft_bytes {
+                let since_ms = *replica.over_soft_since_ms.get_or_insert(now_ms);
+                if now_ms.saturating_sub(since_ms) > limits.soft_ms {
+                    tick.close
+                        .push((replica.client, "too far behind for too long"));
+                }
+            } else {
+                replica.over_soft_since_ms = None;
+            }
+        }
+    }
+
+    // ---- figures --------------------------------------------------------------------------------
+
+    /// Returns the number of replicas that are online and have been heard of within this time.
+    pub fn good_replicas(&self, lag_ms: u64, now_ms: u64) -> u64 {
+        let replicas = self.replicas.iter();
+        let good = replicas.filter(|replica| {
+            replica.state == State::Online && now_ms.saturating_sub(replica.heard_ms) <= lag_ms
+        });
+        good.count() as u64
+    }
+
+    /// Returns the last record that each replica that is online has, and the last that it has on disk.
+    pub fn acked_records(&self) -> Vec<(u64, u64)> {
+        let online = self.replicas.iter();
+        online
+            .filter(|replica| replica.state == State::Online)
+            .map(|replica| {
+                let record = |offset| self.log.record_at(offset);
+                (record(replica.acked), record(replica.synced))
+            })
+            .collect()
+    }
+
+    /// Returns the bytes that the slowest replica has yet to be sent.
+    pub fn debt(&self) -> u64 {
+        let end = self.log.identity().offset();
+        let places = self.replicas.iter();
+        let debts = places.filter_map(|replica| self.place_of(replica).map(|sent| end - sent));
+        debts.max().unwrap_or(0)
+    }
+}
+
+impl Replica {
+    fn new(client: u64, now_ms: u64) -> Replica {
+        Replica {
+            client,
+            peer: Peer::default(),
+            state: State::Handshake,
+            sent: 0,
+            acked: 0,
+            synced: 0,
+            heard_ms: now_ms,
+            since_ms: now_ms,
+            texts: Vec::new(),
+            speaks_psync: false,
+            snapshot_at: None,
+            walk: 0,
+            is_asleep: false,
+            over_soft_since_ms: None,
+            has_acked: false,
+        }
+    }
+
+    /// Returns the time since its last sign of life.
+    pub fn lag_ms(&self, now_ms: u64) -> u64 {
+        match self.state {
+            State::Online => now_ms.saturating_sub(self.heard_ms),
+            _ => 0,
+        }
+    }
+
+    /// Returns the name of its state, as INFO shows it.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Handshake | State::Waits => "wait_bgsave",
+            State::Receives if self.snapshot_at.is_none() => "wait_bgsave",
+            State::Receives | State::AwaitsAck => "send_bulk",
+            State::Online => "online",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

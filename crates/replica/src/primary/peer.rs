@@ -1,0 +1,111 @@
+//! What a replica tells of itself in the handshake, and the form of snapshot that follows from it.
+//!
+//! Must not know: the stream, how a snapshot is made.
+
+/// Facts that a replica has told by REPLCONF.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// The port on which it listens; 0: it has told none.
+    pub port: u16,
+    /// The address at which it wants to be known; empty: that of its connection.
+    pub announced_ip: String,
+    /// The address of its connection.
+    pub ip: String,
+    /// It reads snapshots whose end is a mark.
+    pub eof: bool,
+    /// It takes another id with `+CONTINUE`.
+    pub psync2: bool,
+    /// It knows the channel for snapshots of Redis 8, so it is that at least.
+    pub rdb_channel: bool,
+    /// Its version, if it is a Valkey: major number first.
+    pub version: Option<(u32, u32)>,
+    /// It wants a snapshot and no stream.
+    pub rdb_only: bool,
+    /// Its snapshot was sent with a mark at its end.
+    pub(super) got_mark: bool,
+}
+
+/// The form of a snapshot, by who is to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Redis 8: version 12.
+    Redis8,
+    /// Valkey 9 and later: version 11, or Valkey's own if fields expire.
+    Valkey9,
+    /// Valkey before 9: version 11.
+    Valkey8,
+    /// A Redis that tells nothing: version 10 if that holds the data, which all from 7.0 on read.
+    Unknown,
+    /// A Redis that could not read that: version 9.
+    Old,
+}
+
+impl Peer {
+    /// Returns the form for it. `has_failed`: what it would be sent as a Redis that tells nothing has not worked.
+    pub fn form(&self, has_failed: bool) -> Form {
+        match self.version {
+            Some((9.., _)) => Form::Valkey9,
+            Some(_) => Form::Valkey8,
+            None if self.rdb_channel => Form::Redis8,
+            None if has_failed => Form::Old,
+            None => Form::Unknown,
+        }
+    }
+
+    /// Returns where it listens, which stays the same when it calls again.
+    pub fn address(&self) -> (String, u16) {
+        (self.shown_ip().to_owned(), self.port)
+    }
+
+    /// Returns the address at which it is shown.
+    pub fn shown_ip(&self) -> &str {
+        match self.announced_ip.is_empty() {
+            true => &self.ip,
+            false => &self.announced_ip,
+        }
+    }
+
+    /// Notes a capability; unknown ones are passed over.
+    pub fn note_capability(&mut self, name: &[u8]) {
+        match name.to_ascii_lowercase().as_slice() {
+            b"eof" => self.eof = true,
+            b"psync2" => self.psync2 = true,
+            b"rdb-channel-repl" => self.rdb_channel = true,
+            _ => {}
+        }
+    }
+
+    /// Notes its version (`major.minor.patch`). Returns false if it is none.
+    pub fn note_version(&mut self, text: &str) -> bool {
+        let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
+        let (Some(Some(major)), Some(Some(minor)), Some(Some(_)), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return false;
+        };
+        self.version = Some((major, minor));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_follows_the_handshake() {
+        let mut peer = Peer::default();
+        assert_eq!(peer.form(false), Form::Unknown);
+        assert_eq!(peer.form(true), Form::Old);
+        peer.note_capability(b"EOF");
+        peer.note_capability(b"made-up");
+        assert_eq!(peer.form(false), Form::Unknown);
+        peer.note_capability(b"rdb-channel-repl");
+        assert_eq!(peer.form(true), Form::Redis8);
+        assert!(!peer.note_version("9.1") && !peer.note_version("9.x.1"));
+        assert!(peer.note_version("8.0.3"));
+        assert_eq!(peer.form(true), Form::Valkey8);
+        assert!(peer.note_version("9.1.2"));
+        assert_eq!(peer.form(true), Form::Valkey9);
+    }
+}

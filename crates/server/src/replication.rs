@@ -1,0 +1,408 @@
+//! Replication in the server: what the state machine of a primary decides is carried out here.
+//!
+//! The state ([`Primary`]) is under one lock, a leaf. Who has the pump's role adds rounds of the stream ([`write`]); the
+//! workers of replicas' sessions send what there is ([`feed`]); worker 0 looks after time ([`tick`]) and begins walks
+//! ([`drive`]). A walk's snapshot goes into a file without a name ([`spool`]), from which each replica is sent it at its own
+//! speed.
+//!
+//! Must not know: the form of snapshots and commands, how a session is served.
+
+pub(crate) mod feed;
+pub(crate) mod spool;
+
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+use redline_engine::refusals::Reason;
+use redline_keyspace::{Unit, journal::Piece, lock::StripeSet};
+use redline_net::clock;
+use redline_persist::snapshot::file::{SaveError, Written};
+use redline_replica::{
+    Identity, Log, Primary, Replid, Role,
+    primary::{Limits, MARK_BYTES, State},
+};
+
+use crate::{
+    log,
+    persistence::{self, Purpose},
+    session::Session,
+    settings::Settings,
+    shared::{Message, Shared},
+    stream,
+    worker::Worker,
+};
+use spool::Spool;
+
+/// Class of replicas among the limits of output.
+const REPLICAS: usize = 1;
+
+/// See the module's text.
+pub(crate) struct Replication {
+    primary: Mutex<Primary>,
+    /// True if the stream is kept, so that rounds are wanted.
+    is_kept: AtomicBool,
+    /// True if [`drive`] may have something to do.
+    has_wishes: AtomicBool,
+    /// The walk whose cut is on its way through the journal, and the last record before that.
+    awaited: Mutex<Option<(u64, u64)>>,
+    spools: Mutex<Vec<Arc<Spool>>>,
+}
+
+impl Replication {
+    /// Makes the state at the start: a primary without replicas.
+    pub(crate) fn new(settings: &Settings) -> Replication {
+        let log = Log::new(Identity::new(fresh_id()));
+        Replication {
+            primary: Mutex::new(Primary::new(log, limits(settings))),
+            is_kept: AtomicBool::new(false),
+            has_wishes: AtomicBool::new(false),
+            awaited: Mutex::default(),
+            spools: Mutex::default(),
+        }
+    }
+
+    /// Returns the state: a leaf among the locks.
+    pub(crate) fn primary(&self) -> MutexGuard<'_, Primary> {
+        self.primary.lock().expect("no panic under replication")
+    }
+
+    /// Returns true if the stream is kept for replicas.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Acquire)
+    }
+
+    /// Notes if the stream is kept, after a change of the log.
+    pub(crate) fn note_kept(&self, primary: &Primary) {
+        let is_kept = primary.log().blocks().is_some();
+        self.is_kept.store(is_kept, Ordering::Release);
+    }
+
+    /// Returns true if [`drive`] may have something to do.
+    pub(crate) fn has_wishes(&self) -> bool {
+        self.has_wishes.load(Ordering::Acquire)
+    }
+
+    fn spools(&self) -> MutexGuard<'_, Vec<Arc<Spool>>> {
+        self.spools.lock().expect("no panic under the spools")
+    }
+}
+
+/// Returns an id that nobody has had.
+pub(crate) fn fresh_id() -> Replid {
+    Replid::from_random(random())
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
+    bytes
+}
+
+fn limits(settings: &Settings) -> Limits {
+    let output = settings.output_limits[REPLICAS];
+    Limits {
+        backlog_bytes: settings.backlog_bytes,
+        backlog_ttl_ms: settings.backlog_ttl_s.saturating_mul(1000),
+        timeout_ms: settings.repl_timeout_s.saturating_mul(1000),
+        ping_period_ms: settings.repl_ping_s.saturating_mul(1000),
+        is_diskless: settings.repl_diskless,
+        delay_ms: settings.repl_delay_s.saturating_mul(1000),
+        enough_replicas: settings.repl_enough,
+        hard_bytes: output.hard_bytes,
+        soft_bytes: output.soft_bytes,
+        soft_ms: output.soft_seconds.saturating_mul(1000),
+    }
+}
+
+/// Has [`drive`] look at what is wanted.
+pub(crate) fn wish(shared: &Shared) {
+    shared.replication.has_wishes.store(true, Ordering::Release);
+    shared.workers()[0]
+        .mailbox
+        .send(Message::Run(Box::new(|_| ())));
+}
+
+/// Takes a round of the journal's stream, up to this record.
+pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
+    let replication = &shared.replication;
+    if !replication.is_kept() {
+        return;
+    }
+    let mut primary = replication.primary();
+    // What follows a primary has its stream.
+    if primary.log().identity().role() == Role::Replica {
+        return;
+    }
+    pieces
+        .iter()
+        .for_each(|piece| primary.append(piece.bytes()));
+    let (awake, late) = primary.end_round(last);
+    drop(primary);
+    wake(shared, &awake);
+    for client in late {
+        close(shared, client, "it is too far behind");
+    }
+}
+
+/// Returns ids and offset.
+pub(crate) fn identity(shared: &Shared) -> Identity {
+    *shared.replication.primary().log().identity()
+}
+
+/// Takes whole units of the primary's stream that were applied.
+pub(crate) fn append_applied(shared: &Shared, bytes: &[u8]) {
+    let mut primary = shared.replication.primary();
+    primary.append(bytes);
+    let last = primary.log().last_record();
+    let (awake, late) = primary.end_round(last);
+    drop(primary);
+    wake(shared, &awake);
+    for client in late {
+        close(shared, client, "it is too far behind");
+    }
+}
+
+/// Takes over a primary's history with its data. Own replicas have other data: they ask again.
+pub(crate) fn take_history(shared: &Shared, replid: Replid, offset: u64) {
+    let mut primary = shared.replication.primary();
+    primary.log_mut().full_resync(replid, offset);
+    shared.replication.note_kept(&primary);
+    drop(primary);
+    close_all(shared, "the data is another primary's now");
+}
+
+/// Goes on in a primary's history, of which it may have told a new id. Own replicas ask again then, and go on as well.
+pub(crate) fn go_on(shared: &Shared, replid: Option<Replid>) {
+    let mut primary = shared.replication.primary();
+    let is_other = primary.log_mut().continued(replid);
+    shared.replication.note_kept(&primary);
+    let replid = primary.log().identity().replid();
+    drop(primary);
+    if is_other {
+        log::notice(&format!("Master replication ID changed to {replid}"));
+        close_all(shared, "the history has another id now");
+    }
+}
+
+/// Ends the own history: what follows is a primary's. Every stripe is held. Returns true if the stream has everything that
+/// the data has.
+pub(crate) fn demote(shared: &Shared) -> bool {
+    let journal = shared.keyspace.journal();
+    // What is in the lanes belongs to the own history.
+    let _ = journal.pump(&mut || false);
+    let mut primary = shared.replication.primary();
+    let is_whole = shared.replication.is_kept() && primary.log().last_record() == journal.last();
+    primary.log_mut().demoted();
+    is_whole
+}
+
+/// Begins an own history, which has all of the primary's in common. The unit holds every stripe.
+pub(crate) fn promote(shared: &Shared, unit: &mut Unit<'_>) {
+    let mut primary = shared.replication.primary();
+    let before = *primary.log().identity();
+    let fresh = fresh_id();
+    primary.log_mut().promoted(fresh);
+    let is_kept = shared.replication.is_kept();
+    drop(primary);
+    if is_kept {
+        stream::begin_part(&shared.this(), unit);
+    }
+    close_all(shared, "the history has another id now");
+    log::notice(&format!(
+        "Setting secondary replication ID to {}, valid up to offset: {}. New replication ID is {fresh}",
+        before.replid(),
+        before.offset() + 1
+    ));
+}
+
+fn close_all(shared: &Shared, why: &str) {
+    let primary = shared.replication.primary();
+    let replicas = primary.replicas().iter();
+    let are_replicas = replicas.filter(|replica| replica.state != State::Handshake);
+    let clients: Vec<u64> = are_replicas.map(|replica| replica.client).collect();
+    drop(primary);
+    for client in clients {
+        close(shared, client, why);
+    }
+}
+
+/// Hears that a part of the stream begins behind this record.
+pub(crate) fn cut(shared: &Shared, number: u64) {
+    let replication = &shared.replication;
+    let mut awaited = replication.awaited.lock().expect("no panic under a cut");
+    let Some((walk, _)) = awaited.take_if(|(_, of)| *of == number) else {
+        return;
+    };
+    drop(awaited);
+    cut_walk(shared, walk);
+}
+
+/// Notes that a walk has what is before the end of the stream.
+fn cut_walk(shared: &Shared, walk: u64) {
+    let mut primary = shared.replication.primary();
+    let awake = primary.cut_walk(walk, clock::monotonic_ms());
+    let identity = *primary.log().identity();
+    drop(primary);
+    persistence::release_held(shared, identity.replid(), identity.offset());
+    wake(shared, &awake);
+}
+
+/// Begins a walk that is due, and ends a stream that nobody wants; called by worker 0 every turn while there is a wish.
+pub(crate) fn drive(worker: &mut Worker) {
+    let shared = worker.shared.this();
+    let replication = &shared.replication;
+    replication.has_wishes.store(false, Ordering::Release);
+    let form = replication.primary().due_walk(clock::monotonic_ms());
+    if form.is_none() && !stream::is_idle(&shared) {
+        return;
+    }
+    let is_busy = shared.persistence.is_busy() || shared.keyspace.is_snapshot_running();
+    let form = form.filter(|_| !is_busy);
+    let waits = worker.compound.is_some() || shared.persistence.loading.is_on();
+    let unit = match waits {
+        true => None,
+        false => Unit::try_set(&worker.shared.keyspace, &StripeSet::all(), false).ok(),
+    };
+    let Some(mut unit) = unit else {
+        replication.has_wishes.store(true, Ordering::Release);
+        return;
+    };
+    let Some(form) = form else {
+        if stream::is_idle(&shared) {
+            shared.keyspace.journal().detach();
+        }
+        return;
+    };
+    let mark = random::<MARK_BYTES>().map(|byte| b"0123456789abcdef"[usize::from(byte & 15)]);
+    let walk = replication.primary().begin_walk(form, mark);
+    let begun = persistence::begin(worker, &mut unit, Purpose::Replicas(walk, form));
+    if begun.is_err() {
+        fail(&shared, walk, "a snapshot is being taken");
+        return;
+    }
+    if identity(&shared).role() == Role::Replica {
+        // This worker applies the primary's stream, so what was applied is what the cut has.
+        cut_walk(&shared, walk);
+    } else {
+        let mut awaited = replication.awaited.lock().expect("no panic under a cut");
+        let number = stream::begin_part(&shared, &mut unit);
+        *awaited = Some((walk, number));
+    }
+    drop(unit);
+    log::notice("Starting a snapshot for SYNC of replicas");
+    worker.pump_now();
+}
+
+/// Hears how the snapshot of a walk ended.
+pub(crate) fn walk_ended(shared: &Shared, walk: u64, result: &Result<Written, SaveError>) {
+    match result {
+        Ok(written) => {
+            let awake = shared
+                .replication
+                .primary()
+                .walk_grew(walk, written.bytes, true);
+            log::notice(&format!(
+                "Snapshot for replicas finished: {} keys, {} bytes",
+                written.entries, written.bytes
+            ));
+            wake(shared, &awake);
+        }
+        Err(error) => fail(shared, walk, &error.to_string()),
+    }
+    // Others may wait for the next.
+    wish(shared);
+}
+
+fn fail(shared: &Shared, walk: u64, why: &str) {
+    let part = shared.replication.primary().walk_failed(walk);
+    log::warning(&format!("Snapshot for replicas failed: {why}"));
+    for client in part {
+        close(shared, client, "its snapshot failed");
+    }
+}
+
+/// Looks after what is due by time; called by worker 0 every tick.
+pub(crate) fn tick(shared: &Shared) {
+    let replication = &shared.replication;
+    let settings = shared.settings.current();
+    let now_ms = clock::monotonic_ms();
+    let mut primary = replication.primary();
+    primary.set_limits(limits(&settings));
+    let tick = primary.tick(fresh_id, now_ms);
+    replication.note_kept(&primary);
+    let is_walk_due = primary.due_walk(now_ms).is_some();
+    let mut spools = replication.spools();
+    spools.retain(|spool| !primary.is_over(spool.walk));
+    drop(spools);
+    drop(primary);
+    if tick.is_forgotten {
+        log::notice("Replication backlog freed: there has been no replica for a long time.");
+    }
+    if tick.is_forgotten || is_walk_due || stream::is_idle(shared) {
+        replication.has_wishes.store(true, Ordering::Release);
+    }
+    note_good_replicas(shared, &settings);
+    wake(shared, &tick.wake);
+    for (client, why) in tick.close {
+        close(shared, client, why);
+    }
+}
+
+/// Refuses writes, or not, by the number of replicas that are up to date.
+pub(crate) fn note_good_replicas(shared: &Shared, settings: &Settings) {
+    let least = settings.min_replicas;
+    let lag_ms = settings.min_replicas_lag_s.saturating_mul(1000);
+    let refuses = least > 0 && settings.primary.is_none() && settings.min_replicas_lag_s > 0 && {
+        let primary = shared.replication.primary();
+        primary.good_replicas(lag_ms, clock::monotonic_ms()) < least
+    };
+    let refusals = &shared.engine.refusals;
+    refusals.set(Reason::NoReplicas, refuses, &shared.engine.settings);
+}
+
+/// Acts on a replica's acknowledgement.
+pub(crate) fn acknowledged(shared: &Shared) {
+    let settings = shared.settings.current();
+    if settings.min_replicas > 0 {
+        note_good_replicas(shared, &settings);
+    }
+}
+
+/// Forgets a session that has ended.
+pub(crate) fn gone(shared: &Shared, session: &Session) {
+    let mut primary = shared.replication.primary();
+    let client = session.info.id;
+    let replicas = primary.replicas().iter();
+    let mut known = replicas.filter(|replica| replica.client == client);
+    let name = known
+        .next()
+        .filter(|replica| replica.state != State::Handshake)
+        .map(|replica| format!("{}:{}", replica.peer.shown_ip(), replica.peer.port));
+    primary.gone(client, clock::monotonic_ms());
+    drop(primary);
+    if let Some(name) = name {
+        log::notice(&format!("Connection with replica {name} lost."));
+        note_good_replicas(shared, &shared.settings.current());
+    }
+}
+
+/// Has the sessions of these replicas send what there is.
+pub(crate) fn wake(shared: &Shared, clients: &[u64]) {
+    for client in clients {
+        if let Some(token) = shared.token_of(*client) {
+            let worker = &shared.workers()[token.executor()];
+            worker.mailbox.send(Message::Feed(token));
+        }
+    }
+}
+
+/// Closes the connection of a replica.
+fn close(shared: &Shared, client: u64, why: &str) {
+    let info = shared.clients().get(&client).cloned();
+    if let Some(info) = info {
+        log::warning(&format!("Disconnecting replica {}: {why}", info.addr));
+        shared.kill(&info);
+    }
+}
