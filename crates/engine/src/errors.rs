@@ -25,12 +25,10 @@ pub const SAVE_FAILED: Error = Error::line(
 /// A client may not write, since the server follows a primary.
 pub const READ_ONLY: Error = Error::line("READONLY You can't write against a read only replica.");
 /// The primary is away, and old data is not shown.
-pub const PRIMARY_DOWN: Error = Error::line(
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-);
+pub const PRIMARY_DOWN: Error =
+    Error::line("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
 /// The same, for a command of a script.
-pub const STALE_SCRIPT: Error =
-    Error::line("ERR Can not execute the command on a stale replica");
+pub const STALE_SCRIPT: Error = Error::line("ERR Can not execute the command on a stale replica");
 /// A function is over its threshold.
 pub const BUSY_FUNCTION: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",

@@ -12,22 +12,20 @@ mod thread;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::JoinHandle,
 };
 
 use redline_engine::{
-    Caller, Halt, caller::ClientInfo,
+    Caller, Halt,
+    caller::ClientInfo,
     executor::{block, units},
     refusals::Reason,
 };
 use redline_keyspace::{End, Unit};
 use redline_net::{Sender, clock};
-use redline_replica::{
-    Role,
-    link::State,
-};
+use redline_replica::{Role, link::State};
 
 use crate::{
     log, replication,
@@ -49,6 +47,8 @@ pub(crate) struct Following {
     wanted: Mutex<Option<Option<(String, u16)>>>,
     /// True if [`drive`] may have something to do. Read every turn.
     has_work: AtomicBool,
+    /// The database that the primary's stream has selected.
+    db: AtomicU32,
     /// See [`Following::may_resume`].
     resumes: AtomicBool,
     link: Mutex<LinkFacts>,
@@ -80,6 +80,7 @@ impl Following {
             incoming: Mutex::default(),
             wanted: Mutex::new(None),
             has_work: AtomicBool::new(false),
+            db: AtomicU32::new(0),
             resumes: AtomicBool::new(false),
             link: Mutex::new(LinkFacts {
                 state: State::Off,
@@ -102,6 +103,11 @@ impl Following {
     /// Returns the facts about the link.
     pub(crate) fn link(&self) -> LinkFacts {
         self.facts().clone()
+    }
+
+    /// Returns the database that the primary's stream has selected behind what was applied.
+    pub(crate) fn db(&self) -> u32 {
+        self.db.load(Ordering::Acquire)
     }
 
     /// Returns true if the server follows a primary, and the link to it is down.
@@ -172,7 +178,9 @@ pub(crate) fn end(shared: &Shared) {
     let thread = thread.expect("no panic under the thread").take();
     if let Some((orders, thread)) = thread {
         orders.send(Order::End);
-        thread.join().expect("a thread that panics ends the process");
+        thread
+            .join()
+            .expect("a thread that panics ends the process");
     }
 }
 

@@ -245,7 +245,12 @@ fn cut_walk(shared: &Shared, walk: u64) {
     let awake = primary.cut_walk(walk, clock::monotonic_ms());
     let identity = *primary.log().identity();
     drop(primary);
-    persistence::release_held(shared, identity.replid(), identity.offset());
+    // An own stream goes on with SELECT there, a primary's need not.
+    let db = match identity.role() {
+        Role::Primary => 0,
+        Role::Replica => shared.following.db(),
+    };
+    persistence::release_held(shared, identity.replid(), identity.offset(), db);
     wake(shared, &awake);
 }
 

@@ -59,7 +59,8 @@ use crate::{
 /// Error for the client after CLIENT UNBLOCK … ERROR.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 /// The error for clients that wait while the server becomes a replica; as in Redis their connections are closed.
-const DEMOTED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+const DEMOTED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
 /// The call that is run to serve a waiting client: the content of [`Waiter::call`].
 struct Call {

@@ -20,11 +20,11 @@ use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
 use crate::{
-    refusals::Reason,
     caller::Caller,
     engine::{Engine, Message},
     errors,
     executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, units},
+    refusals::Reason,
     running_script::{Slow, Unkillable},
 };
 

@@ -277,7 +277,10 @@ mod tests {
         units.push(&request("Y"));
         let read = read(&mut units).expect("whole");
         assert_eq!(read.len(), 2);
-        assert_eq!(units.read_bytes(2 * request("X").len()), [request("X"), request("Y")].concat());
+        assert_eq!(
+            units.read_bytes(2 * request("X").len()),
+            [request("X"), request("Y")].concat()
+        );
     }
 
     #[test]

@@ -243,7 +243,9 @@ pub(crate) fn replicaof(
             log::notice(&format!(
                 "REPLICAOF would result into synchronization with the master we are already connected with ({host}:{port}). No operation performed."
             ));
-            caller.reply().simple("OK Already connected to specified master");
+            caller
+                .reply()
+                .simple("OK Already connected to specified master");
         } else {
             caller.reply().ok();
         }

@@ -22,6 +22,7 @@ use redline_replica::{
 };
 use redline_resp::{Args, ArgsBuf};
 use redline_spec::CommandId;
+use redline_types::number;
 
 use super::{Following, Order, switch, wake};
 use crate::{
@@ -145,13 +146,15 @@ impl Applier {
         if self.install.is_some() && !self.publish(worker, caller) {
             return Slice::Stuck;
         }
-        worker.now_ms = 0;
         let mut wants_ack = false;
         let slice = self.apply(worker, caller, &mut wants_ack);
+        shared.following.db.store(caller.db, Ordering::Release);
         worker.read_clock();
         worker.sweep();
         if wants_ack {
-            shared.following.send(Order::Acknowledge { term: self.term });
+            shared
+                .following
+                .send(Order::Acknowledge { term: self.term });
         }
         slice
     }
@@ -252,7 +255,7 @@ impl Applier {
             let resumes = &shared.following.resumes;
             resumes.store(history.is_some(), Ordering::Release);
             self.units = Units::default();
-            caller.db = 0;
+            caller.db = stream_db(&install.loaded, shared.keyspace.databases());
         }
         block::commit(worker.executor, unit);
         units::give_way(worker.executor, caller);
@@ -299,6 +302,15 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
 }
 
+/// Returns the database that is selected where the stream behind a snapshot begins.
+fn stream_db(loaded: &Loaded, databases: u32) -> u32 {
+    let mut facts = loaded.facts.iter();
+    let told = facts.find(|(name, _)| name == b"repl-stream-db");
+    let number = told.and_then(|(_, value)| number::parse_i64(value));
+    let db = number.and_then(|db| u32::try_from(db).ok());
+    db.filter(|db| *db < databases).unwrap_or(0)
+}
+
 /// What became of a unit.
 enum Applied {
     Yes,
@@ -318,8 +330,14 @@ fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Appl
             return Applied::Yes;
         }
         if args[0].eq_ignore_ascii_case(b"replconf") {
-            let asks = args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
-            return if asks { Applied::WantsAck } else { Applied::Yes };
+            let asks = args
+                .get(1)
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
+            return if asks {
+                Applied::WantsAck
+            } else {
+                Applied::Yes
+            };
         }
         return match call(worker, caller, args) {
             true => Applied::Yes,
@@ -345,6 +363,8 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
     let Some(id) = resolve(worker, args) else {
         return true;
     };
+    // A call that takes long has the clock read.
+    worker.now_ms = 0;
     match worker.executor.call(caller, id, args) {
         Ok(()) => {}
         Err(Halt::Suspended(_)) => return false,

@@ -14,9 +14,7 @@ use std::{
     time::Duration,
 };
 
-use redline_net::{
-    Address, Interest, Mailbox, Poller, Read, Sender, Stream, clock, connect,
-};
+use redline_net::{Address, Interest, Mailbox, Poller, Read, Sender, Stream, clock, connect};
 use redline_persist::load::Progress;
 use redline_replica::{
     Replid,
@@ -146,7 +144,10 @@ impl Shell {
         let now_ms = clock::monotonic_ms();
         let due_ms = self.link.next_ms().unwrap_or(u64::MAX);
         let mut sleep_ms = due_ms.saturating_sub(now_ms).min(SLEEP_MS_MAX);
-        let has_bytes = self.socket.as_ref().is_some_and(|socket| socket.is_readable);
+        let has_bytes = self
+            .socket
+            .as_ref()
+            .is_some_and(|socket| socket.is_readable);
         if !self.mailbox.prepare_to_sleep() || has_bytes && self.takes_bytes() {
             sleep_ms = 0;
         }
@@ -227,7 +228,9 @@ impl Shell {
             Some(Wish::Failed(why)) => {
                 log::warning(&why);
                 self.drop_all();
-                self.shared.following.drop_unapplied(&self.shared, self.term);
+                self.shared
+                    .following
+                    .drop_unapplied(&self.shared, self.term);
             }
             Some(Wish::Note(text)) => log::notice(&text),
             Some(Wish::Begin(history)) => {
@@ -299,7 +302,9 @@ impl Shell {
         let made = connect(&address).map_err(|error| error.to_string());
         let made = made.and_then(|stream| {
             let registered = self.poller.register(&stream, SOCKET, Interest::ReadWrite);
-            registered.map(|()| stream).map_err(|error| error.to_string())
+            registered
+                .map(|()| stream)
+                .map_err(|error| error.to_string())
         });
         match made {
             Ok(stream) => {
@@ -419,7 +424,11 @@ impl Shell {
     fn begin_snapshot(&mut self, history: Option<(Replid, u64)>) -> io::Result<()> {
         let settings = self.shared.settings.current();
         let folder = PathBuf::from(&settings.db_filename);
-        let name = format!("temp-{}.{}.rdb", clock::wall_ms() / 1000, std::process::id());
+        let name = format!(
+            "temp-{}.{}.rdb",
+            clock::wall_ms() / 1000,
+            std::process::id()
+        );
         let path = folder.with_file_name(name);
         let file = File::create(&path)?;
         self.receiving = Some(Receiving {
@@ -443,7 +452,9 @@ impl Shell {
         if let Err(error) = receiving.file.set_len(bytes) {
             return self.fail(format!("{}: {error}", path.display()));
         }
-        log::notice(&format!("MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"));
+        log::notice(&format!(
+            "MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"
+        ));
         let (shared, term) = (self.shared.clone(), self.term);
         let orders = self.mailbox.sender();
         let spawned = start::spawn("load", move || {
@@ -459,7 +470,9 @@ impl Shell {
         });
         if let Err(error) = spawned {
             let _ = fs::remove_file(path);
-            self.fail(format!("Cannot load the MASTER synchronization DB: {error}"));
+            self.fail(format!(
+                "Cannot load the MASTER synchronization DB: {error}"
+            ));
         }
     }
 }
