@@ -45,6 +45,11 @@ impl Token {
         Token::new(executor, Self::FIRST_STRIPE_INDEX + usize::from(stripe), 0)
     }
 
+    /// Returns the token of the link to a primary: a place that no session takes, and no stripe.
+    pub fn of_link(executor: usize) -> Token {
+        Token::new(executor, Self::FIRST_STRIPE_INDEX - 1, 0)
+    }
+
     /// Returns the stripe, if this is the token of one.
     pub fn stripe(self) -> Option<u16> {
         Some(self.index().checked_sub(Self::FIRST_STRIPE_INDEX)? as u16)

@@ -22,6 +22,13 @@ pub const LOADING: Error = Error::line("LOADING Redis is loading the dataset in 
 pub const SAVE_FAILED: Error = Error::line(
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
 );
+/// A client may not write, since the server follows a primary.
+pub const READ_ONLY: Error = Error::line("READONLY You can't write against a read only replica.");
+/// The primary is away, and old data is not shown.
+pub const PRIMARY_DOWN: Error =
+    Error::line("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
+/// The same, for a command of a script.
+pub const STALE_SCRIPT: Error = Error::line("ERR Can not execute the command on a stale replica");
 /// A function is over its threshold.
 pub const BUSY_FUNCTION: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",

@@ -33,7 +33,8 @@ use redline_spec::CommandId;
 use crate::{
     caller::{Caller, EndedWatch, Token},
     engine::{Engine, Message, Pause},
-    refusals, session,
+    refusals::{self, Reason},
+    session,
     settings::{BusyScope, Settings},
     stats::ExecutorStats,
     timing::{Timing, Used},
@@ -306,16 +307,22 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.busy_to_all && self.engine.running_script.busy.load(Ordering::Acquire)
     }
 
+    /// Returns true if the server follows a primary: expired keys stay until that one says that they are gone.
+    #[inline]
+    pub fn follows(&self) -> bool {
+        self.refusals.has(Reason::Follows)
+    }
+
     /// Takes over settings that were published since.
     pub fn refresh(&mut self) {
         self.epoch = self.engine.settings.epoch();
         self.settings = self.engine.settings.current();
         self.pause = *self.engine.pause.lock().expect("no panic under the pause");
-        self.local.keeps_expired = self.pause.is_some();
         self.monitored = self.engine.monitors.some();
         self.busy_to_all = self.settings.busy_reply_scope == BusyScope::All
             && self.engine.running_script.busy.load(Ordering::Acquire);
         self.refusals = self.engine.refusals.now();
+        self.local.keeps_expired = self.pause.is_some() || self.follows();
         self.set_detour();
         let settings = &self.settings;
         self.timing.adopt(settings, false);
@@ -339,7 +346,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         let Some(pause) = self.pause else { return };
         if self.outlet.monotonic_ms() >= pause.end_ms {
             self.pause = None;
-            self.local.keeps_expired = false;
+            self.local.keeps_expired = self.follows();
             self.set_detour();
             self.resume();
         }

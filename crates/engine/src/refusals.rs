@@ -26,6 +26,14 @@ pub enum Reason {
     AppendFailed = 4,
     /// Too few replicas are there and up to date: nothing is changed.
     NoReplicas = 8,
+    /// The server follows a primary: nothing expires or changes by itself.
+    Follows = 16,
+    /// It follows one, and clients may not write.
+    ReadOnly = 32,
+    /// It follows one, which is away, and clients are not to see old data.
+    Stale = 64,
+    /// It follows one, which alone decides what is evicted.
+    KeepsAll = 128,
 }
 
 /// The reasons that hold now.
@@ -76,10 +84,13 @@ impl Refusals {
 }
 
 impl Held {
-    /// Returns true if there is a reason.
+    /// Returns true if calls have to be checked for a reason. What concerns writes alone is not one: see
+    /// [`Reason::ReadOnly`].
     #[inline]
     pub fn any(self) -> bool {
-        self.0 != 0
+        const UNCHECKED: u32 =
+            Reason::Follows as u32 | Reason::ReadOnly as u32 | Reason::KeepsAll as u32;
+        self.0 & !UNCHECKED != 0
     }
 
     /// Returns true if this reason holds.

@@ -62,6 +62,8 @@ pub enum End {
     Gone,
     /// Its command is to be run again, by its own worker.
     Again,
+    /// The server follows a primary now.
+    Demoted,
 }
 
 const WAITING: u32 = 0;
@@ -142,12 +144,13 @@ impl Waiter {
 
     /// Returns the end of the wait; `None`: it goes on.
     pub fn ended(&self) -> Option<End> {
-        const ENDS: [End; 5] = [
+        const ENDS: [End; 6] = [
             End::Served,
             End::TimedOut,
             End::Unblocked,
             End::Gone,
             End::Again,
+            End::Demoted,
         ];
         let word = self.word.load(Ordering::Acquire);
         ENDS.into_iter().find(|end| *end as u32 == word)

@@ -498,12 +498,11 @@ mod tests {
         let [.., unbuilt, _, accepted] = lists[..] else {
             panic!("{text}");
         };
-        assert!(unbuilt.contains("  replicaof: replication\n"));
+        assert!(unbuilt.contains("  cluster-enabled: cluster mode\n"));
         let accepted: Vec<&str> = accepted.split_whitespace().collect();
         for (name, is_accepted) in [
-            ("replicaof", false),
             ("cluster-enabled", false),
-            ("repl-timeout", true),
+            ("repl-disable-tcp-nodelay", true),
             ("io-threads", true),
         ] {
             assert_eq!(accepted.contains(&name), is_accepted, "{name}");

@@ -115,7 +115,8 @@ fn expire(worker: &mut Worker) {
     worker.executor.outlet.expiry_due_us = None;
     // CLIENT PAUSE keeps the data unchanged.
     let rests = worker.shared.timers_rest.load(Ordering::Relaxed)
-        || worker.shared.persistence.loading.is_on();
+        || worker.shared.persistence.loading.is_on()
+        || worker.follows();
     if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }

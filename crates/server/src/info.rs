@@ -10,7 +10,7 @@ use std::{
 
 use redline_keyspace::{SIZE_CLASSES, Sizes, Unit};
 use redline_net::{clock, process};
-use redline_replica::{Replid, primary::State};
+use redline_replica::{Replid, link::State as LinkState, primary::State};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
@@ -469,7 +469,10 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let now_ms = clock::monotonic_ms();
     let settings = &worker.outlet.settings;
     let identity = primary.log().identity();
-    out.field("role", "master")?;
+    match &settings.primary {
+        None => out.field("role", "master")?,
+        Some(address) => follower(worker, address, identity.offset(), out)?,
+    }
     let replicas = || {
         let all = primary.replicas().iter();
         all.filter(|replica| replica.state != State::Handshake)
@@ -509,6 +512,40 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("repl_backlog_first_byte_offset", first)?;
     let kept = blocks.map_or(0, |blocks| blocks.len());
     out.field("repl_backlog_histlen", kept)
+}
+
+/// Tells of the link to the primary.
+fn follower(
+    worker: &Worker,
+    (host, port): &(String, u16),
+    offset: u64,
+    out: &mut Out<'_>,
+) -> fmt::Result {
+    let settings = &worker.outlet.settings;
+    let link = worker.shared.following.link();
+    let since_s = |ms: u64| clock::monotonic_ms().saturating_sub(ms) / 1000;
+    let is_up = link.state == LinkState::Streaming;
+    let syncs = matches!(link.state, LinkState::Transfer | LinkState::Loading);
+    out.field("role", "slave")?;
+    out.field("master_host", host)?;
+    out.field("master_port", port)?;
+    out.field("master_link_status", if is_up { "up" } else { "down" })?;
+    let heard_s = link.heard_ms.filter(|_| is_up).map(since_s);
+    let heard_s = heard_s.map_or(-1, |seconds| seconds as i64);
+    out.field("master_last_io_seconds_ago", heard_s)?;
+    out.field("master_sync_in_progress", u8::from(syncs))?;
+    out.field("slave_read_repl_offset", offset)?;
+    out.field("slave_repl_offset", offset)?;
+    if syncs {
+        out.field("master_sync_total_bytes", -1)?;
+        out.field("master_sync_read_bytes", link.snapshot_bytes.unwrap_or(0))?;
+    }
+    if let Some(since_ms) = link.down_since_ms {
+        out.field("master_link_down_since_seconds", since_s(since_ms))?;
+    }
+    out.field("slave_priority", settings.replica_priority)?;
+    out.field("slave_read_only", u8::from(settings.replica_read_only))?;
+    out.field("replica_announced", u8::from(settings.replica_announced))
 }
 
 fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

@@ -585,14 +585,13 @@ pub(crate) fn begin(
     Ok(state.number)
 }
 
-/// Has the snapshot for replicas written, which begins at this place of their stream.
-pub(crate) fn release_held(shared: &Shared, replid: Replid, offset: u64) {
+/// Has the snapshot for replicas written, which begins at this place of their stream, where this database is selected.
+pub(crate) fn release_held(shared: &Shared, replid: Replid, offset: u64, db: u32) {
     let Some(mut job) = shared.persistence.state().held.take() else {
         return;
     };
-    // The stream behind it begins with SELECT.
     job.head.facts.extend([
-        ("repl-stream-db", b"0".to_vec()),
+        ("repl-stream-db", db.to_string().into_bytes()),
         ("repl-id", replid.as_bytes().to_vec()),
         ("repl-offset", offset.to_string().into_bytes()),
     ]);

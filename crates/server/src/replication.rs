@@ -20,7 +20,7 @@ use redline_keyspace::{Unit, journal::Piece, lock::StripeSet};
 use redline_net::clock;
 use redline_persist::snapshot::file::{SaveError, Written};
 use redline_replica::{
-    Identity, Log, Primary, Replid,
+    Identity, Log, Primary, Replid, Role,
     primary::{Limits, MARK_BYTES, State},
 };
 
@@ -131,6 +131,10 @@ pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
         return;
     }
     let mut primary = replication.primary();
+    // What follows a primary has its stream.
+    if primary.log().identity().role() == Role::Replica {
+        return;
+    }
     pieces
         .iter()
         .for_each(|piece| primary.append(piece.bytes()));
@@ -142,6 +146,88 @@ pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
     }
 }
 
+/// Returns ids and offset.
+pub(crate) fn identity(shared: &Shared) -> Identity {
+    *shared.replication.primary().log().identity()
+}
+
+/// Takes whole units of the primary's stream that were applied.
+pub(crate) fn append_applied(shared: &Shared, bytes: &[u8]) {
+    let mut primary = shared.replication.primary();
+    primary.append(bytes);
+    let last = primary.log().last_record();
+    let (awake, late) = primary.end_round(last);
+    drop(primary);
+    wake(shared, &awake);
+    for client in late {
+        close(shared, client, "it is too far behind");
+    }
+}
+
+/// Takes over a primary's history with its data. Own replicas have other data: they ask again.
+pub(crate) fn take_history(shared: &Shared, replid: Replid, offset: u64) {
+    let mut primary = shared.replication.primary();
+    primary.log_mut().full_resync(replid, offset);
+    shared.replication.note_kept(&primary);
+    drop(primary);
+    close_all(shared, "the data is another primary's now");
+}
+
+/// Goes on in a primary's history, of which it may have told a new id. Own replicas ask again then, and go on as well.
+pub(crate) fn go_on(shared: &Shared, replid: Option<Replid>) {
+    let mut primary = shared.replication.primary();
+    let is_other = primary.log_mut().continued(replid);
+    shared.replication.note_kept(&primary);
+    let replid = primary.log().identity().replid();
+    drop(primary);
+    if is_other {
+        log::notice(&format!("Master replication ID changed to {replid}"));
+        close_all(shared, "the history has another id now");
+    }
+}
+
+/// Ends the own history: what follows is a primary's. Every stripe is held. Returns true if the stream has everything that
+/// the data has.
+pub(crate) fn demote(shared: &Shared) -> bool {
+    let journal = shared.keyspace.journal();
+    // What is in the lanes belongs to the own history.
+    let _ = journal.pump(&mut || false);
+    let mut primary = shared.replication.primary();
+    let is_whole = shared.replication.is_kept() && primary.log().last_record() == journal.last();
+    primary.log_mut().demoted();
+    is_whole
+}
+
+/// Begins an own history, which has all of the primary's in common. The unit holds every stripe.
+pub(crate) fn promote(shared: &Shared, unit: &mut Unit<'_>) {
+    let mut primary = shared.replication.primary();
+    let before = *primary.log().identity();
+    let fresh = fresh_id();
+    primary.log_mut().promoted(fresh);
+    let is_kept = shared.replication.is_kept();
+    drop(primary);
+    if is_kept {
+        stream::begin_part(&shared.this(), unit);
+    }
+    close_all(shared, "the history has another id now");
+    log::notice(&format!(
+        "Setting secondary replication ID to {}, valid up to offset: {}. New replication ID is {fresh}",
+        before.replid(),
+        before.offset() + 1
+    ));
+}
+
+fn close_all(shared: &Shared, why: &str) {
+    let primary = shared.replication.primary();
+    let replicas = primary.replicas().iter();
+    let are_replicas = replicas.filter(|replica| replica.state != State::Handshake);
+    let clients: Vec<u64> = are_replicas.map(|replica| replica.client).collect();
+    drop(primary);
+    for client in clients {
+        close(shared, client, why);
+    }
+}
+
 /// Hears that a part of the stream begins behind this record.
 pub(crate) fn cut(shared: &Shared, number: u64) {
     let replication = &shared.replication;
@@ -150,11 +236,21 @@ pub(crate) fn cut(shared: &Shared, number: u64) {
         return;
     };
     drop(awaited);
-    let mut primary = replication.primary();
+    cut_walk(shared, walk);
+}
+
+/// Notes that a walk has what is before the end of the stream.
+fn cut_walk(shared: &Shared, walk: u64) {
+    let mut primary = shared.replication.primary();
     let awake = primary.cut_walk(walk, clock::monotonic_ms());
     let identity = *primary.log().identity();
     drop(primary);
-    persistence::release_held(shared, identity.replid(), identity.offset());
+    // An own stream goes on with SELECT there, a primary's need not.
+    let db = match identity.role() {
+        Role::Primary => 0,
+        Role::Replica => shared.following.db(),
+    };
+    persistence::release_held(shared, identity.replid(), identity.offset(), db);
     wake(shared, &awake);
 }
 
@@ -191,10 +287,14 @@ pub(crate) fn drive(worker: &mut Worker) {
         fail(&shared, walk, "a snapshot is being taken");
         return;
     }
-    let mut awaited = replication.awaited.lock().expect("no panic under a cut");
-    let number = stream::begin_part(&shared, &mut unit);
-    *awaited = Some((walk, number));
-    drop(awaited);
+    if identity(&shared).role() == Role::Replica {
+        // This worker applies the primary's stream, so what was applied is what the cut has.
+        cut_walk(&shared, walk);
+    } else {
+        let mut awaited = replication.awaited.lock().expect("no panic under a cut");
+        let number = stream::begin_part(&shared, &mut unit);
+        *awaited = Some((walk, number));
+    }
     drop(unit);
     log::notice("Starting a snapshot for SYNC of replicas");
     worker.pump_now();
@@ -259,7 +359,7 @@ pub(crate) fn tick(shared: &Shared) {
 pub(crate) fn note_good_replicas(shared: &Shared, settings: &Settings) {
     let least = settings.min_replicas;
     let lag_ms = settings.min_replicas_lag_s.saturating_mul(1000);
-    let refuses = least > 0 && settings.min_replicas_lag_s > 0 && {
+    let refuses = least > 0 && settings.primary.is_none() && settings.min_replicas_lag_s > 0 && {
         let primary = shared.replication.primary();
         primary.good_replicas(lag_ms, clock::monotonic_ms()) < least
     };

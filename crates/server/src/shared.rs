@@ -20,6 +20,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    following::{self, Following},
     log,
     persistence::{self, Persistence},
     rates::Rates,
@@ -154,6 +155,8 @@ pub struct Shared {
     pub active_expire: AtomicBool,
     /// Snapshots and their files.
     pub(crate) persistence: Persistence,
+    /// The server as a replica.
+    pub(crate) following: Following,
     /// The stream for replicas, and these.
     pub(crate) replication: Replication,
     /// DEBUG PAUSE-CRON: the timers do nothing.
@@ -208,6 +211,7 @@ impl Shared {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             persistence,
+            following: Following::new(),
             replication,
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
@@ -323,6 +327,7 @@ impl Shared {
         self.settings.update(&self.engine, change)?;
         persistence::note_refusal(self);
         persistence::append::adopt(self);
+        following::note_role(self);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use redline_net::{
 use redline_table::{Heap, heap};
 
 use crate::{
-    log, metrics,
+    following, log, metrics,
     persistence::{self, Persistence},
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
@@ -298,6 +298,7 @@ impl Server {
             metrics.waker.wake();
             let _ = metrics.thread.join();
         }
+        following::end(&self.shared);
         if let Some(files) = self.files.take() {
             self.shared.persistence.cancel(&self.shared);
             self.shared.persistence.stop_writing();

@@ -38,7 +38,7 @@ use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
 
 use crate::{
-    cron, log, persistence, replication,
+    cron, following, log, persistence, replication,
     session::Session,
     settings::Settings,
     shared::{Message, Shared, TcpPort},
@@ -334,6 +334,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         if self.number == 0 && self.depth == 0 && persistence::has_wishes(self.shared) {
             persistence::drive(self);
+        }
+        if self.number == 0 && self.depth == 0 && self.shared.following.has_work() {
+            following::drive(self);
         }
         if self.number == 0 && self.depth == 0 && self.shared.replication.has_wishes() {
             replication::drive(self);

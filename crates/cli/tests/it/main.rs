@@ -12,6 +12,7 @@ mod console;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;
 mod files;
+mod following;
 mod limits;
 mod live;
 mod memory;

@@ -169,7 +169,7 @@ fn a_wrong_line_is_named() {
 fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
     let unbuilt = [
         ("mptcp yes", "Multipath TCP is not built yet"),
-        ("replicaof h 1", "replication is not built yet"),
+        ("replicaof h x", "Invalid master port"),
         ("cluster-enabled yes", "cluster mode is not built yet"),
     ];
     for (directive, why) in unbuilt {

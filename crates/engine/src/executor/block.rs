@@ -60,6 +60,9 @@ use crate::{
 
 /// Error for the client after CLIENT UNBLOCK … ERROR.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+/// The error for clients that wait while the server becomes a replica; as in Redis their connections are closed.
+const DEMOTED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
 /// The call that is run to serve a waiting client: the content of [`Waiter::call`].
 struct Call {
@@ -578,12 +581,17 @@ pub fn finish_wait<O: Outlet>(
             }
             _ => caller.reply().null_array(),
         },
-        Some(End::Unblocked) => {
-            executor.stats.note_error(UNBLOCKED.as_bytes());
+        Some(end @ (End::Unblocked | End::Demoted)) => {
+            let text = match end {
+                End::Demoted => DEMOTED,
+                _ => UNBLOCKED,
+            };
+            executor.stats.note_error(text.as_bytes());
             executor.stats.commands[Call::of(waiter).id as usize]
                 .failed
                 .add(1);
-            caller.reply().error(UNBLOCKED);
+            caller.reply().error(text);
+            caller.closing = end == End::Demoted;
         }
         Some(End::Again) => {
             caller.again = Some(Again {

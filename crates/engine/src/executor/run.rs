@@ -98,6 +98,7 @@ impl<O: Outlet> Executor<'_, O> {
             || self.timing.closely
             || u64::from(bytes) >= self.timing.heavy_bytes
             || (plain.needs_memory && self.settings.maxmemory_bytes != 0)
+            || (plain.writes && self.refusals.has(Reason::ReadOnly))
         {
             return false;
         }
@@ -389,8 +390,14 @@ impl<O: Outlet> Executor<'_, O> {
         if self.refusals.any() {
             self.check_refusals(caller, id, gate)?;
         }
+        if self.refusals.has(Reason::ReadOnly) && queued_or_own(caller, id, Flags::WRITE, true) {
+            return Err(errors::READ_ONLY);
+        }
         if caller.is(state::SUBSCRIBED) && !session::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
+        }
+        if self.refusals.has(Reason::Stale) && queued_or_own(caller, id, Flags::STALE, false) {
+            return Err(errors::PRIMARY_DOWN);
         }
         if self.refusals.has(Reason::Loading) && !gate.flags.has(Flags::LOADING) {
             return Err(errors::LOADING);
@@ -548,6 +555,13 @@ impl<O: Outlet> Executor<'_, O> {
 pub fn runs_script(id: CommandId) -> bool {
     use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
     matches!(id, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
+}
+
+/// Returns true if the command has that flag, or has it not; if it is EXEC, also if that holds for one that it runs.
+fn queued_or_own(caller: &Caller, id: CommandId, flag: Flags, has: bool) -> bool {
+    let holds = |id: CommandId| spec::gate(id).flags.has(flag) == has;
+    let mut queued = caller.multi.queue.iter();
+    holds(id) || id == CommandId::Exec && queued.any(|(id, _)| holds(*id))
 }
 
 /// Returns the number of bytes of all arguments.

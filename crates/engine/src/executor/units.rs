@@ -287,6 +287,16 @@ pub fn give_way<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) {
     }
 }
 
+/// Takes the script mutex and every stripe, or suspends the session: nothing runs beside such a unit.
+pub fn take_everything<'s, O: Outlet>(
+    executor: &Executor<'s, O>,
+    caller: &mut Caller,
+) -> Result<Unit<'s>, Halt> {
+    let mut unit = take_script(executor, caller)?;
+    unit.add_set(&StripeSet::all());
+    Ok(unit)
+}
+
 /// Takes the script mutex for a session and no stripe yet, or suspends it.
 pub(crate) fn take_script<'s, O: Outlet>(
     executor: &Executor<'s, O>,

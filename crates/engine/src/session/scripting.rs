@@ -24,6 +24,7 @@ use crate::{
     engine::{Engine, Message},
     errors,
     executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, units},
+    refusals::Reason,
     running_script::{Slow, Unkillable},
 };
 
@@ -414,6 +415,13 @@ impl<O: Outlet> Env<'_, '_, O> {
                 .of_writes(self.executor.refusals)
         {
             return Some(error);
+        }
+        let refusals = self.executor.refusals;
+        if gate.flags.has(Flags::WRITE) && refusals.has(Reason::ReadOnly) {
+            return Some(errors::READ_ONLY);
+        }
+        if !gate.flags.has(Flags::STALE) && refusals.has(Reason::Stale) {
+            return Some(errors::STALE_SCRIPT);
         }
         // Declared flags were checked before it began.
         if gate.flags.has(Flags::DENYOOM)

@@ -1,6 +1,6 @@
 //! ROLE, REPLICAOF, and what replicas say: REPLCONF, PSYNC, SYNC.
 //!
-//! Must not know: what a replica is sent, and when.
+//! Must not know: what a replica is sent, and when; how a primary is followed.
 
 use redline_commands::{Error, Words};
 use redline_engine::{
@@ -13,14 +13,29 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
 
-use crate::{log, replication, worker::Worker};
+use crate::{following, log, replication, worker::Worker};
 
 /// Length of an address that a replica may tell: bytes.
 const IP_BYTES_MAX: usize = 255;
+const NO_PRIMARY_LINK: Error =
+    Error::line("NOMASTERLINK Can't SYNC while not connected with my master");
 
-/// Replies with the role, the offset of the stream, and each replica that is online with its own.
+/// Replies with the role: of a primary the offset of its stream and each replica that is online with its own; of a replica its
+/// primary, the state of the link and the offset.
 pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let primary = worker.shared.replication.primary();
+    let offset = primary.log().identity().offset() as i64;
+    if let Some((host, port)) = &worker.outlet.settings.primary {
+        let state = worker.shared.following.link().state;
+        let mut reply = caller.reply();
+        reply.array(5);
+        reply.bulk(b"slave");
+        reply.bulk(host.as_bytes());
+        reply.integer((*port).into());
+        reply.bulk(state.name().as_bytes());
+        reply.integer(offset);
+        return Ok(());
+    }
     let online = || {
         let replicas = primary.replicas().iter();
         replicas.filter(|replica| replica.state == State::Online)
@@ -28,7 +43,7 @@ pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
     let mut reply = caller.reply();
     reply.array(3);
     reply.bulk(b"master");
-    reply.integer(primary.log().identity().offset() as i64);
+    reply.integer(offset);
     reply.array(online().count());
     for replica in online() {
         reply.array(3);
@@ -43,22 +58,27 @@ pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
 pub(crate) fn psync(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let asked = number::parse_i64(&args[2]).unwrap_or(i64::MIN);
     let replid = args[1].to_vec();
-    become_replica(worker, caller, Some((&replid, asked)));
-    Ok(())
+    become_replica(worker, caller, Some((&replid, asked)))
 }
 
 /// Asks for a snapshot and the stream behind it.
 pub(crate) fn sync(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
-    become_replica(worker, caller, None);
-    Ok(())
+    become_replica(worker, caller, None)
 }
 
-fn become_replica(worker: &mut Worker, caller: &mut Caller, wanted: Option<(&[u8], i64)>) {
+fn become_replica(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    wanted: Option<(&[u8], i64)>,
+) -> Result<(), Halt> {
     let shared = worker.shared;
+    if shared.following.is_cut_off(&shared.settings.current()) {
+        return Err(NO_PRIMARY_LINK.into());
+    }
     let (client, now_ms) = (caller.info.id, clock::monotonic_ms());
     // What is a replica already is not answered.
     if caller.info.flags.load(std::sync::atomic::Ordering::Relaxed) & flag::REPLICA != 0 {
-        return;
+        return Ok(());
     }
     introduce(worker, caller);
     let mut primary = shared.replication.primary();
@@ -84,6 +104,7 @@ fn become_replica(worker: &mut Worker, caller: &mut Caller, wanted: Option<(&[u8
         }
     ));
     replication::wish(shared);
+    Ok(())
 }
 
 /// Makes the caller known as one that speaks of replication.
@@ -200,17 +221,44 @@ fn acknowledge(worker: &Worker, caller: &Caller, args: Args<'_>) {
     }
 }
 
-/// Accepts `NO ONE`, which is the server's state; replicas are not implemented.
-pub(crate) fn replicaof(_: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+/// Has the server follow a primary, or nobody any more.
+pub(crate) fn replicaof(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let current = worker.shared.settings.current().primary.clone();
     let mut words = Words::new(CommandId::Replicaof, &args, 1);
-    if words.flag("NO") && words.flag("ONE") {
-        caller.reply().ok();
+    let primary = if words.flag("NO") && words.flag("ONE") {
+        None
+    } else {
+        let port = number::parse_i64(&args[2]).and_then(|port| u16::try_from(port).ok());
+        let port = port.ok_or(Error::line("ERR Invalid master port"))?;
+        let host = String::from_utf8(args[1].to_vec());
+        let host = host.map_err(|_| Error::line("ERR Invalid master host"))?;
+        Some((host, port))
+    };
+    if primary == current {
+        if let Some((host, port)) = &current {
+            log::notice(&format!(
+                "REPLICAOF would result into synchronization with the master we are already connected with ({host}:{port}). No operation performed."
+            ));
+            caller
+                .reply()
+                .simple("OK Already connected to specified master");
+        } else {
+            caller.reply().ok();
+        }
         return Ok(());
     }
-    let port = number::parse_i64(&args[2]).filter(|port| (0..=i64::from(u16::MAX)).contains(port));
-    let text = match port {
-        Some(_) => "ERR replication is not built yet: this server is nobody's replica",
-        None => "ERR Invalid master port",
-    };
-    Err(Error::line(text).into())
+    following::follow_for(worker, caller, primary.clone())?;
+    let who = caller.info.addr.clone();
+    match &primary {
+        None => log::notice(&format!("MASTER MODE enabled (user request from '{who}')")),
+        Some((host, port)) => log::notice(&format!(
+            "REPLICAOF {host}:{port} enabled (user request from '{who}')"
+        )),
+    }
+    caller.reply().ok();
+    Ok(())
 }

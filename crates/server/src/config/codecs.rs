@@ -60,6 +60,28 @@ impl Codec<[i32; 3]> for OomScores {
     }
 }
 
+/// Codec of the primary: host and port; no words are none.
+pub struct PrimaryAddress;
+
+impl Codec<Option<(String, u16)>> for PrimaryAddress {
+    fn of(value: &Value) -> Result<Option<(String, u16)>, Refusal> {
+        let [host, port] = value.words() else {
+            return Ok(None);
+        };
+        let host = String::from_utf8(host.clone()).map_err(|_| "the host is not UTF-8");
+        let port = number::parse_i64(port).and_then(|port| u16::try_from(port).ok());
+        Ok(Some((host?, port.ok_or("Invalid master port")?)))
+    }
+
+    fn value(primary: &Option<(String, u16)>) -> Value {
+        let words = primary.as_ref().map(|(host, port)| {
+            let port = port.to_string().into_bytes();
+            vec![host.clone().into_bytes(), port]
+        });
+        Value::Words(words.unwrap_or_default())
+    }
+}
+
 /// Codec of the policy of flushing, by words.
 pub struct AppendSync;
 

@@ -371,8 +371,8 @@ mod tests {
                 "r.conf:2: mptcp yes: Multipath TCP is not built yet",
             ),
             (
-                "replicaof a 1",
-                "r.conf:1: replicaof a 1: replication is not built yet",
+                "replicaof a b",
+                "r.conf:1: replicaof a b: Invalid master port",
             ),
             (
                 "replicaof",

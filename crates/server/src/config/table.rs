@@ -26,8 +26,8 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, RdbFormat,
-        SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, PrimaryAddress,
+        RdbFormat, SavePoints, WorkingDir,
     },
 };
 use crate::{
@@ -271,17 +271,17 @@ settings! {
 
     /// Replication.
     REPLICATION = {
-        _ = ("replicaof", InertFixed, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").needs_words().unbuilt("replication", empty);
-        _ = ("masterauth", Inert, Syntax::Bytes, "", "Password for the primary.").alias("primaryauth").secret();
-        _ = ("masteruser", Inert, TEXT, "", "User at the primary.").alias("primaryuser").secret();
-        _ = ("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data");
-        _ = ("replica-read-only", Inert, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only");
-        _ = ("replica-ignore-maxmemory", Inert, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory");
+        primary: Option<(String, u16)> as PrimaryAddress = ("replicaof", Start, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").needs_words();
+        primary_password: Option<Vec<u8>> = ("masterauth", Live, Syntax::Bytes, "", "Password for the primary.").alias("primaryauth").secret();
+        primary_user: Option<Vec<u8>> = ("masteruser", Live, Syntax::Bytes, "", "User at the primary.").alias("primaryuser").secret();
+        serves_stale_data: bool = ("replica-serve-stale-data", Live, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data");
+        replica_read_only: bool = ("replica-read-only", Live, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only");
+        replica_ignores_maxmemory: bool = ("replica-ignore-maxmemory", Live, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory");
         _ = ("replica-lazy-flush", Inert, SWITCH, "no", "Free old data in the background before a full load.").alias("slave-lazy-flush");
-        _ = ("replica-priority", Inert, SECONDS, "100", "Who is promoted first.").alias("slave-priority");
-        _ = ("replica-announced", Inert, SWITCH, "yes", "Be named to those who ask for replicas.");
-        _ = ("replica-announce-ip", Inert, TEXT, "", "Address that the primary tells others.").alias("slave-announce-ip");
-        _ = ("replica-announce-port", Inert, PORT, "0", "Port that the primary tells others.").alias("slave-announce-port");
+        replica_priority: u64 = ("replica-priority", Live, SECONDS, "100", "Who is promoted first.").alias("slave-priority");
+        replica_announced: bool = ("replica-announced", Live, SWITCH, "yes", "Be named to those who ask for replicas.");
+        replica_announce_ip: Option<String> = ("replica-announce-ip", Live, TEXT, "", "Address that the primary tells others.").alias("slave-announce-ip");
+        replica_announce_port: Option<u16> as Port = ("replica-announce-port", Live, PORT, "0", "Port that the primary tells others.").alias("slave-announce-port");
         _ = ("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk fails.");
         _ = ("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes kept while a replica loads a snapshot.");
         repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send snapshots to replicas without a file.");

@@ -142,7 +142,8 @@ pub(crate) struct File {
     pub(crate) bytes: u64,
 }
 
-/// Loads a file into a keyspace of its own, on this thread and others.
+/// Loads a file into a keyspace of its own, on this thread and others. Who follows a primary keeps keys that have expired,
+/// until that one says that they are gone.
 pub(crate) fn load_file(
     path: &Path,
     shared: &Shared,
@@ -165,7 +166,7 @@ pub(crate) fn load_file(
         threads: shared.workers().len(),
         limits: settings.engine.limits.clone(),
         clock,
-        now_ms: Some(clock::wall_ms() as i64),
+        now_ms: settings.primary.is_none().then(|| clock::wall_ms() as i64),
     };
     let loaded = load::load(&mut scanner, version, &space, &options, progress);
     let loaded = loaded.map_err(NotLoaded::Load)?;
@@ -174,6 +175,14 @@ pub(crate) fn load_file(
         loaded,
         bytes: scanner.offset(),
     })
+}
+
+/// Returns the clock of accesses for a load.
+pub(crate) fn clock_of(settings: &Settings) -> Clock {
+    let mut clock = Clock::default();
+    clock.lfu = settings.maxmemory_policy.is_lfu();
+    clock.now_s = (clock::wall_ms() / 1000) as u32;
+    clock
 }
 
 /// Replaces all data by what was loaded. The unit holds every stripe.
@@ -265,6 +274,7 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
         let append = &shared.persistence.append;
         append.take_over(&settings, manifest, (base_bytes, total_bytes), lock);
     } else if matches!(found, Found::Nothing) {
+        crate::following::begin(shared);
         return Ok(());
     }
     let loading = &shared.persistence.loading;
@@ -330,6 +340,7 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
 
 /// Ends the loading: clients are served.
 pub(crate) fn end(shared: &Shared) {
+    crate::following::begin(shared);
     // Whoever reads in INFO that it has ended is not refused any more.
     let refusals = &shared.engine.refusals;
     refusals.set(Reason::Loading, false, &shared.engine.settings);
@@ -362,9 +373,7 @@ impl<'a> AtStart<'a> {
 impl Stage for AtStart<'_> {
     fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String> {
         let shared = self.shared;
-        let mut clock = Clock::default();
-        clock.lfu = settings.maxmemory_policy.is_lfu();
-        clock.now_s = (clock::wall_ms() / 1000) as u32;
+        let clock = clock_of(settings);
         let loading = &shared.persistence.loading;
         let loaded = load_file(path, shared, settings, clock, &loading.progress);
         let File {

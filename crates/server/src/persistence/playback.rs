@@ -254,8 +254,9 @@ pub(super) fn run(
     let mut result = Ok(());
     worker.read_clock();
     worker.local.played_back_at_ms = Some(worker.now_ms);
-    worker.now_ms = 0;
     for args in batch {
+        // A call that takes long has the clock read.
+        worker.now_ms = 0;
         let args = args.as_args();
         let Ok(id) = worker.shared.engine.names.resolve(&args[0], args.get(1)) else {
             let command = args[0].escape_ascii();

@@ -264,14 +264,102 @@ fn the_role_is_that_of_a_primary_without_replicas() {
     for line in ["REPLICAOF no ONE", "slaveof NO one"] {
         client.call(line).ok();
     }
-    assert_eq!(
-        client.call("REPLICAOF 127.0.0.1 6379").error(),
-        "ERR replication is not built yet: this server is nobody's replica"
-    );
     for port in ["x", "-1", "65536", "no"] {
         let refused = client.call(&format!("SLAVEOF one {port}"));
         assert_eq!(refused.error(), "ERR Invalid master port");
     }
+}
+
+#[test]
+fn clients_of_a_replica_read_what_there_is_and_may_not_write() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("SET key value").ok();
+    // Nobody listens there.
+    client.call("REPLICAOF 127.0.0.1 1").ok();
+    let role = client.call("ROLE");
+    let [name, host, Value::Integer(1), state, Value::Integer(0)] = role.array() else {
+        panic!("{role:?}");
+    };
+    assert_eq!(
+        (text(name).as_str(), text(host).as_str()),
+        ("slave", "127.0.0.1")
+    );
+    assert!(["connect", "connecting"].contains(&text(state).as_str()));
+    let info = text(&client.call("INFO replication"));
+    for line in ["role:slave", "master_link_status:down", "slave_read_only:1"] {
+        assert!(info.contains(&format!("\r\n{line}\r\n")), "{line}: {info}");
+    }
+    let again = client.call("REPLICAOF 127.0.0.1 1");
+    assert_eq!(
+        again,
+        Value::Simple("OK Already connected to specified master".into())
+    );
+    let read_only = "READONLY You can't write against a read only replica.";
+    for write in [
+        "SET key other",
+        "DEL key",
+        "EVAL return(redis.call('del','key')) 0",
+    ] {
+        let refused = client.call(write).error().to_owned();
+        assert!(refused.contains(read_only), "{write}: {refused}");
+    }
+    client.call("MULTI").ok();
+    assert_eq!(client.call("SET key other").error(), read_only);
+    assert!(client.call("EXEC").error().starts_with("EXECABORT"));
+    assert_eq!(text(&client.call("GET key")), "value");
+    client.call("CONFIG SET replica-serve-stale-data no").ok();
+    let down = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+    assert_eq!(client.call("GET key").error(), down);
+    client
+        .call("CONFIG SET replica-serve-stale-data yes replica-read-only no")
+        .ok();
+    client.call("SET key other").ok();
+    client.call("CONFIG SET replica-read-only yes").ok();
+    assert_eq!(client.call("SET key value").error(), read_only);
+    client.call("REPLICAOF NO ONE").ok();
+    client.call("SET key value").ok();
+    assert_eq!(text(&client.call("ROLE").array()[0]), "master");
+}
+
+#[test]
+fn clients_that_wait_while_the_server_becomes_a_replica_hear_of_it_and_are_closed() {
+    let server = server();
+    let mut waiting = Client::connect(&server);
+    let mut client = Client::connect(&server);
+    waiting.send("BLPOP list 0");
+    while !text(&client.call("INFO clients")).contains("blocked_clients:1\r\n") {
+        std::thread::yield_now();
+    }
+    client.call("REPLICAOF 127.0.0.1 1").ok();
+    assert_eq!(
+        waiting.read().error(),
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+    );
+    assert!(waiting.try_read().is_err(), "it is closed");
+}
+
+#[test]
+fn a_transaction_switches_the_role_behind_it() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for line in [
+        "MULTI",
+        "SET key value",
+        "REPLICAOF 127.0.0.1 1",
+        "CONFIG REWRITE",
+    ] {
+        client.call(line);
+    }
+    let replies = client.call("EXEC");
+    assert_eq!(
+        replies.array()[1],
+        Value::Simple("OK".into()),
+        "{replies:?}"
+    );
+    assert_eq!(text(&client.call("ROLE").array()[0]), "slave");
+    assert!(client.call("SET key other").error().starts_with("READONLY"));
+    assert_eq!(text(&client.call("GET key")), "value");
 }
 
 #[test]

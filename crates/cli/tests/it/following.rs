@@ -1,0 +1,371 @@
+//! `redline server` as a replica of a primary that is played here: its link is cut at random bytes, and what it has at the
+//! end is what a server has that ran the same commands.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    append::{digest, info, restarted, until_info},
+    running::{Running, folder_with, until},
+};
+
+const REPLID: &str = "0123456789abcdef0123456789abcdef01234567";
+const OTHER_REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";
+const MARK: &str = "89abcdef0123456789abcdef0123456789abcdef";
+/// Offset of the snapshot.
+const OFFSET: usize = 1000;
+/// Silence after which a test has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A primary: a snapshot, and the stream behind it.
+struct Primary {
+    listener: TcpListener,
+    snapshot: Vec<u8>,
+    stream: Vec<u8>,
+    /// Id that it tells to those who come back.
+    told: &'static str,
+}
+
+/// A connection of a replica, which ends after so many bytes.
+struct Peer {
+    input: BufReader<TcpStream>,
+    left: usize,
+}
+
+/// What a connection was used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Served {
+    /// It ended before PSYNC was answered whole.
+    Handshake,
+    /// It ended in the snapshot.
+    Snapshot,
+    /// It got the snapshot.
+    Full,
+    /// It went on where it was.
+    Partial,
+}
+
+impl Peer {
+    /// Sends bytes, as many as are left.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let sent = bytes.len().min(self.left);
+        self.left -= sent;
+        self.input.get_mut().write_all(&bytes[..sent])?;
+        match sent == bytes.len() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.input.read_line(&mut line)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+
+    /// Reads a request; empty lines are signs of life.
+    fn request(&mut self) -> io::Result<Vec<String>> {
+        loop {
+            let line = self.line()?;
+            let Some(count) = line.strip_prefix('*') else {
+                assert_eq!(line, "", "no request");
+                continue;
+            };
+            let words = (0..count.parse().unwrap()).map(|_| {
+                let header = self.line()?;
+                let bytes: usize = header[1..].parse().unwrap();
+                let mut word = vec![0; bytes + 2];
+                self.input.read_exact(&mut word)?;
+                word.truncate(bytes);
+                Ok(String::from_utf8(word).unwrap())
+            });
+            return words.collect();
+        }
+    }
+}
+
+impl Primary {
+    fn new(snapshot: Vec<u8>, stream: Vec<u8>) -> Primary {
+        Primary {
+            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            snapshot,
+            stream,
+            told: REPLID,
+        }
+    }
+
+    fn port(&self) -> u16 {
+        self.listener.local_addr().unwrap().port()
+    }
+
+    fn end(&self) -> usize {
+        OFFSET + self.stream.len()
+    }
+
+    /// Serves connections, each up to its number of bytes, until a replica has applied everything.
+    fn serve(&self, mut budgets: impl Iterator<Item = usize>) -> Vec<Served> {
+        let mut all = Vec::new();
+        loop {
+            let (stream, _) = self.listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut peer = Peer {
+                input: BufReader::new(stream),
+                left: budgets.next().unwrap_or(usize::MAX),
+            };
+            let mut served = Served::Handshake;
+            let ended = self.serve_one(&mut peer, &mut served);
+            all.push(served);
+            if ended.is_ok() {
+                return all;
+            }
+            let kind = ended.unwrap_err().kind();
+            assert_ne!(kind, io::ErrorKind::WouldBlock, "nothing comes: {all:?}");
+        }
+    }
+
+    /// Serves a connection; returns `Ok` if everything is acknowledged.
+    fn serve_one(&self, peer: &mut Peer, served: &mut Served) -> io::Result<()> {
+        let mut from = loop {
+            let request = peer.request()?;
+            let words: Vec<&str> = request.iter().map(String::as_str).collect();
+            match words[..] {
+                ["PING"] => peer.send(b"+PONG\r\n")?,
+                ["REPLCONF", "version", _] => {
+                    peer.send(b"-ERR Unrecognized REPLCONF option: version\r\n")?
+                }
+                ["REPLCONF", ..] => peer.send(b"+OK\r\n")?,
+                ["PSYNC", "?", "-1"] => {
+                    peer.send(format!("+FULLRESYNC {REPLID} {OFFSET}\r\n\n").as_bytes())?;
+                    *served = Served::Snapshot;
+                    peer.send(format!("\n\n$EOF:{MARK}\r\n").as_bytes())?;
+                    peer.send(&self.snapshot)?;
+                    peer.send(MARK.as_bytes())?;
+                    *served = Served::Full;
+                    break OFFSET;
+                }
+                ["PSYNC", id, next] => {
+                    assert!([REPLID, self.told].contains(&id), "{id}");
+                    let from = next.parse::<usize>().unwrap() - 1;
+                    assert!((OFFSET..=self.end()).contains(&from), "{next}");
+                    peer.send(format!("+CONTINUE {}\r\n", self.told).as_bytes())?;
+                    *served = Served::Partial;
+                    break from;
+                }
+                _ => panic!("{request:?}"),
+            }
+        };
+        // In pieces, so that the replica meets units that have not come whole.
+        while from < self.end() {
+            let piece = &self.stream[from - OFFSET..];
+            let piece = &piece[..piece.len().min(97)];
+            peer.send(piece)?;
+            from += piece.len();
+        }
+        loop {
+            let request = peer.request()?;
+            assert_eq!(request[..2], ["REPLCONF", "ACK"], "{request:?}");
+            if request[2] == self.end().to_string() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn encoded(line: &str) -> Vec<u8> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut out = Vec::new();
+    redline_resp::encode_request(words, &mut out);
+    out
+}
+
+/// Commands that show if one is run twice, or not at all.
+fn commands() -> Vec<String> {
+    let mut all = Vec::new();
+    for round in 0..150 {
+        all.extend([
+            format!("SELECT {}", round % 3),
+            "INCR count".to_owned(),
+            format!("RPUSH list {round}"),
+            format!("SET gone{round} x PXAT 1"),
+            "MULTI".to_owned(),
+            format!("APPEND text {round}"),
+            format!("SELECT {}", (round + 1) % 3),
+            "INCRBYFLOAT float 0.5".to_owned(),
+            "EXEC".to_owned(),
+            format!("PERSIST gone{round}"),
+        ]);
+    }
+    all
+}
+
+/// Makes a snapshot with some keys.
+fn snapshot() -> Vec<u8> {
+    let running = Running::start(folder_with("save \"\"\n"), &["r.conf"], None);
+    running.call("SET first value");
+    running.call("RPUSH list a b c");
+    running.call(
+        "FUNCTION LOAD \"#!lua name=lib\\nredis.register_function('f', function() return 1 end)\"",
+    );
+    assert_eq!(running.call("SAVE"), "+OK");
+    fs::read(running.path("dump.rdb")).unwrap()
+}
+
+/// Returns the digest of a server that has run the commands behind the snapshot, none of which let a key expire.
+fn expected(snapshot: &[u8]) -> String {
+    let folder = folder_with("save \"\"\nenable-debug-command yes\n");
+    fs::write(folder.path().join("dump.rdb"), snapshot).unwrap();
+    let running = Running::start(folder, &["r.conf"], None);
+    until_info(&running, "loading", "0");
+    let mut client = running.connect();
+    for command in commands() {
+        // The key that the primary had, with its time to live taken away.
+        let command = command.replace(" PXAT 1", "");
+        let reply = client.call(&command);
+        assert!(!reply.starts_with('-'), "{command}: {reply}");
+    }
+    digest(&running)
+}
+
+fn stream() -> Vec<u8> {
+    let mut stream: Vec<u8> = commands().iter().flat_map(|line| encoded(line)).collect();
+    stream.extend(encoded("PING"));
+    stream.extend(encoded("REPLCONF GETACK *"));
+    stream
+}
+
+fn follower(more: &str, port: u16) -> Running {
+    let lines = format!("save \"\"\nenable-debug-command yes\nreplicaof 127.0.0.1 {port}\n{more}");
+    Running::start(folder_with(&lines), &["r.conf"], None)
+}
+
+/// Random numbers below a bound: where the link is cut.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+#[test]
+fn a_replica_whose_link_is_cut_anywhere_has_what_its_primary_has() {
+    let snapshot = snapshot();
+    let expected = expected(&snapshot);
+    let handshake = 200;
+    thread::scope(|scope| {
+        for seed in 1..=3 {
+            let (snapshot, expected) = (&snapshot, &expected);
+            scope.spawn(move || {
+                let primary = Primary::new(snapshot.clone(), stream());
+                let running = follower("", primary.port());
+                let mut dice = Dice(seed);
+                let budgets = vec![
+                    dice.below(80),
+                    handshake + 60 + dice.below(snapshot.len() - 60),
+                    handshake + 300 + snapshot.len() + dice.below(primary.stream.len() / 3),
+                    handshake + dice.below(primary.stream.len() / 3),
+                    handshake + dice.below(100),
+                ];
+                let served = primary.serve(budgets.into_iter());
+                assert_eq!(
+                    served,
+                    [
+                        Served::Handshake,
+                        Served::Snapshot,
+                        Served::Full,
+                        Served::Partial,
+                        Served::Partial,
+                        Served::Partial,
+                    ],
+                    "seed {seed}"
+                );
+                assert_eq!(digest(&running), *expected, "seed {seed}");
+                assert_eq!(
+                    running.call("FCALL_RO f 0").as_bytes()[0],
+                    b'-',
+                    "it has no such flag"
+                );
+                assert!(running.call("FUNCTION LIST").contains("lib"));
+                assert_eq!(
+                    info(&running, "slave_repl_offset"),
+                    primary.end().to_string()
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_leaves_what_was_there() {
+    let mut damaged = snapshot();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x55;
+    let primary = Primary::new(damaged, Vec::new());
+    let running = Running::start(folder_with("save \"\"\n"), &["r.conf"], None);
+    running.call("SET own value");
+    running.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    for _ in 0..2 {
+        let (stream, _) = primary.listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut peer = Peer {
+            input: BufReader::new(stream),
+            left: usize::MAX,
+        };
+        let mut served = Served::Handshake;
+        // It hangs up when it has looked at it.
+        let ended = primary.serve_one(&mut peer, &mut served);
+        assert!(
+            ended.is_err() && served == Served::Full,
+            "{ended:?}, {served:?}"
+        );
+        assert_eq!(running.call("GET own"), "value");
+    }
+    assert_eq!(info(&running, "master_link_status"), "down");
+    assert_eq!(running.call("REPLICAOF NO ONE"), "+OK");
+    assert_eq!(running.call("SET own other"), "+OK");
+}
+
+#[test]
+fn a_replica_with_an_append_only_file_has_the_primarys_data_after_a_kill() {
+    let snapshot = snapshot();
+    let expected = expected(&snapshot);
+    let primary = Primary::new(snapshot, stream());
+    let running = follower("appendonly yes\nappendfsync always\n", primary.port());
+    assert_eq!(primary.serve(std::iter::empty()), [Served::Full]);
+    until("the file is made anew", || {
+        (info(&running, "aof_rewrite_in_progress") == "0").then_some(())
+    });
+    assert_eq!(digest(&running), expected);
+    // Nobody serves it now: what it has is from its file.
+    let running = restarted(running);
+    assert_eq!(digest(&running), expected);
+    assert_eq!(running.call("ROLE").split(' ').next(), Some("slave"));
+}
+
+#[test]
+fn a_primary_that_tells_another_id_is_followed_and_a_promoted_replica_goes_on_with_both() {
+    let mut primary = Primary::new(snapshot(), stream());
+    primary.told = OTHER_REPLID;
+    let running = follower("", primary.port());
+    let served = primary.serve([primary.snapshot.len() + 900].into_iter());
+    assert_eq!(served, [Served::Full, Served::Partial]);
+    assert_eq!(info(&running, "master_replid"), OTHER_REPLID);
+    assert_eq!(info(&running, "master_replid2"), REPLID);
+    assert_eq!(running.call("REPLICAOF NO ONE"), "+OK");
+    assert_eq!(info(&running, "master_replid2"), OTHER_REPLID);
+    let end = primary.end();
+    assert_eq!(info(&running, "second_repl_offset"), (end + 1).to_string());
+    assert_eq!(running.call("SET own value"), "+OK");
+}

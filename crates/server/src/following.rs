@@ -1,0 +1,309 @@
+//! The server as a replica: whom it follows, what the role means for its clients, and how roles change.
+//!
+//! A thread of its own has the connection ([`thread`]); worker 0 applies what comes, in slices between its clients
+//! ([`apply`]). A change of roles holds the script mutex and every stripe, so each unit belongs to one side of it. What is
+//! on its way from before a change carries the number of an earlier *term*, and is dropped.
+//!
+//! Must not know: the words of the handshake, what a command does.
+
+mod apply;
+mod thread;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use redline_engine::{
+    Caller, Halt,
+    caller::ClientInfo,
+    executor::{block, units},
+    refusals::Reason,
+};
+use redline_keyspace::{End, Unit};
+use redline_net::{Sender, clock};
+use redline_replica::{Role, link::State};
+
+use crate::{
+    log, replication,
+    settings::Settings,
+    shared::{Message, Shared},
+    start::StartError,
+    worker::Worker,
+};
+use apply::{Applier, Incoming};
+use thread::Order;
+
+pub(crate) use apply::drive;
+
+/// The server's part as a replica: see the module's text.
+pub(crate) struct Following {
+    applier: Mutex<Applier>,
+    incoming: Mutex<Incoming>,
+    /// The primary, or nobody, that a transaction wants to be followed.
+    wanted: Mutex<Option<Option<(String, u16)>>>,
+    /// True if [`drive`] may have something to do. Read every turn.
+    has_work: AtomicBool,
+    /// The database that the primary's stream has selected.
+    db: AtomicU32,
+    /// See [`Following::may_resume`].
+    resumes: AtomicBool,
+    link: Mutex<LinkFacts>,
+    /// Serialises changes of the refusals that come from the role.
+    role: Mutex<()>,
+    thread: Mutex<Option<(Sender<Order>, JoinHandle<()>)>>,
+}
+
+/// Facts about the link, for INFO and ROLE.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkFacts {
+    /// State of the link.
+    pub(crate) state: State,
+    /// When something last came from the primary: milliseconds of the monotonic clock; `None`: never.
+    pub(crate) heard_ms: Option<u64>,
+    /// When the link went down, likewise; `None`: it stands, or never has.
+    pub(crate) down_since_ms: Option<u64>,
+    /// Bytes of the snapshot that have come, while one does.
+    pub(crate) snapshot_bytes: Option<u64>,
+    /// Bytes that came from primaries since the start.
+    pub(crate) bytes: u64,
+}
+
+impl Following {
+    /// Makes the state at the start: it follows nobody.
+    pub(crate) fn new() -> Following {
+        Following {
+            applier: Mutex::default(),
+            incoming: Mutex::default(),
+            wanted: Mutex::new(None),
+            has_work: AtomicBool::new(false),
+            db: AtomicU32::new(0),
+            resumes: AtomicBool::new(false),
+            link: Mutex::new(LinkFacts {
+                state: State::Off,
+                heard_ms: None,
+                down_since_ms: None,
+                snapshot_bytes: None,
+                bytes: 0,
+            }),
+            role: Mutex::new(()),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Returns true if [`drive`] may have something to do.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_work.load(Ordering::Acquire)
+    }
+
+    /// Returns the facts about the link.
+    pub(crate) fn link(&self) -> LinkFacts {
+        self.facts().clone()
+    }
+
+    /// Returns the database that the primary's stream has selected behind what was applied.
+    pub(crate) fn db(&self) -> u32 {
+        self.db.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the server follows a primary, and the link to it is down.
+    pub(crate) fn is_cut_off(&self, settings: &Settings) -> bool {
+        settings.primary.is_some() && self.facts().state != State::Streaming
+    }
+
+    /// Returns true if the data are those of the stream's id and offset, so that a primary may go on from there. Those of an
+    /// own history are, too, but what clients wrote at the end of it was never counted.
+    fn may_resume(&self) -> bool {
+        self.resumes.load(Ordering::Acquire)
+    }
+
+    fn facts(&self) -> MutexGuard<'_, LinkFacts> {
+        self.link.lock().expect("no panic under the facts")
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Option<Option<(String, u16)>>> {
+        self.wanted.lock().expect("no panic under the wish")
+    }
+
+    fn applier(&self) -> MutexGuard<'_, Applier> {
+        self.applier.lock().expect("no panic under the applier")
+    }
+
+    fn incoming(&self) -> MutexGuard<'_, Incoming> {
+        self.incoming.lock().expect("no panic under the bytes")
+    }
+
+    fn send(&self, order: Order) {
+        let thread = self.thread.lock().expect("no panic under the thread");
+        if let Some((orders, _)) = &*thread {
+            orders.send(order);
+        }
+    }
+}
+
+/// Begins to follow the configured primary, if there is one. Called once, when the data is loaded.
+pub(crate) fn begin(shared: &Shared) {
+    let settings = shared.settings.current();
+    let Some((host, port)) = settings.primary.clone() else {
+        return;
+    };
+    shared.replication.primary().log_mut().demoted();
+    note_role(shared);
+    if let Err(error) = call(shared, host, port) {
+        log::warning(&format!("The link to the primary cannot be made: {error}"));
+        std::process::exit(1);
+    }
+}
+
+/// Has the thread call a primary; it is started if there is none.
+fn call(shared: &Shared, host: String, port: u16) -> Result<(), StartError> {
+    let following = &shared.following;
+    let term = following.applier().term;
+    let mut thread = following.thread.lock().expect("no panic under the thread");
+    if thread.is_none() {
+        *thread = Some(thread::start(&shared.this())?);
+    }
+    let (orders, _) = thread.as_ref().expect("just started");
+    orders.send(Order::Follow { term, host, port });
+    Ok(())
+}
+
+/// Ends the thread. Called when no worker runs any more.
+pub(crate) fn end(shared: &Shared) {
+    let thread = shared.following.thread.lock();
+    let thread = thread.expect("no panic under the thread").take();
+    if let Some((orders, thread)) = thread {
+        orders.send(Order::End);
+        thread
+            .join()
+            .expect("a thread that panics ends the process");
+    }
+}
+
+/// Follows a primary, or nobody, for a client; it is suspended until nothing else runs. Inside EXEC the switch comes
+/// behind the transaction.
+pub(crate) fn follow_for(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    primary: Option<(String, u16)>,
+) -> Result<(), Halt> {
+    if worker.compound.is_some() {
+        *worker.shared.following.wanted() = Some(primary.clone());
+        set_primary(worker.shared, &primary);
+        wake(worker.shared);
+        return Ok(());
+    }
+    let mut unit = units::take_everything(worker.executor, caller)?;
+    switch(worker.shared, &mut unit, primary);
+    block::commit(worker.executor, unit);
+    Ok(())
+}
+
+/// Changes the role, or the primary. The unit holds everything.
+fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) {
+    assert!(unit.holds_all(), "every stripe is held");
+    let following = &shared.following;
+    let mut applier = following.applier();
+    applier.term += 1;
+    applier.forget();
+    *following.incoming() = Incoming::new(applier.term);
+    let term = applier.term;
+    drop(applier);
+    wake(shared);
+    let was = shared.replication.primary().log().identity().role();
+    match (&primary, was) {
+        (Some(_), Role::Primary) => {
+            let is_whole = replication::demote(shared);
+            following.resumes.store(is_whole, Ordering::Release);
+        }
+        (None, Role::Replica) => replication::promote(shared, unit),
+        _ => {}
+    }
+    following.facts().state = match &primary {
+        Some(_) => State::Pausing,
+        None => State::Off,
+    };
+    set_primary(shared, &primary);
+    note_role(shared);
+    match primary {
+        None => following.send(Order::Leave { term }),
+        Some((host, port)) => {
+            if was == Role::Primary {
+                unblock_all(shared);
+            }
+            if let Err(error) = call(shared, host, port) {
+                log::warning(&format!("The link to the primary cannot be made: {error}"));
+            }
+        }
+    }
+}
+
+/// Notes the primary in the settings, where CONFIG shows it.
+fn set_primary(shared: &Shared, primary: &Option<(String, u16)>) {
+    let set = |settings: &mut Settings| {
+        settings.primary.clone_from(primary);
+        Ok::<(), ()>(())
+    };
+    // It cannot fail.
+    let _ = shared.change_settings(set);
+}
+
+/// Tells all clients that wait for keys that they wait in vain.
+fn unblock_all(shared: &Shared) {
+    let clients: Vec<Arc<ClientInfo>> = shared.client_infos();
+    for info in clients {
+        if let Some(waiter) = info.wait.end(End::Demoted) {
+            block::tell(&shared.engine, &waiter, block::Outcome::default());
+        }
+    }
+}
+
+/// Has clients treated as the role demands. Called after each change of the role, the link, or the settings.
+pub(crate) fn note_role(shared: &Shared) {
+    let following = &shared.following;
+    let _alone = following.role.lock().expect("no panic under the role");
+    let settings = shared.settings.current();
+    let follows = settings.primary.is_some();
+    let is_up = following.facts().state == State::Streaming;
+    let reasons = [
+        (Reason::Follows, true),
+        (Reason::ReadOnly, settings.replica_read_only),
+        (Reason::KeepsAll, settings.replica_ignores_maxmemory),
+        (Reason::Stale, !settings.serves_stale_data && !is_up),
+    ];
+    for (reason, holds) in reasons {
+        let refusals = &shared.engine.refusals;
+        refusals.set(reason, follows && holds, &shared.engine.settings);
+    }
+}
+
+/// Notes the state of the link.
+fn note_link(shared: &Shared, state: State) {
+    let mut facts = shared.following.facts();
+    if facts.state == state {
+        return;
+    }
+    let was_up = facts.state == State::Streaming;
+    facts.state = state;
+    if was_up || facts.down_since_ms.is_none() {
+        facts.down_since_ms = Some(clock::monotonic_ms());
+    }
+    if state == State::Streaming {
+        facts.down_since_ms = None;
+    }
+    drop(facts);
+    note_role(shared);
+}
+
+/// Has worker 0 look at what there is to apply.
+fn wake(shared: &Shared) {
+    if !shared.following.has_work.swap(true, Ordering::AcqRel) {
+        shared.workers()[0]
+            .mailbox
+            .send(Message::Run(Box::new(|_| ())));
+    }
+}

@@ -1,0 +1,419 @@
+//! The stream of the primary, applied by worker 0 in slices between its clients.
+//!
+//! A unit runs through the executor as a client's would, but without checks and as of a time at which nothing has expired:
+//! the primary says what has. A stripe that is in use ends the slice; the unit waits, and goes on when the stripe is free.
+//! The bytes of applied units are the stream of this server, too.
+//!
+//! Must not know: the connection, what a command does.
+
+use std::{mem, sync::Arc, sync::atomic::Ordering};
+
+use redline_acl::{Dialect, Users};
+use redline_engine::{
+    Caller, Halt,
+    caller::{ClientInfo, Origin, Token, state},
+    executor::{block, units},
+};
+use redline_keyspace::Keyspace;
+use redline_persist::load::Loaded;
+use redline_replica::{
+    Replid,
+    link::units::{Unit, Units},
+};
+use redline_resp::{Args, ArgsBuf};
+use redline_spec::CommandId;
+use redline_types::number;
+
+use super::{Following, Order, switch, wake};
+use crate::{
+    log,
+    persistence::{append, loading},
+    replication,
+    shared::Shared,
+    worker::Worker,
+};
+
+/// Bytes of units that are applied before other work of the worker.
+const SLICE_BYTES: usize = 64 * 1024;
+/// Bytes that may wait to be applied before no more are read.
+pub(super) const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Capacity above which a buffer is not kept.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
+
+/// State of applying.
+#[derive(Default)]
+pub(super) struct Applier {
+    /// Number of changes of the role or the primary.
+    pub(super) term: u64,
+    /// Data to be published.
+    pub(super) install: Option<Install>,
+    caller: Option<Box<Caller>>,
+    units: Units,
+    /// The unit that waits for a stripe.
+    stalled: Option<Stalled>,
+    /// True if a unit was dropped while it waited: the caller may stand in lines.
+    gives_way: bool,
+}
+
+/// Bytes of the stream on their way to worker 0.
+#[derive(Default)]
+pub(super) struct Incoming {
+    term: u64,
+    bytes: Vec<u8>,
+    /// The thread has stopped reading, and wants to hear when they are taken.
+    is_full: bool,
+}
+
+/// A snapshot that was received and loaded.
+pub(super) struct Install {
+    /// Its keys.
+    pub(super) space: Keyspace,
+    /// Its other contents.
+    pub(super) loaded: Loaded,
+    /// The history that it is of, and the offset; unknown of a primary without PSYNC.
+    pub(super) history: Option<(Replid, u64)>,
+}
+
+/// A unit whose call was suspended; that of a transaction is with the caller.
+struct Stalled {
+    call: ArgsBuf,
+    bytes: usize,
+}
+
+/// How a slice ended.
+enum Slice {
+    /// Everything that has come is applied.
+    Done,
+    /// There is more to do.
+    More,
+    /// A stripe is in use; a message comes when it is free.
+    Stuck,
+}
+
+impl Incoming {
+    /// Begins to take the bytes of a term.
+    pub(super) fn new(term: u64) -> Incoming {
+        Incoming {
+            term,
+            ..Incoming::default()
+        }
+    }
+}
+
+impl Following {
+    /// Takes bytes of the stream. Returns false if no more are to be read for now.
+    pub(super) fn take(&self, shared: &Shared, term: u64, bytes: &[u8]) -> bool {
+        let mut incoming = self.incoming();
+        if incoming.term != term {
+            return true;
+        }
+        incoming.bytes.extend_from_slice(bytes);
+        incoming.is_full = incoming.bytes.len() >= WAITING_BYTES_MAX;
+        let goes_on = !incoming.is_full;
+        drop(incoming);
+        wake(shared);
+        goes_on
+    }
+
+    /// Drops what has come and is not applied, after the link was lost. Returns the number of bytes that were applied.
+    pub(super) fn drop_unapplied(&self, shared: &Shared, term: u64) {
+        let mut applier = self.applier();
+        if applier.term == term {
+            applier.forget();
+            *self.incoming() = Incoming::new(term);
+        }
+        drop(applier);
+        wake(shared);
+    }
+}
+
+impl Applier {
+    /// Drops what has come and is not applied.
+    pub(super) fn forget(&mut self) {
+        self.units = Units::default();
+        self.install = None;
+        self.gives_way = true;
+        self.stalled = None;
+    }
+
+    fn run(&mut self, worker: &mut Worker, caller: &mut Caller) -> Slice {
+        let shared = worker.shared;
+        if mem::take(&mut self.gives_way) {
+            units::give_way(worker.executor, caller);
+            caller.set_state(state::MULTI, false);
+            caller.multi = Default::default();
+        }
+        if self.install.is_some() && !self.publish(worker, caller) {
+            return Slice::Stuck;
+        }
+        let mut wants_ack = false;
+        let slice = self.apply(worker, caller, &mut wants_ack);
+        shared.following.db.store(caller.db, Ordering::Release);
+        worker.read_clock();
+        worker.sweep();
+        if wants_ack {
+            shared
+                .following
+                .send(Order::Acknowledge { term: self.term });
+        }
+        slice
+    }
+
+    /// Applies units until there are no more, or the slice is over.
+    fn apply(&mut self, worker: &mut Worker, caller: &mut Caller, wants_ack: &mut bool) -> Slice {
+        let shared = worker.shared;
+        if let Some(stalled) = self.stalled.take() {
+            if !call(worker, caller, stalled.call.as_args()) {
+                self.stalled = Some(stalled);
+                return Slice::Stuck;
+            }
+            self.note_applied(shared, stalled.bytes);
+        }
+        self.fetch(shared);
+        let mut applied = 0;
+        let slice = loop {
+            if applied >= SLICE_BYTES {
+                break Slice::More;
+            }
+            match self.units.next_unit() {
+                Ok(None) => break Slice::Done,
+                Ok(Some(unit)) => {
+                    let bytes = unit.bytes.len();
+                    match apply_unit(worker, caller, &unit) {
+                        Applied::Yes => applied += bytes,
+                        Applied::WantsAck => {
+                            applied += bytes;
+                            *wants_ack = true;
+                        }
+                        Applied::Stalled(call) => {
+                            self.stalled = Some(Stalled { call, bytes });
+                            // Its bytes have been read, but are not applied.
+                            self.note_applied_before(shared, applied, bytes);
+                            return Slice::Stuck;
+                        }
+                    }
+                }
+                Err(broken) => {
+                    self.units = Units::default();
+                    let why = format!("Link with MASTER given up: {broken}");
+                    let term = self.term;
+                    shared.following.send(Order::Broken { term, why });
+                    return Slice::Done;
+                }
+            }
+        };
+        self.note_applied(shared, applied);
+        slice
+    }
+
+    fn note_applied(&self, shared: &Shared, bytes: usize) {
+        self.note_applied_before(shared, bytes, 0);
+    }
+
+    /// Adds the bytes of units to the stream, behind which so many were read.
+    fn note_applied_before(&self, shared: &Shared, bytes: usize, behind: usize) {
+        if bytes > 0 {
+            let read = self.units.read_bytes(bytes + behind);
+            replication::append_applied(shared, &read[..bytes]);
+        }
+    }
+
+    /// Takes the bytes that have come.
+    fn fetch(&mut self, shared: &Shared) {
+        let mut incoming = shared.following.incoming();
+        if incoming.bytes.is_empty() {
+            return;
+        }
+        let mut bytes = mem::take(&mut incoming.bytes);
+        let was_full = mem::take(&mut incoming.is_full);
+        drop(incoming);
+        self.units.push(&bytes);
+        if bytes.capacity() <= KEPT_BYTES_MAX {
+            bytes.clear();
+            let mut incoming = shared.following.incoming();
+            if incoming.bytes.capacity() == 0 {
+                incoming.bytes = bytes;
+            }
+        }
+        if was_full {
+            shared.following.send(Order::Drained);
+        }
+    }
+
+    /// Replaces all data by that of a snapshot. Returns false if something else runs: it is tried again.
+    fn publish(&mut self, worker: &mut Worker, caller: &mut Caller) -> bool {
+        let shared = worker.shared;
+        let Ok(mut unit) = units::take_everything(worker.executor, caller) else {
+            return false;
+        };
+        let install = self.install.take().expect("seen by the caller");
+        let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
+        if published.is_ok() {
+            let history = install.history;
+            let (replid, offset) = history.unwrap_or_else(|| (replication::fresh_id(), 0));
+            replication::take_history(shared, replid, offset);
+            let resumes = &shared.following.resumes;
+            resumes.store(history.is_some(), Ordering::Release);
+            self.units = Units::default();
+            caller.db = stream_db(&install.loaded, shared.keyspace.databases());
+        }
+        block::commit(worker.executor, unit);
+        units::give_way(worker.executor, caller);
+        let append = &shared.persistence.append;
+        if append.is_on() && !append::rewrite(shared) {
+            append.schedule();
+        }
+        let result = published.map(|()| replication::identity(shared).offset());
+        let term = self.term;
+        shared.following.send(Order::Loaded { term, result });
+        true
+    }
+}
+
+/// Applies what has come, for a slice. Called by worker 0, which holds nothing.
+pub(crate) fn drive(worker: &mut Worker) {
+    let shared = worker.shared;
+    let following = &shared.following;
+    following.has_work.store(false, Ordering::Release);
+    let mut applier = following.applier();
+    let caller = applier.caller.take();
+    let mut caller = caller.unwrap_or_else(|| Box::new(link_caller()));
+    if following.wanted().is_some() {
+        let unit = units::take_everything(worker.executor, &mut caller);
+        applier.caller = Some(caller);
+        drop(applier);
+        let Ok(mut unit) = unit else {
+            following.has_work.store(true, Ordering::Release);
+            return;
+        };
+        if let Some(primary) = following.wanted().take() {
+            switch(shared, &mut unit, primary);
+        }
+        block::commit(worker.executor, unit);
+        return;
+    }
+    let slice = applier.run(worker, &mut caller);
+    applier.caller = Some(caller);
+    drop(applier);
+    match slice {
+        Slice::Done => {}
+        Slice::More => wake(shared),
+        Slice::Stuck => following.has_work.store(true, Ordering::Release),
+    }
+}
+
+/// Returns the database that is selected where the stream behind a snapshot begins.
+fn stream_db(loaded: &Loaded, databases: u32) -> u32 {
+    let mut facts = loaded.facts.iter();
+    let told = facts.find(|(name, _)| name == b"repl-stream-db");
+    let number = told.and_then(|(_, value)| number::parse_i64(value));
+    let db = number.and_then(|db| u32::try_from(db).ok());
+    db.filter(|db| *db < databases).unwrap_or(0)
+}
+
+/// What became of a unit.
+enum Applied {
+    Yes,
+    /// It is applied, or asks for nothing else, and the primary wants to hear so.
+    WantsAck,
+    /// This call of it has to wait; nothing of the unit was applied.
+    Stalled(ArgsBuf),
+}
+
+fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Applied {
+    let mut commands = unit.commands();
+    if !unit.is_transaction {
+        let Some(args) = commands.next() else {
+            return Applied::Yes;
+        };
+        if args[0].eq_ignore_ascii_case(b"ping") {
+            return Applied::Yes;
+        }
+        if args[0].eq_ignore_ascii_case(b"replconf") {
+            let asks = args
+                .get(1)
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
+            return if asks {
+                Applied::WantsAck
+            } else {
+                Applied::Yes
+            };
+        }
+        return match call(worker, caller, args) {
+            true => Applied::Yes,
+            false => Applied::Stalled(args.into()),
+        };
+    }
+    for args in commands {
+        if let Some(id) = resolve(worker, args) {
+            caller.multi.queue.push((id, args.into()));
+        }
+    }
+    caller.set_state(state::MULTI, true);
+    caller.rules = worker.rules;
+    let exec: ArgsBuf = [b"EXEC".as_slice()].into_iter().collect();
+    match call(worker, caller, exec.as_args()) {
+        true => Applied::Yes,
+        false => Applied::Stalled(exec),
+    }
+}
+
+/// Makes a call of the stream. Returns false if it has to wait, and nothing has happened yet.
+fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
+    let Some(id) = resolve(worker, args) else {
+        return true;
+    };
+    // A call that takes long has the clock read.
+    worker.now_ms = 0;
+    match worker.executor.call(caller, id, args) {
+        Ok(()) => {}
+        Err(Halt::Suspended(_)) => return false,
+        Err(Halt::Error(error)) => {
+            let text = error.text();
+            // A script holds its keys, and is over its threshold.
+            if text.starts_with(b"BUSY") {
+                return false;
+            }
+            log::warning(&format!(
+                "== CRITICAL == This replica is sending an error to its master: '{}' after processing the command '{}'",
+                text.escape_ascii(),
+                args[0].escape_ascii()
+            ));
+        }
+    }
+    caller.rounds = 0;
+    units::give_way(worker.executor, caller);
+    caller.out.clear();
+    true
+}
+
+fn resolve(worker: &Worker, args: Args<'_>) -> Option<CommandId> {
+    let resolved = worker.shared.engine.names.resolve(&args[0], args.get(1));
+    if resolved.is_err() {
+        log::warning(&format!(
+            "The primary has sent a command that is not known here, and is left out: '{}'",
+            args[0].escape_ascii()
+        ));
+    }
+    resolved.ok()
+}
+
+/// Makes the caller of the primary's commands: it may do everything, and nobody listens to it.
+fn link_caller() -> Caller {
+    let users = Users::new(&Dialect {
+        open_channels: true,
+        split: redline_resp::split_words,
+    });
+    let user = users.default_user().clone();
+    let origin = Origin {
+        id: u64::MAX - 1,
+        addr: String::new(),
+        laddr: String::new(),
+        is_local: true,
+        is_unix: false,
+        fd: -1,
+        created_ms: 0,
+    };
+    let info = ClientInfo::new(origin, Token::of_link(0), &user);
+    Caller::new(Arc::new(info), user)
+}

@@ -1,0 +1,498 @@
+//! The thread that has the connection to the primary: it carries out what the link wants.
+//!
+//! Snapshots go into a file beside that of the configuration, and are loaded from there by another thread, into tables that
+//! nobody uses; worker 0 publishes them. The stream is handed to worker 0 as it comes.
+//!
+//! Must not know: what the primary says, which is the link's part; what a command does.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use redline_net::{Address, Interest, Mailbox, Poller, Read, Sender, Stream, clock, connect};
+use redline_persist::load::Progress;
+use redline_replica::{
+    Replid,
+    link::{Introduction, Link, Wish},
+};
+
+use super::{apply::Install, note_link, wake};
+use crate::{
+    log,
+    persistence::loading,
+    replication,
+    settings::Settings,
+    shared::{Shared, TcpPort},
+    start::{self, StartError},
+};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 256 * 1024;
+/// Longest sleep: milliseconds. Settings that change are noticed after it.
+const SLEEP_MS_MAX: u64 = 1000;
+const WAKER: usize = 0;
+const SOCKET: usize = 1;
+
+/// What the thread is told.
+pub(super) enum Order {
+    /// Follow this primary from now on.
+    Follow {
+        /// Number of the change of the role.
+        term: u64,
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// Follow nobody.
+    Leave {
+        /// Number of the change of the role.
+        term: u64,
+    },
+    /// The bytes that waited to be applied are taken.
+    Drained,
+    /// A snapshot was published up to an offset, or cannot be used.
+    Loaded {
+        /// Number of the change of the role for which it came.
+        term: u64,
+        /// The offset.
+        result: Result<u64, String>,
+    },
+    /// The primary wants to know how much is applied.
+    Acknowledge {
+        /// Number of the change of the role for which it asked.
+        term: u64,
+    },
+    /// What the primary has sent is no stream.
+    Broken {
+        /// Number of the change of the role for which it came.
+        term: u64,
+        /// A line for the log.
+        why: String,
+    },
+    /// End.
+    End,
+}
+
+/// The connection, from the attempt on.
+struct Socket {
+    stream: Stream,
+    is_connected: bool,
+    /// True if bytes may be waiting in it.
+    is_readable: bool,
+}
+
+/// A snapshot that is being received.
+struct Receiving {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    history: Option<(Replid, u64)>,
+}
+
+struct Shell {
+    shared: Arc<Shared>,
+    poller: Poller,
+    mailbox: Mailbox<Order>,
+    link: Link,
+    term: u64,
+    primary: Option<(String, u16)>,
+    socket: Option<Socket>,
+    receiving: Option<Receiving>,
+    /// Bytes that were read and not taken by the link.
+    buffer: Vec<u8>,
+    /// False while worker 0 has enough to do.
+    reads: bool,
+    ends: bool,
+}
+
+/// Starts the thread.
+pub(super) fn start(shared: &Arc<Shared>) -> Result<(Sender<Order>, JoinHandle<()>), StartError> {
+    let failed = |error| StartError::System("link", error);
+    let mut poller = Poller::new(16).map_err(failed)?;
+    let mailbox = Mailbox::new(poller.waker(WAKER).map_err(failed)?);
+    let orders = mailbox.sender();
+    let mut shell = Shell {
+        shared: shared.clone(),
+        poller,
+        mailbox,
+        link: Link::default(),
+        term: 0,
+        primary: None,
+        socket: None,
+        receiving: None,
+        buffer: Vec::new(),
+        reads: true,
+        ends: false,
+    };
+    let thread = start::spawn("link", move || {
+        while !shell.ends {
+            shell.turn();
+        }
+        shell.drop_all();
+    })?;
+    Ok((orders, thread))
+}
+
+impl Shell {
+    fn turn(&mut self) {
+        let now_ms = clock::monotonic_ms();
+        let due_ms = self.link.next_ms().unwrap_or(u64::MAX);
+        let mut sleep_ms = due_ms.saturating_sub(now_ms).min(SLEEP_MS_MAX);
+        let has_bytes = self
+            .socket
+            .as_ref()
+            .is_some_and(|socket| socket.is_readable);
+        if !self.mailbox.prepare_to_sleep() || has_bytes && self.takes_bytes() {
+            sleep_ms = 0;
+        }
+        if let Err(error) = self.poller.poll(Some(Duration::from_millis(sleep_ms))) {
+            panic!("the poller failed, the primary cannot be followed: {error}");
+        }
+        let events: Vec<_> = self.poller.events().collect();
+        let mut orders = Vec::new();
+        self.mailbox.drain(&mut orders);
+        for order in orders {
+            self.carry_out(order);
+        }
+        for event in events.iter().filter(|event| event.token == SOCKET) {
+            if let Some(socket) = &mut self.socket {
+                socket.is_readable |= event.readable || event.closed || event.error;
+                if !socket.is_connected && (event.writable || event.error || event.closed) {
+                    self.finish_connect();
+                }
+            }
+        }
+        self.read();
+        let (applied, now_ms) = (self.applied(), clock::monotonic_ms());
+        let wish = self.link.tick(applied, None, now_ms);
+        self.meet(wish);
+        self.write();
+        let state = self.link.state();
+        note_link(&self.shared, state);
+    }
+
+    fn applied(&self) -> u64 {
+        replication::identity(&self.shared).offset()
+    }
+
+    fn takes_bytes(&self) -> bool {
+        self.reads && self.link.takes_bytes()
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        let now_ms = clock::monotonic_ms();
+        match order {
+            Order::Follow { term, host, port } => {
+                self.drop_all();
+                self.term = term;
+                self.primary = Some((host, port));
+                self.link.follow(now_ms);
+            }
+            Order::Leave { term } => {
+                self.drop_all();
+                self.term = term;
+                self.primary = None;
+                self.link.stop();
+            }
+            Order::Drained => self.reads = true,
+            Order::Loaded { term, result } if term == self.term => {
+                if result.is_ok() {
+                    log::notice("MASTER <-> REPLICA sync: Finished with success");
+                }
+                let wish = self.link.loaded(result, now_ms);
+                self.meet(wish);
+            }
+            Order::Acknowledge { term } if term == self.term => {
+                let applied = self.applied();
+                self.link.acknowledge(applied, None, now_ms);
+            }
+            Order::Broken { term, why } if term == self.term => {
+                let wish = self.link.give_up(why, now_ms);
+                self.meet(Some(wish));
+            }
+            Order::Loaded { .. } | Order::Acknowledge { .. } | Order::Broken { .. } => {}
+            Order::End => self.ends = true,
+        }
+    }
+
+    fn meet(&mut self, wish: Option<Wish<'_>>) {
+        match wish {
+            None => {}
+            Some(Wish::Connect) => self.connect(),
+            Some(Wish::Failed(why)) => {
+                log::warning(&why);
+                self.drop_all();
+                self.shared
+                    .following
+                    .drop_unapplied(&self.shared, self.term);
+            }
+            Some(Wish::Note(text)) => log::notice(&text),
+            Some(Wish::Begin(history)) => {
+                match history {
+                    Some((replid, offset)) => {
+                        log::notice(&format!("Full resync from master: {replid}:{offset}"));
+                    }
+                    None => log::notice("Retrying with SYNC..."),
+                }
+                if let Err(error) = self.begin_snapshot(history) {
+                    self.fail(format!(
+                        "Opening the temp file needed for MASTER <-> REPLICA synchronization: {error}"
+                    ));
+                }
+            }
+            Some(Wish::Snapshot(bytes)) => {
+                let Some(receiving) = &mut self.receiving else {
+                    return;
+                };
+                receiving.bytes += bytes.len() as u64;
+                let written = receiving.file.write_all(bytes);
+                self.shared.following.facts().snapshot_bytes = Some(receiving.bytes);
+                if let Err(error) = written {
+                    self.fail(format!(
+                        "Write error or short write writing to the DB dump file needed for MASTER <-> REPLICA synchronization: {error}"
+                    ));
+                }
+            }
+            Some(Wish::Load { surplus }) => self.load(surplus),
+            Some(Wish::Continue(replid)) => {
+                replication::go_on(&self.shared, replid);
+                log::notice("Successful partial resynchronization with master.");
+            }
+            Some(Wish::Stream(bytes)) => {
+                let shared = &self.shared;
+                self.reads = shared.following.take(shared, self.term, bytes);
+            }
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        let wish = self.link.give_up(why, clock::monotonic_ms());
+        self.meet(Some(wish));
+    }
+
+    /// Drops the connection and what has come of a snapshot.
+    fn drop_all(&mut self) {
+        if let Some(mut socket) = self.socket.take() {
+            let _ = self.poller.deregister(&socket.stream);
+            socket.stream.close_notify();
+        }
+        if let Some(receiving) = self.receiving.take() {
+            // It is of no use, and may be gone.
+            let _ = fs::remove_file(receiving.path);
+        }
+        self.shared.following.facts().snapshot_bytes = None;
+        self.buffer.clear();
+        self.reads = true;
+    }
+
+    // ---- the connection -----------------------------------------------------------------------
+
+    fn connect(&mut self) {
+        let Some((host, port)) = &self.primary else {
+            return;
+        };
+        log::notice(&format!("Connecting to MASTER {host}:{port}"));
+        let address = Address::tcp(host.clone(), *port);
+        let made = connect(&address).map_err(|error| error.to_string());
+        let made = made.and_then(|stream| {
+            let registered = self.poller.register(&stream, SOCKET, Interest::ReadWrite);
+            registered
+                .map(|()| stream)
+                .map_err(|error| error.to_string())
+        });
+        match made {
+            Ok(stream) => {
+                log::notice("MASTER <-> REPLICA sync started");
+                self.socket = Some(Socket {
+                    stream,
+                    is_connected: false,
+                    is_readable: false,
+                });
+            }
+            Err(why) => self.lose(&why),
+        }
+    }
+
+    fn finish_connect(&mut self) {
+        let Some(socket) = &mut self.socket else {
+            return;
+        };
+        match socket.stream.take_error() {
+            Ok(None) => {
+                socket.is_connected = true;
+                // A socket that refuses it works, too.
+                let _ = socket.stream.set_nodelay(true);
+                let introduction = self.introduction();
+                self.link.connected(introduction, clock::monotonic_ms());
+            }
+            Ok(Some(error)) | Err(error) => self.lose(&error.to_string()),
+        }
+    }
+
+    fn introduction(&self) -> Introduction {
+        let settings = self.shared.settings.current();
+        let identity = replication::identity(&self.shared);
+        let own_port = self.shared.bound_port(TcpPort::Plain);
+        let settings: &Settings = &settings;
+        Introduction {
+            user: settings.primary_user.clone(),
+            password: settings.primary_password.clone(),
+            port: settings.replica_announce_port.unwrap_or(own_port),
+            address: settings.replica_announce_ip.clone(),
+            resume: self
+                .shared
+                .following
+                .may_resume()
+                .then(|| (identity.replid(), identity.offset())),
+            timeout_ms: settings.repl_timeout_s * 1000,
+        }
+    }
+
+    fn lose(&mut self, why: &str) {
+        let wish = self.link.lost(why, clock::monotonic_ms());
+        self.meet(wish);
+    }
+
+    /// Reads what is there, as far as it is taken.
+    fn read(&mut self) {
+        loop {
+            self.give();
+            if !self.takes_bytes() || !self.buffer.is_empty() {
+                return;
+            }
+            let Some(socket) = &mut self.socket else {
+                return;
+            };
+            if !socket.is_connected || !socket.is_readable {
+                return;
+            }
+            self.buffer.reserve(READ_BYTES);
+            match socket.stream.read_into(&mut self.buffer, READ_BYTES) {
+                Ok(Read::Data { bytes, .. }) => {
+                    let mut facts = self.shared.following.facts();
+                    facts.heard_ms = Some(clock::monotonic_ms());
+                    facts.bytes += bytes as u64;
+                }
+                Ok(Read::WouldBlock) => socket.is_readable = false,
+                Ok(Read::Eof) => self.lose("it closed the connection"),
+                Err(error) => self.lose(&error.to_string()),
+            }
+        }
+    }
+
+    /// Gives the link the bytes that were read.
+    fn give(&mut self) {
+        while !self.buffer.is_empty() && self.takes_bytes() {
+            let buffer = std::mem::take(&mut self.buffer);
+            let mut wishes = Vec::new();
+            let taken = self.link.take(&buffer, clock::monotonic_ms(), &mut wishes);
+            for wish in wishes {
+                self.meet(Some(wish));
+            }
+            if taken == buffer.len() {
+                if buffer.capacity() <= 2 * READ_BYTES {
+                    self.buffer = buffer;
+                    self.buffer.clear();
+                }
+            } else if self.socket.is_some() {
+                self.buffer = buffer[taken..].to_vec();
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(socket) = &mut self.socket else {
+            return;
+        };
+        while socket.is_connected && !self.link.out().is_empty() {
+            match socket.stream.write(self.link.out()) {
+                Ok(Some(bytes)) => drop(self.link.out().drain(..bytes)),
+                Ok(None) => return,
+                Err(error) => return self.lose(&error.to_string()),
+            }
+        }
+    }
+
+    // ---- snapshots ----------------------------------------------------------------------------
+
+    fn begin_snapshot(&mut self, history: Option<(Replid, u64)>) -> io::Result<()> {
+        let settings = self.shared.settings.current();
+        let folder = PathBuf::from(&settings.db_filename);
+        let name = format!(
+            "temp-{}.{}.rdb",
+            clock::wall_ms() / 1000,
+            std::process::id()
+        );
+        let path = folder.with_file_name(name);
+        let file = File::create(&path)?;
+        self.receiving = Some(Receiving {
+            file,
+            path,
+            bytes: 0,
+            history,
+        });
+        self.shared.following.facts().snapshot_bytes = Some(0);
+        Ok(())
+    }
+
+    /// Has the snapshot loaded by another thread, and then published by worker 0.
+    fn load(&mut self, surplus: usize) {
+        let Some(receiving) = self.receiving.take() else {
+            return;
+        };
+        self.shared.following.facts().snapshot_bytes = None;
+        let bytes = receiving.bytes - surplus as u64;
+        let path = receiving.path.clone();
+        if let Err(error) = receiving.file.set_len(bytes) {
+            return self.fail(format!("{}: {error}", path.display()));
+        }
+        log::notice(&format!(
+            "MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"
+        ));
+        let (shared, term) = (self.shared.clone(), self.term);
+        let orders = self.mailbox.sender();
+        let spawned = start::spawn("load", move || {
+            if let Err(why) = load_received(&shared, term, &receiving) {
+                let why = format!(
+                    "Failed trying to load the MASTER synchronization DB from disk: {}: {why}",
+                    receiving.path.display()
+                );
+                let result = Err(why);
+                orders.send(Order::Loaded { term, result });
+            }
+            let _ = fs::remove_file(&receiving.path);
+        });
+        if let Err(error) = spawned {
+            let _ = fs::remove_file(path);
+            self.fail(format!(
+                "Cannot load the MASTER synchronization DB: {error}"
+            ));
+        }
+    }
+}
+
+/// Loads a snapshot, and leaves it to worker 0.
+fn load_received(shared: &Shared, term: u64, receiving: &Receiving) -> Result<(), String> {
+    let settings = shared.settings.current();
+    let clock = loading::clock_of(&settings);
+    let progress = Progress::default();
+    let file = loading::load_file(&receiving.path, shared, &settings, clock, &progress)
+        .map_err(|error| error.to_string())?;
+    let mut applier = shared.following.applier();
+    if applier.term == term {
+        applier.install = Some(Install {
+            space: file.space,
+            loaded: file.loaded,
+            history: receiving.history,
+        });
+    }
+    drop(applier);
+    wake(shared);
+    Ok(())
+}
