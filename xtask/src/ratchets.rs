@@ -29,12 +29,12 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "`impl` blocks outside the file and the folder of their type",
-        ceiling: 19,
+        ceiling: 18,
         measure: distant_impls,
     },
     Ratchet {
         name: "lines of the largest `impl`, all blocks of a type together",
-        ceiling: 1_320,
+        ceiling: 1_206,
         measure: largest_impl,
     },
     Ratchet {

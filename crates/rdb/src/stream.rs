@@ -65,6 +65,23 @@ const TWICE_TIMED_CONSUMERS: Part = Part::Each(&[
     Part::Each(&[Part::Bytes(16)]),
 ]);
 
+/// Returns the parts of a stream with counters and these groups.
+const fn with_counters(group: &'static [Part]) -> [Part; 10] {
+    use Part::*;
+    [
+        Each(&[String, String]),
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Each(group),
+    ]
+}
+
 impl Codec for Stream {
     fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
         use Part::*;
@@ -77,37 +94,21 @@ impl Codec for Stream {
                 Number,
                 Each(&[String, Number, Number, DELIVERIES, CONSUMERS]),
             ],
-            SECOND => &[
-                Each(&[String, String]),
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Each(&[String, Number, Number, Number, DELIVERIES, CONSUMERS]),
-            ],
-            THIRD => &[
-                Each(&[String, String]),
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Number,
-                Each(&[
-                    String,
-                    Number,
-                    Number,
-                    Number,
-                    DELIVERIES,
-                    TWICE_TIMED_CONSUMERS,
-                ]),
-            ],
+            SECOND => {
+                const { &with_counters(&[String, Number, Number, Number, DELIVERIES, CONSUMERS]) }
+            }
+            THIRD => {
+                const {
+                    &with_counters(&[
+                        String,
+                        Number,
+                        Number,
+                        Number,
+                        DELIVERIES,
+                        TWICE_TIMED_CONSUMERS,
+                    ])
+                }
+            }
             _ => return None,
         })
     }

@@ -2,6 +2,8 @@
 //!
 //! Must not know how the result is printed or saved.
 
+mod fill;
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
@@ -10,7 +12,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use redline_net::process;
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Stream, clock};
@@ -71,12 +72,6 @@ const CALIBRATION: Duration = Duration::from_millis(200);
 const CALIBRATION_CONNECTIONS: usize = 200;
 /// Time-out of a silent node of a cluster, without --timeout.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
-/// Interval of progress messages.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Limits of a fill on each connection, unless --pipeline is more: requests in flight, and their bytes.
-const FILL_DEPTH_MAX: usize = 64;
-const FILL_BYTES_MAX: f64 = (1 << 20) as f64;
-
 impl Prepared {
     /// Starts the embedded server if asked for, connects, and identifies the servers.
     pub fn new(run: &RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Prepared, Failure> {
@@ -529,73 +524,6 @@ impl Prepared {
         Ok(finished)
     }
 
-    /// Sends `load` once for each number of its sequence.
-    fn fill(
-        &mut self,
-        plan: &RunPlan,
-        load: &Template,
-        random: &mut fastrand::Rng,
-    ) -> Result<(), Failure> {
-        let sequence = load.sequence().map_or(0, |sequence| sequence.count);
-        let connections = plan.manner.connections;
-        let protocol = self.plan.protocol;
-        let follows = self.follows.is_some();
-        let threads = plan.manner.threads.min(connections);
-        // Each thread takes every `threads`-th number.
-        let quotas: Vec<AtomicU64> = (0..threads as u64)
-            .map(|thread| sequence.saturating_sub(thread).div_ceil(threads as u64))
-            .map(|numbers| AtomicU64::new(numbers * load.requests() as u64))
-            .collect();
-        let mean_bytes = load.mean_bytes() / load.requests() as f64;
-        let (sender, _slices) = mpsc::channel();
-        let inserted = Arc::default();
-        let drives = quotas.iter().enumerate().map(|(thread, quota)| {
-            let manner = Manner {
-                rate: None,
-                shift: 0.0,
-                depth: plan.manner.pipeline.max(fill_depth(mean_bytes)),
-                window: false,
-                warmup: Duration::ZERO,
-                duration: None,
-                protocol,
-                count_errors: false,
-                reconnect: false,
-                // A load that follows the data has its own time-out of silent nodes.
-                timeout: plan
-                    .manner
-                    .timeout
-                    .or(Some(SILENCE_MAX))
-                    .filter(|_| !follows),
-                connects_within: HANDSHAKE_WITHIN,
-                reconnect_after: None,
-            };
-            let mut random = random.fork();
-            let choice = Choice {
-                renderer: load.renderer(
-                    protocol,
-                    thread,
-                    threads,
-                    plan.content,
-                    &inserted,
-                    &mut random,
-                ),
-                rows: 0..load.requests() as u32,
-                weight: 1,
-            };
-            let recorder = Recorder::new(load.requests(), false, u64::MAX, sender.clone());
-            Drive::new(manner, vec![choice], Some(quota), random, recorder)
-        });
-        let drives = drives.collect();
-        let following = Following {
-            silence_max: Some(SILENCE_MAX),
-            ..Following::of(plan)
-        };
-        let total = sequence * load.requests() as u64;
-        let mut filling = Filling::new(total);
-        let (outcome, _) = self.drive(drives, connections, following, &mut filling)?;
-        outcome.failure.map_or(Ok(()), Err)
-    }
-
     fn measure(
         &mut self,
         plan: &RunPlan,
@@ -830,11 +758,6 @@ fn cpu_us_per_reply<'s>(
     (replies > 0).then(|| all.as_secs_f64() * 1e6 / replies as f64)
 }
 
-/// Returns the number of requests of this size that a fill has in flight on each connection.
-fn fill_depth(mean_bytes: f64) -> usize {
-    ((FILL_BYTES_MAX / mean_bytes) as usize).clamp(1, FILL_DEPTH_MAX)
-}
-
 /// The settings of a load that follows its data.
 #[derive(Clone, Copy)]
 struct Following {
@@ -897,43 +820,6 @@ pub struct Finished {
     pub server_cpu_us: Option<f64>,
 }
 
-/// Shows the progress of a fill, if standard error is a terminal and it takes long.
-struct Filling {
-    bar: ProgressBar,
-    next: Instant,
-}
-
-impl Filling {
-    fn new(requests: u64) -> Filling {
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        // It is hidden without a terminal.
-        let bar = ProgressBar::with_draw_target(Some(requests), ProgressDrawTarget::stderr());
-        Filling {
-            bar: bar.with_style(style).with_message("filling"),
-            next: Instant::now() + PROGRESS_EVERY,
-        }
-    }
-}
-
-impl Observer for Filling {
-    fn next(&self) -> Option<Instant> {
-        Some(self.next)
-    }
-
-    fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
-        self.bar.set_position(totals.finished);
-        self.next = Instant::now() + PROGRESS_EVERY;
-        Ok(())
-    }
-}
-
-impl Drop for Filling {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 /// An observer that does nothing.
 struct Unwatched;
 
@@ -944,16 +830,5 @@ impl Observer for Unwatched {
 
     fn observe(&mut self, _totals: &Totals) -> Result<(), Failure> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fill_of_large_values_has_few_of_them_under_way() {
-        let depths = [50.0, 16_384.0, 100_000.0, 2e6, 1e9].map(fill_depth);
-        assert_eq!(depths, [64, 64, 10, 1, 1]);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         APPENDING, commands, digest, encoded, info, killed, names, restarted, rewrite, set, start,
         until_info,
     },
-    running::{REDLINE, Running, folder_with, until},
+    running::{REDLINE, Running, failed_start, folder_with, until},
 };
 
 const INCR: &str = "appendonlydir/appendonly.aof.1.incr.aof";
@@ -33,28 +33,8 @@ fn folder_of(more: &str, manifest: &str, text: &str) -> TempDir {
 /// Starts a server that must not start; returns what it has written on both outputs.
 #[track_caller]
 fn refused(folder: &Path, args: &[&str]) -> String {
-    let mut child = Command::new(REDLINE)
-        .arg("server")
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let deadline = std::time::Instant::now() + crate::running::PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if std::time::Instant::now() > deadline {
-            let _ = child.kill();
-            panic!("it has started: {args:?}");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    let output = child.wait_with_output().unwrap();
-    let text =
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    text
+    let (log, said) = failed_start(folder, args);
+    log + &said
 }
 
 #[track_caller]

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::running::{REDLINE, Running, folder_with, until};
+use crate::running::{Running, failed_start, folder_with, until};
 
 /// Bytes of the end of a file: its mark and its checksum.
 const TRAILER_BYTES: usize = 9;
@@ -39,17 +39,7 @@ fn refusal(what: &str, bytes: &[u8], more: &str) -> String {
     let folder = folder_with(more);
     let path = folder.path().join("dump.rdb");
     fs::write(&path, bytes).unwrap();
-    let child = std::process::Command::new(REDLINE)
-        .args(["server", "r.conf"])
-        .current_dir(folder.path())
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let output = wait_for(child, what);
-    let log = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{what}: {log}");
+    let (log, _) = failed_start(folder.path(), &["r.conf"]);
     let mut fatal = log
         .lines()
         .filter(|line| line.contains("Fatal error loading the DB"));
@@ -63,19 +53,6 @@ fn refusal(what: &str, bytes: &[u8], more: &str) -> String {
     );
     assert_eq!(names(folder.path()), ["dump.rdb", "r.conf"], "{what}");
     line.to_owned()
-}
-
-/// Waits for a process to end; kills it if it does not.
-fn wait_for(mut child: std::process::Child, what: &str) -> std::process::Output {
-    let deadline = std::time::Instant::now() + crate::running::PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if std::time::Instant::now() > deadline {
-            let _ = child.kill();
-            panic!("{what}: it has not ended");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    child.wait_with_output().unwrap()
 }
 
 /// The names in a folder, without the socket.

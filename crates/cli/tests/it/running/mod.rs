@@ -178,9 +178,9 @@ pub fn folder_with(more: &str) -> TempDir {
     folder
 }
 
-/// Runs `redline server` with a faulty configuration, and returns its message.
+/// Runs `redline server`, which must end by itself with status 1, in a folder; returns its outputs.
 #[track_caller]
-pub fn refused(folder: &Path, args: &[&str]) -> String {
+pub fn failed_start(folder: &Path, args: &[&str]) -> (String, String) {
     let mut child = Command::new(REDLINE)
         .arg("server")
         .args(args)
@@ -203,9 +203,16 @@ pub fn refused(folder: &Path, args: &[&str]) -> String {
         stdout,
         stderr,
     } = child.wait_with_output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{args:?}: {said}");
     let log = String::from_utf8(stdout).unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{args:?}: {said}{log}");
+    (log, said)
+}
+
+/// Runs `redline server` with a faulty configuration, and returns its message.
+#[track_caller]
+pub fn refused(folder: &Path, args: &[&str]) -> String {
+    let (log, said) = failed_start(folder, args);
     assert!(!log.contains("Ready to accept"), "{args:?}: {log}");
     assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
     said.trim_end().to_string()

@@ -229,6 +229,21 @@ impl Server {
         self.jobs.extend(job);
     }
 
+    /// Begins a rewrite, and runs its jobs up to the cut.
+    pub(super) fn begin_rewrite(&mut self) {
+        let wishes = self.writer.rewrite().expect("none runs");
+        self.take(wishes);
+        self.run_jobs();
+    }
+
+    /// Cuts at the last number, and returns the rewrite; its base has yet to be written.
+    pub(super) fn switch(&mut self) -> u64 {
+        let rewrite = self.cut.take().expect("a rewrite waits for its cut");
+        let wishes = self.writer.switch(rewrite, self.last, self.now_s);
+        self.take(wishes);
+        rewrite
+    }
+
     /// Cuts, goes on with a few units, and writes the base.
     pub(super) fn rewrite_if_cut(&mut self, units_meanwhile: usize) {
         let Some(rewrite) = self.cut.take() else {

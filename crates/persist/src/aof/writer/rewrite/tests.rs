@@ -52,9 +52,7 @@ fn while_a_file_heals_nobody_finds_another_file_behind_the_damaged_one() {
         .fail_at(server.disk.calls(), Fault::PagesDropped);
     server.sync();
     server.run_jobs();
-    let rewrite = server.cut.take().unwrap();
-    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
-    server.take(wishes);
+    let rewrite = server.switch();
     server.first_waiting = server.last + 1;
     server.last += 1;
     server.append();
@@ -94,9 +92,7 @@ fn a_rewrite_that_fails_leaves_one_file_more_and_waits_longer_each_time() {
         assert!(!server.writer.wants_rewrite(server.now_s));
         server.take(wishes);
         server.run_jobs();
-        let rewrite = server.cut.take().unwrap();
-        let wishes = server.writer.switch(rewrite, server.last, server.now_s);
-        server.take(wishes);
+        let rewrite = server.switch();
         server.run_jobs();
         let wishes = server.writer.base_failed(rewrite, "planned", server.now_s);
         server.take(wishes);
@@ -175,9 +171,7 @@ fn replaced_files_stay_if_that_is_wanted() {
         keeps_history: true,
         ..plain(Policy::No)
     });
-    let wishes = server.writer.rewrite().unwrap();
-    server.take(wishes);
-    server.run_jobs();
+    server.begin_rewrite();
     server.rewrite_if_cut(0);
     let manifest = manifest::load(&server.disk, &paths()).unwrap().unwrap();
     assert_eq!(manifest.history.len(), 2);
@@ -203,9 +197,7 @@ fn a_file_that_no_manifest_names_acknowledges_nothing() {
     let wishes = server.writer.start();
     server.take(wishes);
     server.run_jobs();
-    let rewrite = server.cut.take().unwrap();
-    let wishes = server.writer.switch(rewrite, 0, server.now_s);
-    server.take(wishes);
+    server.switch();
     server.write();
     server.sync();
     server.run_jobs();
@@ -215,13 +207,9 @@ fn a_file_that_no_manifest_names_acknowledges_nothing() {
 #[test]
 fn a_base_that_replaces_a_damaged_file_is_followed_by_a_sync() {
     let mut server = started(plain(Policy::No));
-    let wishes = server.writer.rewrite().unwrap();
-    server.take(wishes);
-    server.run_jobs();
+    server.begin_rewrite();
     server.write();
-    let rewrite = server.cut.take().unwrap();
-    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
-    server.take(wishes);
+    let rewrite = server.switch();
     server
         .disk
         .fail_at(server.disk.calls(), Fault::PagesDropped);

@@ -122,13 +122,9 @@ fn under_always_an_error_ends_the_process() {
 fn nothing_is_written_behind_a_file_that_is_not_on_disk() {
     for may_wait in [true, false] {
         let mut server = started(plain(Policy::No));
-        let wishes = server.writer.rewrite().unwrap();
-        server.take(wishes);
-        server.run_jobs();
+        server.begin_rewrite();
         server.write();
-        let rewrite = server.cut.take().unwrap();
-        let wishes = server.writer.switch(rewrite, server.last, server.now_s);
-        server.take(wishes);
+        server.switch();
         let next = unit(server.last + 1);
         let append = |server: &mut Server| {
             server
@@ -197,9 +193,7 @@ fn a_time_is_written_when_the_second_changes_and_first_in_each_file() {
     ]
     .concat();
     assert_eq!(last_file(&server), expected);
-    let wishes = server.writer.rewrite().unwrap();
-    server.take(wishes);
-    server.run_jobs();
+    server.begin_rewrite();
     server.rewrite_if_cut(1);
     assert!(last_file(&server).starts_with(b"#TS:1001\r\n"));
 }
@@ -295,12 +289,8 @@ fn what_a_process_has_loaded_is_on_disk_before_anybody_sees_it() {
 #[test]
 fn a_file_whose_end_is_unknown_is_replaced() {
     let mut server = started(plain(Policy::EverySecond));
-    let wishes = server.writer.rewrite().unwrap();
-    server.take(wishes);
-    server.run_jobs();
-    let rewrite = server.cut.take().unwrap();
-    let wishes = server.writer.switch(rewrite, server.last, server.now_s);
-    server.take(wishes);
+    server.begin_rewrite();
+    server.switch();
     server.run_jobs();
     // A write that is done in part, and neither can that be undone nor is it known how much it was.
     let call = server.disk.calls();
