@@ -29,7 +29,7 @@ pub(crate) use door::Witness;
 pub use found::{Found, Trace};
 
 use door::Seen;
-pub(crate) use store::{entry_of, is_expired};
+pub(crate) use store::{entry_of, is_expired, lookup};
 
 use std::{
     cell::Cell,

@@ -117,6 +117,31 @@ impl Codec for Hash {
         }
     }
 
+    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> i64 {
+        // No later than the soonest one, which is all that a reader may take it for.
+        let from_ms = self.earliest_expiry_ms().unwrap_or(NO_EXPIRY_MS).max(0);
+        if rdb_type == TIMED {
+            out.extend_from_slice(&from_ms.to_le_bytes());
+        }
+        write_len(out, self.len() as u64);
+        from_ms
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, rdb_type: u8, from_ms: i64) -> bool {
+        let is_relative = rdb_type == TIMED;
+        let is_absolute = !is_relative && rdb_type == VALKEY_TIMED;
+        self.give_piece(&mut |field, value, at| {
+            if is_relative {
+                write_len(out, at.map_or(0, |at| (at - from_ms) as u64 + 1));
+            }
+            write_element(out, field);
+            write_element(out, value);
+            if is_absolute {
+                out.extend_from_slice(&at.unwrap_or(VALKEY_NO_EXPIRY_MS).to_le_bytes());
+            }
+        })
+    }
+
     fn decode(
         reader: &mut Reader<'_>,
         version: FileVersion,

@@ -50,6 +50,15 @@ impl Codec for Set {
         }
     }
 
+    fn encode_head(&self, out: &mut Writer, _: u8) -> i64 {
+        write_len(out, self.len() as u64);
+        0
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {
+        self.give_piece(&mut |member| write_element(out, member))
+    }
+
     fn decode(
         reader: &mut Reader<'_>,
         _: FileVersion,

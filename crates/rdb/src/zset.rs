@@ -54,6 +54,18 @@ impl Codec for Zset {
         }
     }
 
+    fn encode_head(&self, out: &mut Writer, _: u8) -> i64 {
+        write_len(out, self.len() as u64);
+        0
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {
+        self.give_piece(&mut |member, score| {
+            write_element(out, member);
+            out.extend_from_slice(&score.to_le_bytes());
+        })
+    }
+
     fn decode(
         reader: &mut Reader<'_>,
         _: FileVersion,

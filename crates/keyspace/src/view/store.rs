@@ -268,6 +268,10 @@ impl View<'_> {
                 Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
                 None => self.local.clock.initial(),
             };
+            let freeze_id = match &value {
+                Stored::Object(object) if self.space.snapshots.is_running() => object.freeze_id(),
+                _ => None,
+            };
             let phase = self.space.snapshots.phase();
             let fresh = Entry::create(&mut self.local.heap, key, value, expire_at_ms, clock, phase);
             let mut bytes = (fresh.heap_bytes() + fresh.value_bytes()) as i64;
@@ -282,6 +286,9 @@ impl View<'_> {
                     keys.store(keys.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     self.notify(Classes::NEW, "new", key);
                 }
+            }
+            if let Some(id) = freeze_id {
+                self.space.snapshots.note_moved(id, db, key);
             }
             if kind == Some(Kind::VectorSet) {
                 db.vector_sets.fetch_add(1, Ordering::Relaxed);
@@ -425,6 +432,7 @@ impl View<'_> {
             grown -= (old.heap_bytes() + old.value_bytes()) as i64;
             self.local.account(self.space, grown);
             if let Some(Garbage::Object(value)) = old.destroy(&mut self.local.heap) {
+                debug_assert!(value.freeze_id().is_none(), "a frozen value is not packed");
                 self.local.opened.give_back(value);
             }
         }
@@ -503,10 +511,14 @@ impl View<'_> {
     /// The entry is out of the tables, and this is its last use.
     pub(super) unsafe fn destroy(&mut self, entry: Entry) {
         // SAFETY: handed on from the caller.
-        if let Some(garbage) = unsafe { entry.destroy(&mut self.local.heap) }
-            && garbage.is_heavy()
-        {
-            self.local.garbage.push(garbage);
+        match unsafe { entry.destroy(&mut self.local.heap) } {
+            Some(Garbage::Object(value))
+                if self.space.snapshots.is_running() && value.freeze_id().is_some() =>
+            {
+                self.space.snapshots.adopt(value);
+            }
+            Some(garbage) if garbage.is_heavy() => self.local.garbage.push(garbage),
+            _ => {}
         }
     }
 }
@@ -602,7 +614,7 @@ pub(crate) fn entry_of(space: &Keyspace, db: u32, key: &[u8]) -> Option<Entry> {
 }
 
 #[inline]
-fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
+pub(crate) fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
     // SAFETY: the caller holds the stripe, so the pointers of the index are live entries.
     index
         .find(hash, |pointer| unsafe { has_key(pointer, key) })

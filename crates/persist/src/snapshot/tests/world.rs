@@ -143,6 +143,81 @@ impl World {
         }
     }
 
+    /// Fills a large collection of each type that is saved in pieces.
+    pub(crate) fn fill_large(&mut self, round: usize, has_timed: bool) {
+        for number in 0..1_200 {
+            self.edit_large(round, number, has_timed);
+        }
+    }
+
+    /// Changes large collections, and removes one now and then.
+    pub(crate) fn change_large(&mut self, has_timed: bool) {
+        for _ in 0..4 {
+            let (round, number) = (self.rng.usize(..6), self.rng.usize(..2_400));
+            match self.rng.u16(..2_000) {
+                0 => self.remove(0, format!("large:{}:{round}", number % 4).as_bytes()),
+                1..400 => self.shrink_large(round, number),
+                _ => self.edit_large(round, number, has_timed),
+            }
+        }
+    }
+
+    /// Adds or changes one element of one of the large collections of a round.
+    fn edit_large(&mut self, round: usize, number: usize, has_timed: bool) {
+        let element = format!("{number}:{round}").into_bytes();
+        let score = self.rng.f64();
+        let long = vec![b'x'; self.rng.usize(..200)];
+        let at_ms = (has_timed && self.rng.bool()).then(|| self.rng.i64(1..1 << 42));
+        self.in_db(0, |view| {
+            let keys = (0..4).map(|kind| format!("large:{kind}:{round}").into_bytes());
+            let [list, set, hash, zset] = &keys.collect::<Vec<_>>()[..] else {
+                unreachable!("there are four")
+            };
+            let edited = view.write_or_new(list, |list: &mut List, limits| {
+                list.push_back(&long, limits);
+                list.push_front(&element, limits);
+                list.set(number as i64, &long, limits);
+            });
+            edited.expect("a list");
+            let edited = view.write_or_new(set, |set: &mut Set, limits| set.add(&element, limits));
+            edited.expect("a set");
+            let edited = view.write_or_new(hash, |hash: &mut Hash, limits| {
+                hash.set(&element, &long, limits);
+                hash.set_expire_at_ms(&element, at_ms);
+            });
+            edited.expect("a hash");
+            let edited = view.write_or_new(zset, |zset: &mut Zset, limits| {
+                zset.add(&element, score, AddFlags::default(), limits)
+            });
+            edited.expect("a sorted set").expect("a number");
+            [list, set, hash, zset].iter().for_each(|key| view.unreported(key));
+        });
+    }
+
+    /// Removes an element of one of the large collections.
+    fn shrink_large(&mut self, round: usize, number: usize) {
+        let element = format!("{number}:{round}").into_bytes();
+        let key = format!("large:{}:{round}", number % 4).into_bytes();
+        self.in_db(0, |view| {
+            let edited = match number % 4 {
+                0 => view.write(&key, |list: &mut List, limits| {
+                    list.trim(number % 3..list.len(), limits);
+                }),
+                1 => view.write(&key, |set: &mut Set, _| {
+                    set.remove(&element);
+                }),
+                2 => view.write(&key, |hash: &mut Hash, _| {
+                    hash.remove(&element);
+                }),
+                _ => view.write(&key, |zset: &mut Zset, _| {
+                    zset.remove(&element);
+                }),
+            };
+            edited.expect("of this type");
+            view.unreported(&key);
+        });
+    }
+
     /// Removes a key.
     pub(crate) fn remove(&mut self, db: u32, key: &[u8]) {
         self.in_db(db, |view| {
