@@ -6,7 +6,7 @@ use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_elements_packed},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len},
 };
@@ -117,14 +117,17 @@ impl Codec for Hash {
         }
     }
 
-    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> i64 {
+    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> Rest {
         // No later than the soonest one, which is all that a reader may take it for.
         let from_ms = self.earliest_expiry_ms().unwrap_or(NO_EXPIRY_MS).max(0);
         if rdb_type == TIMED {
             out.extend_from_slice(&from_ms.to_le_bytes());
         }
         write_len(out, self.len() as u64);
-        from_ms
+        Rest {
+            number: from_ms,
+            tail: Vec::new(),
+        }
     }
 
     fn encode_piece(&mut self, out: &mut Writer, rdb_type: u8, from_ms: i64) -> bool {

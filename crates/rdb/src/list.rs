@@ -9,7 +9,7 @@ use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
     listpack::{pack_of, write_element, write_pack},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -54,13 +54,13 @@ impl Codec for List {
         self.nodes().for_each(|node| write_node(out, node));
     }
 
-    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> i64 {
+    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> Rest {
         let count = match rdb_type {
             LOOSE => self.len(),
             _ => self.nodes().count(),
         };
         write_len(out, count as u64);
-        0
+        Rest::default()
     }
 
     fn encode_piece(&mut self, out: &mut Writer, rdb_type: u8, _: i64) -> bool {

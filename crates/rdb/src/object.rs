@@ -50,8 +50,8 @@ pub(crate) trait Codec: DataType {
     fn encode(&self, out: &mut Writer, rdb_type: u8);
 
     /// Appends the part of the value before its elements, if it is about to be frozen: the elements follow by
-    /// [`Codec::encode_piece`]. Returns a number for those.
-    fn encode_head(&self, _out: &mut Writer, _rdb_type: u8) -> i64 {
+    /// [`Codec::encode_piece`]. Returns what they need.
+    fn encode_head(&self, _out: &mut Writer, _rdb_type: u8) -> Rest {
         unreachable!("a {} is not frozen", Self::NAME)
     }
 
@@ -104,7 +104,7 @@ macro_rules! codecs {
             }
         }
 
-        fn encode_head(out: &mut Writer, value: &Value, rdb_type: u8) -> i64 {
+        fn encode_head(out: &mut Writer, value: &Value, rdb_type: u8) -> Rest {
             match value { $(Value::$name(value) => value.encode_head(out, rdb_type),)* }
         }
 
@@ -179,12 +179,20 @@ pub fn write_as(out: &mut Writer, object: ObjectRef<'_>, rdb_type: u8) {
     }
 }
 
+/// The rest of a value whose elements follow in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// A number that the type needs for each piece.
+    pub(crate) number: i64,
+    /// The bytes behind the last piece.
+    pub(crate) tail: Vec<u8>,
+}
+
 /// The form in which a value is written piece by piece.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Pieces {
     rdb_type: u8,
-    /// The type's own.
-    number: i64,
+    rest: Rest,
 }
 
 impl Pieces {
@@ -192,14 +200,18 @@ impl Pieces {
     pub(crate) fn begin(out: &mut Writer, value: &Value, rdb_type: u8) -> Pieces {
         Pieces {
             rdb_type,
-            number: encode_head(out, value, rdb_type),
+            rest: encode_head(out, value, rdb_type),
         }
     }
 
     /// Appends some of the elements that the value, which is frozen since, had then; returns true after the last one,
     /// which ends the freeze.
-    pub fn append(self, out: &mut Writer, value: &mut Value) -> bool {
-        encode_piece(out, value, self.rdb_type, self.number)
+    pub fn append(&self, out: &mut Writer, value: &mut Value) -> bool {
+        let is_last = encode_piece(out, value, self.rdb_type, self.rest.number);
+        if is_last {
+            out.extend_from_slice(&self.rest.tail);
+        }
+        is_last
     }
 }
 

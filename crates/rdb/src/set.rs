@@ -6,7 +6,7 @@ use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_elements_packed},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -50,9 +50,9 @@ impl Codec for Set {
         }
     }
 
-    fn encode_head(&self, out: &mut Writer, _: u8) -> i64 {
+    fn encode_head(&self, out: &mut Writer, _: u8) -> Rest {
         write_len(out, self.len() as u64);
-        0
+        Rest::default()
     }
 
     fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {

@@ -9,7 +9,7 @@ use crate::{
     Corrupt,
     format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_pack},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len},
 };
@@ -54,9 +54,9 @@ impl Codec for Zset {
         }
     }
 
-    fn encode_head(&self, out: &mut Writer, _: u8) -> i64 {
+    fn encode_head(&self, out: &mut Writer, _: u8) -> Rest {
         write_len(out, self.len() as u64);
-        0
+        Rest::default()
     }
 
     fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {

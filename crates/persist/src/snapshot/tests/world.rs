@@ -15,7 +15,7 @@ use redline_rdb::{
 };
 use redline_types::{
     DataType, Hash, Limits, List, Set, Value, VectorSet, Zset,
-    stream::{NewId, StreamId},
+    stream::{NewId, References, StreamId},
     vector::Shape,
     zset::AddFlags,
 };
@@ -190,6 +190,24 @@ impl World {
                 zset.add(&element, score, AddFlags::default(), limits)
             });
             edited.expect("a sorted set").expect("a number");
+            let stream = format!("large:s:{round}").into_bytes();
+            let edited = view.write_or_new(&stream, |stream: &mut redline_types::Stream, limits| {
+                let fields = [&b"field"[..], &long[..]].into_iter();
+                let last = stream.last_id();
+                let id = NewId::Exact(StreamId::new(last.ms + 1, number as u64));
+                let added = stream.add(id, 0, fields, limits);
+                assert!(added.is_ok());
+                if number % 3 == 0 {
+                    let id = StreamId::new(last.ms / 2, number as u64);
+                    let found = stream.range(id, StreamId::MAX).next().map(|entry| entry.id);
+                    found.map(|id| stream.delete(id, References::Keep));
+                }
+                if number == 7 {
+                    stream.create_group(b"group", last, Some(number as u64));
+                }
+            });
+            edited.expect("a stream");
+            view.unreported(&stream);
             [list, set, hash, zset].iter().for_each(|key| view.unreported(key));
         });
     }
