@@ -405,9 +405,7 @@ impl Set {
                 }
                 *pack = rest;
             }
-            Repr::Table(table)
-                if is_frozen || kept.saturating_mul(POP_REBUILD_RATIO) > count =>
-            {
+            Repr::Table(table) if is_frozen || kept.saturating_mul(POP_REBUILD_RATIO) > count => {
                 for _ in 0..count {
                     let Some((member, ())) = table.pop_random(random) else {
                         return;

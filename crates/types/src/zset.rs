@@ -22,8 +22,8 @@ use crate::packed::{PackedForm, PackedRef};
 use crate::sample;
 use crate::value::DataType;
 use ordered::Ordered;
-use redline_table::frozen::FreezeId;
 use packed::Packed;
+use redline_table::frozen::FreezeId;
 use std::ops::Range;
 
 /// Members ordered by score, then by bytes.

@@ -186,7 +186,11 @@ impl World {
                         let field = number.wrapping_add(7 * n) % LARGE_FIELDS;
                         match n.is_multiple_of(9) {
                             true => hash.remove(field.to_string().as_bytes()),
-                            false => hash.set(field.to_string().as_bytes(), &number.to_le_bytes(), limits),
+                            false => hash.set(
+                                field.to_string().as_bytes(),
+                                &number.to_le_bytes(),
+                                limits,
+                            ),
                         };
                     }
                 });
@@ -367,7 +371,11 @@ fn begun(seed: u64) -> (World, Arc<Saved>, Contents) {
 fn a_large_collection_that_goes_is_saved_all_the_same() {
     let ways: [fn(&mut World); 7] = [
         |world| world.with_all(0, |view| assert!(view.remove(b"large:0"))),
-        |world| world.with_all(0, |view| view.set_string(b"large:0", b"text", Expiry::Clear)),
+        |world| {
+            world.with_all(0, |view| {
+                view.set_string(b"large:0", b"text", Expiry::Clear)
+            })
+        },
         |world| {
             world.with_all(0, |view| {
                 let taken = view.take(b"large:0").expect("it is there");
@@ -421,7 +429,9 @@ fn a_large_collection_that_goes_is_saved_all_the_same() {
 fn a_copy_of_a_large_collection_that_is_being_saved_is_not_part_of_it() {
     let (mut world, saved, expected) = begun(3);
     world.with_all(0, |view| {
-        let found = view.find(b"large:0", crate::Trace::Quiet).expect("it is there");
+        let found = view
+            .find(b"large:0", crate::Trace::Quiet)
+            .expect("it is there");
         let (copy, expire_at_ms) = found.copy();
         view.put_owned(b"copy", copy, expire_at_ms);
         assert!(view.remove(b"large:0"));

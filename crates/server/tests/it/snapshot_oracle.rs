@@ -84,7 +84,10 @@ fn requests(rng: &mut Rng) -> Vec<Vec<u8>> {
         122..124 => fill_large(rng.u8(..4), rng.u32(..LARGE_LEN), 200),
         124 => match rng.u8(..8) {
             0 => format!("DEL large:{}", ["h", "z", "e", "l"][rng.usize(..4)]),
-            1 => format!("RENAME large:{0} large:{0}", ["h", "z", "e", "l"][rng.usize(..4)]),
+            1 => format!(
+                "RENAME large:{0} large:{0}",
+                ["h", "z", "e", "l"][rng.usize(..4)]
+            ),
             2 => format!("MOVE large:h {}", rng.u32(..DATABASES)),
             3 => "RENAME large:z copy:z".to_string(),
             4 => "RENAME copy:z large:z".to_string(),
@@ -136,7 +139,12 @@ fn fill_large(which: u8, from: u32, count: u32) -> String {
         2 => range.map(|n| format!("some-member-{n}")).collect(),
         _ => range.map(|n| format!("some-element-{n}")).collect(),
     };
-    let call = ["HSET large:h", "ZADD large:z", "SADD large:e", "RPUSH large:l"];
+    let call = [
+        "HSET large:h",
+        "ZADD large:z",
+        "SADD large:e",
+        "RPUSH large:l",
+    ];
     format!("{} {}", call[usize::from(which % 4)], words.join(" "))
 }
 

@@ -264,7 +264,10 @@ impl Log {
         first: StreamId,
         names: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), AddError> {
-        debug_assert!(!self.frozen.is_frozen(), "a payload makes a stream of its own");
+        debug_assert!(
+            !self.frozen.is_frozen(),
+            "a payload makes a stream of its own"
+        );
         if !self.nodes.is_empty() && first <= self.last_id {
             return Err(AddError::TooSmall);
         }

@@ -98,14 +98,19 @@ fn assert_is_new(disk: &Double, expected: &Contents, why: &str) {
 fn large_collections_are_in_the_file_as_they_were_in_one_piece_each() {
     for version in [9, 12] {
         let mut world = World::new(clock(true));
-        // Fields that expire are nothing that version 9 holds.
-        let has_timed = version == 12;
-        (0..6).for_each(|round| world.fill_large(round, has_timed));
+        // Version 9 does not hold fields that expire, nor all of a stream.
+        (0..6).for_each(|round| world.fill_large(round, version == 12));
         let disk = with_old_file();
         let expected = world.contents(true);
-        let written = save(&mut world, &disk, format(version), Manner::default(), |world| {
-            world.change_large(true);
-        });
+        let written = save(
+            &mut world,
+            &disk,
+            format(version),
+            Manner::default(),
+            |world| {
+                world.change_large();
+            },
+        );
         assert_is_new(&disk, &expected, "the file");
         assert_eq!(written.unwrap().entries, expected.len() as u64);
         assert!(world.contents(true) != expected, "something was changed");
@@ -119,7 +124,7 @@ fn a_snapshot_given_up_ends_with_large_collections_in_the_middle() {
     let (stream, _) = world.cut(format(12), true);
     for step in 0.. {
         world.slice();
-        world.change_large(true);
+        world.change_large();
         if step == 60 {
             assert!(world.space.is_snapshot_running());
             stream.give_up();

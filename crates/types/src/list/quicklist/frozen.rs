@@ -155,7 +155,11 @@ mod tests {
             }
             32..36 => {
                 let pivot = list.get(index).map(|pivot| pivot.to_vec());
-                let place = if rng.bool() { Place::Before } else { Place::After };
+                let place = if rng.bool() {
+                    Place::Before
+                } else {
+                    Place::After
+                };
                 if let Some(pivot) = pivot {
                     list.insert(place, &pivot, &element, limits);
                 }
@@ -190,7 +194,10 @@ mod tests {
             let (expected, nodes) = (texts(&list), list.nodes().count());
             let id = FreezeId::new(round + 1).unwrap();
             list.freeze(id);
-            assert_eq!((list.freeze_id(), list.clone().freeze_id()), (Some(id), None));
+            assert_eq!(
+                (list.freeze_id(), list.clone().freeze_id()),
+                (Some(id), None)
+            );
             let pace = [0, 1, 5, 60][rng.usize(..4)];
             let empties = rng.u8(..4) == 0;
             let (mut given, mut count) = (Vec::new(), 0);
@@ -207,7 +214,10 @@ mod tests {
                     assert_eq!(list.freeze_id(), Some(id));
                 }
             }
-            assert!(given == expected && count == nodes, "seed {seed}, round {round}");
+            assert!(
+                given == expected && count == nodes,
+                "seed {seed}, round {round}"
+            );
             assert_eq!(list.freeze_id(), None);
         }
     }

@@ -146,7 +146,10 @@ mod tests {
         };
         let last = stream.last_id();
         let some = StreamId::new(rng.u64(..=last.ms), 0);
-        let some = stream.range(some, StreamId::MAX).next().map(|entry| entry.id);
+        let some = stream
+            .range(some, StreamId::MAX)
+            .next()
+            .map(|entry| entry.id);
         match rng.u8(..40) {
             0..24 => {
                 let value = vec![b'v'; rng.usize(..40)];
@@ -167,7 +170,11 @@ mod tests {
                     false => TrimTo::MinId(StreamId::new(last.ms / 50, 0)),
                 };
                 let references = [References::Keep, References::Delete][rng.usize(..2)];
-                let trim = Trim { to, approximate, limit };
+                let trim = Trim {
+                    to,
+                    approximate,
+                    limit,
+                };
                 stream.trim(&trim, references);
             }
             _ if stream.is_empty() => stream.set_counters(StreamId::new(1, 1), None, None),
@@ -191,7 +198,10 @@ mod tests {
             let expected: Vec<_> = stream.log().nodes().map(|node| text(&node)).collect();
             let id = FreezeId::new(round + 1).unwrap();
             stream.freeze(id);
-            assert_eq!((stream.freeze_id(), stream.clone().freeze_id()), (Some(id), None));
+            assert_eq!(
+                (stream.freeze_id(), stream.clone().freeze_id()),
+                (Some(id), None)
+            );
             let pace = [0, 1, 5, 60][rng.usize(..4)];
             let empties = rng.u8(..3) == 0;
             let mut given = Vec::new();

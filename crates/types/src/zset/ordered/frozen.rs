@@ -208,7 +208,10 @@ mod tests {
                     model.clear();
                 }
             }
-            assert!(bits(&given) == bits(&expected), "seed {seed}, round {round}");
+            assert!(
+                bits(&given) == bits(&expected),
+                "seed {seed}, round {round}"
+            );
             assert_eq!((set.freeze_id(), set.len()), (None, model.len()));
         }
     }
