@@ -9,6 +9,7 @@
 //! The header holds the key's length and the first 34 bits of its hash, so that splitting and merging hash nothing.
 
 mod frozen;
+mod payload;
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -18,6 +19,7 @@ use std::ptr::NonNull;
 use crate::frozen::Frozen;
 use crate::hash::hash;
 use crate::index::{Index, Sight};
+use payload::{Alone, Payload, ValueLen};
 
 /// Hash bits in an element's header, and in a cursor.
 const HASH_BITS: u32 = 34;
@@ -42,78 +44,6 @@ pub struct BytesDict(Core<ValueLen>);
 
 /// A key and its value, taken out of a [`BytesDict`].
 pub type BytesPair = (Box<[u8]>, Box<[u8]>);
-
-/// The part between an element's header and its key, which may say that bytes follow the key.
-trait Payload {
-    fn bytes_behind_key(&self) -> usize;
-
-    /// Returns the number by which a copy of an element tells its bytes apart.
-    fn number(&self) -> u32;
-}
-
-/// A value without bytes behind the key.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Alone<V>(V);
-
-/// Length of a value behind the key, and whether a stamp follows the value.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct ValueLen(u32);
-
-impl ValueLen {
-    const STAMPED: u32 = 1 << 31;
-    const STAMP_BYTES: usize = size_of::<u64>();
-
-    fn new(value: &[u8], stamped: bool) -> ValueLen {
-        let len = u32::try_from(value.len())
-            .ok()
-            .filter(|len| *len < ValueLen::STAMPED)
-            .expect("a value is below 2 GiB");
-        ValueLen(if stamped {
-            len | ValueLen::STAMPED
-        } else {
-            len
-        })
-    }
-
-    #[inline]
-    fn value_bytes(self) -> usize {
-        (self.0 & !ValueLen::STAMPED) as usize
-    }
-
-    #[inline]
-    fn is_stamped(self) -> bool {
-        self.0 & ValueLen::STAMPED != 0
-    }
-}
-
-impl<V> Payload for Alone<V> {
-    #[inline]
-    fn bytes_behind_key(&self) -> usize {
-        0
-    }
-
-    fn number(&self) -> u32 {
-        0
-    }
-}
-
-impl Payload for ValueLen {
-    #[inline]
-    fn bytes_behind_key(&self) -> usize {
-        let stamp = if self.is_stamped() {
-            ValueLen::STAMP_BYTES
-        } else {
-            0
-        };
-        self.value_bytes() + stamp
-    }
-
-    fn number(&self) -> u32 {
-        self.0
-    }
-}
 
 impl<V: Copy> Clone for Dict<V> {
     fn clone(&self) -> Self {

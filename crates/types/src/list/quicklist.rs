@@ -266,12 +266,12 @@ impl Quicklist {
     }
 
     fn drop_nodes(&mut self, range: Range<usize>) {
-        let at = range.start;
-        for node in self.nodes.drain(range) {
-            self.node_bytes -= node.heap_bytes();
-            if let Some(progress) = self.frozen.get_mut() {
-                progress.keep_gone(at, node);
-            }
+        let node_bytes = &mut self.node_bytes;
+        let gone = self.nodes.drain(range.clone());
+        let gone = gone.inspect(|node| *node_bytes -= node.heap_bytes());
+        match self.frozen.get_mut() {
+            None => gone.for_each(drop),
+            Some(progress) => progress.keep_gone(range, gone),
         }
         if self.nodes.capacity() > 16 && self.nodes.len() < self.nodes.capacity() / 4 {
             self.nodes.shrink_to(self.nodes.len() * 2);
@@ -300,7 +300,7 @@ impl Quicklist {
         self.node_bytes -= b.heap_bytes();
         self.edit(left, |pack| pack.append(&b));
         if let Some(progress) = self.frozen.get_mut() {
-            progress.keep_gone(left + 1, Node::Packed(b));
+            progress.keep_gone(left + 1..left + 2, std::iter::once(Node::Packed(b)));
         }
         true
     }

@@ -6,6 +6,7 @@
 use super::{Node, NodeRef, Quicklist};
 use redline_table::frozen::{FreezeId, Frozen};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// The number of a node that was not there, or not as it is.
 const OTHER: u32 = 0;
@@ -46,13 +47,14 @@ impl Progress {
         }
     }
 
-    /// Keeps a node that was taken out of the list at a place.
+    /// Keeps nodes that are taken out of the list at places.
     #[cold]
     #[inline(never)]
-    pub(super) fn keep_gone(&mut self, at: usize, node: Node) {
-        let number = self.numbers.remove(at).expect("each node has a number");
-        if number >= self.next {
-            self.kept.insert(number, node);
+    pub(super) fn keep_gone(&mut self, at: Range<usize>, nodes: impl Iterator<Item = Node>) {
+        for (number, node) in self.numbers.drain(at).zip(nodes) {
+            if number >= self.next {
+                self.kept.insert(number, node);
+            }
         }
     }
 
