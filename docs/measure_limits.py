@@ -6,6 +6,7 @@
     docs/measure_limits.py usage       REDLINE
     docs/measure_limits.py expire      REDLINE [--keys 1000000] [--threads 2]
     docs/measure_limits.py returned    REDLINE [--keys 3000000] [--threads 1]
+    docs/measure_limits.py saved       REDLINE [--elements 1000000] [--threads 1] [--rounds 3]
 
 `connections`: resident memory of the server for each idle connection (over a unix socket), before and after each has sent
 a PING; then the rate of `redline bench` with many active clients, of its rate with 100, idle ones still there; the server
@@ -16,6 +17,8 @@ allkeys-lru and allkeys-lfu. Both servers may hold the same number of keys: `max
 `usage`: the sum of MEMORY USAGE over all keys, of what the resident memory has grown by, for each type.
 `expire`: the time until all keys are gone that were due at one moment, and the latency of GETs meanwhile.
 `returned`: the resident memory in the 10 s after nine tenths of the keys were deleted, of what it was before.
+`saved`: for a hash, a set, a sorted set, a list and a stream of many elements, the longest time that a write to it and a GET of
+another key take while BGSAVE runs, and for as long without one: the machine's own pauses are in both.
 
 Everything that is started is stopped.
 """
@@ -326,6 +329,63 @@ def returned(options):
             time.sleep(2)
 
 
+def slowest(port, call, is_over):
+    """Returns the longest time of a call that is made again and again: milliseconds, and the number of calls."""
+    client, longest, count = Client(port), 0, 0
+    while not is_over():
+        began = time.perf_counter()
+        client.all([call(count)])
+        longest, count = max(longest, time.perf_counter() - began), count + 1
+    return longest * 1000, count
+
+
+def saved(options):
+    some = lambda n: n * 7919 % options.elements
+    types = {
+        "hash": (("HSET",), lambda n: (f"field:{n}", f"value:{n}"), lambda n: ("HSET", "key", f"field:{some(n)}", n)),
+        "set": (("SADD",), lambda n: (f"member:{n}",), lambda n: ("SREM" if n % 2 else "SADD", "key", f"member:{some(n // 2)}")),
+        "sorted set": (("ZADD",), lambda n: (n, f"member:{n}"), lambda n: ("ZINCRBY", "key", 1000, f"member:{some(n)}")),
+        "list": (("RPUSH",), lambda n: (f"element:{n}",), lambda n: ("LPOP", "key") if n % 2 else ("RPUSH", "key", n)),
+        "stream": (("XADD",), None, lambda n: ("XADD", "key", "*", "field", n)),
+    }
+    for name, (command, words, write) in types.items():
+        with Server(os.path.abspath(options.redline), "--threads", options.threads) as server:
+            client = Client(server.port)
+            client.call("SET", "other", "value")
+            for start in range(0, options.elements, 1000):
+                numbers = range(start, start + 1000)
+                if words:
+                    client.call(*command, "key", *[word for n in numbers for word in words(n)])
+                else:
+                    client.all([encode("XADD", "key", "*", "field", f"value:{n}") for n in numbers])
+            for _ in range(options.rounds):
+                lines = []
+                for saves in [False, True]:
+                    if saves:
+                        client.call("BGSAVE")
+                        is_over = lambda: client.info("rdb_bgsave_in_progress") == "0"
+                    else:
+                        end = time.monotonic() + 0.5
+                        is_over = lambda: time.monotonic() > end
+                    over = threading.Event()
+                    results = [None, None]
+                    calls = [write, lambda n: ("GET", "other")]
+                    def run(at):
+                        results[at] = slowest(server.port, lambda n: encode(*calls[at](n)), over.is_set)
+                    threads = [threading.Thread(target=run, args=(at,)) for at in range(2)]
+                    began = time.perf_counter()
+                    for thread in threads:
+                        thread.start()
+                    while not is_over():
+                        time.sleep(0.01)
+                    over.set()
+                    for thread in threads:
+                        thread.join()
+                    took = time.perf_counter() - began
+                    lines.append(f"{'BGSAVE' if saves else 'at rest'} {took:.2f} s: write {results[0][0]:.1f} ms of {results[0][1]}, GET {results[1][0]:.1f} ms")
+                print(f"{name}, {options.elements} elements: " + "; ".join(lines), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
@@ -335,6 +395,7 @@ def main():
         "usage": {},
         "expire": {"keys": 1_000_000, "threads": 2},
         "returned": {"keys": 3_000_000, "threads": 1},
+        "saved": {"elements": 1_000_000, "threads": 1, "rounds": 3},
     }
     for name, defaults in numbers.items():
         part = parts.add_parser(name)

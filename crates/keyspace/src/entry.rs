@@ -395,6 +395,20 @@ impl Entry {
         }
     }
 
+    /// Returns the collection outside the entry, for a snapshot that freezes it or takes its pieces: neither is a change
+    /// that a reader sees.
+    ///
+    /// # Safety
+    /// See [`Entry::object_mut`].
+    pub(crate) unsafe fn object_to_freeze<'a>(self) -> Option<&'a mut Value> {
+        // SAFETY: as for `object_mut`.
+        unsafe {
+            let header = self.header();
+            let slot = self.0.as_ptr().add(slot_offset(header));
+            (tag(header) == Tag::Object).then(|| &mut *slot.cast::<Value>())
+        }
+    }
+
     /// Returns the blob, to be changed.
     ///
     /// # Safety

@@ -23,10 +23,18 @@
 //! Only then may the next be cut: a mixed state cannot be flipped. So a snapshot that nobody wants any more is walked to
 //! its end all the same, with savers that drop what they get.
 //!
+//! # Large collections
+//!
+//! One that would take long is not saved at one go by whoever meets it: it is *frozen*, which takes no time, and then
+//! given in pieces by the walk, before anything else (`snapshot/frozen.rs`). Its entry is in the phase from then on, and
+//! clients go on to change it.
+//!
 //! # Databases that come and go
 //!
 //! A database is known by the number that it had at the cut: SWAPDB exchanges tables, and they keep it. A flushed one is
 //! out of reach for commands; who frees it saves first what is unsaved in it ([`Snapshots::save_flushed`]).
+
+mod frozen;
 
 use std::sync::Arc;
 
@@ -41,10 +49,13 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-use redline_table::prefetch;
+use redline_table::{frozen::FreezeId, prefetch};
 
+use redline_types::Value;
+
+use self::frozen::FrozenObjects;
 use crate::{
-    entry::{Content, Entry, Phase, ValueRef},
+    entry::{Content, Entry, Garbage, Phase, ValueRef},
     lock::STRIPES,
     opened::Opened,
     space::{Db, Keyspace, Local, SLOTS_PER_STRIPE},
@@ -74,10 +85,23 @@ pub struct SavedEntry<'a> {
 pub trait Saver: Send {
     /// Takes an entry. The caller holds its stripe.
     fn save(&mut self, entry: &SavedEntry<'_>);
+    /// Begins an entry whose value is large and is frozen right after the call. `None`: it is to be saved whole.
+    fn begin(&mut self, _entry: &SavedEntry<'_>) -> Option<Box<dyn PiecewiseEntry>> {
+        None
+    }
     /// Returns true if the walk may go on: what was saved so far is not too far ahead of where it goes.
     fn has_room(&self) -> bool;
     /// Ends the share: nothing more will be saved by it.
     fn hand_in(&mut self);
+}
+
+/// An entry that is saved in pieces.
+pub trait PiecewiseEntry: Send {
+    /// Takes the next piece of the value, which is frozen. Returns true after the last one, or if no further one is
+    /// wanted; either way the freeze has ended then.
+    fn take_piece(&mut self, value: &mut Value) -> bool;
+    /// Returns true if a piece may be taken: those before are not too far ahead of where they go.
+    fn has_room(&self) -> bool;
 }
 
 /// Makes the savers of a snapshot.
@@ -118,8 +142,9 @@ struct Snapshot {
     tables: Box<[&'static Db]>,
     /// The next stripe that nobody has begun: `table * STRIPES + stripe`.
     next: AtomicUsize,
-    /// Stripes that are not saved.
+    /// Stripes and frozen objects that are not saved.
     left: AtomicUsize,
+    frozen: FrozenObjects,
 }
 
 /// A database's part in a snapshot. All is written under every stripe or by the holder of the stripe concerned.
@@ -245,11 +270,40 @@ impl Snapshots {
         }
     }
 
-    /// Saves what is unsaved in a flushed database that the snapshot has. The caller is the only one to reach it.
-    pub(crate) fn save_flushed(&self, db: &'static Db) {
-        if !self.is_running() || !db.cut.is_in(self.running.load(Ordering::Relaxed)) {
-            return;
+    /// Saves what is unsaved in a flushed database that the snapshot has. The caller is the only one to reach it. Returns
+    /// the number of bytes that were taken out of its account: those of frozen values, which are given in pieces later.
+    pub(crate) fn save_flushed(&self, space: &Keyspace, db: &'static Db) -> usize {
+        if !self.is_running() {
+            return 0;
         }
+        let snapshot = self.current().snapshot.clone();
+        // SAFETY: handed on from the caller.
+        let adopted = snapshot.map_or(0, |snapshot| unsafe {
+            snapshot.frozen.adopt_all_of(space, db)
+        });
+        if db.cut.is_in(self.running.load(Ordering::Relaxed)) {
+            self.save_unsaved_of(db);
+        }
+        adopted
+    }
+
+    /// Takes a frozen value that was taken out of its database for good.
+    #[cold]
+    pub(crate) fn adopt(&self, value: Value) {
+        let snapshot = self.current().snapshot.clone();
+        let snapshot = snapshot.expect("a frozen object keeps the snapshot from its end");
+        snapshot.frozen.adopt(value);
+    }
+
+    /// Notes that a frozen value is under another key now, whose stripe the caller holds.
+    #[cold]
+    pub(crate) fn note_moved(&self, id: FreezeId, db: &'static Db, key: &[u8]) {
+        let snapshot = self.current().snapshot.clone();
+        let snapshot = snapshot.expect("a frozen object keeps the snapshot from its end");
+        snapshot.frozen.note_moved(id, db, key);
+    }
+
+    fn save_unsaved_of(&self, db: &'static Db) {
         let Some(mut share) = self.join() else {
             return;
         };
@@ -264,7 +318,7 @@ impl Snapshots {
                     // SAFETY: no unit reaches the entries of a flushed database; the caller owns it.
                     unsafe {
                         if entry.phase() != snapshot.phase {
-                            share.save(db, entry);
+                            share.save_whole(db, entry);
                         }
                     }
                 });
@@ -285,6 +339,11 @@ impl Snapshot {
         let bit = 1 << (stripe % 64);
         let before = db.cut.saved[stripe / 64].fetch_or(bit, Ordering::Relaxed);
         debug_assert_eq!(before & bit, 0, "a stripe is walked through once");
+        self.note_one_saved();
+    }
+
+    /// Notes that a stripe or a frozen object is saved.
+    fn note_one_saved(&self) {
         // Acquire and release: who finds nothing left finds everything handed to the savers.
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.savers.everything_is_saved();
@@ -318,11 +377,58 @@ impl CutState {
 }
 
 impl Share {
-    /// Saves an entry and brings it into the phase.
+    /// Saves an entry and brings it into the phase; a large one is frozen, and saved later.
+    ///
+    /// # Safety
+    /// The stripe of the entry is held, nobody refers to its value, and it is of this database.
+    unsafe fn save(&mut self, db: &'static Db, entry: Entry) {
+        // SAFETY: handed on from the caller.
+        unsafe {
+            match entry.content() {
+                Content::Object(value) if value.is_for_pieces() && self.freeze(db, entry) => {}
+                _ => self.save_whole(db, entry),
+            }
+        }
+    }
+
+    /// Freezes the value of an entry, and brings that into the phase; returns false if it is to be saved whole.
+    ///
+    /// # Safety
+    /// As for [`Share::save`].
+    #[cold]
+    unsafe fn freeze(&mut self, db: &'static Db, entry: Entry) -> bool {
+        debug_assert!(
+            db.cut.is_in(self.snapshot.number),
+            "it was there at the cut"
+        );
+        // SAFETY: handed on from the caller; the value is changed when no reference to it is used any more.
+        unsafe {
+            let Content::Object(value) = entry.content() else {
+                return false;
+            };
+            let begun = self.saver.begin(&SavedEntry {
+                db: db.cut.number.load(Ordering::Relaxed),
+                key: entry.key(),
+                value: ValueRef::Object(value),
+                expire_at_ms: entry.expire_at_ms(),
+                access_word: entry.clock(),
+            });
+            let (Some(begun), Some(value)) = (begun, entry.object_to_freeze()) else {
+                return false;
+            };
+            // Relaxed: the stripe, which is not saved, keeps it above 0.
+            self.snapshot.left.fetch_add(1, Ordering::Relaxed);
+            value.freeze(self.snapshot.frozen.add(begun, db, entry.key()));
+            entry.set_phase(self.snapshot.phase);
+        }
+        true
+    }
+
+    /// Saves an entry at one go and brings it into the phase.
     ///
     /// # Safety
     /// The stripe of the entry is held, or nobody else reaches it, and it is of this database.
-    unsafe fn save(&mut self, db: &Db, entry: Entry) {
+    unsafe fn save_whole(&mut self, db: &Db, entry: Entry) {
         debug_assert!(
             db.cut.is_in(self.snapshot.number),
             "it was there at the cut"
@@ -389,7 +495,12 @@ impl Share {
 ///
 /// # Safety
 /// The stripe of the entry is held, nobody refers to its value, and it is of this database.
-pub(crate) unsafe fn save_first(space: &Keyspace, local: &mut Local, db: &Db, entry: Entry) {
+pub(crate) unsafe fn save_first(
+    space: &Keyspace,
+    local: &mut Local,
+    db: &'static Db,
+    entry: Entry,
+) {
     // SAFETY: handed on from the caller.
     unsafe {
         if entry.phase() == space.snapshots.phase() {
@@ -412,7 +523,7 @@ pub(crate) fn slice(space: &Keyspace, local: &mut Local, go_on: &mut dyn FnMut()
     let Some(mut share) = local.share.take().or_else(|| space.snapshots.join()) else {
         return Slice::Idle;
     };
-    let slice = walk(space, &mut share, go_on);
+    let slice = walk(space, &mut share, &mut local.garbage, go_on);
     if share.snapshot.is_saved() {
         space.snapshots.hand_in(share);
         return Slice::Idle;
@@ -421,9 +532,20 @@ pub(crate) fn slice(space: &Keyspace, local: &mut Local, go_on: &mut dyn FnMut()
     slice
 }
 
-fn walk(space: &Keyspace, share: &mut Share, go_on: &mut dyn FnMut() -> bool) -> Slice {
+fn walk(
+    space: &Keyspace,
+    share: &mut Share,
+    garbage: &mut Vec<Garbage>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Slice {
     let mut in_the_way = 0;
     loop {
+        if take_pieces(space, &share.snapshot, garbage, go_on) {
+            match go_on() {
+                true => continue,
+                false => return Slice::More,
+            }
+        }
         if !share.saver.has_room() {
             return Slice::Full;
         }
@@ -432,7 +554,7 @@ fn walk(space: &Keyspace, share: &mut Share, go_on: &mut dyn FnMut() -> bool) ->
             let begun = (at < BEGUN_STRIPES_MAX).then(|| share.snapshot.begin());
             match begun.flatten() {
                 Some(begun) => share.begun.push(begun),
-                None if at == 0 => return Slice::Idle,
+                None if at == 0 && share.snapshot.frozen.is_empty() => return Slice::Idle,
                 None => return Slice::InTheWay,
             }
         }
@@ -460,6 +582,58 @@ fn walk(space: &Keyspace, share: &mut Share, go_on: &mut dyn FnMut() -> bool) ->
             return Slice::More;
         }
     }
+}
+
+/// Takes pieces of the frozen object that is due, if nothing is in the way, and returns true if it did. `garbage` gets a
+/// value that nobody needs any more.
+fn take_pieces(
+    space: &Keyspace,
+    snapshot: &Snapshot,
+    garbage: &mut Vec<Garbage>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> bool {
+    let Some(mut lent) = snapshot.frozen.lend() else {
+        return false;
+    };
+    if !lent.begun.has_room() {
+        snapshot.frozen.take_back(lent);
+        return false;
+    }
+    let mut take = |begun: &mut dyn PiecewiseEntry, value: &mut Value| loop {
+        if begun.take_piece(value) {
+            debug_assert!(value.freeze_id().is_none(), "the freeze has ended");
+            return true;
+        }
+        if !begun.has_room() || !go_on() {
+            return false;
+        }
+    };
+    let mut held = None;
+    let is_done = match &mut lent.value {
+        Some(value) => take(&mut *lent.begun, value),
+        None => {
+            let Some((unit, entry)) = snapshot.frozen.find(space, &lent) else {
+                snapshot.frozen.take_back(lent);
+                return false;
+            };
+            held = Some(unit);
+            // SAFETY: the stripe is held, by this unit alone, which has no view.
+            let value = unsafe { entry.object_to_freeze() };
+            let value = value.expect("what is frozen is an object");
+            take(&mut *lent.begun, value)
+        }
+    };
+    if !is_done {
+        snapshot.frozen.take_back(lent);
+        return true;
+    }
+    // Before its stripe is free: the list has no key of an object that is not frozen.
+    if let Some(value) = snapshot.frozen.remove(lent) {
+        garbage.push(Garbage::Object(value));
+    }
+    drop(held);
+    snapshot.note_one_saved();
+    true
 }
 
 /// Returns what a cut would fix now; every stripe is held.
@@ -508,6 +682,7 @@ pub(crate) fn cut(space: &Keyspace, cut: &Cut, savers: Arc<dyn Savers>) -> bool 
         left: AtomicUsize::new(tables.len() * STRIPES),
         tables: tables.into(),
         next: AtomicUsize::new(0),
+        frozen: FrozenObjects::default(),
     }));
     drop(current);
     if is_empty {

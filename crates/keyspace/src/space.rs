@@ -481,8 +481,7 @@ impl Flushed {
     /// Frees its entries; a snapshot that is being taken gets those that it does not have yet. Long: run it behind the
     /// command, on a thread of its own.
     pub fn free(self, space: &Keyspace, heap: &mut Heap) {
-        space.snapshots.save_flushed(self.0);
-        let mut freed = 0;
+        let mut freed = space.snapshots.save_flushed(space, self.0);
         for (slot, index) in self.0.slots.iter().enumerate() {
             let stripe = usize::from(stripe_of_slot(slot));
             if slot % SLOTS_PER_STRIPE == 0 {

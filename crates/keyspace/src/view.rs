@@ -377,8 +377,16 @@ impl<'a> View<'a> {
         let edited = T::of_mut(value).ok_or(WrongType)?;
         let (before, was_timed) = (edited.heap_bytes(), edited.earliest_expiry_ms().is_some());
         let len_before = edited.len();
+        #[cfg(debug_assertions)]
+        let freeze_id = edited.freeze_id();
         // The only call: what handlers do is compiled into it.
         let result = edit(edited, &self.local.limits);
+        #[cfg(debug_assertions)]
+        assert_eq!(
+            edited.freeze_id(),
+            freeze_id,
+            "an edit replaced a frozen value"
+        );
         let Some(entry) = found.filter(|_| !is_opened) else {
             if let Some(value) = opened {
                 self.close_edited(&change, key, hash, found, value);

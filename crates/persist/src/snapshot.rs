@@ -5,6 +5,9 @@
 //! A *chunk* is whole records of a file and begins with the number of their database, so chunks may be written in any
 //! order. Large strings are not copied into it: it refers to them, and their bytes are encoded by the writer.
 //!
+//! A large collection is written in pieces: chunks of one record, between which the writer takes no other chunk. Those
+//! that come meanwhile queue behind it. One such record is on its way at a time.
+//!
 //! The walk rests while [`STREAM_BYTES_MAX`] wait for the writer. Entries that are saved because a command is about to
 //! change them cannot rest: what they bring comes on top.
 //!
@@ -24,14 +27,16 @@ use std::{
 
 use redline_keyspace::{
     Blob, Clock, StringRef, ValueRef,
-    snapshot::{SavedEntry, Saver, Savers},
+    snapshot::{PiecewiseEntry, SavedEntry, Saver, Savers},
 };
 use redline_rdb::{
     ObjectRef,
     file::{EntryMeta, Recency, write},
     format::Format,
+    object::Pieces,
     primitive::{Writer, write_string},
 };
+use redline_types::Value;
 
 use crate::aof::commands;
 
@@ -39,14 +44,16 @@ use crate::aof::commands;
 pub const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of chunks that may wait for the writer before the walk rests.
 pub const STREAM_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Bytes of the record that is written in pieces which may wait for the writer before its next piece is taken.
+const RECORD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Length from which a string is referred to, not copied.
 const REFERRED_BYTES_MIN: usize = 16 * 1024;
 
-/// Whole records of a file.
+/// Whole records of a file, or a piece of one, which stands behind the piece before it.
 pub struct Chunk {
     pieces: Vec<Piece>,
     bytes: u64,
-    /// Number of entries.
+    /// Number of entries; one in pieces counts with its last.
     pub entries: u64,
 }
 
@@ -80,6 +87,20 @@ pub struct Encoding {
     pub accesses: Option<Clock>,
 }
 
+impl Encoding {
+    /// Returns the facts that stand beside an entry's value.
+    fn meta_of(&self, entry: &SavedEntry<'_>) -> EntryMeta {
+        let recency = self.accesses.map(|clock| match clock.lfu {
+            true => Recency::Frequency(clock.frequency(entry.access_word) as u8),
+            false => Recency::IdleSeconds(clock.idle_s(entry.access_word).into()),
+        });
+        EntryMeta {
+            expire_at_ms: entry.expire_at_ms,
+            recency,
+        }
+    }
+}
+
 /// A snapshot from the workers to its writer.
 pub struct Stream {
     encoding: Encoding,
@@ -88,6 +109,8 @@ pub struct Stream {
     queue: Mutex<Queue>,
     filled: Condvar,
     waiting_bytes: AtomicU64,
+    /// Those of them that are the record's in pieces.
+    record_bytes: AtomicU64,
     entries: AtomicU64,
     is_unwanted: AtomicBool,
 }
@@ -95,9 +118,19 @@ pub struct Stream {
 #[derive(Default)]
 struct Queue {
     chunks: VecDeque<Chunk>,
+    /// The record in pieces that is being written.
+    record: Option<OpenRecord>,
     is_ended: bool,
     /// The key that the format cannot hold, and what it is.
     refused: Option<Refused>,
+}
+
+/// A record in pieces that has been begun.
+#[derive(Default)]
+struct OpenRecord {
+    chunks: VecDeque<Chunk>,
+    /// All of them have come.
+    is_whole: bool,
 }
 
 /// A value that the format cannot hold.
@@ -144,6 +177,7 @@ impl Stream {
             queue: Mutex::default(),
             filled: Condvar::new(),
             waiting_bytes: AtomicU64::new(0),
+            record_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             is_unwanted: AtomicBool::new(false),
         })
@@ -199,11 +233,20 @@ impl Stream {
             if self.is_unwanted() {
                 return Err(End::Unwanted);
             }
-            if let Some(chunk) = queue.chunks.pop_front() {
+            if let Some(record) = &mut queue.record {
+                let chunk = record.chunks.pop_front();
+                if record.is_whole && record.chunks.is_empty() {
+                    queue.record = None;
+                }
+                if let Some(chunk) = chunk {
+                    self.waiting_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
+                    self.record_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
+                    return Ok(chunk);
+                }
+            } else if let Some(chunk) = queue.chunks.pop_front() {
                 self.waiting_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
                 return Ok(chunk);
-            }
-            if queue.is_ended {
+            } else if queue.is_ended {
                 return Err(End::Complete);
             }
             let waited = self.filled.wait(queue);
@@ -230,7 +273,24 @@ impl Stream {
 
     fn drop_chunks(&self, queue: &mut Queue) {
         queue.chunks.clear();
+        queue.record = None;
         self.waiting_bytes.store(0, Ordering::Relaxed);
+        self.record_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds a piece of the record that is on its way.
+    fn push_piece(&self, piece: Chunk, is_last: bool) {
+        let mut queue = self.queue();
+        if self.is_unwanted() {
+            return;
+        }
+        self.entries.fetch_add(piece.entries, Ordering::Relaxed);
+        self.waiting_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
+        self.record_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
+        let record = queue.record.get_or_insert_default();
+        record.chunks.push_back(piece);
+        record.is_whole = is_last;
+        self.filled.notify_one();
     }
 
     fn push(&self, chunk: Chunk) {
@@ -324,14 +384,7 @@ impl ChunkSaver {
             write::select_db(&mut self.out, entry.db.into());
             self.db = Some(entry.db);
         }
-        let recency = self.stream.encoding.accesses.map(|clock| match clock.lfu {
-            true => Recency::Frequency(clock.frequency(entry.access_word) as u8),
-            false => Recency::IdleSeconds(clock.idle_s(entry.access_word).into()),
-        });
-        let meta = EntryMeta {
-            expire_at_ms: entry.expire_at_ms,
-            recency,
-        };
+        let meta = self.stream.encoding.meta_of(entry);
         let value = match entry.value {
             ValueRef::String(StringRef::Blob(blob)) if blob.len() >= REFERRED_BYTES_MIN => {
                 write::string_entry_head(&mut self.out, entry.key, &meta);
@@ -398,12 +451,73 @@ impl Saver for ChunkSaver {
         }
     }
 
+    fn begin(&mut self, entry: &SavedEntry<'_>) -> Option<Box<dyn PiecewiseEntry>> {
+        let ValueRef::Object(value) = entry.value else {
+            return None;
+        };
+        if self.stream.is_unwanted() {
+            return None;
+        }
+        let format = self.stream.format();
+        let meta = self.stream.encoding.meta_of(entry);
+        let mut out = Writer::new(format.compresses);
+        write::select_db(&mut out, entry.db.into());
+        // One that the format cannot hold is refused by `save`.
+        let pieces = write::entry_in_pieces(&mut out, format, entry.key, value, &meta).ok()?;
+        Some(Box::new(RecordInPieces {
+            stream: self.stream.clone(),
+            out,
+            pieces,
+            is_open: false,
+        }))
+    }
+
     fn has_room(&self) -> bool {
         self.stream.waiting_bytes() < STREAM_BYTES_MAX
     }
 
     fn hand_in(&mut self) {
         self.push_chunk();
+    }
+}
+
+/// A large collection on its way.
+struct RecordInPieces {
+    stream: Arc<Stream>,
+    /// The bytes that are in no chunk yet.
+    out: Writer,
+    pieces: Pieces,
+    /// Some of it is in the stream.
+    is_open: bool,
+}
+
+impl PiecewiseEntry for RecordInPieces {
+    fn take_piece(&mut self, value: &mut Value) -> bool {
+        if self.stream.is_unwanted() {
+            value.thaw();
+            return true;
+        }
+        let is_last = self.pieces.append(&mut self.out, value);
+        if is_last || self.out.len() >= CHUNK_BYTES {
+            let fresh = Writer::new(self.stream.format().compresses);
+            let full = mem::replace(&mut self.out, fresh);
+            let chunk = Chunk {
+                bytes: full.len() as u64,
+                pieces: vec![Piece::Encoded(full.into_bytes())],
+                entries: is_last.into(),
+            };
+            match is_last && !self.is_open {
+                // It has become whole records as others are.
+                true => self.stream.push(chunk),
+                false => self.stream.push_piece(chunk, is_last),
+            }
+            self.is_open = true;
+        }
+        is_last
+    }
+
+    fn has_room(&self) -> bool {
+        self.stream.record_bytes.load(Ordering::Relaxed) < RECORD_BYTES_MAX
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_elements_packed},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len},
 };
@@ -115,6 +115,34 @@ impl Codec for Hash {
                 elements.for_each(|element| write_element(out, element));
             }
         }
+    }
+
+    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> Rest {
+        // No later than the soonest one, which is all that a reader may take it for.
+        let from_ms = self.earliest_expiry_ms().unwrap_or(NO_EXPIRY_MS).max(0);
+        if rdb_type == TIMED {
+            out.extend_from_slice(&from_ms.to_le_bytes());
+        }
+        write_len(out, self.len() as u64);
+        Rest {
+            number: from_ms,
+            tail: Vec::new(),
+        }
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, rdb_type: u8, from_ms: i64) -> bool {
+        let is_relative = rdb_type == TIMED;
+        let is_absolute = !is_relative && rdb_type == VALKEY_TIMED;
+        self.give_piece(&mut |field, value, at| {
+            if is_relative {
+                write_len(out, at.map_or(0, |at| (at - from_ms) as u64 + 1));
+            }
+            write_element(out, field);
+            write_element(out, value);
+            if is_absolute {
+                out.extend_from_slice(&at.unwrap_or(VALKEY_NO_EXPIRY_MS).to_le_bytes());
+            }
+        })
     }
 
     fn decode(

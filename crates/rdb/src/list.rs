@@ -9,7 +9,7 @@ use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
     listpack::{pack_of, write_element, write_pack},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -51,18 +51,26 @@ impl Codec for List {
             return self.iter().for_each(|element| write_element(out, element));
         }
         write_len(out, self.nodes().count() as u64);
-        for node in self.nodes() {
-            match node {
-                NodeRef::Packed(pack) => {
-                    write_len(out, node::LISTPACK);
-                    write_pack(out, pack);
-                }
-                NodeRef::Plain(element) => {
-                    write_len(out, node::ELEMENT);
-                    write_string(out, element);
-                }
+        self.nodes().for_each(|node| write_node(out, node));
+    }
+
+    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> Rest {
+        let count = match rdb_type {
+            LOOSE => self.len(),
+            _ => self.nodes().count(),
+        };
+        write_len(out, count as u64);
+        Rest::default()
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, rdb_type: u8, _: i64) -> bool {
+        self.give_piece(&mut |node| match (rdb_type, node) {
+            (LOOSE, NodeRef::Packed(pack)) => {
+                pack.iter().for_each(|element| write_element(out, element));
             }
-        }
+            (LOOSE, NodeRef::Plain(element)) => write_string(out, element),
+            (_, node) => write_node(out, node),
+        })
     }
 
     fn decode(
@@ -98,6 +106,19 @@ impl Codec for List {
         }
         list.convert_by_size(limits);
         Ok(list)
+    }
+}
+
+fn write_node(out: &mut Writer, node: NodeRef<'_>) {
+    match node {
+        NodeRef::Packed(pack) => {
+            write_len(out, node::LISTPACK);
+            write_pack(out, pack);
+        }
+        NodeRef::Plain(element) => {
+            write_len(out, node::ELEMENT);
+            write_string(out, element);
+        }
     }
 }
 

@@ -49,6 +49,17 @@ pub(crate) trait Codec: DataType {
     /// Appends the value, in a form that [`Codec::rdb_type`] named, without its name.
     fn encode(&self, out: &mut Writer, rdb_type: u8);
 
+    /// Appends the part of the value before its elements, if it is about to be frozen: the elements follow by
+    /// [`Codec::encode_piece`]. Returns what they need.
+    fn encode_head(&self, _out: &mut Writer, _rdb_type: u8) -> Rest {
+        unreachable!("a {} is not frozen", Self::NAME)
+    }
+
+    /// Appends some of the elements that a frozen value had; returns true after the last one.
+    fn encode_piece(&mut self, _out: &mut Writer, _rdb_type: u8, _number: i64) -> bool {
+        unreachable!("a {} is not frozen", Self::NAME)
+    }
+
     /// Reads a value of a form that has parts. It may be empty.
     fn decode(
         reader: &mut Reader<'_>,
@@ -91,6 +102,14 @@ macro_rules! codecs {
                     value.encode(out, rdb_type);
                 })*
             }
+        }
+
+        fn encode_head(out: &mut Writer, value: &Value, rdb_type: u8) -> Rest {
+            match value { $(Value::$name(value) => value.encode_head(out, rdb_type),)* }
+        }
+
+        fn encode_piece(out: &mut Writer, value: &mut Value, rdb_type: u8, number: i64) -> bool {
+            match value { $(Value::$name(value) => value.encode_piece(out, rdb_type, number),)* }
         }
 
         fn decode(
@@ -157,6 +176,42 @@ pub fn write_as(out: &mut Writer, object: ObjectRef<'_>, rdb_type: u8) {
     match object {
         ObjectRef::String(text) => write_string(out, text),
         ObjectRef::Value(value) => encode(out, value, rdb_type),
+    }
+}
+
+/// The rest of a value whose elements follow in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// A number that the type needs for each piece.
+    pub(crate) number: i64,
+    /// The bytes behind the last piece.
+    pub(crate) tail: Vec<u8>,
+}
+
+/// The form in which a value is written piece by piece.
+#[derive(Debug)]
+pub struct Pieces {
+    rdb_type: u8,
+    rest: Rest,
+}
+
+impl Pieces {
+    /// Begins a value that is about to be frozen, in a form that [`type_of`] named for it, without that name.
+    pub(crate) fn begin(out: &mut Writer, value: &Value, rdb_type: u8) -> Pieces {
+        Pieces {
+            rdb_type,
+            rest: encode_head(out, value, rdb_type),
+        }
+    }
+
+    /// Appends some of the elements that the value, which is frozen since, had then; returns true after the last one,
+    /// which ends the freeze.
+    pub fn append(&self, out: &mut Writer, value: &mut Value) -> bool {
+        let is_last = encode_piece(out, value, self.rdb_type, self.rest.number);
+        if is_last {
+            out.extend_from_slice(&self.rest.tail);
+        }
+        is_last
     }
 }
 

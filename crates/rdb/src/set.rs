@@ -6,7 +6,7 @@ use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_elements_packed},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -48,6 +48,15 @@ impl Codec for Set {
                 self.iter().for_each(|member| write_element(out, member));
             }
         }
+    }
+
+    fn encode_head(&self, out: &mut Writer, _: u8) -> Rest {
+        write_len(out, self.len() as u64);
+        Rest::default()
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {
+        self.give_piece(&mut |member| write_element(out, member))
     }
 
     fn decode(

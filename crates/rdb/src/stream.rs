@@ -15,7 +15,7 @@ use redline_types::{
 use crate::{
     Corrupt, ensure,
     format::{CannotTell, FileVersion, Part},
-    object::Codec,
+    object::{Codec, Rest},
     primitive::{Reader, Writer, write_len, write_string},
 };
 
@@ -124,26 +124,23 @@ impl Codec for Stream {
     fn encode(&self, out: &mut Writer, rdb_type: u8) {
         let form = Form::of(rdb_type);
         write_len(out, self.log().node_count() as u64);
-        for node in self.log().nodes() {
-            let (first, pack) = (node.first, node_pack(&node));
-            let key = [first.ms.to_be_bytes(), first.seq.to_be_bytes()].concat();
-            write_string(out, &key);
-            let mut blob = Vec::with_capacity(pack.listpack_bytes());
-            pack.write_listpack(&mut blob);
-            write_string(out, &blob);
+        self.log().nodes().for_each(|node| write_node(out, &node));
+        write_tail(out, self, form);
+    }
+
+    fn encode_head(&self, out: &mut Writer, rdb_type: u8) -> Rest {
+        write_len(out, self.log().node_count() as u64);
+        // Uncompressed: names are short.
+        let mut tail = Writer::new(false);
+        write_tail(&mut tail, self, Form::of(rdb_type));
+        Rest {
+            number: 0,
+            tail: tail.into_bytes(),
         }
-        write_len(out, self.len() as u64);
-        write_id(out, self.last_id());
-        if form >= Form::Second {
-            write_id(out, self.first_entry().map_or(StreamId::MIN, |e| e.id));
-            write_id(out, self.log().max_deleted_id());
-            write_len(out, self.log().entries_added());
-        }
-        write_len(out, self.groups().len() as u64);
-        for (name, group) in self.groups() {
-            write_string(out, name);
-            write_group(out, group, form);
-        }
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {
+        self.give_piece(&mut |node| write_node(out, &node))
     }
 
     fn decode(
@@ -183,6 +180,34 @@ impl Codec for Stream {
             read_group(reader, form, &mut stream)?;
         }
         Ok(stream)
+    }
+}
+
+fn write_node(out: &mut Writer, node: &NodeView<'_>) {
+    let (first, pack) = (node.first, node_pack(node));
+    let key = [first.ms.to_be_bytes(), first.seq.to_be_bytes()].concat();
+    write_string(out, &key);
+    let mut blob = Vec::with_capacity(pack.listpack_bytes());
+    pack.write_listpack(&mut blob);
+    write_string(out, &blob);
+}
+
+/// Appends the counters and the groups.
+fn write_tail(out: &mut Writer, stream: &Stream, form: Form) {
+    write_len(out, stream.len() as u64);
+    write_id(out, stream.last_id());
+    if form >= Form::Second {
+        write_id(
+            out,
+            stream.first_entry().map_or(StreamId::MIN, |entry| entry.id),
+        );
+        write_id(out, stream.log().max_deleted_id());
+        write_len(out, stream.log().entries_added());
+    }
+    write_len(out, stream.groups().len() as u64);
+    for (name, group) in stream.groups() {
+        write_string(out, name);
+        write_group(out, group, form);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     Corrupt,
     format::{CannotTell, FileVersion, Part},
     listpack::{read_pack, write_element, write_pack},
-    object::Codec,
+    object::{Codec, Rest},
     packed,
     primitive::{Reader, Writer, write_len},
 };
@@ -52,6 +52,18 @@ impl Codec for Zset {
             write_element(out, member);
             out.extend_from_slice(&score.to_le_bytes());
         }
+    }
+
+    fn encode_head(&self, out: &mut Writer, _: u8) -> Rest {
+        write_len(out, self.len() as u64);
+        Rest::default()
+    }
+
+    fn encode_piece(&mut self, out: &mut Writer, _: u8, _: i64) -> bool {
+        self.give_piece(&mut |member, score| {
+            write_element(out, member);
+            out.extend_from_slice(&score.to_le_bytes());
+        })
     }
 
     fn decode(

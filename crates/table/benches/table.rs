@@ -468,5 +468,8 @@ fn dicts() {
             keys.iter().for_each(|key| assert!(hash.insert(key, key)));
         });
         println!("  {:.1} bytes a field", hash.heap_bytes() as f64 / n as f64);
+        report(&format!("BytesDict: overwrite, {n}"), n as usize, 3, || {
+            keys.iter().for_each(|key| assert!(!hash.insert(key, key)));
+        });
     }
 }

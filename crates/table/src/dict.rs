@@ -8,13 +8,18 @@
 //!
 //! The header holds the key's length and the first 34 bits of its hash, so that splitting and merging hash nothing.
 
+mod frozen;
+mod payload;
+
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
 
+use crate::frozen::Frozen;
 use crate::hash::hash;
 use crate::index::{Index, Sight};
+use payload::{Alone, Payload, ValueLen};
 
 /// Hash bits in an element's header, and in a cursor.
 const HASH_BITS: u32 = 34;
@@ -39,67 +44,6 @@ pub struct BytesDict(Core<ValueLen>);
 
 /// A key and its value, taken out of a [`BytesDict`].
 pub type BytesPair = (Box<[u8]>, Box<[u8]>);
-
-/// The part between an element's header and its key, which may say that bytes follow the key.
-trait Payload {
-    fn bytes_behind_key(&self) -> usize;
-}
-
-/// A value without bytes behind the key.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Alone<V>(V);
-
-/// Length of a value behind the key, and whether a stamp follows the value.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct ValueLen(u32);
-
-impl ValueLen {
-    const STAMPED: u32 = 1 << 31;
-    const STAMP_BYTES: usize = size_of::<u64>();
-
-    fn new(value: &[u8], stamped: bool) -> ValueLen {
-        let len = u32::try_from(value.len())
-            .ok()
-            .filter(|len| *len < ValueLen::STAMPED)
-            .expect("a value is below 2 GiB");
-        ValueLen(if stamped {
-            len | ValueLen::STAMPED
-        } else {
-            len
-        })
-    }
-
-    #[inline]
-    fn value_bytes(self) -> usize {
-        (self.0 & !ValueLen::STAMPED) as usize
-    }
-
-    #[inline]
-    fn is_stamped(self) -> bool {
-        self.0 & ValueLen::STAMPED != 0
-    }
-}
-
-impl<V> Payload for Alone<V> {
-    #[inline]
-    fn bytes_behind_key(&self) -> usize {
-        0
-    }
-}
-
-impl Payload for ValueLen {
-    #[inline]
-    fn bytes_behind_key(&self) -> usize {
-        let stamp = if self.is_stamped() {
-            ValueLen::STAMP_BYTES
-        } else {
-            0
-        };
-        self.value_bytes() + stamp
-    }
-}
 
 impl<V: Copy> Clone for Dict<V> {
     fn clone(&self) -> Self {
@@ -447,6 +391,7 @@ struct Core<P: Payload> {
     len: usize,
     /// Bytes of elements and tables, without `subs` and `depths`.
     bytes: usize,
+    frozen: Frozen<frozen::Progress>,
     _owns: PhantomData<P>,
 }
 
@@ -477,6 +422,7 @@ impl<P: Payload> Default for Core<P> {
             depth: 0,
             len: 0,
             bytes: 0,
+            frozen: Frozen::none(),
             _owns: PhantomData,
         }
     }
@@ -495,6 +441,7 @@ impl<P: Payload + Copy> Clone for Core<P> {
             depth: self.depth,
             len: self.len,
             bytes: 0,
+            frozen: Frozen::none(),
             _owns: PhantomData,
         };
         let mut elements = Vec::new();
@@ -631,6 +578,9 @@ impl<P: Payload> Core<P> {
         let element = create(hash, key, payload, behind_key);
         self.bytes += element_bytes::<P>(key.len(), behind_key.len());
         self.len += 1;
+        if self.frozen.is_frozen() {
+            self.note_new(hash, key);
+        }
         let (sub, depth) = self.sub_of(hash);
         self.change(sub, |index| {
             index.insert(order_hash(hash, depth), element.0.cast())
@@ -643,6 +593,9 @@ impl<P: Payload> Core<P> {
 
     /// Removes an element and frees it.
     fn take(&mut self, hash: u64, element: Element<P>) -> P {
+        if self.frozen.is_frozen() {
+            self.keep_copy(hash, element, true);
+        }
         let (sub, depth) = self.sub_of(hash);
         let was_there = self.change(sub, |index| {
             index.remove(order_hash(hash, depth), element.0.cast())
@@ -652,7 +605,9 @@ impl<P: Payload> Core<P> {
         // SAFETY: the element was in the map, which owned it, and is not in it any more.
         let payload = unsafe { self.destroy(element) };
         if self.len == 0 {
+            let frozen = self.frozen.take();
             *self = Self::default();
+            self.frozen = frozen;
         } else {
             self.merge_around(sub, depth);
         }
@@ -661,6 +616,9 @@ impl<P: Payload> Core<P> {
 
     /// Gives an element another payload and other bytes behind the key.
     fn overwrite(&mut self, hash: u64, element: Element<P>, payload: P, behind_key: &[u8]) {
+        if self.frozen.is_frozen() {
+            self.keep_copy(hash, element, false);
+        }
         let key_len = self.key(element).len();
         let old = layout::<P>(key_len, self.payload(element).bytes_behind_key());
         if layout::<P>(key_len, behind_key.len()) == old {

@@ -5,9 +5,11 @@
 //! - [`Heap`]: exact size classes for keyspace entries, and the compaction that gives memory back.
 //! - [`Index`]: one slot's hash table: pointers to entries that it never reads.
 //! - [`Dict`], [`BytesDict`]: safe maps from bytes for large collections.
+//! - [`frozen`]: collections that are given out in pieces as they were, while they change.
 
 mod arena;
 pub mod dict;
+pub mod frozen;
 pub mod hash;
 pub mod heap;
 pub mod index;

@@ -21,7 +21,7 @@ use crate::pack::{self, Element, Pack};
 use crate::packed::{PackedForm, PackedRef};
 use crate::sample;
 use crate::value::DataType;
-use redline_table::BytesDict;
+use redline_table::{BytesDict, frozen::FreezeId};
 
 /// Fields, each with a value. See the head of this file.
 #[derive(Clone)]
@@ -117,6 +117,25 @@ impl DataType for Hash {
                 part.combine(b"!!hexpire!!");
             }
             digest.combine_part(&part);
+        }
+    }
+
+    fn can_freeze(&self) -> bool {
+        self.table().is_some()
+    }
+
+    fn freeze(&mut self, id: FreezeId) {
+        let table = self.table_mut();
+        table.expect("only tables are frozen").freeze(id);
+    }
+
+    fn freeze_id(&self) -> Option<FreezeId> {
+        self.table()?.freeze_id()
+    }
+
+    fn thaw(&mut self) {
+        if let Some(table) = self.table_mut() {
+            table.thaw();
         }
     }
 
@@ -449,7 +468,29 @@ impl Hash {
         }
     }
 
+    /// Passes on some of the fields that a frozen hash had, with their values and times; returns true after the last
+    /// one, which ends the freeze.
+    pub fn give_piece(
+        &mut self,
+        visit: &mut dyn FnMut(Element<'_>, Element<'_>, Option<i64>),
+    ) -> bool {
+        self.table_mut().is_none_or(|table| {
+            table.give_piece(&mut |field, value, stamp| {
+                let time = stamp.map(|stamp| stamp as i64);
+                visit(Element::Bytes(field), Element::Bytes(value), time);
+            })
+        })
+    }
+
     // Encodings.
+
+    fn table_mut(&mut self) -> Option<&mut BytesDict> {
+        match &mut self.repr {
+            Repr::Packed(_) | Repr::TimedPacked(_) => None,
+            Repr::Table(table) => Some(table),
+            Repr::TimedTable(table) => Some(table.table_mut()),
+        }
+    }
 
     fn table(&self) -> Option<&BytesDict> {
         match &self.repr {

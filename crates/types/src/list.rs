@@ -14,6 +14,7 @@ use crate::digest::Digest;
 use crate::pack::{Element, End, Pack};
 use crate::packed::{PackedForm, PackedRef};
 use crate::value::DataType;
+use redline_table::frozen::FreezeId;
 use std::ops::{ControlFlow, Range};
 
 /// Side of the pivot on which an element is inserted.
@@ -96,6 +97,30 @@ impl DataType for List {
 
     fn digest<D: Digest>(&self, digest: &mut D) {
         self.iter().for_each(|element| digest.mix_element(element));
+    }
+
+    fn can_freeze(&self) -> bool {
+        matches!(self.repr, Repr::Nodes(_))
+    }
+
+    fn freeze(&mut self, id: FreezeId) {
+        match &mut self.repr {
+            Repr::Nodes(nodes) => nodes.freeze(id),
+            Repr::Packed(_) => panic!("only the form of nodes is frozen"),
+        }
+    }
+
+    fn freeze_id(&self) -> Option<FreezeId> {
+        match &self.repr {
+            Repr::Nodes(nodes) => nodes.freeze_id(),
+            Repr::Packed(_) => None,
+        }
+    }
+
+    fn thaw(&mut self) {
+        if let Repr::Nodes(nodes) = &mut self.repr {
+            nodes.thaw();
+        }
     }
 
     #[inline]
@@ -429,7 +454,16 @@ impl List {
         (index < len).then_some(index)
     }
 
-    // Encodings.
+    /// Passes on some of the nodes that a frozen list had, in order; returns true after the last one, which ends the
+    /// freeze.
+    pub fn give_piece(&mut self, visit: &mut dyn FnMut(NodeRef<'_>)) -> bool {
+        match &mut self.repr {
+            Repr::Nodes(nodes) => nodes.give_piece(visit),
+            Repr::Packed(_) => true,
+        }
+    }
+
+    // Encodings. (A frozen list keeps its nodes: it is packed by the first change after that.)
 
     /// Prepares for a command that adds these elements: a pack that might get too large becomes a quicklist. The
     /// elements' own bytes are counted, as Redis does, not those that they will take.
@@ -453,6 +487,7 @@ impl List {
 
     fn convert_if_shrunk(&mut self, limits: &Limits) {
         if let Repr::Nodes(nodes) = &mut self.repr
+            && nodes.freeze_id().is_none()
             && let Some(pack) = nodes.take_only_pack(|pack| NodeLimits::of(limits).allow_half(pack))
         {
             self.repr = Repr::Packed(pack);
@@ -463,6 +498,7 @@ impl List {
     pub fn convert_by_size(&mut self, limits: &Limits) {
         self.make_room(std::iter::empty(), limits);
         if let Repr::Nodes(nodes) = &mut self.repr
+            && nodes.freeze_id().is_none()
             && let Some(pack) = nodes.take_only_pack(|pack| {
                 NodeLimits::of(limits).allow(pack.listpack_bytes(), pack.len())
             })

@@ -16,7 +16,7 @@ use crate::packed::{PackedForm, PackedRef};
 use crate::sample::{self, Selection};
 use crate::value::DataType;
 use ints::Ints;
-use redline_table::Dict;
+use redline_table::{Dict, frozen::FreezeId};
 use std::collections::HashSet;
 
 /// Members of an intset, at most, whatever the limit says.
@@ -95,6 +95,30 @@ impl DataType for Set {
     fn digest<D: Digest>(&self, digest: &mut D) {
         self.iter()
             .for_each(|member| digest.combine_element(member));
+    }
+
+    fn can_freeze(&self) -> bool {
+        matches!(self.repr, Repr::Table(_))
+    }
+
+    fn freeze(&mut self, id: FreezeId) {
+        match &mut self.repr {
+            Repr::Table(table) => table.freeze(id),
+            Repr::Ints(_) | Repr::Packed(_) => panic!("only tables are frozen"),
+        }
+    }
+
+    fn freeze_id(&self) -> Option<FreezeId> {
+        match &self.repr {
+            Repr::Table(table) => table.freeze_id(),
+            Repr::Ints(_) | Repr::Packed(_) => None,
+        }
+    }
+
+    fn thaw(&mut self) {
+        if let Repr::Table(table) = &mut self.repr {
+            table.thaw();
+        }
     }
 
     #[inline]
@@ -354,7 +378,9 @@ impl Set {
         mut visit: impl FnMut(Element<'_>),
     ) {
         let kept = self.len().saturating_sub(count);
-        if kept == 0 {
+        // A frozen set stays the table that it is.
+        let is_frozen = self.freeze_id().is_some();
+        if kept == 0 && !is_frozen {
             self.iter().for_each(visit);
             *self = Set::new();
             return;
@@ -379,7 +405,7 @@ impl Set {
                 }
                 *pack = rest;
             }
-            Repr::Table(table) if kept.saturating_mul(POP_REBUILD_RATIO) > count => {
+            Repr::Table(table) if is_frozen || kept.saturating_mul(POP_REBUILD_RATIO) > count => {
                 for _ in 0..count {
                     let Some((member, ())) = table.pop_random(random) else {
                         return;
@@ -398,6 +424,14 @@ impl Set {
                 self.iter().for_each(visit);
                 *self = rest;
             }
+        }
+    }
+
+    /// Passes on some of the members that a frozen set had; returns true after the last one, which ends the freeze.
+    pub fn give_piece(&mut self, visit: &mut dyn FnMut(Element<'_>)) -> bool {
+        match &mut self.repr {
+            Repr::Table(table) => table.give_piece(&mut |member| visit(Element::Bytes(member))),
+            Repr::Ints(_) | Repr::Packed(_) => true,
         }
     }
 

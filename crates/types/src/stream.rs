@@ -20,6 +20,7 @@ use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::value::DataType;
 use log::Verdict;
+use redline_table::frozen::FreezeId;
 use std::collections::BTreeMap;
 
 /// An append-only log of entries under growing ids, and its consumer groups.
@@ -57,6 +58,12 @@ impl Stream {
     /// Returns an empty stream.
     pub fn new() -> Stream {
         Stream::default()
+    }
+
+    /// Passes on some of the nodes that a frozen stream had, in order; returns true after the last one, which ends the
+    /// freeze.
+    pub fn give_piece(&mut self, visit: &mut dyn FnMut(NodeView<'_>)) -> bool {
+        self.log.give_piece(visit)
     }
 
     /// Returns the entries.
@@ -321,6 +328,28 @@ impl DataType for Stream {
         // Groups are much alike, and asking one takes constant time.
         let group = self.groups.values().next().map_or(0, Group::free_effort);
         1 + self.log.node_count() + self.groups.len() * group
+    }
+
+    /// Returns true unless its groups, which are not given in pieces, are large.
+    fn can_freeze(&self) -> bool {
+        const WHOLE_PENDING_MAX: usize = 1_024;
+        const WHOLE_GROUPS_MAX: usize = 64;
+        let groups = self.groups.values();
+        let counts = groups.map(|group| group.pending_len() + group.consumers().len());
+        self.groups.len() <= WHOLE_GROUPS_MAX && counts.sum::<usize>() <= WHOLE_PENDING_MAX
+    }
+
+    /// Freezes the entries; what else there is in a stream is the caller's to keep.
+    fn freeze(&mut self, id: FreezeId) {
+        self.log.freeze(id);
+    }
+
+    fn freeze_id(&self) -> Option<FreezeId> {
+        self.log.freeze_id()
+    }
+
+    fn thaw(&mut self) {
+        self.log.thaw();
     }
 
     fn digest<D: Digest>(&self, digest: &mut D) {

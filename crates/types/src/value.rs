@@ -2,8 +2,15 @@
 //! derived, here and in the crates above. A new type is a file that implements [`DataType`], a line in the list, and
 //! the line that makes the file a module. Must not know keys, expiry or how a type is written to a file.
 
+use redline_table::frozen::FreezeId;
+
 use crate::Digest;
 use crate::packed::{PackedForm, PackedRef};
+
+/// Elements above which a value is given out in pieces.
+const WHOLE_LEN_MAX: usize = 1_024;
+/// Bytes above which a value is given out in pieces.
+const WHOLE_BYTES_MAX: usize = 64 * 1024;
 
 /// The list of types. `data_types!(table)` calls the macro `table` with its rows, each of which is a type's
 /// documentation, its name and a comma: a table that is made of them has every type.
@@ -82,6 +89,29 @@ pub trait DataType: Clone + Default {
 
     /// Adds the contents to a digest, behind the number of the type.
     fn digest<D: Digest>(&self, digest: &mut D);
+
+    /// Returns true if the present form is one that can be frozen.
+    fn can_freeze(&self) -> bool {
+        false
+    }
+
+    /// Freezes the value: from now on its pieces, which each type gives in a way of its own, are what it is now. It stays
+    /// in this form until the last one was given.
+    ///
+    /// # Panics
+    ///
+    /// If the present form [cannot be frozen](DataType::can_freeze).
+    fn freeze(&mut self, _id: FreezeId) {
+        panic!("a {} of this form is not frozen", Self::NAME);
+    }
+
+    /// Returns the name of the freeze, if the value is frozen.
+    fn freeze_id(&self) -> Option<FreezeId> {
+        None
+    }
+
+    /// Ends the freeze, whatever was given.
+    fn thaw(&mut self) {}
 
     /// Returns the whole value as a run of bytes, if its present form is one. Takes constant time.
     fn packed(&self) -> Option<PackedRef<'_>> {
@@ -200,6 +230,27 @@ macro_rules! value {
             /// Adds the contents to a digest, behind the number of the type.
             pub fn digest<D: Digest>(&self, digest: &mut D) {
                 match self { $(Value::$name(value) => value.digest(digest),)* }
+            }
+
+            /// Returns true if the value is too large to be given out at one go, and can be frozen.
+            pub fn is_for_pieces(&self) -> bool {
+                let can_freeze = match self { $(Value::$name(value) => value.can_freeze(),)* };
+                can_freeze && (self.len() > WHOLE_LEN_MAX || self.heap_bytes() > WHOLE_BYTES_MAX)
+            }
+
+            /// Freezes the value: see [`DataType::freeze`].
+            pub fn freeze(&mut self, id: FreezeId) {
+                match self { $(Value::$name(value) => value.freeze(id),)* }
+            }
+
+            /// Returns the name of the freeze, if the value is frozen.
+            pub fn freeze_id(&self) -> Option<FreezeId> {
+                match self { $(Value::$name(value) => value.freeze_id(),)* }
+            }
+
+            /// Ends the freeze, whatever was given.
+            pub fn thaw(&mut self) {
+                match self { $(Value::$name(value) => value.thaw(),)* }
             }
 
             /// Returns the whole value as a run of bytes, if its present form is one. Takes constant time.

@@ -23,6 +23,7 @@ use crate::sample;
 use crate::value::DataType;
 use ordered::Ordered;
 use packed::Packed;
+use redline_table::frozen::FreezeId;
 use std::ops::Range;
 
 /// Members ordered by score, then by bytes.
@@ -331,6 +332,7 @@ impl Zset {
         let Form::Ordered(ordered) = &self.form else {
             return;
         };
+        debug_assert!(ordered.freeze_id().is_none(), "it was just made");
         let fits = ordered.len() <= limits.zset_max_listpack_entries
             && self
                 .iter()
@@ -346,6 +348,17 @@ impl Zset {
             packed.push_back(member, score);
         }
         self.form = Form::Packed(packed);
+    }
+
+    /// Passes on some of the members that a frozen set had, with their scores; returns true after the last one, which
+    /// ends the freeze.
+    pub fn give_piece(&mut self, visit: &mut dyn FnMut(Element<'_>, f64)) -> bool {
+        match &mut self.form {
+            Form::Ordered(ordered) => {
+                ordered.give_piece(&mut |member, score| visit(Element::Bytes(member), score))
+            }
+            Form::Packed(_) => true,
+        }
     }
 
     /// Returns the members and scores by turns, as long as the set is packed.
@@ -437,6 +450,30 @@ impl DataType for Zset {
             part.mix_element(member);
             part.mix_f64(score);
             digest.combine_part(&part);
+        }
+    }
+
+    fn can_freeze(&self) -> bool {
+        matches!(self.form, Form::Ordered(_))
+    }
+
+    fn freeze(&mut self, id: FreezeId) {
+        match &mut self.form {
+            Form::Ordered(ordered) => ordered.freeze(id),
+            Form::Packed(_) => panic!("only the form for large sets is frozen"),
+        }
+    }
+
+    fn freeze_id(&self) -> Option<FreezeId> {
+        match &self.form {
+            Form::Ordered(ordered) => ordered.freeze_id(),
+            Form::Packed(_) => None,
+        }
+    }
+
+    fn thaw(&mut self) {
+        if let Form::Ordered(ordered) = &mut self.form {
+            ordered.thaw();
         }
     }
 

@@ -19,6 +19,9 @@ type Contents = BTreeMap<Key, Stored>;
 const DATABASES: u32 = 3;
 /// So many keys that slots and stripes have several.
 const KEYS: usize = 3_000;
+/// Keys of large hashes, and fields that they may have: they are saved in pieces.
+const LARGE_KEYS: u32 = 2;
+const LARGE_FIELDS: u32 = 4_000;
 
 /// Entries that the savers of a test have got.
 #[derive(Default)]
@@ -26,6 +29,8 @@ struct Saved {
     entries: Mutex<Vec<(Key, Stored)>>,
     savers: AtomicUsize,
     handed_in: AtomicUsize,
+    /// Number of pieces that were taken.
+    pieces: AtomicUsize,
     is_full: AtomicBool,
     everything: AtomicBool,
     ended: AtomicBool,
@@ -41,6 +46,15 @@ impl Saver for TestSaver {
         entries.push((key, (value, entry.expire_at_ms)));
     }
 
+    fn begin(&mut self, entry: &SavedEntry<'_>) -> Option<Box<dyn PiecewiseEntry>> {
+        Some(Box::new(TestEntry {
+            saved: self.0.clone(),
+            key: (entry.db, entry.key.to_vec()),
+            expire_at_ms: entry.expire_at_ms,
+            fields: Vec::new(),
+        }))
+    }
+
     fn has_room(&self) -> bool {
         !self.0.is_full.load(Ordering::Relaxed)
     }
@@ -48,6 +62,42 @@ impl Saver for TestSaver {
     fn hand_in(&mut self) {
         self.0.handed_in.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// A large hash of which some fields have come.
+struct TestEntry {
+    saved: Arc<Saved>,
+    key: Key,
+    expire_at_ms: Option<i64>,
+    fields: Vec<Vec<u8>>,
+}
+
+impl PiecewiseEntry for TestEntry {
+    fn take_piece(&mut self, value: &mut Value) -> bool {
+        let Value::Hash(hash) = value else {
+            unreachable!("the tests have no other large value")
+        };
+        self.saved.pieces.fetch_add(1, Ordering::Relaxed);
+        let fields = &mut self.fields;
+        let is_last = hash.give_piece(&mut |field, value, _| {
+            fields.push(text_of_field(&field.to_vec(), &value.to_vec()));
+        });
+        if is_last {
+            fields.sort();
+            let stored = (fields.join(&b","[..]), self.expire_at_ms);
+            let mut entries = self.saved.entries.lock().unwrap();
+            entries.push((self.key.clone(), stored));
+        }
+        is_last
+    }
+
+    fn has_room(&self) -> bool {
+        !self.saved.is_full.load(Ordering::Relaxed)
+    }
+}
+
+fn text_of_field(field: &[u8], value: &[u8]) -> Vec<u8> {
+    [field, b"=", value].concat()
 }
 
 struct TestSavers(Arc<Saved>);
@@ -76,7 +126,7 @@ fn text_of(value: &ValueRef<'_>) -> Vec<u8> {
             let mut fields: Vec<Vec<u8>> = match value {
                 redline_types::Value::Hash(hash) => hash
                     .iter()
-                    .map(|(field, value)| [&field.to_vec()[..], b"=", &value.to_vec()].concat())
+                    .map(|(field, value)| text_of_field(&field.to_vec(), &value.to_vec()))
                     .collect(),
                 _ => unreachable!("the tests have strings and hashes"),
             };
@@ -121,10 +171,32 @@ impl World {
 
     /// Changes something.
     fn change(&mut self) {
-        let (key, other, db) = (self.key(), self.key(), self.rng.u32(..DATABASES));
+        let (mut key, mut other, db) = (self.key(), self.key(), self.rng.u32(..DATABASES));
         let number = self.rng.u32(..);
+        // Large ones go seldom, and go to each other.
+        if number.is_multiple_of(20) {
+            let mut large = || format!("large:{}", self.rng.u32(..LARGE_KEYS)).into_bytes();
+            (key, other) = (large(), large());
+        }
         let expire_at_ms = self.now_ms + i64::from(self.rng.u32(1..400));
         match self.rng.u32(..100) {
+            40..60 if key.starts_with(b"large") => self.with_all(db, |view| {
+                let _ = view.write_or_new(&key, |hash: &mut Hash, limits| {
+                    for n in 0..400 {
+                        let field = number.wrapping_add(7 * n) % LARGE_FIELDS;
+                        match n.is_multiple_of(9) {
+                            true => hash.remove(field.to_string().as_bytes()),
+                            false => hash.set(
+                                field.to_string().as_bytes(),
+                                &number.to_le_bytes(),
+                                limits,
+                            ),
+                        };
+                    }
+                });
+            }),
+            // A string in the place of a large hash is a way in which that goes.
+            0..86 if key.starts_with(b"large") && !number.is_multiple_of(640) => {}
             0..40 => self.with_all(db, |view| {
                 let text = vec![b'x'; (number % 60) as usize];
                 view.set_string(&key, &text, Expiry::Keep);
@@ -249,6 +321,7 @@ fn assert_saved(saved: &Saved, expected: &Contents) {
 
 #[test]
 fn what_was_there_at_the_cut_is_saved_whatever_runs() {
+    let mut pieces = 0;
     for seed in 0..6 {
         let mut world = World::new(seed);
         (0..6_000).for_each(|_| world.change());
@@ -267,9 +340,123 @@ fn what_was_there_at_the_cut_is_saved_whatever_runs() {
             }
             world.finish();
             assert_saved(&saved, &expected);
+            pieces += saved.pieces.load(Ordering::Relaxed);
             (0..500).for_each(|_| world.change());
         }
     }
+    assert!(pieces > 1_000, "only {pieces} pieces of large hashes");
+}
+
+/// Fills a large hash, cuts, and takes a piece or two of it.
+fn begun(seed: u64) -> (World, Arc<Saved>, Contents) {
+    let mut world = World::new(seed);
+    world.with_all(0, |view| {
+        view.write_or_new(b"large:0", |hash: &mut Hash, limits| {
+            for n in 0..LARGE_FIELDS {
+                hash.set(n.to_string().as_bytes(), b"value", limits);
+            }
+        })
+        .expect("no other type");
+    });
+    let expected = world.contents();
+    let (saved, _) = world.cut();
+    while saved.pieces.load(Ordering::Relaxed) == 0 {
+        world.slice(2);
+    }
+    assert!(saved.entries.lock().unwrap().is_empty(), "there is more");
+    (world, saved, expected)
+}
+
+#[test]
+fn a_large_collection_that_goes_is_saved_all_the_same() {
+    let ways: [fn(&mut World); 7] = [
+        |world| world.with_all(0, |view| assert!(view.remove(b"large:0"))),
+        |world| {
+            world.with_all(0, |view| {
+                view.set_string(b"large:0", b"text", Expiry::Clear)
+            })
+        },
+        |world| {
+            world.with_all(0, |view| {
+                let taken = view.take(b"large:0").expect("it is there");
+                view.in_db(2, |view| view.put_owned(b"elsewhere", taken.0, taken.1));
+            });
+        },
+        |world| {
+            world.with_all(0, |view| {
+                view.write(b"large:0", |hash: &mut Hash, _| {
+                    (0..LARGE_FIELDS).for_each(|n| {
+                        hash.remove(n.to_string().as_bytes());
+                    });
+                })
+                .expect("a hash");
+            });
+            assert_eq!(world.space.key_count(0), 0);
+        },
+        |world| {
+            world.with_all(0, |view| assert_eq!(view.database().flush(), 1));
+            world.free_flushed();
+        },
+        |world| {
+            // To a database that was not there at the cut, which is flushed and used again.
+            world.with_all(0, |view| {
+                let taken = view.take(b"large:0").expect("it is there");
+                view.in_db(2, |view| view.put_owned(b"elsewhere", taken.0, taken.1));
+            });
+            world.slice(2);
+            world.with_all(2, |view| assert_eq!(view.database().flush(), 1));
+            world.slice(2);
+            world.free_flushed();
+            world.with_all(2, |view| {
+                view.set_string(b"elsewhere", b"text", Expiry::Clear);
+            });
+        },
+        |world| world.with_all(0, |view| view.database().swap(1)),
+    ];
+    for (way, go) in ways.iter().enumerate() {
+        let (mut world, saved, expected) = begun(way as u64);
+        go(&mut world);
+        let used = world.space.used_bytes();
+        world.finish();
+        assert_saved(&saved, &expected);
+        world.local.garbage.clear();
+        assert_eq!(world.space.used_bytes(), used, "way {way}");
+    }
+}
+
+/// A copy of a frozen hash is a hash as others are, and the end of the snapshot does not depend on it.
+#[test]
+fn a_copy_of_a_large_collection_that_is_being_saved_is_not_part_of_it() {
+    let (mut world, saved, expected) = begun(3);
+    world.with_all(0, |view| {
+        let found = view
+            .find(b"large:0", crate::Trace::Quiet)
+            .expect("it is there");
+        let (copy, expire_at_ms) = found.copy();
+        view.put_owned(b"copy", copy, expire_at_ms);
+        assert!(view.remove(b"large:0"));
+        assert!(view.remove(b"copy"));
+    });
+    world.finish();
+    assert_saved(&saved, &expected);
+}
+
+#[test]
+fn a_key_in_use_keeps_its_large_collection_waiting() {
+    let (mut world, saved, expected) = begun(4);
+    let stripe = world.space.place(b"large:0").stripe();
+    let unit = Unit::try_one(&world.space, stripe).expect("free");
+    let before = saved.pieces.load(Ordering::Relaxed);
+    let slice = world.space.snapshot_slice(&mut world.local, || true);
+    assert_eq!(slice, Slice::InTheWay);
+    assert_eq!(saved.pieces.load(Ordering::Relaxed), before);
+    drop(unit);
+    saved.is_full.store(true, Ordering::Relaxed);
+    assert_eq!(world.slice(100), Slice::Full);
+    assert!(saved.pieces.load(Ordering::Relaxed) <= before + 1);
+    saved.is_full.store(false, Ordering::Relaxed);
+    world.finish();
+    assert_saved(&saved, &expected);
 }
 
 #[test]

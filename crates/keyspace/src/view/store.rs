@@ -212,11 +212,18 @@ impl View<'_> {
                 Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
                 None => self.local.clock.initial(),
             };
+            let freeze_id = match &value {
+                Stored::Object(object) if self.space.snapshots.is_running() => object.freeze_id(),
+                _ => None,
+            };
             let phase = self.space.snapshots.phase();
             let fresh = Entry::create(&mut self.local.heap, key, value, expire_at_ms, clock, phase);
             let grown = db.store(hash, old, fresh);
             if old.is_none() {
                 self.notify(Classes::NEW, "new", key);
+            }
+            if let Some(id) = freeze_id {
+                self.space.snapshots.note_moved(id, db, key);
             }
             self.end_change(change, key, grown);
             if let Some(old) = old {
@@ -336,6 +343,7 @@ impl View<'_> {
             let grown = db.store(hash, Some(old), fresh);
             self.local.account(self.space, grown);
             if let Some(Garbage::Object(value)) = old.destroy(&mut self.local.heap) {
+                debug_assert!(value.freeze_id().is_none(), "a frozen value is not packed");
                 self.local.opened.give_back(value);
             }
         }
@@ -392,10 +400,14 @@ impl View<'_> {
     /// The entry is out of the tables, and this is its last use.
     pub(super) unsafe fn destroy(&mut self, entry: Entry) {
         // SAFETY: handed on from the caller.
-        if let Some(garbage) = unsafe { entry.destroy(&mut self.local.heap) }
-            && garbage.is_heavy()
-        {
-            self.local.garbage.push(garbage);
+        match unsafe { entry.destroy(&mut self.local.heap) } {
+            Some(Garbage::Object(value))
+                if self.space.snapshots.is_running() && value.freeze_id().is_some() =>
+            {
+                self.space.snapshots.adopt(value);
+            }
+            Some(garbage) if garbage.is_heavy() => self.local.garbage.push(garbage),
+            _ => {}
         }
     }
 }

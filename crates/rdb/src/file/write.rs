@@ -1,11 +1,13 @@
 //! The records of a file, each appended to a [`Writer`]. Must not know in which order they are written, nor where the
 //! bytes go.
 
+use redline_types::Value;
+
 use super::{EntryMeta, Recency, opcode};
 use crate::{
     ObjectRef, crc64,
     format::{CannotTell, FileVersion, Format},
-    object::{type_of, write_as},
+    object::{Pieces, type_of, write_as},
     primitive::{Writer, write_len, write_string},
 };
 
@@ -56,6 +58,24 @@ pub fn entry(
     entry_head(out, key, rdb_type, meta);
     write_as(out, value, rdb_type);
     Ok(())
+}
+
+/// Appends the beginning of an entry whose value is about to be frozen, and returns how the pieces that follow are
+/// written.
+///
+/// # Errors
+///
+/// As for [`entry`].
+pub fn entry_in_pieces(
+    out: &mut Writer,
+    format: &Format,
+    key: &[u8],
+    value: &Value,
+    meta: &EntryMeta,
+) -> Result<Pieces, CannotTell> {
+    let rdb_type = type_of(ObjectRef::Value(value), format.version)?;
+    entry_head(out, key, rdb_type, meta);
+    Ok(Pieces::begin(out, value, rdb_type))
 }
 
 /// Appends the beginning of an entry whose value is a string, which the caller lets follow in any of its forms.

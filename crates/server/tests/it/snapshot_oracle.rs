@@ -36,6 +36,11 @@ const CHANGES_BETWEEN: u64 = 10_000;
 /// Keys of plain strings, which make the walk long.
 const PLAIN_KEYS: u32 = 20_000;
 
+/// Elements of the large collections that each database begins with: they are saved in pieces.
+const LARGE_LEN: u32 = 4_000;
+/// Length of the reply that shows a large collection.
+const LARGE_REPLY_BYTES: usize = 40_000;
+
 /// A file, and the last record whose effect it has.
 struct Taken {
     last_record: u64,
@@ -75,7 +80,21 @@ fn requests(rng: &mut Rng) -> Vec<Vec<u8>> {
         75..95 => format!("SADD large:e {n} m{}", rng.u16(..)),
         95..115 => format!("RPUSH large:l {n} {}", "x".repeat(n as usize)),
         115..120 => format!("LINSERT large:l BEFORE {n} between"),
-        120..125 => "LPOP large:l 3".to_string(),
+        120..122 => "LPOP large:l 3".to_string(),
+        122..124 => fill_large(rng.u8(..4), rng.u32(..LARGE_LEN), 200),
+        124 => match rng.u8(..8) {
+            0 => format!("DEL large:{}", ["h", "z", "e", "l"][rng.usize(..4)]),
+            1 => format!(
+                "RENAME large:{0} large:{0}",
+                ["h", "z", "e", "l"][rng.usize(..4)]
+            ),
+            2 => format!("MOVE large:h {}", rng.u32(..DATABASES)),
+            3 => "RENAME large:z copy:z".to_string(),
+            4 => "RENAME copy:z large:z".to_string(),
+            5 => format!("SPOP large:e {}", n),
+            6 => format!("ZREMRANGEBYRANK large:z {n} {}", n + 50),
+            _ => format!("LTRIM large:l {} -{}", n / 50, 1 + n / 50),
+        },
         125..130 => format!("SETRANGE large:s {} {n}", n * 100),
         130..135 => format!("SETBIT large:b {} 1", n * 1000),
         135..140 => format!("PFADD hll:{} {n}", rng.u8(..3)),
@@ -109,6 +128,24 @@ fn requests(rng: &mut Rng) -> Vec<Vec<u8>> {
         _ => return random_requests(rng),
     };
     vec![request(&line)]
+}
+
+/// Returns a call that adds elements to one of the large collections.
+fn fill_large(which: u8, from: u32, count: u32) -> String {
+    let range = from..from + count;
+    let words: Vec<String> = match which % 4 {
+        0 => range.map(|n| format!("f{n} some-value-{n}")).collect(),
+        1 => range.map(|n| format!("{} m{n}", n * 7919 % 1000)).collect(),
+        2 => range.map(|n| format!("some-member-{n}")).collect(),
+        _ => range.map(|n| format!("some-element-{n}")).collect(),
+    };
+    let call = [
+        "HSET large:h",
+        "ZADD large:z",
+        "SADD large:e",
+        "RPUSH large:l",
+    ];
+    format!("{} {}", call[usize::from(which % 4)], words.join(" "))
 }
 
 /// Sends requests until it is enough.
@@ -186,8 +223,8 @@ fn history(records: &[Record], key: &[u8], cut: u64) -> String {
     text
 }
 
-/// One round. Returns the numbers of records and of keys in the files.
-fn round(seed: u64, workers: usize) -> (usize, usize) {
+/// One round. Returns the numbers of records, and of keys and large collections in the files.
+fn round(seed: u64, workers: usize) -> (usize, usize, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dump.rdb");
     let server = start(Settings {
@@ -201,6 +238,11 @@ fn round(seed: u64, workers: usize) -> (usize, usize) {
     let mut admin = Client::connect(&server);
     for db in 0..DATABASES {
         admin.call(&format!("SELECT {db}")).ok();
+        for which in 0..4 {
+            for from in (0..LARGE_LEN).step_by(500) {
+                admin.call(&fill_large(which, from, 500));
+            }
+        }
         for from in (0..PLAIN_KEYS / 2).step_by(100) {
             let words = (from..from + 100).map(|n| format!("p:{n} {n}"));
             admin
@@ -259,16 +301,16 @@ fn round(seed: u64, workers: usize) -> (usize, usize) {
     for (at, record) in records.iter().enumerate() {
         assert_eq!(record.number, at as u64 + 1, "a gap, or another order");
     }
-    let keys = compare(&taken, &records, seed, workers);
-    (records.len(), keys)
+    let (keys, large) = compare(&taken, &records, seed, workers);
+    (records.len(), keys, large)
 }
 
-/// Replays the records, and compares what there is at each cut. Returns how many keys that were.
-fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> usize {
+/// Replays the records, and compares what there is at each cut. Returns how many keys and large collections that were.
+fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> (usize, usize) {
     let mut replica = Replica::new();
     let mut replicating = Unit::exclusive(&mut replica.space);
     let mut left = records.iter();
-    let mut keys = 0;
+    let (mut keys, mut large) = (0, 0);
     let mut replay = |record: &Record, unit: &mut Unit<'_>| {
         for Command { db, words } in &record.commands {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -304,6 +346,10 @@ fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> us
             assert!(expected.contains_key(key), "{what}: {key:?} was not there");
         }
         keys += actual.len();
+        let are_large = actual.iter().filter(|((_, key), value)| {
+            key.starts_with(b"large:") && value.len() > LARGE_REPLY_BYTES
+        });
+        large += are_large.count();
         // What comes next is no part of it: the comparison sees a cut that is elsewhere.
         for record in left.by_ref().take(RECORDS_BEYOND) {
             replay(record, &mut replicating);
@@ -315,7 +361,7 @@ fn compare(taken: &[Taken], records: &[Record], seed: u64, workers: usize) -> us
             "{what}: nothing was changed behind the cut"
         );
     }
-    keys
+    (keys, large)
 }
 
 #[test]
@@ -324,9 +370,10 @@ fn a_file_holds_what_the_records_up_to_its_cut_make() {
     let began = Instant::now();
     for (round_number, workers) in [4, 8, 1, 2].into_iter().cycle().enumerate() {
         let seed = round_number as u64 + 1;
-        let (records, keys) = round(seed, workers);
+        let (records, keys, large) = round(seed, workers);
         assert!(records > 1000, "only {records} records");
         assert!(keys > 1000, "only {keys} keys in {SNAPSHOTS} files");
+        assert!(large > 0, "no large collection in {SNAPSHOTS} files");
         if began.elapsed() >= Duration::from_secs(seconds) {
             break;
         }

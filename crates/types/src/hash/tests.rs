@@ -352,3 +352,53 @@ fn a_field_that_expires_costs_24_bytes_at_most() {
     }
     assert_eq!(hash.heap_bytes(), before, "and nothing once none does");
 }
+
+/// Changes a large hash at random; `is_timed`: fields may get a time.
+fn change_large(hash: &mut Hash, random: &mut fastrand::Rng, is_timed: bool) {
+    let limits = Limits::default();
+    let field = random.u32(..4_000).to_string().into_bytes();
+    let value = random.u32(..).to_string().into_bytes();
+    let time = 1_700_000_000_000 + random.i64(0..100_000);
+    let _is_different = match random.u8(..20) {
+        0..9 => hash.set(&field, &value, &limits),
+        9..11 => hash.set_keeping_expiry(&field, &value, &limits),
+        11..15 => hash.remove(&field),
+        15..18 if is_timed => hash.set_expire_at_ms(&field, Some(time)),
+        18 => hash.set_expire_at_ms(&field, None),
+        _ => hash.remove_due(time, 3, &mut |_| ()) > 0,
+    };
+}
+
+/// Fields get times and lose them, so the table changes its form under the freeze.
+#[test]
+fn a_frozen_hash_is_given_as_it_was_whatever_changes_between_the_pieces() {
+    for seed in 0..8 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut hash = Hash::for_loose(2_000, &Limits::default());
+        for round in 0..8 {
+            let (is_timed, changes) = (random.bool(), random.usize(..6_000));
+            (0..changes).for_each(|_| change_large(&mut hash, &mut random, is_timed));
+            if random.bool() {
+                let fields: Vec<_> = timed_contents(&hash).into_keys().collect();
+                for field in fields {
+                    hash.set_expire_at_ms(&field, None);
+                }
+            }
+            let expected = timed_contents(&hash);
+            assert!(hash.can_freeze());
+            let id = FreezeId::new(round + 1).unwrap();
+            hash.freeze(id);
+            let pace = [0, 1, 9, 100][random.usize(..4)];
+            let mut given = BTreeMap::new();
+            while !hash.give_piece(&mut |field, value, time| {
+                let twice = given.insert(field.to_vec(), (value.to_vec(), time));
+                assert_eq!(twice, None, "given twice");
+            }) {
+                (0..pace).for_each(|_| change_large(&mut hash, &mut random, true));
+                assert_eq!(hash.freeze_id(), Some(id));
+            }
+            assert!(given == expected, "seed {seed}, round {round}");
+            assert_eq!(hash.freeze_id(), None);
+        }
+    }
+}

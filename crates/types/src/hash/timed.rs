@@ -232,6 +232,11 @@ impl TimedTable {
         &self.table
     }
 
+    /// Returns the table, of which no field or time may be changed.
+    pub(super) fn table_mut(&mut self) -> &mut BytesDict {
+        &mut self.table
+    }
+
     pub(super) fn compact(&mut self) {
         self.table.compact();
     }

@@ -4,9 +4,12 @@
 //! skipping nodes by their counts, from the nearer end; inserting into a full node splits it, and then
 //! neighbours that fit into one are merged.
 
+mod frozen;
+
 use super::{NodeRef, Place};
 use crate::Limits;
 use crate::pack::{self, Element, End, Pack};
+use redline_table::frozen::Frozen;
 use std::collections::{VecDeque, vec_deque};
 use std::ops::Range;
 
@@ -122,6 +125,13 @@ impl Node {
         }
     }
 
+    fn as_ref(&self) -> NodeRef<'_> {
+        match self {
+            Node::Packed(pack) => NodeRef::Packed(pack),
+            Node::Plain(element) => NodeRef::Plain(element),
+        }
+    }
+
     fn allows_one_more(&self, element: &[u8], limits: NodeLimits) -> bool {
         matches!(self, Node::Packed(pack) if limits.allow_one_more(pack, element))
     }
@@ -142,6 +152,7 @@ pub(super) struct Quicklist {
     fill: i32,
     /// Number of bytes that the nodes have allocated.
     node_bytes: usize,
+    frozen: Frozen<frozen::Progress>,
 }
 
 impl Clone for Quicklist {
@@ -153,16 +164,14 @@ impl Clone for Quicklist {
             len: self.len,
             fill: self.fill,
             node_bytes,
+            frozen: Frozen::none(),
         }
     }
 }
 
 impl Quicklist {
     pub(super) fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
-        self.nodes.iter().map(|node| match node {
-            Node::Packed(pack) => NodeRef::Packed(pack),
-            Node::Plain(element) => NodeRef::Plain(element),
-        })
+        self.nodes.iter().map(Node::as_ref)
     }
 
     /// Returns a quicklist of one node, or of none if the pack is empty.
@@ -172,6 +181,7 @@ impl Quicklist {
             len: 0,
             fill: limits.list_max_listpack_size,
             node_bytes: 0,
+            frozen: Frozen::none(),
         };
         list.push_pack(pack);
         list
@@ -232,11 +242,17 @@ impl Quicklist {
     fn put_node(&mut self, at: usize, node: Node) {
         self.node_bytes += node.heap_bytes();
         self.nodes.insert(at, node);
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.note_new(at);
+        }
     }
 
     /// Changes the pack of a node, and drops the node if that empties it.
     #[inline]
     fn edit<R>(&mut self, at: usize, change: impl FnOnce(&mut Pack) -> R) -> R {
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.keep_copy(at, &self.nodes[at]);
+        }
         let Node::Packed(pack) = &mut self.nodes[at] else {
             unreachable!("callers have seen that this node is a pack");
         };
@@ -250,8 +266,12 @@ impl Quicklist {
     }
 
     fn drop_nodes(&mut self, range: Range<usize>) {
-        for node in self.nodes.drain(range) {
-            self.node_bytes -= node.heap_bytes();
+        let node_bytes = &mut self.node_bytes;
+        let gone = self.nodes.drain(range.clone());
+        let gone = gone.inspect(|node| *node_bytes -= node.heap_bytes());
+        match self.frozen.get_mut() {
+            None => gone.for_each(drop),
+            Some(progress) => progress.keep_gone(range, gone),
         }
         if self.nodes.capacity() > 16 && self.nodes.len() < self.nodes.capacity() / 4 {
             self.nodes.shrink_to(self.nodes.len() * 2);
@@ -279,6 +299,9 @@ impl Quicklist {
         };
         self.node_bytes -= b.heap_bytes();
         self.edit(left, |pack| pack.append(&b));
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.keep_gone(left + 1..left + 2, std::iter::once(Node::Packed(b)));
+        }
         true
     }
 

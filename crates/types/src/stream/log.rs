@@ -4,10 +4,13 @@
 //! under their first ids. Nodes are as large as Redis's, since an approximate trim removes whole
 //! nodes only, and clients see how many entries that is.
 
+mod frozen;
+
 use super::node::{self, Contents, Entry, Node};
 use super::radix;
 use super::{NewId, StreamId, map_bytes};
 use crate::limits::Limits;
+use redline_table::frozen::Frozen;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 
@@ -27,6 +30,7 @@ pub struct Log {
     max_deleted_id: StreamId,
     entries_added: u64,
     node_bytes: usize,
+    frozen: Frozen<frozen::Progress>,
 }
 
 /// Reason why an entry cannot be added.
@@ -222,6 +226,9 @@ impl Log {
             let before = node.heap_bytes();
             let has_room = has_room(node, bytes, limits);
             if has_room {
+                if let Some(progress) = self.frozen.get_mut() {
+                    progress.keep_copy(first, node);
+                }
                 node.push(first, id, Contents::Fields(fields.clone()));
             } else {
                 node.close();
@@ -235,6 +242,9 @@ impl Log {
         node.push(id, id, Contents::Fields(fields));
         self.node_bytes += node.heap_bytes();
         self.nodes.insert(id, node);
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.note_new(id);
+        }
         Ok(self.count_added(id))
     }
 
@@ -254,6 +264,10 @@ impl Log {
         first: StreamId,
         names: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), AddError> {
+        debug_assert!(
+            !self.frozen.is_frozen(),
+            "a payload makes a stream of its own"
+        );
         if !self.nodes.is_empty() && first <= self.last_id {
             return Err(AddError::TooSmall);
         }
@@ -329,6 +343,9 @@ impl Log {
         let Some((&first, node)) = self.nodes.range_mut(..=id).next_back() else {
             return false;
         };
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.keep_copy(first, node);
+        }
         if !node.delete(first, id) {
             return false;
         }
@@ -361,6 +378,9 @@ impl Log {
             } else if trim.approximate {
                 break;
             } else {
+                if let Some(progress) = self.frozen.get_mut() {
+                    progress.keep_copy(first, node);
+                }
                 let mut len = self.len;
                 let deleted = node.sift(first, |id| {
                     len = len.wrapping_sub(1);
@@ -388,6 +408,9 @@ impl Log {
         let before = self.len;
         let mut emptied = Vec::new();
         for (&first, node) in &mut self.nodes {
+            if let Some(progress) = self.frozen.get_mut() {
+                progress.keep_copy(first, node);
+            }
             let mut stopped = false;
             let len = &mut self.len;
             node.sift(first, |id| {
@@ -412,6 +435,9 @@ impl Log {
     fn remove_node(&mut self, first: StreamId) {
         if let Some(node) = self.nodes.remove(&first) {
             self.node_bytes -= node.heap_bytes();
+            if let Some(progress) = self.frozen.get_mut() {
+                progress.keep_gone(first, node);
+            }
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The form of a large sorted set: members found by hash, and their order in a counted tree. Must
 //! not know limits or when a set changes its form.
 
+mod frozen;
+
 use super::members::{self, Full, Handle, Members};
 use super::order::{ByHandle, ByScore, Items, Order, Place};
 use super::{LexRange, ScoreRange};
+use redline_table::frozen::Frozen;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -15,6 +18,7 @@ const MOVES_PER_REMOVAL: usize = 4;
 pub(super) struct Ordered {
     members: Members,
     order: Order,
+    frozen: Frozen<frozen::Progress>,
 }
 
 impl Ordered {
@@ -30,7 +34,11 @@ impl Ordered {
             by_score.then_with(|| members.member(*x).cmp(members.member(*y)))
         });
         let order = Order::from_sorted(items.into_iter());
-        Ordered { members, order }
+        Ordered {
+            members,
+            order,
+            frozen: Frozen::none(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -77,11 +85,17 @@ impl Ordered {
     }
 
     fn put_in_order(&mut self, member: &[u8], score: f64, handle: Handle) {
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.note_entering(member, score);
+        }
         let place = before(&self.members, member, score);
         self.order.insert(score, handle, &place);
     }
 
     fn take_from_order(&mut self, member: &[u8], handle: Handle) {
+        if let Some(progress) = self.frozen.get_mut() {
+            progress.note_leaving(member, self.members.score(handle));
+        }
         let members = &self.members;
         let is_up_to = |other| other == handle || members.member(other) < member;
         let behind = ByScore(members.score(handle), is_up_to);
@@ -97,10 +111,13 @@ impl Ordered {
     pub(super) fn remove_range(&mut self, range: Range<usize>) -> usize {
         let mut left = range.len();
         while left > 0 {
-            let members = &mut self.members;
-            let removed = self
-                .order
-                .remove_run(range.start, left, |handle| members.remove(handle));
+            let (members, frozen) = (&mut self.members, &mut self.frozen);
+            let removed = self.order.remove_run(range.start, left, |handle| {
+                if let Some(progress) = frozen.get_mut() {
+                    progress.note_leaving(members.member(handle), members.score(handle));
+                }
+                members.remove(handle);
+            });
             if removed == 0 {
                 break;
             }

@@ -93,6 +93,53 @@ fn assert_is_new(disk: &Double, expected: &Contents, why: &str) {
     assert!(contents == *expected, "{why}");
 }
 
+/// Large collections of all types that are saved in pieces change all the time, and so do those that stand beside them.
+#[test]
+fn large_collections_are_in_the_file_as_they_were_in_one_piece_each() {
+    for version in [9, 12] {
+        let mut world = World::new(clock(true));
+        // Version 9 does not hold fields that expire, nor all of a stream.
+        (0..6).for_each(|round| world.fill_large(round, version == 12));
+        let disk = with_old_file();
+        let expected = world.contents(true);
+        let written = save(
+            &mut world,
+            &disk,
+            format(version),
+            Manner::default(),
+            |world| {
+                world.change_large();
+            },
+        );
+        assert_is_new(&disk, &expected, "the file");
+        assert_eq!(written.unwrap().entries, expected.len() as u64);
+        assert!(world.contents(true) != expected, "something was changed");
+    }
+}
+
+#[test]
+fn a_snapshot_given_up_ends_with_large_collections_in_the_middle() {
+    let mut world = World::new(clock(true));
+    (0..2).for_each(|round| world.fill_large(round, true));
+    let (stream, _) = world.cut(format(12), true);
+    for step in 0.. {
+        world.slice();
+        world.change_large();
+        if step == 60 {
+            assert!(world.space.is_snapshot_running());
+            stream.give_up();
+            break;
+        }
+    }
+    world.walk(|_| ());
+    assert_eq!((stream.waiting_bytes(), stream.take().is_err()), (0, true));
+    // The next one has everything, so nothing is frozen any more.
+    let disk = with_old_file();
+    let expected = world.contents(true);
+    save(&mut world, &disk, format(12), Manner::default(), |_| ()).unwrap();
+    assert_is_new(&disk, &expected, "the next one");
+}
+
 #[test]
 fn a_file_has_its_head_then_all_that_was_there_at_the_cut() {
     let mut world = World::filled(clock(true));

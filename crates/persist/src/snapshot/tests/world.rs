@@ -15,7 +15,7 @@ use redline_rdb::{
 };
 use redline_types::{
     DataType, Hash, Limits, List, Set, Value, VectorSet, Zset,
-    stream::{NewId, StreamId},
+    stream::{NewId, References, StreamId},
     vector::Shape,
     zset::AddFlags,
 };
@@ -141,6 +141,105 @@ impl World {
             true => self.put(db, number),
             false => self.remove(db, format!("key:{number}").as_bytes()),
         }
+    }
+
+    /// Fills a large collection of each type that is saved in pieces; `is_new`: also such as old versions do not hold.
+    pub(crate) fn fill_large(&mut self, round: usize, is_new: bool) {
+        for number in 0..1_200 {
+            self.edit_large(round, number, is_new);
+        }
+    }
+
+    /// Changes large collections, and removes one now and then.
+    pub(crate) fn change_large(&mut self) {
+        for _ in 0..4 {
+            let (round, number) = (self.rng.usize(..6), self.rng.usize(..2_400));
+            match self.rng.u16(..2_000) {
+                0 => self.remove(0, format!("large:{}:{round}", number % 4).as_bytes()),
+                1..400 => self.shrink_large(round, number),
+                _ => self.edit_large(round, number, true),
+            }
+        }
+    }
+
+    /// Adds or changes one element of one of the large collections of a round.
+    fn edit_large(&mut self, round: usize, number: usize, is_new: bool) {
+        let element = format!("{number}:{round}").into_bytes();
+        let score = self.rng.f64();
+        let long = vec![b'x'; self.rng.usize(..200)];
+        let at_ms = (is_new && self.rng.bool()).then(|| self.rng.i64(1..1 << 42));
+        self.in_db(0, |view| {
+            let keys = (0..4).map(|kind| format!("large:{kind}:{round}").into_bytes());
+            let [list, set, hash, zset] = &keys.collect::<Vec<_>>()[..] else {
+                unreachable!("there are four")
+            };
+            let edited = view.write_or_new(list, |list: &mut List, limits| {
+                list.push_back(&long, limits);
+                list.push_front(&element, limits);
+                list.set(number as i64, &long, limits);
+            });
+            edited.expect("a list");
+            let edited = view.write_or_new(set, |set: &mut Set, limits| set.add(&element, limits));
+            edited.expect("a set");
+            let edited = view.write_or_new(hash, |hash: &mut Hash, limits| {
+                hash.set(&element, &long, limits);
+                hash.set_expire_at_ms(&element, at_ms);
+            });
+            edited.expect("a hash");
+            let edited = view.write_or_new(zset, |zset: &mut Zset, limits| {
+                zset.add(&element, score, AddFlags::default(), limits)
+            });
+            edited.expect("a sorted set").expect("a number");
+            [list, set, hash, zset]
+                .iter()
+                .for_each(|key| view.unreported(key));
+            if !is_new {
+                return;
+            }
+            let stream = format!("large:s:{round}").into_bytes();
+            let edited =
+                view.write_or_new(&stream, |stream: &mut redline_types::Stream, limits| {
+                    let fields = [&b"field"[..], &long[..]].into_iter();
+                    let last = stream.last_id();
+                    let id = NewId::Exact(StreamId::new(last.ms + 1, number as u64));
+                    let added = stream.add(id, 0, fields, limits);
+                    assert!(added.is_ok());
+                    if number % 3 == 0 {
+                        let id = StreamId::new(last.ms / 2, number as u64);
+                        let found = stream.range(id, StreamId::MAX).next().map(|entry| entry.id);
+                        found.map(|id| stream.delete(id, References::Keep));
+                    }
+                    if number == 7 {
+                        stream.create_group(b"group", last, Some(number as u64));
+                    }
+                });
+            edited.expect("a stream");
+            view.unreported(&stream);
+        });
+    }
+
+    /// Removes an element of one of the large collections.
+    fn shrink_large(&mut self, round: usize, number: usize) {
+        let element = format!("{number}:{round}").into_bytes();
+        let key = format!("large:{}:{round}", number % 4).into_bytes();
+        self.in_db(0, |view| {
+            let edited = match number % 4 {
+                0 => view.write(&key, |list: &mut List, limits| {
+                    list.trim(number % 3..list.len(), limits);
+                }),
+                1 => view.write(&key, |set: &mut Set, _| {
+                    set.remove(&element);
+                }),
+                2 => view.write(&key, |hash: &mut Hash, _| {
+                    hash.remove(&element);
+                }),
+                _ => view.write(&key, |zset: &mut Zset, _| {
+                    zset.remove(&element);
+                }),
+            };
+            edited.expect("of this type");
+            view.unreported(&key);
+        });
     }
 
     /// Removes a key.
