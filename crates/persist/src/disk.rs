@@ -34,7 +34,7 @@ pub trait Disk: Send + Sync {
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Shortens a file to `bytes` bytes.
+    /// Shortens a file to `bytes` bytes, and brings that to disk.
     fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()>;
 
     /// Creates a folder. One that is there already is no error.
@@ -179,7 +179,9 @@ impl Disk for RealDisk {
     }
 
     fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()> {
-        OpenOptions::new().write(true).open(path)?.set_len(bytes)
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(bytes)?;
+        file.sync_data()
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {

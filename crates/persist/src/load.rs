@@ -10,7 +10,7 @@ use std::{
     fmt,
     ops::Range,
     sync::{
-        Mutex,
+        Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
@@ -29,6 +29,8 @@ use redline_types::Limits;
 const BATCH_BYTES: usize = 64 * 1024;
 /// Number of batches that may wait for one thread.
 const BATCHES_WAITING_MAX: usize = 16;
+/// Bytes of batches that may be on their way to all threads. One that is larger goes alone.
+const TRANSIT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Number of keys whose cache misses overlap.
 const AHEAD: usize = 16;
 
@@ -133,6 +135,7 @@ pub fn load<S: Source>(
         options,
         progress,
         failed: Mutex::new(None),
+        transit: Transit::default(),
     };
     let others = options.threads.max(1) - 1;
     let result = thread::scope(|scope| {
@@ -144,6 +147,9 @@ pub fn load<S: Source>(
                     let mut inserter = Inserter::new(common);
                     while let Ok(batch) = batches.recv() {
                         inserter.insert(&batch);
+                        let bytes = batch.bytes.len();
+                        drop(batch);
+                        common.transit.leave(bytes);
                     }
                     inserter.finish();
                 });
@@ -173,6 +179,35 @@ struct Common<'a> {
     progress: &'a Progress,
     /// The first error of a thread.
     failed: Mutex<Option<LoadError>>,
+    transit: Transit,
+}
+
+/// The bytes of batches that were handed out and are not through: a file of large values is read faster than it is inserted.
+#[derive(Default)]
+struct Transit {
+    bytes: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Transit {
+    /// Returns true if a batch of this size may go where so many bytes are on their way.
+    fn has_room(on_their_way: usize, bytes: usize) -> bool {
+        on_their_way == 0 || on_their_way.saturating_add(bytes) <= TRANSIT_BYTES_MAX
+    }
+
+    /// Takes a batch of this size up. Waits for room.
+    fn enter(&self, bytes: usize) {
+        let on_their_way = self.bytes.lock().expect("no panic under a count");
+        let waited = self
+            .left
+            .wait_while(on_their_way, |there| !Transit::has_room(*there, bytes));
+        *waited.expect("no panic under a count") += bytes;
+    }
+
+    fn leave(&self, bytes: usize) {
+        *self.bytes.lock().expect("no panic under a count") -= bytes;
+        self.left.notify_one();
+    }
 }
 
 impl Common<'_> {
@@ -239,8 +274,11 @@ fn scan<S: Source>(
         let full = std::mem::take(&mut batches[owner]);
         match owner.checked_sub(1) {
             None => own.insert(&full),
-            // A thread that has panicked has ended the process.
-            Some(other) => drop(senders[other].send(full)),
+            Some(other) => {
+                common.transit.enter(full.bytes.len());
+                // A thread that has panicked has ended the process.
+                drop(senders[other].send(full));
+            }
         }
     };
     loop {

@@ -703,45 +703,51 @@ pub(crate) fn look_at_save_points(worker: &Worker) {
 /// Tries to begin what is wanted and could not begin before; called by worker 0 every turn.
 pub(crate) fn drive(worker: &mut Worker) {
     let shared = worker.shared;
-    let rewrite = shared.persistence.append.wanted_cut();
-    let state = shared.persistence.state();
-    let is_wanted =
-        state.has_wishes() || rewrite.is_some() || shared.persistence.append.wants_lone_base();
-    if !is_wanted {
-        shared
-            .persistence
-            .has_wishes
-            .store(false, Ordering::Release);
+    let persistence = &shared.persistence;
+    // Before the wishes are looked at, so that one that comes meanwhile is seen next time.
+    persistence.has_wishes.swap(false, Ordering::AcqRel);
+    let rewrite = persistence.append.wanted_cut();
+    let wants_lone_base = persistence.append.wants_lone_base();
+    if !persistence.state().has_wishes() && rewrite.is_none() && !wants_lone_base {
+        return;
     }
-    let waits = state.running.is_some() || shared.keyspace.is_snapshot_running();
-    drop(state);
-    if !is_wanted || waits || worker.compound.is_some() {
+    persistence.has_wishes.store(true, Ordering::Release);
+    if is_busy(shared) || worker.compound.is_some() {
         return;
     }
     let Ok(mut unit) = Unit::try_set(&shared.keyspace, &StripeSet::all(), false) else {
         return;
     };
+    // Nobody begins one while these stripes are held.
+    if is_busy(shared) {
+        return;
+    }
+    if let Some(rewrite) = rewrite {
+        // Libraries change without a stripe. What changes them after this is in the new file; what did before, in the base,
+        // for which they are read below.
+        append::cut_journal(&shared.this(), &mut unit, rewrite);
+    }
     // The file that grows waits for its base; a snapshot comes after it.
     let purpose = match (rewrite, append::takes_lone_base(shared)) {
         (Some(rewrite), _) => Purpose::Base(rewrite),
         (None, true) => Purpose::LoneBase,
         (None, false) => Purpose::Save,
     };
-    if begin(worker, &mut unit, purpose).is_err() {
-        return;
-    }
-    if let Some(rewrite) = rewrite {
-        let shared = worker.shared.this();
-        append::cut_journal(&shared, &mut unit, rewrite);
-        drop(unit);
-        worker.pump_now();
-        return;
-    }
-    if purpose == Purpose::LoneBase {
-        return;
-    }
+    let begun = begin(worker, &mut unit, purpose);
+    debug_assert!(begun.is_ok(), "none is being taken");
     drop(unit);
-    log::notice("Background saving started");
+    match purpose {
+        Purpose::Base(_) => worker.pump_now(),
+        // Replicas have a beginning of their own.
+        Purpose::LoneBase | Purpose::Replicas(..) => {}
+        Purpose::Save => log::notice("Background saving started"),
+    }
+}
+
+/// Returns true while no snapshot can be begun.
+fn is_busy(shared: &Shared) -> bool {
+    let is_running = shared.persistence.state().running.is_some();
+    is_running || shared.keyspace.is_snapshot_running() || shared.persistence.append.awaits_cut()
 }
 
 /// Has [`drive`] look at what is wanted.
@@ -767,11 +773,12 @@ pub(crate) fn has_wishes(shared: &Shared) -> bool {
 
 /// Ends the snapshot that is being saved, since its data is gone, and saves that there is none, if there are save points.
 pub(crate) fn flushed_all(shared: &Shared) {
+    // Before the lock: a change of the settings may wait for the append-only file, and that for the lock.
+    let saves = !shared.settings.current().save_points.is_empty();
     let mut state = shared.persistence.state();
     if let Some(running) = state.running.as_ref().filter(|running| running.is_save()) {
         running.stream.give_up();
     }
-    let saves = !shared.settings.current().save_points.is_empty();
     if saves && !shared.persistence.loading.is_on() {
         state.is_scheduled = true;
         drop(state);

@@ -603,3 +603,43 @@ fn a_server_that_is_told_to_end_brings_all_to_disk() {
         assert_eq!(digest(&running), data);
     }
 }
+
+#[test]
+fn the_file_is_loaded_again_under_load_and_nothing_is_lost() {
+    let running = start(with_workers(""));
+    under_load(&running, |load| {
+        for _ in 0..20 {
+            assert_eq!(running.call("DEBUG LOADAOF"), "+OK");
+            load.goes_on();
+        }
+    });
+    let before = digest(&running);
+    let running = restarted(running);
+    assert_eq!(digest(&running), before);
+}
+
+#[test]
+fn snapshots_are_cut_while_a_file_is_reloaded() {
+    let running = start(with_workers(""));
+    // Many, so that a load takes long.
+    running.call("DEBUG POPULATE 30000");
+    let stops = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = running.connect();
+                while !stops.load(Ordering::Relaxed) {
+                    client.call("BGSAVE");
+                }
+            });
+        }
+        let mut client = running.connect();
+        let mut reloaded = 0;
+        until("it is reloaded", || {
+            reloaded += usize::from(client.call("DEBUG RELOAD NOSAVE") == "+OK");
+            (reloaded == 40).then_some(())
+        });
+        stops.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(running.call("DBSIZE"), ":30000");
+}

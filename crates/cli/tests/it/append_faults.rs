@@ -273,6 +273,30 @@ fn an_unknown_command_is_refused() {
 }
 
 #[test]
+fn a_command_that_cannot_run_is_refused() {
+    let few = "Wrong number of arguments of the command";
+    let waits = "Nothing to wait for in the command";
+    let cases: [(&[&str], &str); 7] = [
+        (&["AUTH"], few),
+        (&["ACL"], few),
+        (&["EVAL", "return 1"], few),
+        (&["SET", "key"], few),
+        (&["BLPOP", "nobody", "0"], waits),
+        (&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], waits),
+        (&["SAVE"], waits),
+    ];
+    for (words, why) in cases {
+        let text = encoded(&["SET", "a", "1"]) + &encoded(words);
+        let folder = folder_of("", ONE_INCR, &text);
+        let log = refused(folder.path(), &["r.conf"]);
+        let line = format!("{why} '{}' reading the append only file", words[0]);
+        assert_has(&log, &[&line, "appendonly.aof.1.incr.aof"]);
+        let left = fs::read_to_string(folder.path().join(INCR)).unwrap();
+        assert_eq!(left, text, "nothing is overwritten");
+    }
+}
+
+#[test]
 fn commands_of_the_file_are_no_ones_and_see_nothing_expire() {
     let filler: String = (0..5_000)
         .map(|number| encoded(&["SET", &format!("filler:{number}"), "some value"]))

@@ -319,7 +319,7 @@ impl State {
             Order::Cut => {}
             Order::Detach => {
                 self.stream = None;
-                self.discard();
+                self.discard(number);
             }
         }
         if let Some(stream) = &mut self.stream {
@@ -328,10 +328,11 @@ impl State {
         Round::Full
     }
 
-    /// Frees what is in the lanes: no stream gets it.
-    fn discard(&mut self) {
+    /// Frees what is in the lanes up to this number: no stream gets it. What is behind it may belong to the next one, which
+    /// may have records before its predecessor's end is carried out.
+    fn discard(&mut self, number: u64) {
         for lane in &mut self.lanes {
-            while lane.peek().is_some() {
+            while lane.peek().is_some_and(|head| head.number <= number) {
                 lane.pass(|_, _| ());
                 lane.let_go();
             }

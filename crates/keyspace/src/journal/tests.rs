@@ -239,3 +239,49 @@ fn threads_that_write_and_pump_lose_nothing() {
     assert_eq!(next, [3000; THREADS as usize]);
     assert_eq!(journal.waiting_bytes(), 0);
 }
+
+/// A stream in whose middle, while its thread has the pump's role, something happens once.
+struct Interrupted<F>(Option<F>);
+
+impl<F: FnOnce() + Send> Stream for Interrupted<F> {
+    fn write(&mut self, _: &[Piece<'_>], _: Position) {
+        if let Some(happen) = self.0.take() {
+            happen();
+        }
+    }
+
+    fn cut(&mut self, _: Position) {}
+}
+
+#[test]
+fn records_of_a_stream_that_follows_another_at_once_outlive_the_end_of_the_first() {
+    let journal = Arc::new(Journal::default());
+    let write = |journal: &Journal, name: &[u8]| {
+        let mut writer = Writer::default();
+        writer.push(journal, Some(0), [name].into_iter().map(Word::from));
+        writer.commit(journal)
+    };
+    let (give, taken) = mpsc::channel();
+    let happen = {
+        let journal = journal.clone();
+        move || {
+            // The role is taken: the end of the first stream is left to its holder.
+            journal.detach();
+            let records = attach_reader(&journal);
+            write(&journal, b"second");
+            give.send(records).unwrap();
+        }
+    };
+    journal.attach(Box::new(Interrupted(Some(happen))));
+    journal.pump_all();
+    write(&journal, b"first");
+    journal.pump_all();
+    let records = taken.recv().unwrap();
+    write(&journal, b"third");
+    journal.pump_all();
+    let names = records
+        .try_iter()
+        .map(|record| record.commands[0].words[0].clone());
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, [&b"second"[..], b"third"]);
+}

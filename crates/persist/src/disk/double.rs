@@ -404,6 +404,7 @@ impl Disk for Double {
         self.call("truncate", |state| {
             let contents = state.file(path)?;
             state.contents[contents].truncate(bytes as usize);
+            state.contents[contents].sync();
             Ok(())
         })
     }

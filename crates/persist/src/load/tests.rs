@@ -376,3 +376,29 @@ fn many_keys_are_loaded_in_time() {
     assert_eq!(end.world.space.key_count(0), KEYS as u64);
     assert!(seconds < 20.0, "{seconds}");
 }
+
+#[test]
+fn batches_of_large_values_wait_for_room_and_one_larger_than_all_goes_alone() {
+    let transit = Transit::default();
+    transit.enter(TRANSIT_BYTES_MAX - 1);
+    let there = || *transit.bytes.lock().unwrap();
+    assert!(Transit::has_room(there(), 1) && !Transit::has_room(there(), 2));
+    transit.leave(TRANSIT_BYTES_MAX - 1);
+    assert!(Transit::has_room(there(), usize::MAX));
+    transit.enter(usize::MAX);
+    assert!(!Transit::has_room(there(), 1));
+}
+
+#[test]
+fn values_larger_than_the_transit_come_through_it() {
+    let text = vec![b'x'; TRANSIT_BYTES_MAX + 1];
+    let file = file_of(|out| {
+        for number in 0..4 {
+            let key = format!("k{number}");
+            string(out, key.as_bytes(), &text, EntryMeta::default());
+        }
+    });
+    let end = load_bytes(&file, &options(2));
+    assert!(end.result.is_ok());
+    assert_eq!(count_of(&end.progress.keys), 4);
+}

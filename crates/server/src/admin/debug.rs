@@ -330,20 +330,19 @@ fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<()
     let settings = worker.outlet.settings.clone();
     let path = Path::new(&settings.db_filename);
     let (clock, progress) = (worker.local.clock, Progress::default());
-    let loaded = loading::load_file(path, worker.shared, &settings, clock, &progress);
-    let loading::File {
-        mut space, loaded, ..
-    } = loaded.map_err(|error| {
+    // From here on, so that no snapshot is cut before what is loaded is published.
+    let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
+    let refused = |error: &dyn std::fmt::Display| {
         crate::log::warning(&format!("DEBUG RELOAD: {}: {error}", path.display()));
         NOT_RELOADED
-    })?;
-    let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
-    let result = match reload.flushes {
-        true => loading::publish(worker, &mut unit, &space, &loaded).map_err(|error| {
-            crate::log::warning(&format!("DEBUG RELOAD: {error}"));
-            NOT_RELOADED
-        }),
-        false => merge(worker, &mut unit, &mut space, reload.merges),
+    };
+    let result = match loading::load_file(path, worker.shared, &settings, clock, &progress) {
+        Err(error) => Err(refused(&error)),
+        Ok(file) if reload.flushes => {
+            let published = loading::publish(worker, &mut unit, &file.space, &file.loaded);
+            published.map_err(|error| refused(&error))
+        }
+        Ok(mut file) => merge(worker, &mut unit, &mut file.space, reload.merges),
     };
     block::commit(worker.executor, unit);
     Ok(result?)

@@ -199,6 +199,11 @@ impl Append {
         self.inner().wants_cut
     }
 
+    /// Returns true while the cut of a rewrite is on its way through the journal: the next one would be taken for it.
+    pub(crate) fn awaits_cut(&self) -> bool {
+        self.inner().cut_for.is_some()
+    }
+
     /// Returns true if a base is wanted while the file is off.
     pub(crate) fn wants_lone_base(&self) -> bool {
         self.inner().wants_lone_base
@@ -313,6 +318,28 @@ pub(crate) fn start(shared: &Shared, starts: bool) {
     meet(shared, wishes);
 }
 
+/// Has all that units have recorded so far written, before the files are read while they are in use. The caller holds every
+/// stripe, so that nothing comes meanwhile but messages to the nodes. Returns false if the disk refuses it.
+pub(crate) fn write_out(shared: &Shared) -> bool {
+    let last = shared.keyspace.journal().last();
+    loop {
+        let _ = shared.keyspace.journal().pump(&mut || false);
+        let inner = shared.persistence.append.inner();
+        match inner.writer.as_ref() {
+            Some(writer) if writer.state() == State::Refusing => return false,
+            Some(writer) if matches!(writer.state(), State::On | State::Rewriting) => {
+                if inner.pending.is_empty() && writer.written() >= last {
+                    return true;
+                }
+            }
+            _ => return true,
+        }
+        drop(inner);
+        // Another thread has the role, or syncs.
+        std::thread::yield_now();
+    }
+}
+
 /// Turns the file off (CONFIG SET appendonly no).
 fn stop(shared: &Shared) {
     let mut inner = shared.persistence.append.inner();
@@ -421,13 +448,15 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
 
 /// Looks after what is due by time; called by worker 0 every tick.
 pub(crate) fn tick(shared: &Shared) {
+    // Before the lock, which comes last.
+    let is_saving = shared.persistence.is_saving();
     let mut guard = shared.persistence.append.inner();
     let inner = &mut *guard;
     let is_on = inner
         .writer
         .as_ref()
         .is_some_and(|writer| writer.state() != State::Off);
-    if !is_on && inner.is_scheduled && !shared.persistence.is_saving() {
+    if !is_on && inner.is_scheduled && !is_saving {
         inner.is_scheduled = false;
         inner.wants_lone_base = true;
         inner.rewrite_began_ms = Some(clock::monotonic_ms());
@@ -584,13 +613,11 @@ pub(crate) fn cut(shared: &Shared, number: u64) {
     };
     let mut wishes = inner.append_pending(false);
     if let Some(writer) = &mut inner.writer {
-        let switched = writer.switch(rewrite, number, now_s());
-        let is_ended = |wish: &Wish| matches!(wish, Wish::RewriteEnded { .. });
-        if !switched.iter().any(is_ended) {
+        wishes.extend(writer.switch(rewrite, number, now_s()));
+        if writer.has_switched(rewrite) {
             // What could not be written is in the base.
             inner.pending.clear();
         }
-        wishes.extend(switched);
         if let Some((rewrite, base)) = inner.early_base.take() {
             let writer = inner.writer.as_mut().expect("as above");
             wishes.extend(writer.base_written(rewrite, base));

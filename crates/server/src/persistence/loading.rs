@@ -408,6 +408,10 @@ impl Stage for AtStart<'_> {
         Ok(())
     }
 
+    fn cut(&mut self, path: &Path, bytes: u64) -> io::Result<()> {
+        RealDisk.truncate(path, bytes)
+    }
+
     fn is_stopped(&self) -> bool {
         let progress = &self.shared.persistence.loading.progress;
         progress.stop.load(Ordering::Relaxed)

@@ -12,7 +12,7 @@ use std::{
 use redline_commands::Error;
 use redline_engine::{
     Caller, Halt,
-    caller::{ClientInfo, Origin, Token},
+    caller::{ClientInfo, Origin, Suspended, Token},
     executor::{
         block,
         units::{self, Compound},
@@ -25,11 +25,13 @@ use redline_persist::{
     load::{Loaded, Progress},
     manifest,
 };
-use redline_resp::ArgsBuf;
+use redline_resp::{Args, ArgsBuf};
+use redline_spec::gate;
 
 use super::{append, loading};
 use crate::{log, settings::Settings, shared::Shared, worker::Worker};
 
+const NOT_LOADED: Error = Error::line("ERR Error trying to load the AOF files, check server logs");
 /// Bytes of commands that are run at once: other work of the worker waits for them.
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -40,6 +42,9 @@ pub(crate) trait Stage {
 
     /// Runs commands of the file of this name.
     fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String>;
+
+    /// Cuts the end of a file off that is not whole.
+    fn cut(&mut self, path: &Path, bytes: u64) -> io::Result<()>;
 
     /// Returns true if the load is to end.
     fn is_stopped(&self) -> bool;
@@ -79,6 +84,10 @@ impl Stage for InPlace<'_, '_, '_, '_> {
         run(self.worker, &mut self.caller, &batch, name)
     }
 
+    fn cut(&mut self, _: &Path, _: u64) -> io::Result<()> {
+        Err(io::Error::other("it is in use and is not cut"))
+    }
+
     fn is_stopped(&self) -> bool {
         false
     }
@@ -88,7 +97,12 @@ impl Stage for InPlace<'_, '_, '_, '_> {
 pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<(), Halt> {
     let shared = worker.shared.this();
     let unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
-    // What is in the lanes goes to the file; what the load does must not.
+    // What is in the lanes goes to the file before that is read; what the load does must not.
+    if !append::write_out(&shared) {
+        block::commit(worker.executor, unit);
+        log::warning("DEBUG LOADAOF: the file could not be written before");
+        return Err(NOT_LOADED.into());
+    }
     let was_attached = shared.keyspace.journal().is_attached();
     shared.keyspace.journal().detach();
     worker.compound = Some(Box::new(Compound::new(unit)));
@@ -111,7 +125,7 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
     block::commit(worker.executor, unit);
     result.map_err(|why| {
         log::warning(&format!("DEBUG LOADAOF: {why}"));
-        Error::line("ERR Error trying to load the AOF files, check server logs").into()
+        NOT_LOADED.into()
     })
 }
 
@@ -212,7 +226,7 @@ impl Player<'_> {
             Course::Load => Ok(()),
             Course::Cut { at, lines } => {
                 lines.iter().for_each(|line| log::warning(line));
-                RealDisk.truncate(path, at).map_err(failed)
+                self.stage.cut(path, at).map_err(failed)
             }
             Course::Refuse(mut lines) => {
                 let last = lines.pop().unwrap_or_default();
@@ -257,17 +271,12 @@ pub(super) fn run(
     for args in batch {
         // A call that takes long has the clock read.
         worker.now_ms = 0;
-        let args = args.as_args();
-        let Ok(id) = worker.shared.engine.names.resolve(&args[0], args.get(1)) else {
-            let command = args[0].escape_ascii();
+        if let Err(why) = run_one(worker, caller, args.as_args()) {
+            let command = args.as_args()[0].escape_ascii().to_string();
             result = Err(format!(
-                "Unknown command '{command}' reading the append only file {name}"
+                "{why} '{command}' reading the append only file {name}"
             ));
             break;
-        };
-        // Nobody else runs commands on data, so a stripe in use is free soon.
-        while let Err(Halt::Suspended(_)) = worker.executor.call(caller, id, args) {
-            worker.local.heap.tick();
         }
         caller.out.clear();
     }
@@ -275,6 +284,29 @@ pub(super) fn run(
     worker.read_clock();
     worker.sweep();
     result
+}
+
+/// Runs a command of a file. The error is what is wrong with the command.
+fn run_one(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), &'static str> {
+    let id = worker.shared.engine.names.resolve(&args[0], args.get(1));
+    let id = id.map_err(|_| "Unknown command")?;
+    if !gate(id).arity_allows(args.len()) {
+        return Err("Wrong number of arguments of the command");
+    }
+    loop {
+        match worker.executor.call(caller, id, args) {
+            // Nobody else runs commands on data, so a stripe in use is free soon.
+            Err(Halt::Suspended(
+                Suspended::Stripe(_) | Suspended::Ticket | Suspended::Script | Suspended::Transit,
+            )) => worker.local.heap.tick(),
+            // Nobody would ever serve it, and none that waits is written.
+            Err(Halt::Suspended(_)) => {
+                block::drop_wait(worker.executor, caller);
+                return Err("Nothing to wait for in the command");
+            }
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Makes a caller for commands of files, which may do everything and to whom nobody listens.

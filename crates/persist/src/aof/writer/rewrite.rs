@@ -106,6 +106,17 @@ impl Writer {
         self.sync_files().map(Wish::Run).into_iter().collect()
     }
 
+    /// Returns true if what is appended goes to the new file of this rewrite.
+    pub fn has_switched(&self, rewrite: u64) -> bool {
+        self.rewrite.as_ref().is_some_and(|running| {
+            let is_before = matches!(
+                running.step,
+                RewriteStep::Preparing | RewriteStep::Prepared(_)
+            );
+            running.id == rewrite && !is_before
+        })
+    }
+
     /// Takes a finished base.
     pub fn base_written(&mut self, rewrite: u64, base: Base) -> Vec<Wish> {
         let running = self
