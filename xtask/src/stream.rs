@@ -147,3 +147,27 @@ fn verdict(report: Report) -> Result<Report, Failure> {
 fn broken<T>(result: std::io::Result<T>) -> Result<T, Failure> {
     result.map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use redline_testkit::stream::DELIBERATE;
+
+    use crate::run::workspace;
+
+    #[test]
+    fn every_deliberate_difference_is_a_row_of_the_document_and_every_row_is_one() {
+        let document = workspace().join("docs").join("differences.md");
+        let text = std::fs::read_to_string(&document).unwrap();
+        let (_, section) = text.split_once("\n## What is told\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let mut rows: Vec<&str> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+            .collect();
+        assert_eq!(rows.remove(0), "difference");
+        let mut names: Vec<&str> = DELIBERATE.iter().map(|entry| entry.name).collect();
+        rows.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(rows, names);
+    }
+}

@@ -123,6 +123,23 @@ pub const DELIBERATE: &[Deliberate] = &[
         },
     },
     Deliberate {
+        name: "fields deleted at once in one HDEL",
+        explains: |case| match &case.hunk.ours[..] {
+            [ours] => {
+                let theirs = &case.hunk.theirs;
+                let fields: Vec<&Vec<u8>> = theirs
+                    .iter()
+                    .flat_map(|told| told.words.iter().skip(2))
+                    .collect();
+                ours.is("HDEL")
+                    && theirs.iter().all(|told| told.is("HDEL"))
+                    && theirs.iter().all(|told| told.words[1] == ours.words[1])
+                    && fields == ours.words[2..].iter().collect::<Vec<_>>()
+            }
+            _ => false,
+        },
+    },
+    Deliberate {
         name: "XACK of pending entries that are gone",
         explains: |case| {
             let Hunk { ours, theirs } = case.hunk;
@@ -290,6 +307,11 @@ mod tests {
             Some("entries delivered at once in one XCLAIM")
         );
         assert_eq!(explained(&[one], &each[..1]), None);
+        assert_eq!(
+            explained(&["HDEL h f g"], &["HDEL h f", "HDEL h g"]),
+            Some("fields deleted at once in one HDEL")
+        );
+        assert_eq!(explained(&["HDEL h f g"], &["HDEL h f"]), None);
         assert_eq!(explained(&[], &["DEL k"]), None);
     }
 }
