@@ -47,14 +47,20 @@ struct Real {
 }
 
 /// A folder that goes with its value.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Folder, Failure> {
-        let name = format!("redline-files-{}", std::process::id());
+    /// Makes a folder for this step of the comparison.
+    pub fn new(step: &str) -> Result<Folder, Failure> {
+        let name = format!("redline-{step}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Folder(path))
+    }
+
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -118,7 +124,7 @@ fn there_and_back(
     real: &Real,
     policy: &str,
 ) -> Result<(usize, usize), Failure> {
-    let folder = Folder::new()?;
+    let folder = Folder::new("files")?;
     let lfu = policy.ends_with("lfu");
     let options = Options {
         values: VALUES,

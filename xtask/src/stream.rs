@@ -1,10 +1,14 @@
 //! The stream of effects, ours beside a real Redis's, and replayed: `cargo xtask compat stream`. What is compared, and which
 //! differences are deliberate, is in `redline_testkit::stream`; here servers are started, and the result is told.
 
+use std::fs;
+
+use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 use redline_testkit::stream::{self, Options, ReplayServers, Report, Servers, Source};
 
 use crate::compat::{DEBUG, Setting, stop};
+use crate::files::Folder;
 use crate::install;
 use crate::run::Failure;
 
@@ -14,6 +18,8 @@ const CALLS: usize = 20_000;
 const CALLS_OF_THE_OLDER: usize = 8_000;
 /// The version of the older Redis.
 const OLDER: &str = "7.0.15";
+/// The folder of the append-only file.
+const FOLDER: &str = "appendonlydir";
 /// Workers of our server.
 const WORKERS: usize = 2;
 /// Arguments by which our server writes its stream into a file.
@@ -28,8 +34,13 @@ const APPENDS: [&str; 6] = [
 
 /// Compares the streams, and replays ours.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
-    let compared = compare(setting)?;
-    let replayed = replay_to_the_older(setting)?;
+    let (compared, replayed) = match (compare(setting), replay_to_the_older(setting)) {
+        (Ok(compared), Ok(replayed)) => (compared, replayed),
+        (compared, replayed) => {
+            let failures = [compared.err(), replayed.err()].into_iter().flatten();
+            return Err(failures.collect::<Vec<_>>().join("\n"));
+        }
+    };
     Ok(format!(
         "{} calls, {} commands in our stream, {} deliberate differences; {} commands replayed in Redis {OLDER}",
         compared.calls,
@@ -59,9 +70,34 @@ fn compare(setting: &Setting) -> Result<Report, Failure> {
         calls: setting.calls_or(CALLS),
         seed: setting.seed(),
     };
-    let report = broken(stream::run(servers, &options))?;
+    let mut report = broken(stream::run(servers, &options))?;
+    report.faults.extend(load_as_a_file(setting, &redline)?);
     stop(redline)?;
     verdict(report)
+}
+
+/// Starts a Redis with a copy of our files. Returns the fault, if it does not hold the same data.
+fn load_as_a_file(setting: &Setting, redline: &ServerProcess) -> Result<Option<Failure>, Failure> {
+    let (from, to) = (redline.directory().join(FOLDER), Folder::new("stream")?);
+    broken(fs::create_dir(to.path().join(FOLDER)))?;
+    for file in broken(fs::read_dir(&from))? {
+        let file = broken(file)?;
+        let copy = to.path().join(FOLDER).join(file.file_name());
+        broken(fs::copy(file.path(), copy))?;
+    }
+    let folder = to.path().display().to_string();
+    let words = ["--dir", &folder, "--appendonly", "yes"];
+    let redis = match setting.start_redis(&[&words[..], &DEBUG].concat()) {
+        Ok(redis) => redis,
+        Err(failure) => return Ok(Some(format!("Redis does not load our files: {failure}"))),
+    };
+    let digest = |server: &ServerProcess| {
+        let mut client = broken(Client::connect(server.address()))?;
+        broken(client.call(&["DEBUG", "DIGEST"]))
+    };
+    let (held, wanted) = (digest(&redis)?, digest(redline)?);
+    let differ = format!("Redis loads our files as {held:?}, not as {wanted:?}");
+    Ok((held != wanted).then_some(differ))
 }
 
 /// Sends the effects of calls that Redis 7.0 has to one.
@@ -110,4 +146,28 @@ fn verdict(report: Report) -> Result<Report, Failure> {
 
 fn broken<T>(result: std::io::Result<T>) -> Result<T, Failure> {
     result.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_testkit::stream::DELIBERATE;
+
+    use crate::run::workspace;
+
+    #[test]
+    fn every_deliberate_difference_is_a_row_of_the_document_and_every_row_is_one() {
+        let document = workspace().join("docs").join("differences.md");
+        let text = std::fs::read_to_string(&document).unwrap();
+        let (_, section) = text.split_once("\n## What is told\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let mut rows: Vec<&str> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+            .collect();
+        assert_eq!(rows.remove(0), "difference");
+        let mut names: Vec<&str> = DELIBERATE.iter().map(|entry| entry.name).collect();
+        rows.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(rows, names);
+    }
 }

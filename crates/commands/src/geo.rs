@@ -8,6 +8,7 @@ use redline_spec::CommandId;
 use redline_types::{
     DataType, Element, IntBuf, Zset,
     geo::{Place, Search, Shape},
+    number::IntText,
     partial_sort::partial_sort,
     zset::{AddFlags, ScoreBound, ScoreRange},
 };
@@ -48,9 +49,34 @@ pub(crate) fn geoadd(
     }
     let pair = |index: usize| (scores[index], &triples[index * 3 + 2]);
     let tally = add_all(ctx, &args[1], scores.len(), pair, flags)?;
+    if ctx.keys.is_journaled() && tally.new + tally.changed > 0 {
+        propagate_places(ctx, &args[1], scores.len(), pair, flags);
+    }
     let changed = if count_changed { tally.changed } else { 0 };
     reply.integer((tally.new + changed) as i64);
     Ok(())
+}
+
+/// Records in the journal that members were added at places: as scores, which are shorter, and need no projection when they
+/// are read.
+fn propagate_places<'a>(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    count: usize,
+    pair: impl Fn(usize) -> (f64, &'a [u8]),
+    flags: AddFlags,
+) {
+    // A place's score is a whole number of 52 bits.
+    let texts: Vec<IntText> = (0..count)
+        .map(|index| IntText::new(pair(index).0 as i64))
+        .collect();
+    let mut call: Vec<&[u8]> = vec![b"ZADD", key];
+    call.extend(flags.nx.then_some(&b"NX"[..]));
+    call.extend(flags.xx.then_some(&b"XX"[..]));
+    for (index, text) in texts.iter().enumerate() {
+        call.extend([text.as_ref(), pair(index).1]);
+    }
+    ctx.keys.propagate(&call);
 }
 
 /// GEODIST key member1 member2 [M | KM | FT | MI]

@@ -141,6 +141,7 @@ pub(crate) fn hgetex(
         }
         return Ok(());
     }
+    let mut deleted = Vec::new();
     let changed = ctx.keys.write::<Hash, _>(key, |hash, _| {
         hash.prepare_expiry();
         let mut changed = 0;
@@ -151,7 +152,10 @@ pub(crate) fn hgetex(
             };
             bulk(reply, value);
             changed += u64::from(match at_ms {
-                Some(at) if at <= now_ms => hash.remove(field),
+                Some(at) if at <= now_ms => {
+                    deleted.push(field);
+                    hash.remove(field)
+                }
                 Some(_) => hash.set_expire_at_ms(field, at_ms),
                 None => old.is_some() && hash.set_expire_at_ms(field, None),
             });
@@ -173,7 +177,7 @@ pub(crate) fn hgetex(
         match at_ms {
             Some(at) if at <= now_ms => {
                 ctx.keys.local.expired_elements += changed;
-                propagate_deletion(ctx, key, fields.iter());
+                propagate_deletion(ctx, key, deleted.into_iter());
             }
             _ => propagate_expiry(ctx, key, at_ms, fields.iter()),
         }

@@ -176,12 +176,12 @@ fn pop_first(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Failure> {
     for key in many.keys_of(args) {
-        if len_to_write(ctx, key)?.is_some() {
+        if let Some(len) = len_to_write(ctx, key)? {
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
             pop_many(ctx, key, many.side, many.count, reply)?;
-            propagate_pop(ctx, key, many.side, many.count);
+            propagate_pop(ctx, key, many.side, Some(many.count.min(len)));
             return Ok(true);
         }
     }
@@ -223,7 +223,7 @@ fn pop_or_wait(
                 list.pop(from, 1, limits, |element| bulk(reply, element))
             })?;
             ctx.keys.changed(Classes::LIST, pop_event(from), key);
-            propagate_pop(ctx, key, from, 1);
+            propagate_pop(ctx, key, from, None);
             return Ok(());
         }
     }
@@ -238,7 +238,8 @@ pub(crate) fn blmove(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let (from, to) = ends(Words::new(CommandId::Blmove, &args, 3))?;
-    move_or_wait(ctx, args, from, to, reply)
+    let told: [&[u8]; 5] = [b"LMOVE", &args[1], &args[2], end_word(from), end_word(to)];
+    move_or_wait(ctx, args, from, to, &told, reply)
 }
 
 /// BRPOPLPUSH source destination timeout
@@ -247,21 +248,24 @@ pub(crate) fn brpoplpush(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    move_or_wait(ctx, args, End::Back, End::Front, reply)
+    // Servers that have no LMOVE know it.
+    let told: [&[u8]; 3] = [b"RPOPLPUSH", &args[1], &args[2]];
+    move_or_wait(ctx, args, End::Back, End::Front, &told, reply)
 }
 
+/// Moves an element, or waits for one; `told`: the move for the journal.
 fn move_or_wait(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     from: End,
     to: End,
+    told: &[&[u8]],
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let timeout_ms = block::seconds(ctx, &args[args.len() - 1])?;
     if len_to_write(ctx, &args[1])?.is_some() {
         move_element(ctx, &args[1], &args[2], from, to, reply)?;
-        let call = [b"LMOVE", &args[1], &args[2], end_word(from), end_word(to)];
-        ctx.keys.propagate(&call);
+        ctx.keys.propagate(told);
         return Ok(());
     }
     reply.null();
@@ -560,14 +564,17 @@ fn end_word(end: End) -> &'static [u8] {
     }
 }
 
-/// Records in the journal that this number of elements was taken from an end of a list.
-fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], from: End, count: usize) {
+/// Records in the journal that this number of elements was taken from an end of a list; `None`: one, by a command that takes
+/// no count.
+fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], from: End, count: Option<usize>) {
     let name: &[u8] = match from {
         End::Front => b"LPOP",
         End::Back => b"RPOP",
     };
-    let text = IntText::new(count as i64);
-    ctx.keys.propagate(&[name, key, text.as_ref()]);
+    match count.map(|count| IntText::new(count as i64)) {
+        Some(count) => ctx.keys.propagate(&[name, key, count.as_ref()]),
+        None => ctx.keys.propagate(&[name, key]),
+    }
 }
 
 fn pop_event(end: End) -> &'static str {

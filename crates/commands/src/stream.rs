@@ -79,12 +79,9 @@ pub(crate) fn xadd(
         let found = ctx.keys.find(&args[1], Trace::Quiet);
         let len = found.map(Found::len::<Stream>).transpose()?.unwrap_or(0);
         let (id, len) = (id.to_string(), IntText::new(len as i64));
-        let exact: [&[u8]; 3] = [b"MAXLEN", b"=", len.as_ref()];
-        let trim: Vec<&[u8]> = match (trimmed, options.references) {
-            (0, _) => Vec::new(),
-            (_, References::Keep) => exact.to_vec(),
-            // The entries that are removed depend on more than the number.
-            _ => args.from(2).first(options.end - 2).iter().collect(),
+        let trim = match trimmed {
+            0 => Vec::new(),
+            _ => exact_trim(&len, options.references),
         };
         let words = [&b"XADD"[..], &args[1]].into_iter();
         let words = words.chain(trim).chain([id.as_bytes()]);
@@ -93,6 +90,18 @@ pub(crate) fn xadd(
     }
     write_id(reply, id);
     Ok(())
+}
+
+/// Returns the options that trim a stream to the length that it has after a trim: they go as far everywhere, an approximate
+/// trim does not.
+fn exact_trim(len: &IntText, references: References) -> Vec<&[u8]> {
+    let mut words: Vec<&[u8]> = vec![b"MAXLEN", b"=", len.as_ref()];
+    match references {
+        References::Keep => {}
+        References::Delete => words.push(b"DELREF"),
+        References::Respect => words.push(b"ACKED"),
+    }
+    words
 }
 
 fn add_error(error: AddError) -> Error {
@@ -343,11 +352,12 @@ pub(crate) fn xtrim(
         .write::<Stream, _>(&args[1], |stream, _| stream.trim(&trim, options.references))?
         .unwrap_or(0);
     if removed > 0 {
-        if ctx.keys.is_journaled() && options.references == References::Keep {
+        if ctx.keys.is_journaled() {
             let found = ctx.keys.find(&args[1], Trace::Quiet);
             let len = found.map(Found::len::<Stream>).transpose()?.unwrap_or(0);
             let len = IntText::new(len as i64);
-            let words: [&[u8]; 5] = [b"XTRIM", &args[1], b"MAXLEN", b"=", len.as_ref()];
+            let mut words: Vec<&[u8]> = vec![b"XTRIM", &args[1]];
+            words.extend(exact_trim(&len, options.references));
             ctx.keys.propagate(&words);
         }
         ctx.keys.changed(Classes::STREAM, "xtrim", &args[1]);

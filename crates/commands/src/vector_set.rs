@@ -19,6 +19,7 @@ use redline_types::{
 use crate::{
     Ctx, Error, Failure,
     element::draw,
+    word,
     words::{Words, integer_in},
 };
 
@@ -88,6 +89,11 @@ pub(crate) fn vadd(
     };
     ctx.keys.local.rng = rng;
     ctx.keys.count_changes(1);
+    if !options.cas.is_empty() {
+        // Redis ends when it loads a file in which a call has it.
+        let told = (0..args.len()).filter(|at| !options.cas.contains(at));
+        ctx.keys.propagate(told.map(|at| word(args, at)));
+    }
     reply.bool(is_new);
     Ok(())
 }
@@ -138,6 +144,8 @@ struct AddOptions<'a> {
     ef: usize,
     links: usize,
     attributes: Option<&'a [u8]>,
+    /// Positions of CAS in the call.
+    cas: Vec<usize>,
 }
 
 impl<'a> AddOptions<'a> {
@@ -148,10 +156,13 @@ impl<'a> AddOptions<'a> {
             ef: EF_TO_ADD,
             links: LINKS_DEFAULT,
             attributes: None,
+            cas: Vec::new(),
         };
         while !words.is_empty() {
+            let at = words.at();
             if words.flag("CAS") {
                 // An element is always added at once: no other thread does it.
+                options.cas.push(at);
             } else if let Some(quantization) = words.one_of(&[
                 ("NOQUANT", Quantization::None),
                 ("Q8", Quantization::Int8),

@@ -29,6 +29,7 @@ mod told;
 pub use accepted::{DELIBERATE, DELIBERATE_MAX};
 pub use source::Source;
 
+use accepted::Case;
 use mirror::Mirror;
 use scenes::Step;
 use side::Side;
@@ -36,8 +37,8 @@ use told::{Hunk, Told, differences as differing, grouped_alike};
 
 /// Number of calls in a round.
 const ROUND_CALLS: usize = 400;
-/// One batch in so many is a scene.
-const SCENE_EVERY: usize = 8;
+/// One batch in so many is a scene, and one restores a payload.
+const BATCH_KINDS: usize = 10;
 /// Largest number of faults of the mirror that are reported.
 const FAULTS_MAX: usize = 20;
 
@@ -177,24 +178,27 @@ impl Round<'_> {
         }
         let mut done = 0;
         while done < ROUND_CALLS {
-            let (steps, client) = match self.generator.below(SCENE_EVERY) {
-                0 if scenes.len() > 0 => (scenes.next().map(scenes::scene), None),
+            let steps = match self.generator.below(BATCH_KINDS) {
+                0 if scenes.len() > 0 => {
+                    self.ours.reconnect()?;
+                    if let Some(theirs) = &mut self.theirs {
+                        theirs.reconnect()?;
+                    }
+                    scenes.next().map(scenes::scene).unwrap_or_default()
+                }
+                1 => self.payload()?,
                 _ => {
+                    let compares = self.theirs.is_some();
                     let client = self.generator.below(scenes::CLIENTS);
                     let calls = self.generator.batch().into_iter();
-                    let steps = calls
+                    calls
                         .filter(|call| is_comparable(call))
-                        .map(|call| (Step::Call(client, call), true));
-                    (Some(steps.collect()), Some(client))
+                        .filter(|call| compares || !is_newer_operation(call))
+                        .map(|call| (Step::Call(client, call), true))
+                        .collect()
                 }
             };
-            if client.is_none() {
-                self.ours.reconnect()?;
-                if let Some(theirs) = &mut self.theirs {
-                    theirs.reconnect()?;
-                }
-            }
-            for (step, divided) in steps.unwrap_or_default() {
+            for (step, divided) in steps {
                 done += 1;
                 report.calls += 1;
                 if self.step(&step, divided, report)? == Data::Parted {
@@ -205,9 +209,46 @@ impl Round<'_> {
         Ok(())
     }
 
+    /// Returns a call that restores a payload which Redis has made: of a key, or of all libraries.
+    fn payload(&mut self) -> io::Result<Vec<(Step, bool)>> {
+        const OPTIONS: &[&[&str]] = &[
+            &["0", "REPLACE"],
+            &["0"],
+            &["1000000", "REPLACE"],
+            &["4000000000000", "ABSTTL", "REPLACE"],
+            &["1", "REPLACE", "ABSTTL"],
+            &["1000000", "REPLACE", "IDLETIME", "5"],
+        ];
+        let Some(theirs) = &mut self.theirs else {
+            return Ok(Vec::new());
+        };
+        let word = |text: &str| text.as_bytes().to_vec();
+        let call = if self.generator.below(4) == 0 {
+            let policy = *self.generator.one_of(&["FLUSH", "REPLACE", "APPEND"]);
+            let reply = theirs.control().call(&["FUNCTION", "DUMP"])?;
+            let payload = reply.as_bytes().map(<[u8]>::to_vec);
+            payload.map(|bytes| vec![word("FUNCTION"), word("RESTORE"), bytes, word(policy)])
+        } else {
+            let [from, to] = self.generator.two_keys();
+            let options = *self.generator.one_of(OPTIONS);
+            let reply = theirs.control().call(&["DUMP", from])?;
+            let payload = reply.as_bytes().map(<[u8]>::to_vec);
+            payload.map(|bytes| {
+                let mut call = vec![word("RESTORE"), word(to), word(options[0]), bytes];
+                call.extend(options[1..].iter().map(|option| word(option)));
+                call
+            })
+        };
+        Ok(call
+            .map(|call| (Step::Call(0, call), true))
+            .into_iter()
+            .collect())
+    }
+
     /// Takes a step on both sides, and compares what they tell of it.
     fn step(&mut self, step: &Step, divided: bool, report: &mut Report) -> io::Result<Data> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{step:?}: {error}"));
+        let waiters = self.ours.has_waiters();
         let our = self.ours.take(step).map_err(failed)?;
         let their = match &mut self.theirs {
             Some(theirs) => theirs.take(step).map_err(failed)?,
@@ -243,14 +284,14 @@ impl Round<'_> {
                 told.retain(|told| !told.is("PUBLISH") && !told.is("SPUBLISH"));
             }
         }
-        self.compare(&calls, &ours, &theirs, report)
+        self.compare(&calls, waiters, [ours, theirs], report)
     }
 
     fn compare(
         &mut self,
         calls: &[(Call, Value, Value)],
-        ours: &[Told],
-        theirs: &[Told],
+        waiters: bool,
+        [ours, theirs]: [Vec<Told>; 2],
         report: &mut Report,
     ) -> io::Result<Data> {
         let inner: Vec<Call> = calls
@@ -258,9 +299,13 @@ impl Round<'_> {
             .map(|(call, _, _)| innermost(call).to_vec())
             .collect();
         let lots = inner.iter().any(|call| draws_lots(call));
-        let hunks = differing(ours, theirs, lots);
-        if hunks.is_empty() && grouped_alike(ours, theirs) {
-            return Ok(Data::Alike);
+        let mut hunks = differing(&ours, &theirs, lots);
+        let grouping = hunks.is_empty();
+        if grouping {
+            if grouped_alike(&ours, &theirs) {
+                return Ok(Data::Alike);
+            }
+            hunks.push(Hunk { ours, theirs });
         }
         // What replies explain, the comparison of replies is about.
         let parted = calls.iter().any(|(call, our, their)| {
@@ -272,24 +317,17 @@ impl Round<'_> {
             *report.explained.entry("(different replies)").or_default() += 1;
             return Ok(Data::Parted);
         }
-        if hunks.is_empty() {
-            let kind = format!("{}: transactions", names(&inner));
-            note(report, kind, &inner, ours, theirs);
-            return Ok(Data::Alike);
-        }
         let mut data = Data::Alike;
         for hunk in &hunks {
-            if let Some(entry) = accepted::explain(&inner, hunk) {
-                *report.explained.entry(entry.name).or_default() += 1;
-                continue;
+            let case = Case {
+                hunk,
+                grouping,
+                waiters,
+            };
+            match accepted::explain(case) {
+                Some(entry) => *report.explained.entry(entry.name).or_default() += 1,
+                None => report.note(kind_of(&inner, case), &inner, hunk),
             }
-            note(
-                report,
-                kind_of(&inner, hunk),
-                &inner,
-                &hunk.ours,
-                &hunk.theirs,
-            );
         }
         if let Some(side) = &mut self.theirs
             && self.ours.digest()? != side.digest()?
@@ -300,22 +338,28 @@ impl Round<'_> {
     }
 }
 
-fn note(report: &mut Report, kind: String, calls: &[Call], ours: &[Told], theirs: &[Told]) {
-    let kind = report.kinds.entry(kind).or_default();
-    kind.count += 1;
-    if kind.count == 1 {
-        let called: Vec<String> = calls.iter().map(|call| shown(call)).collect();
-        kind.example = format!(
-            "after  {}\n    ours   {}\n    theirs {}",
-            called.join("\n           "),
-            listed(ours),
-            listed(theirs)
-        );
+impl Report {
+    fn note(&mut self, kind: String, calls: &[Call], hunk: &Hunk) {
+        let kind = self.kinds.entry(kind).or_default();
+        kind.count += 1;
+        if kind.count == 1 {
+            let called: Vec<String> = calls.iter().map(|call| shown(call)).collect();
+            kind.example = format!(
+                "after  {}\n    ours   {}\n    theirs {}",
+                called.join("\n           "),
+                listed(&hunk.ours),
+                listed(&hunk.theirs)
+            );
+        }
     }
 }
 
 /// Returns the kind of a difference: what was called, and the names of what was told.
-fn kind_of(calls: &[Call], hunk: &Hunk) -> String {
+fn kind_of(calls: &[Call], case: Case<'_>) -> String {
+    if case.grouping {
+        return format!("{}: other transactions", names(calls));
+    }
+    let hunk = case.hunk;
     let of = |told: &[Told]| match told {
         [] => "nothing".to_owned(),
         told => {
@@ -332,7 +376,7 @@ fn kind_of(calls: &[Call], hunk: &Hunk) -> String {
     )
 }
 
-/// Returns the names of the calls; of a long transaction none.
+/// Returns the name of the call, unless there were several.
 fn names(calls: &[Call]) -> String {
     match calls {
         [call] => String::from_utf8_lossy(&call[0]).to_ascii_lowercase(),
@@ -384,4 +428,15 @@ fn is_comparable(call: &Call) -> bool {
     let untold = is(0, "debug") && (is(1, "populate") || is(1, "change-repl-id"));
     let switches = is(0, "config") && inner.iter().any(|word| word == b"appendonly");
     !untold && !switches
+}
+
+/// Returns true for operations of BITOP that came with Redis 8.2: the grammar does not say so.
+fn is_newer_operation(call: &Call) -> bool {
+    let newer = ["DIFF", "DIFF1", "ANDOR", "ONE"];
+    let is_newer = |word: &Vec<u8>| {
+        let mut newer = newer.iter();
+        newer.any(|operation| word.eq_ignore_ascii_case(operation.as_bytes()))
+    };
+    let inner = innermost(call);
+    inner[0].eq_ignore_ascii_case(b"bitop") && inner.get(1).is_some_and(is_newer)
 }

@@ -186,7 +186,7 @@ pub(crate) fn xclaim(
     })?;
     reply.insert_array_header(mark, taken);
     if made {
-        report_consumer(ctx, key, name, &args[3]);
+        report_consumer(ctx, key, name, &args[3], moved.as_ref());
     }
     let changes = (taken + gone.len()) as u64;
     ctx.keys.count_changes(changes.max(raised.into()));
@@ -314,7 +314,7 @@ pub(crate) fn xautoclaim(
         (made, Moved::of(group, &taken, journaled), gone)
     })?;
     if made {
-        report_consumer(ctx, key, name, &args[3]);
+        report_consumer(ctx, key, name, &args[3], moved.as_ref());
     }
     let taken = moved.as_ref().map_or(0, |moved| moved.count);
     ctx.keys.count_changes((taken + gone.len()) as u64);

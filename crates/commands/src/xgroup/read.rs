@@ -204,7 +204,7 @@ impl<'a> ReadGroup<'a> {
             return Ok(false);
         };
         if made {
-            report_consumer(ctx, key, self.group, self.consumer);
+            report_consumer(ctx, key, self.group, self.consumer, moved.as_ref());
         }
         if let Some(moved) = moved {
             ctx.keys.count_changes(1);

@@ -105,14 +105,17 @@ fn take(
     Ok(())
 }
 
-/// Records in the journal that this number of members was taken from an end of a sorted set.
-fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], side: Side, count: usize) {
+/// Records in the journal that this number of members was taken from an end of a sorted set; `None`: one, by a command that
+/// takes no count.
+fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], side: Side, count: Option<usize>) {
     let name: &[u8] = match side {
         Side::Min => b"ZPOPMIN",
         Side::Max => b"ZPOPMAX",
     };
-    let text = IntText::new(count as i64);
-    ctx.keys.propagate(&[name, key, text.as_ref()]);
+    match count.map(|count| IntText::new(count as i64)) {
+        Some(count) => ctx.keys.propagate(&[name, key, count.as_ref()]),
+        None => ctx.keys.propagate(&[name, key]),
+    }
 }
 
 /// ZMPOP numkeys key [key …] MIN | MAX [COUNT count]
@@ -164,7 +167,7 @@ fn pop_first(
             reply.bulk(key);
             reply.array(given);
             take(ctx, key, many.side, given, true, reply)?;
-            propagate_pop(ctx, key, many.side, given);
+            propagate_pop(ctx, key, many.side, Some(given));
             return Ok(true);
         }
     }
@@ -203,7 +206,7 @@ fn pop_or_wait(
             reply.array(3);
             reply.bulk(key);
             take(ctx, key, side, 1, false, reply)?;
-            propagate_pop(ctx, key, side, 1);
+            propagate_pop(ctx, key, side, None);
             return Ok(());
         }
     }

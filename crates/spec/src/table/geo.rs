@@ -56,6 +56,7 @@ rows! { Geo:
             word("change", "CH").since("6.2.0").optional(),
             block("data", &[double("longitude"), double("latitude"), string("member")]).multiple(),
         ],
+        propagate: Effect,
     }
 
     Geodist = "geodist" {

@@ -26,6 +26,7 @@ rows! { Module:
             string("attributes").token("SETATTR").optional(),
             integer("numlinks").token("M").optional(),
         ],
+        propagate: Effect,
     }
 
     Vcard = "VCARD" {

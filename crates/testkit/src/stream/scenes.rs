@@ -46,7 +46,7 @@ const SCENES: &[&str] = &[
     "a SCRIPT LOAD `return redis.call('set', 'k', 'v')`\na SCRIPT FLUSH",
     // Functions.
     "a FUNCTION FLUSH\na FUNCTION LOAD `#!lua name=l\nredis.register_function('f', function(keys) redis.call('set', keys[1], 1) return redis.call('incr', keys[1]) end)`\na FCALL f 1 k\na FUNCTION LOAD REPLACE `#!lua name=l\nredis.register_function('f', function(keys) return redis.call('set', keys[1], 1) end)`\na FCALL f 1 k\na FUNCTION DELETE l\na FUNCTION FLUSH\na FUNCTION DELETE l",
-    "a FUNCTION FLUSH\na MULTI\na FUNCTION LOAD `#!lua name=m\nredis.register_function('g', function() return redis.call('set', 'k', 1) end)`\na FCALL g 0\na EXEC\na FUNCTION FLUSH ASYNC",
+    "a FUNCTION FLUSH\na MULTI\na FUNCTION LOAD `#!lua name=m\nredis.register_function('g', function() return redis.call('set', 'k', 1) end)`\na FCALL g 0\na EXEC",
     // Clients that wait.
     "a DEL q\na? BLPOP q 0\nb RPUSH q 1\na!\na? BRPOP q 0\nb RPUSH q 1 2\na!\na DEL q",
     "a DEL q\na? BLPOP q 0\nc? BRPOP q 0\nb RPUSH q 1 2 3\na!\nc!\na DEL q",
@@ -60,6 +60,10 @@ const SCENES: &[&str] = &[
     "a DEL x\na XGROUP CREATE x g $ MKSTREAM\na? XREADGROUP GROUP g c BLOCK 0 STREAMS x >\nb DEL x\na!",
     "a DEL q\na? BLPOP q 0\nb SELECT 4\nb RPUSH q 1\nb SWAPDB 0 4\na!\nb SELECT 0",
     "a DEL q w\na? BLPOP q 0\nb RPUSH w 1\nb RENAME w q\na!",
+    // Streams and their groups.
+    "a DEL x\na XADD x 1-1 a b\na XADD x 2-1 a b\na XADD x 3-1 a b\na XADD x 4-1 a b\na XGROUP CREATE x g 0\na XREADGROUP GROUP g c COUNT 1 STREAMS x >\na XREADGROUP GROUP g c COUNT 2 STREAMS x >\na XREADGROUP GROUP g c STREAMS x 0\na XREADGROUP GROUP g d NOACK STREAMS x >\na XREADGROUP GROUP g e STREAMS x 0\na XCLAIM x g d 0 1-1 2-1\na XDEL x 2-1\na XCLAIM x g f 0 2-1\na XCLAIM x g f2 0 1-1\na XAUTOCLAIM x g h 0 0 COUNT 10\na XAUTOCLAIM x g i 100000000 0\na XCLAIM x g h 0 1-1 LASTID 9-9\na XCLAIM x g h 0 7-7 LASTID 10-9\na XACK x g 1-1 2-1\na XGROUP DELCONSUMER x g h\na XGROUP SETID x g 0\na XGROUP CREATECONSUMER x g z\na XGROUP CREATECONSUMER x g z\na XGROUP DESTROY x g",
+    "a DEL x\na XADD x 1-1 a b\na XADD x 2-1 a b\na XGROUP CREATE x g 0\na XGROUP CREATE x j 0\na XREADGROUP GROUP g c STREAMS x >\na DEL y\na XADD y 1-1 a b\na XGROUP CREATE y g 0\na XADD x 5-1 a b\na XREADGROUP GROUP g c STREAMS x y > >\na XDEL x 1-1\na XAUTOCLAIM x g d 0 0\na XACKDEL x g IDS 1 2-1\na XDELEX x DELREF IDS 1 5-1\na XSETID x 9-9",
+    "a CONFIG SET stream-node-max-entries 2\na DEL x\na XADD x 1-1 a b\na XADD x 2-1 a b\na XADD x 3-1 a b\na XADD x 4-1 a b\na XADD x 5-1 a b\na XADD x MAXLEN ~ 4 6-1 a b\na XADD x MAXLEN = 5 7-1 a b\na XADD x MINID ~ 4 8-1 a b\na XADD x MAXLEN ~ 3 DELREF 9-1 a b\na XTRIM x MAXLEN ~ 3\na XADD x 10-1 a b\na XADD x 11-1 a b\na XADD x 12-1 a b\na XTRIM x MAXLEN ~ 3 DELREF\na XTRIM x MAXLEN = 2 DELREF\na XTRIM x MINID 12\na XADD x NOMKSTREAM MAXLEN 1 KEEPREF 13-1 a b\na XADD x MAXLEN = 100 14-* a b\na XADD none NOMKSTREAM 1-1 a b",
     // Several databases.
     "a SELECT 2\na SET k 1\nb SET k 2\na SELECT 3\na SET k 3\na FLUSHDB\na SELECT 2\na FLUSHDB\na FLUSHDB",
     "a SET k 1\na SELECT 6\na DEL k\na SELECT 0\na MOVE k 6\na SET k 2\na MOVE k 6\na COPY k j DB 6\na COPY k k DB 6 REPLACE\na SELECT 6\na FLUSHDB ASYNC\na FLUSHALL\na FLUSHALL SYNC\na SELECT 0",

@@ -23,6 +23,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("zset-max-listpack-entries", "128"),
     ("maxmemory", "0"),
     ("maxmemory-policy", "noeviction"),
+    ("stream-node-max-entries", "100"),
     ("proto-max-bulk-len", "512mb"),
 ];
 
@@ -56,6 +57,11 @@ impl Side {
 
     pub(super) fn has_messages(&self) -> bool {
         self.listener.has_messages()
+    }
+
+    /// Returns true if clients wait.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.waiting > 0
     }
 
     /// Returns our stream since the last call, as it stands.

@@ -14,6 +14,10 @@ pub const MARKER: &[u8] = b"stream:marker";
 const TIMES_APART_MAX_MS: u64 = 60_000;
 /// Numbers from here on are times since the epoch: milliseconds, in the year 2017.
 const TIMES_FROM_MS: u64 = 1_500_000_000_000;
+/// Options whose case is that of the caller, unless the call was rewritten.
+const OPTIONS: &[&[u8]] = &[
+    b"LEFT", b"RIGHT", b"FIELDS", b"EX", b"PX", b"PXAT", b"KEEPTTL", b"MAXLEN", b"NX", b"XX", b"CH",
+];
 
 /// A command of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,10 +184,17 @@ pub fn differences(ours: &[Told], theirs: &[Told], lots: bool) -> Vec<Hunk> {
             })
         });
         let (skip, skip_other) = place.unwrap_or((rest.len(), other.len()));
-        hunks.push(Hunk {
-            ours: rest[..skip].to_vec(),
-            theirs: other[..skip_other].to_vec(),
-        });
+        let (rest, other) = (&rest[..skip], &other[..skip_other]);
+        let of = |ours: &[Told], theirs: &[Told]| Hunk {
+            ours: ours.to_vec(),
+            theirs: theirs.to_vec(),
+        };
+        if skip == skip_other {
+            let pairs = rest.iter().zip(other);
+            hunks.extend(pairs.map(|(a, b)| of(std::slice::from_ref(a), std::slice::from_ref(b))));
+        } else {
+            hunks.push(of(rest, other));
+        }
         (our, their) = (our + skip, their + skip_other);
     }
 }
@@ -217,10 +228,20 @@ fn same(ours: &Told, theirs: &Told, lots: bool) -> bool {
         return ours.words[1] == theirs.words[1] && (lots || sorted(ours) == sorted(theirs));
     }
     let pairs = ours.words.iter().zip(&theirs.words).skip(1);
-    pairs.into_iter().all(|(a, b)| a == b || close(a, b))
+    pairs.into_iter().all(|(a, b)| alike(a, b))
 }
 
-/// Returns true if both are times, or ids of a stream made of times, with the same sequence number.
+/// Returns true if two words mean the same.
+pub fn alike(ours: &[u8], theirs: &[u8]) -> bool {
+    let is_option = || {
+        OPTIONS
+            .iter()
+            .any(|option| option.eq_ignore_ascii_case(ours))
+    };
+    ours == theirs || close(ours, theirs) || ours.eq_ignore_ascii_case(theirs) && is_option()
+}
+
+/// Returns true if both are times, or ids of a stream that were made of times.
 fn close(ours: &[u8], theirs: &[u8]) -> bool {
     let parts = |word: &[u8]| -> Option<(u64, Option<String>)> {
         let text = std::str::from_utf8(word).ok()?;
