@@ -151,6 +151,25 @@ pub(crate) fn identity(shared: &Shared) -> Identity {
     *shared.replication.primary().log().identity()
 }
 
+/// Returns the place of the data in the stream, and the database that is selected there, if it is known exactly. Called at a
+/// cut; `last`: the last record before it.
+pub(crate) fn history_at_cut(worker: &Worker, last: u64) -> Option<(Identity, u32)> {
+    let shared = worker.shared;
+    let primary = shared.replication.primary();
+    let identity = *primary.log().identity();
+    match identity.role() {
+        Role::Primary => {
+            let is_exact = primary.log().blocks().is_some() && primary.log().last_record() == last;
+            is_exact.then_some((identity, 0))
+        }
+        // Another worker may cut between two units of a slice, which is counted at its end.
+        Role::Replica => {
+            let is_exact = worker.number == 0 && worker.depth == 0;
+            (is_exact && shared.following.may_resume()).then(|| (identity, shared.following.db()))
+        }
+    }
+}
+
 /// Takes whole units of the primary's stream that were applied.
 pub(crate) fn append_applied(shared: &Shared, bytes: &[u8]) {
     let mut primary = shared.replication.primary();
