@@ -22,7 +22,7 @@ use crate::{
     log,
     persistence::{self, Persistence},
     rates::Rates,
-    replication::Replication,
+    replication::{self, Replication},
     settings::{Published, Settings},
     start::Origin,
     worker::Worker,
@@ -327,6 +327,7 @@ impl Shared {
         self.settings.update(&self.engine, change)?;
         persistence::note_refusal(self);
         persistence::append::adopt(self);
+        replication::adopt(self);
         Ok(())
     }
 
