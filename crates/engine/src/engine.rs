@@ -13,6 +13,7 @@ use std::{
 
 use redline_keyspace::{
     Keyspace, Waiter,
+    journal::OnDisk,
     lock::{Wake, WakeToken},
 };
 use redline_observe::latency::Events;
@@ -241,6 +242,20 @@ impl Engine {
     pub fn release_all_replies(&self) {
         let gate = &self.keyspace.journal().gate;
         gate.open(&mut |number| self.tell_released(number));
+    }
+
+    /// Reports how much of the journal is on disk, for those who wait in a call. One report comes after the other. Called on
+    /// any thread.
+    pub fn report_disk(&self, on_disk: OnDisk) {
+        let gate = &self.keyspace.journal().gate;
+        gate.report(on_disk, &mut |number| self.tell_released(number));
+    }
+
+    /// Reports the last record that each replica has, and the last that it has on disk, for those who wait in a call. One report
+    /// comes after the other. Called on any thread.
+    pub fn report_replicas(&self, acked: Vec<u64>, on_disk: Vec<u64>) {
+        let gate = &self.keyspace.journal().gate;
+        gate.report_replicas(acked, on_disk, &mut |number| self.tell_released(number));
     }
 
     fn tell_released(&self, number: usize) {

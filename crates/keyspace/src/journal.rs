@@ -41,7 +41,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-pub use gate::{Gate, Queue, Until};
+pub use gate::{Gate, OnDisk, Queue, Released, Until};
 pub use lane::Writer;
 pub use pump::{Piece, Position, Stream};
 pub use record::{Command, Damaged, Effects, Record, RecordReader, Word, Words};

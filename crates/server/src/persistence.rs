@@ -648,7 +648,8 @@ fn version_for_replicas(form: Form, cut: &Cut) -> FileVersion {
         Form::Valkey9 if has_timed => FileVersion::VALKEY,
         // What they do not have cannot be told in it, and is refused.
         Form::Valkey9 | Form::Valkey8 => FileVersion::Redis(11),
-        Form::Unknown if has_timed || has_vectors => FileVersion::LATEST,
+        // No earlier version holds it, so they read this one or nothing.
+        Form::Unknown | Form::Old if has_timed || has_vectors => FileVersion::LATEST,
         Form::Unknown => FileVersion::Redis(10),
         Form::Old => FileVersion::Redis(9),
     }

@@ -2,6 +2,7 @@
 
 mod append;
 mod append_faults;
+mod append_wait;
 mod bench;
 mod bench_run;
 mod bench_tls;

@@ -1,5 +1,5 @@
 //! Clients that wait for keys: how a wait begins, how it is served, and how it ends. Clients in WAIT and WAITAOF wait
-//! for no key; otherwise their waits are the same.
+//! for no key, but at the journal's gate, if for anything; otherwise their waits are the same.
 //!
 //! # From a handler's result to a waiting client
 //!
@@ -31,7 +31,7 @@
 //! Must not know: what any command waits for, or does when it is served.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -41,7 +41,9 @@ use std::{
 use redline_acl::User;
 use redline_commands::{Block, Ctx, Error, Failure, Stop};
 use redline_keyspace::{
-    End, Found, Local, Policy, Ready, Trace, Unit, Waiter, Wanted, lock::StripeSet,
+    End, Found, Local, Policy, Ready, Trace, Unit, Waiter, Wanted,
+    journal::Until,
+    lock::{self, StripeSet, WakeToken},
 };
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::{self as spec, CommandId, Flags};
@@ -100,6 +102,8 @@ pub struct Wait {
     /// Deadline in milliseconds of the monotonic clock; `None`: no timeout.
     deadline_ms: Option<u64>,
     timer: Option<WaitTimer>,
+    /// The place at the journal's gate where it stands.
+    gate: Option<Until>,
     /// Time that the call took until it began to wait, if it was timed: nanoseconds.
     took_ns: Option<u64>,
     /// Bytes of the call's arguments.
@@ -118,6 +122,7 @@ impl Wait {
             waiter,
             deadline_ms,
             timer,
+            gate: None,
             took_ns: None,
         }
     }
@@ -174,11 +179,13 @@ pub enum Finished {
     RunsAgain,
 }
 
-/// Deadlines of waits with a timeout.
+/// Deadlines of waits with a timeout, and waits at the journal's gate.
 #[derive(Default)]
 pub struct Waits {
     by_deadline: BTreeMap<WaitTimer, Arc<Waiter>>,
     next: u64,
+    /// By the token of the session.
+    at_gate: HashMap<WakeToken, Arc<Waiter>>,
 }
 
 /// Deadline of a wait (milliseconds of the monotonic clock), and its number among those of the same millisecond.
@@ -242,19 +249,28 @@ pub fn begin_wait<O: Outlet>(
     enter_wait(executor, caller, waiter, block.timeout_ms)
 }
 
-/// Suspends a session whose call waits for something other than keys: its timeout ends the wait, or CLIENT UNBLOCK.
+/// Suspends a session whose call waits for something other than keys: its timeout ends the wait, or CLIENT UNBLOCK; the
+/// call runs again when the journal's gate has reached `until`, or reaches it no more. Returns `None` if that is so already.
 pub(crate) fn begin_wait_without_keys<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
     id: CommandId,
     args: Args<'_>,
     timeout_ms: Option<u64>,
-) -> Halt {
+    until: Option<Until>,
+) -> Option<Halt> {
+    let token = caller.info.token().0;
+    if let Some(until) = until {
+        let gate = &executor.engine.keyspace.journal().gate;
+        if gate.wait_for(&executor.gate, until, token) == lock::Wait::TryAgain {
+            return None;
+        }
+    }
     let call = Call::new(caller, id, ArgsBuf::from(args), false);
     let waiter = Arc::new(Waiter::new(
         &executor.engine.keyspace,
         Wanted {
-            token: caller.info.token().0,
+            token,
             db: caller.db,
             keys: Vec::new(),
             targets: Vec::new(),
@@ -263,7 +279,13 @@ pub(crate) fn begin_wait_without_keys<O: Outlet>(
             call: Box::new(call),
         },
     ));
-    enter_wait(executor, caller, waiter, timeout_ms)
+    if until.is_some() {
+        // The executor itself hears of the gate, later.
+        executor.waits.at_gate.insert(token, waiter.clone());
+    }
+    let halt = enter_wait(executor, caller, waiter, timeout_ms);
+    caller.wait.as_mut().expect("just begun").gate = until;
+    Some(halt)
 }
 
 fn enter_wait<O: Outlet>(
@@ -555,7 +577,7 @@ pub fn finish_wait<O: Outlet>(
         }
         Some(End::TimedOut) => match Call::of(waiter).id {
             id @ (CommandId::Wait | CommandId::Waitaof) => {
-                session::replication::write_acknowledged(caller, id);
+                session::replication::write_acknowledged(executor, caller, id);
             }
             _ => caller.reply().null_array(),
         },
@@ -612,6 +634,12 @@ pub fn drop_wait<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller)
         executor.waits.by_deadline.remove(&timer);
         executor.engine.timed_waits.fetch_sub(1, Ordering::Relaxed);
     }
+    if let Some(until) = wait.gate {
+        let token = wait.waiter.token;
+        executor.waits.at_gate.remove(&token);
+        let gate = &executor.engine.keyspace.journal().gate;
+        gate.leave(&executor.gate, until, token);
+    }
     if wait.waiter.ended() != Some(End::Served) {
         executor.leaving.push(wait.waiter.clone());
         leave_queues(executor);
@@ -646,6 +674,17 @@ pub fn expire_waits<O: Outlet>(executor: &mut Executor<'_, O>) {
     let now_ms = executor.outlet.monotonic_ms();
     while let Some(waiter) = executor.waits.pop_expired(now_ms) {
         if waiter.end(End::TimedOut) {
+            O::wait_ended(executor, waiter, Outcome::default());
+        }
+    }
+}
+
+/// Has the calls of these sessions run again, which have waited at the journal's gate.
+pub fn run_released<O: Outlet>(executor: &mut Executor<'_, O>, tokens: &[WakeToken]) {
+    for token in tokens {
+        if let Some(waiter) = executor.waits.at_gate.remove(token)
+            && waiter.end(End::Again)
+        {
             O::wait_ended(executor, waiter, Outcome::default());
         }
     }

@@ -1,10 +1,14 @@
-//! The gate: sessions whose replies wait until a record has been reached.
+//! The gate: sessions that wait until a record has been reached: with their replies, or in a call that asks for it.
 //!
 //! Must not know: what it means to reach a record, sessions, how workers are notified.
 //!
 //! Each worker has a queue of its own, in which its sessions stand mostly in ascending order of what they wait for. A report
 //! stores how far things have got and tells each worker whose first session is concerned, once: the worker takes out all that
 //! are, also those of later reports.
+//!
+//! A wait names a position and a number. That `m` of some replicas have a record is of this form, too: the position is the
+//! `m`-th largest of what these replicas have, which whoever hears of them reports. A call that wants several things waits
+//! for one after the other.
 
 use std::{collections::VecDeque, mem};
 
@@ -15,15 +19,75 @@ use crate::lock::{Wait, WakeToken};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// The file has this record, and all before it, on disk.
+    /// Replies that tell of this record, and of all before it, may leave.
     Synced(u64),
+    /// The file has this record, and all before it, on disk, whether replies wait for that or not.
+    OnDisk(u64),
+    /// So many replicas have this record, and all before it.
+    Acked(u32, u64),
+    /// So many replicas have this record, and all before it, on disk.
+    AckedOnDisk(u32, u64),
+}
+
+impl Until {
+    /// Number of positions that sessions stand in line for.
+    const POSITIONS: usize = 2;
+
+    /// Returns the position, as a place among all, and the number that it is to reach. `None`: what replicas have is not a
+    /// line, since each wait may be for another number of them.
+    fn parts(self) -> Option<(usize, u64)> {
+        match self {
+            Until::Synced(number) => Some((0, number)),
+            Until::OnDisk(number) => Some((1, number)),
+            Until::Acked(..) | Until::AckedOnDisk(..) => None,
+        }
+    }
+}
+
+/// The part of the journal that is on disk, whether replies wait for that or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDisk {
+    /// There is no file.
+    NoFile,
+    /// There is to be a file, which holds nothing yet that counts.
+    NotYet,
+    /// Everything up to this record.
+    UpTo(u64),
+}
+
+impl OnDisk {
+    fn word(self) -> u64 {
+        match self {
+            OnDisk::NoFile => 0,
+            OnDisk::NotYet => 1,
+            OnDisk::UpTo(number) => number.saturating_add(2),
+        }
+    }
+
+    fn of(word: u64) -> OnDisk {
+        match word {
+            0 => OnDisk::NoFile,
+            1 => OnDisk::NotYet,
+            _ => OnDisk::UpTo(word - 2),
+        }
+    }
 }
 
 /// The positions that sessions wait for, and the queues of those that do.
 pub struct Gate {
     /// Replies up to this record may leave; [`Gate::OPEN`]: all may.
     synced: AtomicU64,
+    /// An [`OnDisk`] as a word.
+    on_disk: AtomicU64,
+    replicas: Mutex<Replicas>,
     queues: Mutex<Vec<(usize, Arc<Queue>)>>,
+}
+
+/// The last record that each replica has, and the last that it has on disk, both in descending order.
+#[derive(Default)]
+struct Replicas {
+    acked: Vec<u64>,
+    on_disk: Vec<u64>,
 }
 
 /// The sessions of one worker that wait at the gate.
@@ -32,10 +96,21 @@ pub struct Queue(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    /// By ascending number.
-    synced: VecDeque<(u64, WakeToken)>,
+    /// Of each position, by ascending number.
+    lists: [VecDeque<(u64, WakeToken)>; Until::POSITIONS],
+    /// Those that wait for replicas, in the order in which they came.
+    for_replicas: Vec<(Until, WakeToken)>,
     /// The worker has been told of a report since it last looked.
     told: bool,
+}
+
+/// Sessions whose wait at the gate is over, first come first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Those whose replies may leave ([`Until::Synced`]).
+    pub replies: Vec<WakeToken>,
+    /// Those whose call waits, for any other position.
+    pub calls: Vec<WakeToken>,
 }
 
 impl Default for Gate {
@@ -43,6 +118,8 @@ impl Default for Gate {
     fn default() -> Gate {
         Gate {
             synced: AtomicU64::new(Gate::OPEN),
+            on_disk: AtomicU64::new(OnDisk::NoFile.word()),
+            replicas: Mutex::default(),
             queues: Mutex::default(),
         }
     }
@@ -61,7 +138,48 @@ impl Gate {
     pub fn is_reached(&self, until: Until) -> bool {
         match until {
             Until::Synced(number) => self.synced.load(Ordering::Acquire) >= number,
+            Until::OnDisk(number) => match self.on_disk() {
+                OnDisk::UpTo(reached) => reached >= number,
+                OnDisk::NoFile | OnDisk::NotYet => false,
+            },
+            Until::Acked(replicas, number) => self.acked(number).0 >= replicas,
+            Until::AckedOnDisk(replicas, number) => self.acked(number).1 >= replicas,
         }
+    }
+
+    /// Returns the number of replicas that have this record, and of those that have it on disk.
+    pub fn acked(&self, number: u64) -> (u32, u32) {
+        let replicas = self.replicas.lock().expect("no panic under the replicas");
+        let count = |records: &[u64]| records.partition_point(|record| *record >= number) as u32;
+        (count(&replicas.acked), count(&replicas.on_disk))
+    }
+
+    /// Reports the last record that each replica has, and the last that it has on disk; `tell` as in [`Gate::advance`]. Reports
+    /// come one after the other.
+    pub fn report_replicas(
+        &self,
+        mut acked: Vec<u64>,
+        mut on_disk: Vec<u64>,
+        tell: &mut dyn FnMut(usize),
+    ) {
+        acked.sort_unstable_by(|a, b| b.cmp(a));
+        on_disk.sort_unstable_by(|a, b| b.cmp(a));
+        let mut replicas = self.replicas.lock().expect("no panic under the replicas");
+        *replicas = Replicas { acked, on_disk };
+        drop(replicas);
+        self.tell_concerned(tell);
+    }
+
+    /// Returns true if this need not be waited for any longer: it has come to be, or there is nothing left that it could
+    /// come from.
+    fn is_over(&self, until: Until) -> bool {
+        let is_in_vain = matches!(until, Until::OnDisk(_)) && self.on_disk() == OnDisk::NoFile;
+        is_in_vain || self.is_reached(until)
+    }
+
+    /// Returns the part of the journal that is on disk.
+    pub fn on_disk(&self) -> OnDisk {
+        OnDisk::of(self.on_disk.load(Ordering::Acquire))
     }
 
     /// Closes the gate behind this record.
@@ -77,42 +195,71 @@ impl Gate {
         queue
     }
 
-    /// Puts a session of the queue's worker on it, unless what it waits for has come to be.
+    /// Puts a session of the queue's worker on it, unless it need not wait.
     pub fn wait_for(&self, queue: &Queue, until: Until, token: WakeToken) -> Wait {
         self.join(queue, until, token, true)
     }
 
     fn join(&self, queue: &Queue, until: Until, token: WakeToken, looks_again: bool) -> Wait {
-        if !looks_again && self.is_reached(until) {
+        if !looks_again && self.is_over(until) {
             return Wait::TryAgain; // a fault that only the model plants
         }
         let mut waiting = queue.0.lock().expect("no panic under a queue");
         // Under the mutex: a report stores first and looks into the queue afterwards.
-        if looks_again && self.is_reached(until) {
+        if looks_again && self.is_over(until) {
             return Wait::TryAgain;
         }
-        let Until::Synced(number) = until;
-        let behind = waiting
-            .synced
-            .iter()
-            .rposition(|(other, _)| *other <= number);
-        let at = behind.map_or(0, |at| at + 1);
-        waiting.synced.insert(at, (number, token));
+        let Some((position, number)) = until.parts() else {
+            waiting.for_replicas.push((until, token));
+            return Wait::Registered;
+        };
+        let list = &mut waiting.lists[position];
+        let behind = list.iter().rposition(|(other, _)| *other <= number);
+        list.insert(behind.map_or(0, |at| at + 1), (number, token));
         Wait::Registered
+    }
+
+    /// Takes a session out of the queue that waits no longer, if it is still there.
+    pub fn leave(&self, queue: &Queue, until: Until, token: WakeToken) {
+        let mut waiting = queue.0.lock().expect("no panic under a queue");
+        match until.parts() {
+            Some((position, number)) => {
+                waiting.lists[position].retain(|place| *place != (number, token));
+            }
+            None => waiting
+                .for_replicas
+                .retain(|place| *place != (until, token)),
+        }
     }
 
     /// Reports that everything up to this record is on disk; `tell` is called with the number of each worker that is to
     /// look into its queue ([`Gate::take_released`]), and must not block.
     pub fn advance(&self, number: u64, tell: &mut dyn FnMut(usize)) {
-        let before = self.synced.fetch_max(number, Ordering::AcqRel);
-        let synced = before.max(number);
+        self.synced.fetch_max(number, Ordering::AcqRel);
+        self.tell_concerned(tell);
+    }
+
+    /// Reports how much is on disk, whether replies wait for that or not; `tell` as in [`Gate::advance`]. Reports come one
+    /// after the other.
+    pub fn report(&self, on_disk: OnDisk, tell: &mut dyn FnMut(usize)) {
+        if self.on_disk.swap(on_disk.word(), Ordering::AcqRel) != on_disk.word() {
+            self.tell_concerned(tell);
+        }
+    }
+
+    fn tell_concerned(&self, tell: &mut dyn FnMut(usize)) {
         let queues = self.queues.lock().expect("no panic under the queues");
         for (worker, queue) in queues.iter() {
             let mut waiting = queue.0.lock().expect("no panic under a queue");
-            let first = waiting.synced.front();
-            if first.is_some_and(|(first, _)| *first <= synced)
-                && !mem::replace(&mut waiting.told, true)
-            {
+            let first = |until: fn(u64) -> Until, place: Option<&(u64, WakeToken)>| {
+                place.is_some_and(|(number, _)| self.is_over(until(*number)))
+            };
+            let [replies, calls] = &waiting.lists;
+            let mut for_replicas = waiting.for_replicas.iter();
+            let is_concerned = first(Until::Synced, replies.front())
+                || first(Until::OnDisk, calls.front())
+                || for_replicas.any(|(until, _)| self.is_over(*until));
+            if is_concerned && !mem::replace(&mut waiting.told, true) {
                 tell(*worker);
             }
         }
@@ -123,19 +270,21 @@ impl Gate {
         self.advance(Self::OPEN, tell);
     }
 
-    /// Takes the sessions out of a queue whose replies may leave, first come first.
-    pub fn take_released(&self, queue: &Queue) -> Vec<WakeToken> {
+    /// Takes the sessions out of a queue that need not wait any longer.
+    pub fn take_released(&self, queue: &Queue) -> Released {
         let mut waiting = queue.0.lock().expect("no panic under a queue");
         waiting.told = false;
-        let synced = self.synced.load(Ordering::Acquire);
-        let count = waiting
-            .synced
-            .partition_point(|(number, _)| *number <= synced);
-        waiting
-            .synced
-            .drain(..count)
-            .map(|(_, token)| token)
-            .collect()
+        let mut take = |position: usize, until: fn(u64) -> Until| -> Vec<WakeToken> {
+            let list = &mut waiting.lists[position];
+            let count = list.partition_point(|(number, _)| self.is_over(until(*number)));
+            list.drain(..count).map(|(_, token)| token).collect()
+        };
+        let (replies, mut calls) = (take(0, Until::Synced), take(1, Until::OnDisk));
+        let for_replicas = waiting
+            .for_replicas
+            .extract_if(.., |(until, _)| self.is_over(*until));
+        calls.extend(for_replicas.map(|(_, token)| token));
+        Released { replies, calls }
     }
 }
 
@@ -169,15 +318,15 @@ mod tests {
         );
         assert_eq!(advance(&gate, 3), [3]);
         assert_eq!(advance(&gate, 4), [0; 0], "told, and has not looked yet");
-        assert_eq!(gate.take_released(&own), [32, 32, 42]);
+        assert_eq!(gate.take_released(&own).replies, [32, 32, 42]);
         assert_eq!(advance(&gate, 3), [0; 0]);
         assert!(gate.is_reached(Until::Synced(4)), "it does not go back");
-        assert_eq!(gate.take_released(&own), [0; 0]);
+        assert_eq!(gate.take_released(&own), Released::default());
         let mut told = Vec::new();
         gate.open(&mut |worker| told.push(worker));
         assert_eq!(told, [3, 5]);
-        assert_eq!(gate.take_released(&own), [52]);
-        assert_eq!(gate.take_released(&other), [90]);
+        assert_eq!(gate.take_released(&own).replies, [52]);
+        assert_eq!(gate.take_released(&other).replies, [90]);
     }
 
     #[test]
@@ -189,7 +338,75 @@ mod tests {
             gate.wait_for(&queue, Until::Synced(number), token);
         }
         assert_eq!(advance(&gate, 2), [0]);
-        assert_eq!(gate.take_released(&queue), [2, 4, 1, 3]);
+        assert_eq!(gate.take_released(&queue).replies, [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn calls_wait_for_as_many_replicas_as_they_ask_for() {
+        let gate = Gate::default();
+        let queue = gate.make_queue(1);
+        let report = |acked: &[u64], on_disk: &[u64]| {
+            let mut told = Vec::new();
+            gate.report_replicas(acked.to_vec(), on_disk.to_vec(), &mut |worker| {
+                told.push(worker);
+            });
+            told
+        };
+        let waits = [
+            (Until::Acked(1, 5), 1),
+            (Until::Acked(2, 5), 2),
+            (Until::AckedOnDisk(1, 5), 3),
+            (Until::Acked(3, 1), 4),
+        ];
+        for (until, token) in waits {
+            assert_eq!(gate.wait_for(&queue, until, token), Wait::Registered);
+        }
+        assert_eq!(report(&[4, 4], &[0, 0]), [0; 0]);
+        assert_eq!(report(&[4, 5], &[0, 4]), [1]);
+        assert_eq!(gate.take_released(&queue).calls, [1]);
+        assert_eq!(gate.acked(4), (2, 1));
+        gate.leave(&queue, Until::Acked(3, 1), 4);
+        assert_eq!(report(&[9, 0, 7], &[5, 0, 0]), [1]);
+        assert_eq!(gate.take_released(&queue).calls, [2, 3]);
+        assert_eq!(gate.wait_for(&queue, Until::Acked(3, 0), 5), Wait::TryAgain);
+        assert_eq!(
+            report(&[], &[]),
+            [0; 0],
+            "those that have gone do not count"
+        );
+        assert_eq!(gate.acked(0), (0, 0));
+        assert_eq!(gate.take_released(&queue), Released::default());
+    }
+
+    fn report(gate: &Gate, on_disk: OnDisk) -> Vec<usize> {
+        let mut told = Vec::new();
+        gate.report(on_disk, &mut |worker| told.push(worker));
+        told
+    }
+
+    #[test]
+    fn calls_wait_for_the_disk_while_replies_leave() {
+        let gate = Gate::default();
+        let queue = gate.make_queue(1);
+        let wait = |number, token| gate.wait_for(&queue, Until::OnDisk(number), token);
+        assert_eq!(wait(0, 9), Wait::TryAgain, "there is no file");
+        assert!(!gate.is_reached(Until::OnDisk(0)) && gate.is_reached(Until::Synced(8)));
+        assert_eq!(report(&gate, OnDisk::NotYet), [0; 0]);
+        for (number, token) in [(0, 1), (4, 2), (4, 3), (2, 4)] {
+            assert_eq!(wait(number, token), Wait::Registered);
+        }
+        assert_eq!(advance(&gate, 9), [0; 0], "that is about replies");
+        assert_eq!(report(&gate, OnDisk::UpTo(0)), [1]);
+        assert_eq!(gate.take_released(&queue).calls, [1]);
+        gate.leave(&queue, Until::OnDisk(4), 2);
+        gate.leave(&queue, Until::OnDisk(4), 2);
+        assert_eq!(report(&gate, OnDisk::UpTo(4)), [1]);
+        assert_eq!(report(&gate, OnDisk::UpTo(4)), [0; 0], "nothing is new");
+        assert_eq!(gate.on_disk(), OnDisk::UpTo(4));
+        assert_eq!(gate.take_released(&queue).calls, [4, 3]);
+        assert_eq!(wait(5, 5), Wait::Registered);
+        assert_eq!(report(&gate, OnDisk::NoFile), [1], "it waits in vain");
+        assert_eq!(gate.take_released(&queue).calls, [5]);
     }
 }
 
@@ -221,7 +438,7 @@ mod model {
             }
             let mut look = || {
                 if mem::take(&mut *told.lock().unwrap()) {
-                    for token in gate.take_released(&queue) {
+                    for token in gate.take_released(&queue).replies {
                         assert!(gate.is_reached(Until::Synced(token)), "answered too early");
                         waiting -= 1;
                     }

@@ -225,6 +225,12 @@ impl Writer {
         }
     }
 
+    /// Returns the number up to which everything is on disk and counts; `None`: nothing counts yet, or the file is off or
+    /// about to be.
+    pub fn on_disk(&self) -> Option<u64> {
+        matches!(self.mode, Mode::On | Mode::Ending(Then::End)).then_some(self.synced)
+    }
+
     /// Returns the manifest as it is on disk, as far as that is known.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

@@ -13,7 +13,10 @@ use std::{
 };
 
 use redline_engine::refusals::Reason;
-use redline_keyspace::{Unit, journal::Piece};
+use redline_keyspace::{
+    Unit,
+    journal::{OnDisk, Piece},
+};
 use redline_net::clock;
 use redline_persist::{
     Disk, Manifest, Paths, RealDisk,
@@ -31,10 +34,14 @@ const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(crate) struct Append {
     inner: Mutex<Inner>,
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
+    /// Held while changed settings are gone by, so that the last ones are gone by last.
+    adopting: Mutex<()>,
 }
 
 struct Inner {
     writer: Option<Writer>,
+    /// `appendonly`, as it was last gone by.
+    is_wanted: bool,
     /// The lock on the folder, from the first time that the file is on.
     lock: Option<DirLock>,
     /// Bytes that the file has not taken yet, and the number of their last record.
@@ -109,6 +116,7 @@ impl Append {
         let append = Append {
             inner: Mutex::new(Inner {
                 writer: None,
+                is_wanted: false,
                 lock: None,
                 pending: Vec::new(),
                 pending_last: 0,
@@ -128,6 +136,7 @@ impl Append {
                 rewrites: 0,
             }),
             jobs: Mutex::new(jobs),
+            adopting: Mutex::default(),
         };
         (append, todo)
     }
@@ -229,6 +238,7 @@ impl Append {
         let writer = Writer::new(paths(settings), writer_settings(settings), manifest, bytes);
         let mut inner = self.inner();
         inner.writer = Some(writer);
+        inner.is_wanted = true;
         inner.lock = lock;
     }
 }
@@ -316,9 +326,12 @@ fn stop(shared: &Shared) {
 
 /// Goes by changed settings.
 pub(crate) fn adopt(shared: &Shared) {
-    let settings = shared.settings.current();
     let append = &shared.persistence.append;
+    let adopting = append.adopting.lock();
+    let _adopting = adopting.expect("no panic while settings are gone by");
+    let settings = shared.settings.current();
     let mut inner = append.inner();
+    inner.is_wanted = settings.appends;
     if let Some(writer) = &mut inner.writer {
         writer.set(writer_settings(&settings));
     }
@@ -659,9 +672,16 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     }
 }
 
-/// Lets replies wait for the file, or not, as its state and the policy demand.
+/// Lets replies wait for the file, or not, as its state and the policy demand, and tells those who wait in a call how far
+/// it is.
 fn note_gate(shared: &Shared) {
     let mut inner = shared.persistence.append.inner();
+    // Under the lock, so that reports come in their order.
+    let on_disk = inner.writer.as_ref().and_then(Writer::on_disk);
+    shared.engine.report_disk(match inner.is_wanted {
+        true => on_disk.map_or(OnDisk::NotYet, OnDisk::UpTo),
+        false => OnDisk::NoFile,
+    });
     let wanted = inner.writer.as_ref().map_or(Gate::Open, Writer::gate);
     let was_gated = inner.is_gated;
     let mut wishes = Vec::new();

@@ -28,7 +28,7 @@ use redline_persist::{
 use redline_resp::ArgsBuf;
 
 use super::{append, loading};
-use crate::{log, settings::Settings, shared::Shared, worker::Worker};
+use crate::{log, replication, settings::Settings, shared::Shared, worker::Worker};
 
 /// Bytes of commands that are run at once: other work of the worker waits for them.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -103,6 +103,7 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
         stage.empty();
         load(&mut stage, &settings, &manifest.unwrap_or_default())
     });
+    replication::restart_history(&shared);
     let compound = worker.compound.take().expect("the unit of the load");
     let mut unit = compound.unit;
     if was_attached {

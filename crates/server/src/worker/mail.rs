@@ -97,9 +97,11 @@ pub(super) fn on_engine_message(worker: &mut Worker, message: Mail) {
         Mail::Wake(token) => wake(worker, token),
         Mail::Released => {
             let gate = &worker.shared.keyspace.journal().gate;
-            for token in gate.take_released(&worker.gate) {
+            let released = gate.take_released(&worker.gate);
+            for token in released.replies {
                 wake(worker, Token(token));
             }
+            block::run_released(worker.executor, &released.calls);
         }
         Mail::Pump => worker.pump_now(),
         Mail::WaitEnded(waiter, outcome) => {
