@@ -251,6 +251,13 @@ impl Engine {
         gate.report(on_disk, &mut |number| self.tell_released(number));
     }
 
+    /// Reports the last record that each replica has, and the last that it has on disk, for those who wait in a call. One report
+    /// comes after the other. Called on any thread.
+    pub fn report_replicas(&self, acked: Vec<u64>, on_disk: Vec<u64>) {
+        let gate = &self.keyspace.journal().gate;
+        gate.report_replicas(acked, on_disk, &mut |number| self.tell_released(number));
+    }
+
     fn tell_released(&self, number: usize) {
         self.executors()[number].mailbox.send(Message::Released);
     }

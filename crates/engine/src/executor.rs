@@ -171,6 +171,9 @@ pub trait Outlet: Clock + Sized {
 
     /// Called when FLUSHALL has emptied all databases.
     fn flushed_all(_: &mut Executor<'_, Self>) {}
+
+    /// Called when a caller waits for replicas to have this record: they are to tell how far they are.
+    fn ask_replicas(_: &mut Executor<'_, Self>, _record: u64) {}
 }
 
 /// A client of a group that is served together: its caller, and the bytes of its requests.

@@ -183,6 +183,8 @@ pub struct Primary {
     walks: VecDeque<Walk>,
     last_walk: u64,
     is_walking: bool,
+    /// The record behind which replicas are asked how far they are.
+    asks_at: Option<u64>,
     ping_at_ms: u64,
     newline_at_ms: u64,
     /// Time since which there is no replica.
@@ -203,6 +205,7 @@ impl Primary {
             walks: VecDeque::new(),
             last_walk: 0,
             is_walking: false,
+            asks_at: None,
             ping_at_ms: 0,
             newline_at_ms: 0,
             alone_since_ms: None,
@@ -329,7 +332,6 @@ impl Primary {
     /// Notes an acknowledgement: everything up to `offset` is applied, up to `synced` on disk. An offset that was not
     /// handed out yet counts as the last that was. Returns true if the client is a replica.
     pub fn ack(&mut self, client: u64, offset: u64, synced: Option<u64>, now_ms: u64) -> bool {
-        let end = self.log.identity().offset();
         let Some(replica) = self.replica(client) else {
             return false;
         };
@@ -337,8 +339,8 @@ impl Primary {
             return false;
         }
         replica.heard_ms = now_ms;
-        replica.acked = replica.acked.max(offset.min(end));
-        let synced = synced.unwrap_or(0).min(end);
+        replica.acked = replica.acked.max(offset.min(replica.sent));
+        let synced = synced.unwrap_or(0).min(replica.sent);
         replica.synced = replica.synced.max(synced);
         if matches!(replica.state, State::AwaitsAck | State::Online) {
             replica.has_acked = true;
@@ -360,7 +362,7 @@ impl Primary {
         };
         let replica = self.replicas.remove(at);
         let took_whole = matches!(replica.state, State::AwaitsAck | State::Online);
-        if took_whole && !replica.has_acked && replica.speaks_psync {
+        if took_whole && !replica.has_acked && replica.speaks_psync && replica.peer.port != 0 {
             // It read a snapshot to its end, and nothing came of it.
             self.failed.push_back(replica.peer.address());
             if self.failed.len() > FAILED_MAX {
@@ -429,9 +431,10 @@ impl Primary {
         number
     }
 
-    /// Notes that a walk's cut is at the present end of the stream, which is its offset for all who take part. Returns
-    /// those that have something to send.
-    pub fn cut_walk(&mut self, number: u64, now_ms: u64) -> Vec<u64> {
+    /// Notes that a walk's cut is at the present end of the stream, behind this record of the journal: that is the place of all
+    /// who take part. Returns those that have something to send.
+    pub fn cut_walk(&mut self, number: u64, record: u64, now_ms: u64) -> Vec<u64> {
+        self.log.mark(record);
         let identity = *self.log.identity();
         if let Some(walk) = self.walks.iter_mut().find(|walk| walk.number == number) {
             walk.is_cut = true;
@@ -508,6 +511,7 @@ impl Primary {
             return (Vec::new(), Vec::new());
         }
         self.log.mark(number);
+        self.ask_if_due();
         self.after_append()
     }
 
@@ -546,19 +550,26 @@ impl Primary {
         }
     }
 
-    /// Asks all replicas that are online how far they are. Returns those that have something to send.
-    pub fn ask_acks(&mut self) -> Vec<u64> {
-        if !self.has_online() || self.log.identity().role() != Role::Primary {
-            return Vec::new();
+    /// Has all replicas asked how far they are, once this record is in the stream. Returns those that have
+    /// something to send.
+    pub fn ask_acks(&mut self, record: u64) -> Vec<u64> {
+        self.asks_at = Some(self.asks_at.map_or(record, |other| other.max(record)));
+        match self.ask_if_due() {
+            true => self.after_append().0,
+            false => Vec::new(),
         }
-        let number = self.log.last_record();
-        self.append(GETACK);
-        self.end_round(number).0
     }
 
-    fn has_online(&self) -> bool {
-        let mut replicas = self.replicas.iter();
-        replicas.any(|replica| replica.state == State::Online)
+    fn ask_if_due(&mut self) -> bool {
+        let last = self.log.last_record();
+        let is_due = self.asks_at.take_if(|record| *record <= last).is_some()
+            && self.has_replicas()
+            && self.log.identity().role() == Role::Primary;
+        if is_due {
+            self.append(GETACK);
+            self.log.mark(last);
+        }
+        is_due
     }
 
     fn take_sleepers(&mut self, is_meant: impl Fn(&Replica) -> bool) -> Vec<u64> {

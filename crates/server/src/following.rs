@@ -25,7 +25,9 @@ use redline_engine::{
 };
 use redline_keyspace::{End, Unit};
 use redline_net::{Sender, clock};
-use redline_replica::{Role, link::State};
+use redline_persist::load::Loaded;
+use redline_replica::{Replid, Role, link::State};
+use redline_types::number;
 
 use crate::{
     log, replication,
@@ -117,7 +119,7 @@ impl Following {
 
     /// Returns true if the data are those of the stream's id and offset, so that a primary may go on from there. Those of an
     /// own history are, too, but what clients wrote at the end of it was never counted.
-    fn may_resume(&self) -> bool {
+    pub(crate) fn may_resume(&self) -> bool {
         self.resumes.load(Ordering::Acquire)
     }
 
@@ -156,6 +158,31 @@ pub(crate) fn begin(shared: &Shared) {
     if let Err(error) = call(shared, host, port) {
         log::warning(&format!("The link to the primary cannot be made: {error}"));
         std::process::exit(1);
+    }
+}
+
+/// Takes the place in a primary's stream that a file was saved at, if the server is to follow one. Called at the start.
+pub(crate) fn take_place(shared: &Shared, loaded: &Loaded) {
+    let fact = |wanted: &[u8]| {
+        let mut facts = loaded.facts.iter();
+        let found = facts.find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_slice())
+    };
+    let replid = fact(b"repl-id").and_then(Replid::parse);
+    let offset = fact(b"repl-offset").and_then(number::parse_i64);
+    let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+    let (Some(replid), Some(offset)) = (replid, offset) else {
+        return;
+    };
+    if shared.settings.current().primary.is_some() {
+        let following = &shared.following;
+        let db = apply::stream_db(loaded, shared.keyspace.databases());
+        following.db.store(db, Ordering::Release);
+        replication::take_history(shared, replid, offset);
+        following.resumes.store(true, Ordering::Release);
+        log::notice(&format!(
+            "The snapshot was saved at offset {offset} of {replid}: trying to go on there"
+        ));
     }
 }
 

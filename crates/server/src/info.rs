@@ -264,13 +264,17 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("rss_overhead_bytes", rss as i64 - mapped as i64)?;
     out.field("mem_fragmentation_ratio", two(ratio(rss, used)))?;
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
-    out.zeros(&[
-        "mem_not_counted_for_evict",
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_replica_full_sync_buffer",
-        "mem_clients_slaves",
-    ])?;
+    let primary = worker.shared.replication.primary();
+    let kept = primary.log().blocks().map_or(0, |blocks| blocks.len());
+    let backlog = kept.min(primary.limits().backlog_bytes);
+    drop(primary);
+    // Neither counts as used memory.
+    out.zeros(&["mem_not_counted_for_evict"])?;
+    out.field("mem_replication_backlog", backlog)?;
+    out.field("mem_total_replication_buffers", kept)?;
+    // A snapshot on its way is in a file.
+    out.zeros(&["mem_replica_full_sync_buffer"])?;
+    out.field("mem_clients_slaves", kept - backlog)?;
     out.field("mem_clients_normal", memory.client_bytes)?;
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"])?;
     out.field("mem_allocator", "redline")?;

@@ -559,7 +559,7 @@ pub(crate) fn begin(
         number: state.number,
         purpose,
         stream: stream.clone(),
-        head: head(shared, settings, &cut, purpose),
+        head: head(worker, settings, &cut, purpose),
         manner: Manner {
             in_steps: settings.saves_in_steps,
             key_delay: Duration::from_micros(settings.key_save_delay_us),
@@ -590,12 +590,17 @@ pub(crate) fn release_held(shared: &Shared, replid: Replid, offset: u64, db: u32
     let Some(mut job) = shared.persistence.state().held.take() else {
         return;
     };
-    job.head.facts.extend([
+    job.head.facts.extend(history_facts(replid, offset, db));
+    shared.persistence.write(job);
+}
+
+/// Returns the facts by which who loads a file knows its place in a stream.
+fn history_facts(replid: Replid, offset: u64, db: u32) -> [(&'static str, Vec<u8>); 3] {
+    [
         ("repl-stream-db", db.to_string().into_bytes()),
         ("repl-id", replid.as_bytes().to_vec()),
         ("repl-offset", offset.to_string().into_bytes()),
-    ]);
-    shared.persistence.write(job);
+    ]
 }
 
 /// Notes that the snapshot of the present number is begun for its own sake, for those who wait for one. Called before its
@@ -644,15 +649,17 @@ fn version_for_replicas(form: Form, cut: &Cut) -> FileVersion {
         Form::Valkey9 if has_timed => FileVersion::VALKEY,
         // What they do not have cannot be told in it, and is refused.
         Form::Valkey9 | Form::Valkey8 => FileVersion::Redis(11),
-        Form::Unknown if has_timed || has_vectors => FileVersion::LATEST,
+        // No earlier version holds it, so they read this one or nothing.
+        Form::Unknown | Form::Old if has_timed || has_vectors => FileVersion::LATEST,
         Form::Unknown => FileVersion::Redis(10),
         Form::Old => FileVersion::Redis(9),
     }
 }
 
-fn head(shared: &Shared, settings: &Settings, cut: &Cut, purpose: Purpose) -> Head {
+fn head(worker: &Worker, settings: &Settings, cut: &Cut, purpose: Purpose) -> Head {
+    let shared = worker.shared;
     let is_base = matches!(purpose, Purpose::Base(_) | Purpose::LoneBase);
-    let facts = vec![
+    let mut facts = vec![
         ("redis-ver", REDIS_VERSION.as_bytes().to_vec()),
         ("redis-bits", b"64".to_vec()),
         ("ctime", (clock::wall_ms() / 1000).to_string().into_bytes()),
@@ -662,6 +669,11 @@ fn head(shared: &Shared, settings: &Settings, cut: &Cut, purpose: Purpose) -> He
         ),
         ("aof-base", u8::from(is_base).to_string().into_bytes()),
     ];
+    if purpose == Purpose::Save
+        && let Some((identity, db)) = replication::history_at_cut(worker, cut.last_record)
+    {
+        facts.extend(history_facts(identity.replid(), identity.offset(), db));
+    }
     let libraries = shared.engine.libraries.all();
     Head {
         facts,

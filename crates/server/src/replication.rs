@@ -1,6 +1,6 @@
 //! Replication in the server: what the state machine of a primary decides is carried out here.
 //!
-//! The state ([`Primary`]) is under one lock, a leaf. Who has the pump's role adds rounds of the stream ([`write`]); the
+//! The state ([`Primary`]) is under one lock; under it only the journal's gate and its queues are locked. Who has the pump's role adds rounds of the stream ([`write`]); the
 //! workers of replicas' sessions send what there is ([`feed`]); worker 0 looks after time ([`tick`]) and begins walks
 //! ([`drive`]). A walk's snapshot goes into a file without a name ([`spool`]), from which each replica is sent it at its own
 //! speed.
@@ -45,6 +45,8 @@ pub(crate) struct Replication {
     is_kept: AtomicBool,
     /// True if [`drive`] may have something to do.
     has_wishes: AtomicBool,
+    /// True if the journal has the server's stream: see [`stream`].
+    pub(crate) has_stream: AtomicBool,
     /// The walk whose cut is on its way through the journal, and the last record before that.
     awaited: Mutex<Option<(u64, u64)>>,
     spools: Mutex<Vec<Arc<Spool>>>,
@@ -58,12 +60,13 @@ impl Replication {
             primary: Mutex::new(Primary::new(log, limits(settings))),
             is_kept: AtomicBool::new(false),
             has_wishes: AtomicBool::new(false),
+            has_stream: AtomicBool::new(false),
             awaited: Mutex::default(),
             spools: Mutex::default(),
         }
     }
 
-    /// Returns the state: a leaf among the locks.
+    /// Returns the state. Under its lock none is taken but those of the journal's gate.
     pub(crate) fn primary(&self) -> MutexGuard<'_, Primary> {
         self.primary.lock().expect("no panic under replication")
     }
@@ -116,6 +119,13 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
+/// Goes by changed settings.
+pub(crate) fn adopt(shared: &Shared) {
+    let settings = shared.settings.current();
+    shared.replication.primary().set_limits(limits(&settings));
+    note_good_replicas(shared, &settings);
+}
+
 /// Has [`drive`] look at what is wanted.
 pub(crate) fn wish(shared: &Shared) {
     shared.replication.has_wishes.store(true, Ordering::Release);
@@ -149,6 +159,25 @@ pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
 /// Returns ids and offset.
 pub(crate) fn identity(shared: &Shared) -> Identity {
     *shared.replication.primary().log().identity()
+}
+
+/// Returns the place of the data in the stream, and the database that is selected there, if it is known exactly. Called at a
+/// cut; `last`: the last record before it.
+pub(crate) fn history_at_cut(worker: &Worker, last: u64) -> Option<(Identity, u32)> {
+    let shared = worker.shared;
+    let primary = shared.replication.primary();
+    let identity = *primary.log().identity();
+    match identity.role() {
+        Role::Primary => {
+            let is_exact = primary.log().blocks().is_some() && primary.log().last_record() == last;
+            is_exact.then_some((identity, 0))
+        }
+        // Another worker may cut between two units of a slice, which is counted at its end.
+        Role::Replica => {
+            let is_exact = worker.number == 0 && worker.depth == 0;
+            (is_exact && shared.following.may_resume()).then(|| (identity, shared.following.db()))
+        }
+    }
 }
 
 /// Takes whole units of the primary's stream that were applied.
@@ -236,13 +265,13 @@ pub(crate) fn cut(shared: &Shared, number: u64) {
         return;
     };
     drop(awaited);
-    cut_walk(shared, walk);
+    cut_walk(shared, walk, number);
 }
 
-/// Notes that a walk has what is before the end of the stream.
-fn cut_walk(shared: &Shared, walk: u64) {
+/// Notes that a walk has what is before the end of the stream, up to this record.
+fn cut_walk(shared: &Shared, walk: u64, number: u64) {
     let mut primary = shared.replication.primary();
-    let awake = primary.cut_walk(walk, clock::monotonic_ms());
+    let awake = primary.cut_walk(walk, number, clock::monotonic_ms());
     let identity = *primary.log().identity();
     drop(primary);
     // An own stream goes on with SELECT there, a primary's need not.
@@ -276,7 +305,7 @@ pub(crate) fn drive(worker: &mut Worker) {
     };
     let Some(form) = form else {
         if stream::is_idle(&shared) {
-            shared.keyspace.journal().detach();
+            stream::end(&shared);
         }
         return;
     };
@@ -289,7 +318,8 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
     if identity(&shared).role() == Role::Replica {
         // This worker applies the primary's stream, so what was applied is what the cut has.
-        cut_walk(&shared, walk);
+        let last = replication.primary().log().last_record();
+        cut_walk(&shared, walk, last);
     } else {
         let mut awaited = replication.awaited.lock().expect("no panic under a cut");
         let number = stream::begin_part(&shared, &mut unit);
@@ -328,13 +358,29 @@ fn fail(shared: &Shared, walk: u64, why: &str) {
     }
 }
 
+/// Begins a history anew, since the data has become other than by the stream: replicas have to ask for all of it.
+pub(crate) fn restart_history(shared: &Shared) {
+    let replication = &shared.replication;
+    let mut primary = replication.primary();
+    primary.log_mut().restarted(fresh_id());
+    replication.note_kept(&primary);
+    let replicas = primary.replicas().iter();
+    let clients: Vec<u64> = replicas
+        .filter(|replica| replica.state != State::Handshake)
+        .map(|replica| replica.client)
+        .collect();
+    drop(primary);
+    for client in clients {
+        close(shared, client, "the data was replaced");
+    }
+}
+
 /// Looks after what is due by time; called by worker 0 every tick.
 pub(crate) fn tick(shared: &Shared) {
     let replication = &shared.replication;
     let settings = shared.settings.current();
     let now_ms = clock::monotonic_ms();
     let mut primary = replication.primary();
-    primary.set_limits(limits(&settings));
     let tick = primary.tick(fresh_id, now_ms);
     replication.note_kept(&primary);
     let is_walk_due = primary.due_walk(now_ms).is_some();
@@ -367,8 +413,23 @@ pub(crate) fn note_good_replicas(shared: &Shared, settings: &Settings) {
     refusals.set(Reason::NoReplicas, refuses, &shared.engine.settings);
 }
 
+/// Has replicas tell how far they are, once they have been sent this record.
+pub(crate) fn ask_acks(shared: &Shared, record: u64) {
+    let awake = shared.replication.primary().ask_acks(record);
+    wake(shared, &awake);
+}
+
+/// Reports what replicas have, for those who wait for it.
+fn report_acks(shared: &Shared) {
+    // One report after the other: the state stays locked.
+    let primary = shared.replication.primary();
+    let (acked, on_disk) = primary.acked_records().into_iter().unzip();
+    shared.engine.report_replicas(acked, on_disk);
+}
+
 /// Acts on a replica's acknowledgement.
 pub(crate) fn acknowledged(shared: &Shared) {
+    report_acks(shared);
     let settings = shared.settings.current();
     if settings.min_replicas > 0 {
         note_good_replicas(shared, &settings);
@@ -387,6 +448,7 @@ pub(crate) fn gone(shared: &Shared, session: &Session) {
         .map(|replica| format!("{}:{}", replica.peer.shown_ip(), replica.peer.port));
     primary.gone(client, clock::monotonic_ms());
     drop(primary);
+    report_acks(shared);
     if let Some(name) = name {
         log::notice(&format!("Connection with replica {name} lost."));
         note_good_replicas(shared, &shared.settings.current());

@@ -24,7 +24,7 @@ use crate::{
     log,
     persistence::{self, Persistence},
     rates::Rates,
-    replication::Replication,
+    replication::{self, Replication},
     settings::{Published, Settings},
     start::Origin,
     worker::Worker,
@@ -328,6 +328,7 @@ impl Shared {
         persistence::note_refusal(self);
         persistence::append::adopt(self);
         following::note_role(self);
+        replication::adopt(self);
         Ok(())
     }
 

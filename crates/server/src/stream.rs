@@ -6,7 +6,7 @@
 //!
 //! Must not know: what either does with it.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::Ordering};
 
 use redline_keyspace::{
     Unit,
@@ -25,13 +25,23 @@ pub(crate) fn begin_part(shared: &Arc<Shared>, unit: &mut Unit<'_>) -> u64 {
     if shared.keyspace.journal().is_attached() {
         return unit.cut_journal();
     }
+    shared.replication.has_stream.store(true, Ordering::Release);
     let shared = Arc::downgrade(shared);
     unit.attach_stream(Box::new(ServerStream { shared }))
 }
 
-/// Returns true if nobody wants the stream that there is.
+/// Ends the stream. The caller holds every stripe.
+pub(crate) fn end(shared: &Shared) {
+    shared
+        .replication
+        .has_stream
+        .store(false, Ordering::Release);
+    shared.keyspace.journal().detach();
+}
+
+/// Returns true if nobody wants the stream that there is. (That of a test is wanted.)
 pub(crate) fn is_idle(shared: &Shared) -> bool {
-    shared.keyspace.journal().is_attached()
+    shared.replication.has_stream.load(Ordering::Acquire)
         && !shared.persistence.append.is_on()
         && !shared.replication.is_kept()
 }

@@ -23,17 +23,23 @@ pub enum Until {
     Synced(u64),
     /// The file has this record, and all before it, on disk, whether replies wait for that or not.
     OnDisk(u64),
+    /// So many replicas have this record, and all before it.
+    Acked(u32, u64),
+    /// So many replicas have this record, and all before it, on disk.
+    AckedOnDisk(u32, u64),
 }
 
 impl Until {
-    /// Number of positions.
+    /// Number of positions that sessions stand in line for.
     const POSITIONS: usize = 2;
 
-    /// Returns the position, as a place among all, and the number that it is to reach.
-    fn parts(self) -> (usize, u64) {
+    /// Returns the position, as a place among all, and the number that it is to reach. `None`: what replicas have is not a
+    /// line, since each wait may be for another number of them.
+    fn parts(self) -> Option<(usize, u64)> {
         match self {
-            Until::Synced(number) => (0, number),
-            Until::OnDisk(number) => (1, number),
+            Until::Synced(number) => Some((0, number)),
+            Until::OnDisk(number) => Some((1, number)),
+            Until::Acked(..) | Until::AckedOnDisk(..) => None,
         }
     }
 }
@@ -73,7 +79,15 @@ pub struct Gate {
     synced: AtomicU64,
     /// An [`OnDisk`] as a word.
     on_disk: AtomicU64,
+    replicas: Mutex<Replicas>,
     queues: Mutex<Vec<(usize, Arc<Queue>)>>,
+}
+
+/// The last record that each replica has, and the last that it has on disk, both in descending order.
+#[derive(Default)]
+struct Replicas {
+    acked: Vec<u64>,
+    on_disk: Vec<u64>,
 }
 
 /// The sessions of one worker that wait at the gate.
@@ -84,6 +98,8 @@ pub struct Queue(Mutex<Waiting>);
 struct Waiting {
     /// Of each position, by ascending number.
     lists: [VecDeque<(u64, WakeToken)>; Until::POSITIONS],
+    /// Those that wait for replicas, in the order in which they came.
+    for_replicas: Vec<(Until, WakeToken)>,
     /// The worker has been told of a report since it last looked.
     told: bool,
 }
@@ -103,6 +119,7 @@ impl Default for Gate {
         Gate {
             synced: AtomicU64::new(Gate::OPEN),
             on_disk: AtomicU64::new(OnDisk::NoFile.word()),
+            replicas: Mutex::default(),
             queues: Mutex::default(),
         }
     }
@@ -125,7 +142,32 @@ impl Gate {
                 OnDisk::UpTo(reached) => reached >= number,
                 OnDisk::NoFile | OnDisk::NotYet => false,
             },
+            Until::Acked(replicas, number) => self.acked(number).0 >= replicas,
+            Until::AckedOnDisk(replicas, number) => self.acked(number).1 >= replicas,
         }
+    }
+
+    /// Returns the number of replicas that have this record, and of those that have it on disk.
+    pub fn acked(&self, number: u64) -> (u32, u32) {
+        let replicas = self.replicas.lock().expect("no panic under the replicas");
+        let count = |records: &[u64]| records.partition_point(|record| *record >= number) as u32;
+        (count(&replicas.acked), count(&replicas.on_disk))
+    }
+
+    /// Reports the last record that each replica has, and the last that it has on disk; `tell` as in [`Gate::advance`]. Reports
+    /// come one after the other.
+    pub fn report_replicas(
+        &self,
+        mut acked: Vec<u64>,
+        mut on_disk: Vec<u64>,
+        tell: &mut dyn FnMut(usize),
+    ) {
+        acked.sort_unstable_by(|a, b| b.cmp(a));
+        on_disk.sort_unstable_by(|a, b| b.cmp(a));
+        let mut replicas = self.replicas.lock().expect("no panic under the replicas");
+        *replicas = Replicas { acked, on_disk };
+        drop(replicas);
+        self.tell_concerned(tell);
     }
 
     /// Returns true if this need not be waited for any longer: it has come to be, or there is nothing left that it could
@@ -167,7 +209,10 @@ impl Gate {
         if looks_again && self.is_over(until) {
             return Wait::TryAgain;
         }
-        let (position, number) = until.parts();
+        let Some((position, number)) = until.parts() else {
+            waiting.for_replicas.push((until, token));
+            return Wait::Registered;
+        };
         let list = &mut waiting.lists[position];
         let behind = list.iter().rposition(|(other, _)| *other <= number);
         list.insert(behind.map_or(0, |at| at + 1), (number, token));
@@ -176,9 +221,15 @@ impl Gate {
 
     /// Takes a session out of the queue that waits no longer, if it is still there.
     pub fn leave(&self, queue: &Queue, until: Until, token: WakeToken) {
-        let (position, number) = until.parts();
         let mut waiting = queue.0.lock().expect("no panic under a queue");
-        waiting.lists[position].retain(|place| *place != (number, token));
+        match until.parts() {
+            Some((position, number)) => {
+                waiting.lists[position].retain(|place| *place != (number, token));
+            }
+            None => waiting
+                .for_replicas
+                .retain(|place| *place != (until, token)),
+        }
     }
 
     /// Reports that everything up to this record is on disk; `tell` is called with the number of each worker that is to
@@ -204,8 +255,10 @@ impl Gate {
                 place.is_some_and(|(number, _)| self.is_over(until(*number)))
             };
             let [replies, calls] = &waiting.lists;
-            let is_concerned =
-                first(Until::Synced, replies.front()) || first(Until::OnDisk, calls.front());
+            let mut for_replicas = waiting.for_replicas.iter();
+            let is_concerned = first(Until::Synced, replies.front())
+                || first(Until::OnDisk, calls.front())
+                || for_replicas.any(|(until, _)| self.is_over(*until));
             if is_concerned && !mem::replace(&mut waiting.told, true) {
                 tell(*worker);
             }
@@ -221,15 +274,17 @@ impl Gate {
     pub fn take_released(&self, queue: &Queue) -> Released {
         let mut waiting = queue.0.lock().expect("no panic under a queue");
         waiting.told = false;
-        let mut take = |until: fn(u64) -> Until| {
-            let list = &mut waiting.lists[until(0).parts().0];
+        let mut take = |position: usize, until: fn(u64) -> Until| -> Vec<WakeToken> {
+            let list = &mut waiting.lists[position];
             let count = list.partition_point(|(number, _)| self.is_over(until(*number)));
             list.drain(..count).map(|(_, token)| token).collect()
         };
-        Released {
-            replies: take(Until::Synced),
-            calls: take(Until::OnDisk),
-        }
+        let (replies, mut calls) = (take(0, Until::Synced), take(1, Until::OnDisk));
+        let for_replicas = waiting
+            .for_replicas
+            .extract_if(.., |(until, _)| self.is_over(*until));
+        calls.extend(for_replicas.map(|(_, token)| token));
+        Released { replies, calls }
     }
 }
 
@@ -284,6 +339,43 @@ mod tests {
         }
         assert_eq!(advance(&gate, 2), [0]);
         assert_eq!(gate.take_released(&queue).replies, [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn calls_wait_for_as_many_replicas_as_they_ask_for() {
+        let gate = Gate::default();
+        let queue = gate.make_queue(1);
+        let report = |acked: &[u64], on_disk: &[u64]| {
+            let mut told = Vec::new();
+            gate.report_replicas(acked.to_vec(), on_disk.to_vec(), &mut |worker| {
+                told.push(worker);
+            });
+            told
+        };
+        let waits = [
+            (Until::Acked(1, 5), 1),
+            (Until::Acked(2, 5), 2),
+            (Until::AckedOnDisk(1, 5), 3),
+            (Until::Acked(3, 1), 4),
+        ];
+        for (until, token) in waits {
+            assert_eq!(gate.wait_for(&queue, until, token), Wait::Registered);
+        }
+        assert_eq!(report(&[4, 4], &[0, 0]), [0; 0]);
+        assert_eq!(report(&[4, 5], &[0, 4]), [1]);
+        assert_eq!(gate.take_released(&queue).calls, [1]);
+        assert_eq!(gate.acked(4), (2, 1));
+        gate.leave(&queue, Until::Acked(3, 1), 4);
+        assert_eq!(report(&[9, 0, 7], &[5, 0, 0]), [1]);
+        assert_eq!(gate.take_released(&queue).calls, [2, 3]);
+        assert_eq!(gate.wait_for(&queue, Until::Acked(3, 0), 5), Wait::TryAgain);
+        assert_eq!(
+            report(&[], &[]),
+            [0; 0],
+            "those that have gone do not count"
+        );
+        assert_eq!(gate.acked(0), (0, 0));
+        assert_eq!(gate.take_released(&queue), Released::default());
     }
 
     fn report(gate: &Gate, on_disk: OnDisk) -> Vec<usize> {

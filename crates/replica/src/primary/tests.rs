@@ -53,7 +53,7 @@ fn full_sync(primary: &mut Primary, client: u64, snapshot: &[u8]) -> Vec<u8> {
     assert_eq!(primary.psync(client, b"?", -1, || id(2), 0), Answer::Full);
     let form = primary.due_walk(0).expect("somebody waits");
     let walk = primary.begin_walk(form, MARK);
-    primary.cut_walk(walk, 0);
+    primary.cut_walk(walk, 0, 0);
     primary.walk_grew(walk, snapshot.len() as u64, true);
     let sent = take(primary, client, snapshot, 0);
     let offset = primary.log().identity().offset();
@@ -75,7 +75,7 @@ fn a_full_sync_sends_the_snapshot_then_the_stream_behind_its_cut() {
     assert_eq!(primary.due_walk(0), None);
     write(&mut primary, b"before", 3);
     assert_eq!(take(&mut primary, 7, b"", 0), b"");
-    assert_eq!(primary.cut_walk(walk, 0), [7], "it was asleep");
+    assert_eq!(primary.cut_walk(walk, 0, 0), [7], "it was asleep");
     write(&mut primary, b"behind", 4);
     let head = format!(
         "+FULLRESYNC {} 6\r\n$EOF:{}\r\n",
@@ -104,7 +104,7 @@ fn who_reads_no_marks_gets_the_length_when_it_is_known() {
     let mut primary = primary();
     assert_eq!(primary.sync(5, false, || id(2), 0), Answer::Full);
     let walk = primary.begin_walk(primary.due_walk(0).unwrap(), MARK);
-    primary.cut_walk(walk, 0);
+    primary.cut_walk(walk, 0, 0);
     primary.walk_grew(walk, 4, false);
     assert_eq!(take(&mut primary, 5, b"snap", 0), b"");
     write(&mut primary, b"stream", 1);
@@ -217,7 +217,7 @@ fn who_never_acknowledged_gets_the_old_format_next() {
         primary.psync(client, b"?", -1, || id(2), 0);
         let form = primary.due_walk(0).unwrap();
         let walk = primary.begin_walk(form, MARK);
-        primary.cut_walk(walk, 0);
+        primary.cut_walk(walk, 0, 0);
         primary.walk_grew(walk, 4, true);
         take(primary, client, b"snap", 0);
         form
@@ -311,14 +311,27 @@ fn acknowledgements_stand_for_records_and_never_for_the_future() {
     write(&mut primary, &[0; 10], 4);
     write(&mut primary, &[0; 10], 9);
     take(&mut primary, 1, b"", 0);
-    assert_eq!(primary.ask_acks(), [1], "the other has not slept");
+    assert_eq!(primary.ask_acks(8), [1], "the other has not slept");
     assert_eq!(take(&mut primary, 1, b"", 0), GETACK);
+    assert_eq!(primary.ask_acks(10), [0; 0], "that is to come");
+    assert_eq!(take(&mut primary, 1, b"", 0), b"");
+    write(&mut primary, b"x", 10);
+    assert_eq!(take(&mut primary, 1, b"", 0), [b"x", GETACK].concat());
+    write(&mut primary, b"y", 11);
+    assert_eq!(take(&mut primary, 1, b"", 0), b"y", "once");
     primary.ack(1, 19, Some(10), 0);
     assert_eq!(primary.acked_records(), [(4, 4), (0, 0)]);
     primary.ack(1, 12, Some(3), 0);
     assert_eq!(primary.acked_records(), [(4, 4), (0, 0)], "not back");
     primary.ack(2, u64::MAX, Some(u64::MAX), 0);
-    assert_eq!(primary.acked_records(), [(4, 4), (9, 9)]);
+    assert_eq!(
+        primary.acked_records(),
+        [(4, 4), (0, 0)],
+        "it was sent nothing"
+    );
+    take(&mut primary, 2, b"", 0);
+    primary.ack(2, u64::MAX, Some(u64::MAX), 0);
+    assert_eq!(primary.acked_records(), [(4, 4), (11, 11)]);
     assert_eq!(primary.good_replicas(10, 5), 2);
     assert_eq!(primary.good_replicas(10, 11), 0);
     assert!(!primary.ack(99, 1, None, 0));

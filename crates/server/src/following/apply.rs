@@ -277,7 +277,11 @@ pub(crate) fn drive(worker: &mut Worker) {
     following.has_work.store(false, Ordering::Release);
     let mut applier = following.applier();
     let caller = applier.caller.take();
-    let mut caller = caller.unwrap_or_else(|| Box::new(link_caller()));
+    let mut caller = caller.unwrap_or_else(|| {
+        let mut caller = Box::new(link_caller());
+        caller.db = following.db();
+        caller
+    });
     if following.wanted().is_some() {
         let unit = units::take_everything(worker.executor, &mut caller);
         applier.caller = Some(caller);
@@ -303,7 +307,7 @@ pub(crate) fn drive(worker: &mut Worker) {
 }
 
 /// Returns the database that is selected where the stream behind a snapshot begins.
-fn stream_db(loaded: &Loaded, databases: u32) -> u32 {
+pub(super) fn stream_db(loaded: &Loaded, databases: u32) -> u32 {
     let mut facts = loaded.facts.iter();
     let told = facts.find(|(name, _)| name == b"repl-stream-db");
     let number = told.and_then(|(_, value)| number::parse_i64(value));

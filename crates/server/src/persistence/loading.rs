@@ -305,7 +305,9 @@ fn load_at_start(shared: &Arc<Shared>, found: Found) -> Result<(), String> {
     match found {
         Found::Nothing => {}
         Found::Snapshot => {
-            AtStart::new(shared).load_snapshot(Path::new(&settings.db_filename), &settings)?;
+            let mut stage = AtStart::new(shared);
+            stage.is_snapshot = true;
+            stage.load_snapshot(Path::new(&settings.db_filename), &settings)?;
             note_loaded(shared, began_ms);
         }
         Found::Appended(manifest) => {
@@ -359,6 +361,8 @@ struct AtStart<'a> {
     shared: &'a Arc<Shared>,
     /// The caller of the commands, when it is not with the worker.
     caller: Option<Box<Caller>>,
+    /// True if what is loaded is a snapshot, not the base of an append-only file.
+    is_snapshot: bool,
 }
 
 impl<'a> AtStart<'a> {
@@ -366,6 +370,7 @@ impl<'a> AtStart<'a> {
         AtStart {
             shared,
             caller: Some(Box::new(playback::silent_caller(shared))),
+            is_snapshot: false,
         }
     }
 }
@@ -386,6 +391,9 @@ impl Stage for AtStart<'_> {
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
         note_facts(&loaded);
+        if self.is_snapshot {
+            crate::following::take_place(shared, &loaded);
+        }
         on_worker(shared, move |worker| {
             with_all_stripes(worker, |worker, unit| {
                 publish(worker, unit, &space, &loaded)

@@ -29,7 +29,7 @@ use redline_resp::{Args, ArgsBuf};
 use redline_spec::gate;
 
 use super::{append, loading};
-use crate::{log, settings::Settings, shared::Shared, worker::Worker};
+use crate::{log, replication, settings::Settings, shared::Shared, worker::Worker};
 
 const NOT_LOADED: Error = Error::line("ERR Error trying to load the AOF files, check server logs");
 /// Bytes of commands that are run at once: other work of the worker waits for them.
@@ -117,6 +117,7 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
         stage.empty();
         load(&mut stage, &settings, &manifest.unwrap_or_default())
     });
+    replication::restart_history(&shared);
     let compound = worker.compound.take().expect("the unit of the load");
     let mut unit = compound.unit;
     if was_attached {

@@ -14,7 +14,7 @@ use redline_resp::{Args, Blob};
 use redline_spec::CommandId;
 
 use super::{Member, Shell, Worker, mail, serve};
-use crate::{admin, config, log, persistence};
+use crate::{admin, config, log, persistence, replication};
 
 impl Clock for Shell<'_> {
     #[inline]
@@ -118,6 +118,10 @@ impl<'s> Outlet for Shell<'s> {
 
     fn flushed_all(executor: &mut Executor<'_, Self>) {
         persistence::flushed_all(executor.outlet.shared);
+    }
+
+    fn ask_replicas(executor: &mut Executor<'_, Self>, record: u64) {
+        replication::ask_acks(executor.outlet.shared, record);
     }
 
     fn defer(

@@ -20,6 +20,7 @@ mod metrics;
 mod monitor;
 mod observe;
 mod pubsub;
+mod replication;
 mod scripts_busy;
 mod snapshot_oracle;
 mod snapshots;
