@@ -87,6 +87,8 @@ struct State {
     ended: (u64, bool),
     /// A client or a save point wants one as soon as possible.
     is_scheduled: bool,
+    /// What is scheduled follows a FLUSHALL.
+    follows_flush: bool,
     /// The end of the process waits for one.
     shutdown: Option<Shutdown>,
     /// Clients that wait for one to end.
@@ -104,6 +106,8 @@ struct Running {
     changes: u64,
     /// Keys at the cut.
     keys: u64,
+    /// It is that of a FLUSHALL.
+    follows_flush: bool,
 }
 
 /// A client that waits for a snapshot.
@@ -166,13 +170,18 @@ pub(crate) struct SaveJob {
 pub(crate) enum NotBegun {
     /// One is being taken and written.
     InProgress,
-    /// The last one is not wanted any more, and not yet at its end.
+    /// One is soon at its end: it is not wanted any more, or it is that of a FLUSHALL, of which clients know nothing.
     Ending,
 }
 
 impl Running {
     fn is_save(&self) -> bool {
         self.purpose == Purpose::Save
+    }
+
+    /// Returns true if another may be asked for, which follows it.
+    fn is_ending(&self) -> bool {
+        self.follows_flush || self.stream.is_unwanted()
     }
 }
 
@@ -218,6 +227,7 @@ impl Persistence {
                 running: None,
                 ended: (0, true),
                 is_scheduled: false,
+                follows_flush: false,
                 shutdown: None,
                 waiting: Vec::new(),
                 figures: Figures {
@@ -270,9 +280,18 @@ impl Persistence {
         self.state().last_record
     }
 
-    /// Returns true while a snapshot is being taken or written.
+    /// Returns true while a snapshot is being taken or written that clients have to wait for.
     pub(crate) fn is_saving(&self) -> bool {
-        self.state().running.as_ref().is_some_and(Running::is_save)
+        let is_one = |running: &Running| running.is_save() && !running.is_ending();
+        self.state().running.as_ref().is_some_and(is_one)
+    }
+
+    /// Returns true if a rewrite of the append-only file has to wait for a snapshot that clients know of.
+    pub(crate) fn is_save_ahead(&self) -> bool {
+        let state = self.state();
+        let is_scheduled = state.is_scheduled && !state.follows_flush;
+        drop(state);
+        is_scheduled || self.is_saving()
     }
 
     /// Takes so many changes since the start, which loading has made, as saved.
@@ -285,12 +304,15 @@ impl Persistence {
         self.state()
             .running
             .as_ref()
-            .is_some_and(|running| !running.is_save())
+            .is_some_and(|running| !running.is_save() && !running.is_ending())
     }
 
     /// Has a snapshot taken as soon as possible.
     pub(crate) fn schedule(&self) {
-        self.state().is_scheduled = true;
+        let mut state = self.state();
+        state.is_scheduled = true;
+        state.follows_flush = false;
+        drop(state);
         self.has_wishes.store(true, Ordering::Release);
     }
 
@@ -298,6 +320,11 @@ impl Persistence {
     pub(crate) fn stop_writing(&self) {
         let jobs = self.jobs.lock().expect("no panic under the jobs");
         let _ = jobs.send(None);
+    }
+
+    /// Notes that a client asks for the snapshot that would have followed a FLUSHALL.
+    pub(crate) fn know_of_next(&self) {
+        self.state().follows_flush = false;
     }
 
     /// Gives up the snapshot that is being taken, and the one that is scheduled. Returns which there was: (running,
@@ -330,6 +357,7 @@ impl Persistence {
     pub(crate) fn schedule_for(&self, client: u64) {
         let mut state = self.state();
         state.is_scheduled = true;
+        state.follows_flush = false;
         state.waiting.push(Waiting {
             client,
             number: None,
@@ -470,8 +498,11 @@ pub(crate) fn begin(
 ) -> Result<u64, NotBegun> {
     let shared = worker.shared;
     let mut state = shared.persistence.state();
-    if state.running.is_some() {
-        return Err(NotBegun::InProgress);
+    if let Some(running) = &state.running {
+        return Err(match running.is_ending() {
+            true => NotBegun::Ending,
+            false => NotBegun::InProgress,
+        });
     }
     if shared.keyspace.is_snapshot_running() {
         return Err(NotBegun::Ending);
@@ -525,7 +556,9 @@ pub(crate) fn begin(
         temporary,
         path,
     };
+    let mut follows_flush = false;
     if purpose == Purpose::Save {
+        follows_flush = std::mem::take(&mut state.follows_flush);
         note_save(shared, &mut state);
     }
     state.running = Some(Running {
@@ -535,6 +568,7 @@ pub(crate) fn begin(
         began_ms: clock::monotonic_ms(),
         changes: shared.changes(),
         keys: cut.databases.iter().map(|database| database.keys).sum(),
+        follows_flush,
     });
     let jobs = shared.persistence.jobs.lock();
     // The thread ends after the workers.
@@ -699,6 +733,7 @@ pub(crate) fn flushed_all(shared: &Shared) {
     }
     let saves = !shared.settings.current().save_points.is_empty();
     if saves && !shared.persistence.loading.is_on() {
+        state.follows_flush = !state.is_scheduled;
         state.is_scheduled = true;
         drop(state);
         wish(shared);
@@ -783,6 +818,7 @@ pub(crate) fn abort_shutdown(shared: &Shared) -> bool {
     }
     state.refuse(&shutdown);
     drop(state);
+    log::notice("Shutdown manually aborted.");
     hold_writes(shared, false);
     wake(shared, &shutdown.clients);
     true
