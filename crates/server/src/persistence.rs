@@ -332,6 +332,7 @@ impl Persistence {
     pub(crate) fn cancel(&self, shared: &Shared) -> (bool, bool) {
         let mut state = self.state();
         let was_scheduled = std::mem::take(&mut state.is_scheduled);
+        state.follows_flush = false;
         let running = state.running.as_ref().filter(|running| running.is_save());
         running.inspect(|running| running.stream.give_up());
         let was_running = running.is_some();
@@ -733,7 +734,7 @@ pub(crate) fn flushed_all(shared: &Shared) {
     }
     let saves = !shared.settings.current().save_points.is_empty();
     if saves && !shared.persistence.loading.is_on() {
-        state.follows_flush = !state.is_scheduled;
+        state.follows_flush |= !state.is_scheduled;
         state.is_scheduled = true;
         drop(state);
         wish(shared);

@@ -198,9 +198,9 @@ impl Writer {
         Ok(format!("{verb} AOF incr file {shown} on server start"))
     }
 
-    /// Takes the manifest of a base that was made while the file is off, or being started.
+    /// Takes the manifest of a base that was made while the file is off, or goes off, or is being started.
     pub fn set_manifest(&mut self, manifest: Manifest) {
-        debug_assert!(matches!(self.mode, Mode::Off | Mode::Starting));
+        debug_assert!(self.mode != Mode::On);
         self.manifest = manifest;
         self.is_last_rewrite_done = true;
     }

@@ -134,7 +134,7 @@ pub(crate) fn bgrewriteaof(
     if persistence.append.is_rewriting() || persistence.is_making_base() {
         return Err(REWRITING.into());
     }
-    let is_on = persistence.append.is_on();
+    let is_on = persistence.append.stays_on();
     let text = if persistence.is_save_ahead() || is_on && !append::rewrite(worker.shared) {
         persistence.append.schedule();
         "Background append only file rewriting scheduled"

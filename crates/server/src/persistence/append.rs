@@ -179,7 +179,8 @@ impl Append {
         };
         AppendFigures {
             is_on: true,
-            is_rewriting: writer.is_rewriting(),
+            // One that goes off may be followed by a base at once.
+            is_rewriting: writer.is_rewriting() || inner.rewrite_began_ms.is_some(),
             is_last_rewrite_done: writer.is_last_rewrite_done(),
             is_last_write_done: writer.is_last_write_done(),
             current_bytes: writer.current_bytes(),
@@ -195,6 +196,13 @@ impl Append {
         let inner = self.inner();
         let state = inner.writer.as_ref().map(Writer::state);
         state.is_some_and(|state| state != State::Off)
+    }
+
+    /// Returns true if the file is on, and is not about to go off.
+    pub(crate) fn stays_on(&self) -> bool {
+        let inner = self.inner();
+        let state = inner.writer.as_ref().map(Writer::state);
+        state.is_some_and(|state| !matches!(state, State::Off | State::Ending))
     }
 
     /// Returns true while a base is being made.
