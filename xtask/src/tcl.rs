@@ -11,36 +11,44 @@ use std::time::Duration;
 
 use crate::compat::Setting;
 use crate::install::{self, REDIS_VERSION};
-use crate::run::{Failure, ended_group, watched, workspace};
+use crate::run::{Failure, captured, ended_group, watched, workspace};
 
 use Mode::{External, Own, Tls};
 
 /// Time-out of a unit.
 const UNIT_TIMEOUT: Duration = Duration::from_secs(150);
+const HELP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Largest number of runs of a unit with an unexpected failure: some tests depend on time, and the machine may be busy.
 const ATTEMPTS_MAX: usize = 2;
 /// The suite's range of free ports.
 const PORTS: [&str; 4] = ["--baseport", "23111", "--portcount", "4000"];
-/// Tests with these tags need a part that does not exist yet.
-const LEFT_OUT: &str = "-needs:repl -needs:save";
-/// Tests that would prevent the rest of their unit: one in which Redis 8.2.3 would wait for ever, and one after which
-/// the suite would read replies of earlier tests (see docs/compatibility.md).
-const SKIPPED: [&str; 2] = [
+/// Tests with this tag need a part that does not exist yet.
+const LEFT_OUT: &str = "-needs:repl";
+/// Tests that would prevent the rest of their unit: one in which Redis 8.2.3 would wait for ever, one after which the suite
+/// would read replies of earlier tests, and one for which it waits two minutes, since a replica does not start (see
+/// docs/compatibility.md).
+const SKIPPED: [&str; 3] = [
     "Tracking only occurs for scripts when a command calls a read-only command",
     "Tracking invalidation message of eviction keys should be before response",
+    "EVAL can process writes from AOF in read-only replicas",
 ];
-/// Script that the suite starts as redis-server for ours. Options for append-only files, snapshots, or directives for
-/// these tests alone are dropped, so that tests without files still run. The tests of busy scripts wait until their
-/// requests are refused, as in Redis.
+/// Directives of Redis for tests alone, which are dropped where ours does not know them.
+const TEST_DIRECTIVES: [&str; 3] = [
+    "key-load-delay",
+    "loading-process-events-interval-bytes",
+    "use-exit-on-panic",
+];
+/// Script that the suite starts as redis-server for ours. The tests of busy scripts wait until their requests are refused,
+/// as in Redis.
 const STARTER: &str = "#!/bin/bash
 if [ -f \"$1\" ]; then
-    sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes|use-exit-on-panic) /d' \"$1\"
-    printf '\\nappendonly no\\nsave \"\"\\nbusy-reply-scope all\\n' >> \"$1\"
+    sed -i -E '/^({dropped}) /d' \"$1\"
+    printf '\\nbusy-reply-scope all\\n' >> \"$1\"
 fi
 exec -a \"$0\" '{redline}' \"$@\"
 ";
-/// All but those of persistence, replication, cluster and modules.
-const UNITS: [(&str, Mode); 58] = [
+/// All but those of replication, cluster and modules, and but integration/logging, which wants reports of crashes.
+const UNITS: [(&str, Mode); 66] = [
     ("unit/type/string", External),
     ("unit/type/incr", External),
     ("unit/type/list", External),
@@ -95,7 +103,15 @@ const UNITS: [(&str, Mode); 58] = [
     ("unit/printver", Own),
     ("unit/shutdown", Own),
     ("unit/wait", Own),
+    ("unit/aofrw", Own),
+    ("integration/aof", Own),
+    ("integration/aof-multi-part", Own),
+    ("integration/rdb", Own),
     ("integration/corrupt-dump", Own),
+    ("integration/corrupt-dump-fuzzer", Own),
+    ("integration/convert-zipmap-hash-on-load", Own),
+    ("integration/convert-ziplist-hash-on-load", Own),
+    ("integration/convert-ziplist-zset-on-load", Own),
     ("integration/redis-cli", Own),
     ("integration/redis-benchmark", Own),
     ("unit/tls", Tls),
@@ -234,7 +250,14 @@ impl Suite {
 
     fn write_starter(&self, program: &Path) -> Result<(), Failure> {
         let starter = self.remove("redis-server")?;
-        let text = STARTER.replace("{redline}", &program.display().to_string());
+        let mut help = Command::new(program);
+        help.args(["server", "--help"]);
+        let help = captured(help, b"", HELP_TIMEOUT)?;
+        let is_unknown = |name: &&str| !help.contains(&format!("--{name} "));
+        let dropped: Vec<&str> = TEST_DIRECTIVES.into_iter().filter(is_unknown).collect();
+        let text = STARTER
+            .replace("{redline}", &program.display().to_string())
+            .replace("{dropped}", &dropped.join("|"));
         let write = || {
             fs::write(&starter, text)?;
             fs::set_permissions(&starter, fs::Permissions::from_mode(0o755))
@@ -310,6 +333,10 @@ impl Suite {
             ])
             .args(PORTS)
             .args(SKIPPED.iter().flat_map(|test| ["--skiptest", test]));
+        // Each server is the checker of its files, too, by the name that it is called by.
+        for checker in ["redis-check-aof", "redis-check-rdb"] {
+            self.link(checker, program)?;
+        }
         if name == "redline" {
             self.write_starter(program)?;
         } else {

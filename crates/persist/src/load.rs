@@ -22,6 +22,7 @@ use redline_rdb::{
     Object,
     file::{self, EntryMeta, FileError, RawEntry, Recency, Record, Scanner, Source},
     format::FileVersion,
+    object::EMPTY,
 };
 use redline_types::Limits;
 
@@ -56,6 +57,8 @@ pub struct Progress {
     pub keys: AtomicU64,
     /// Keys that had expired, and were left out.
     pub expired: AtomicU64,
+    /// Keys of empty collections, which were left out.
+    pub empty: AtomicU64,
     /// Set by others: the load is to end.
     pub stop: AtomicBool,
 }
@@ -67,7 +70,12 @@ pub struct Loaded {
     pub facts: Vec<(Vec<u8>, Vec<u8>)>,
     /// Sources of the libraries of functions.
     pub libraries: Vec<Vec<u8>>,
+    /// Keys of empty collections that were left out, at most [`EMPTY_KEYS_NAMED_MAX`].
+    pub empty_keys: Vec<Box<[u8]>>,
 }
+
+/// Number of keys of empty collections that are named; as in Redis.
+pub const EMPTY_KEYS_NAMED_MAX: usize = 10;
 
 /// Reason why a file was not loaded.
 #[derive(Debug)]
@@ -136,6 +144,7 @@ pub fn load<S: Source>(
         progress,
         failed: Mutex::new(None),
         transit: Transit::default(),
+        empty_keys: Mutex::default(),
     };
     let others = options.threads.max(1) - 1;
     let result = thread::scope(|scope| {
@@ -167,7 +176,13 @@ pub fn load<S: Source>(
         Some(error) => Err(error),
         // Batches that were handed out before may have been left out.
         None if is_stopped => result.and(Err(LoadError::Stopped)),
-        None => result,
+        None => result.map(|loaded| Loaded {
+            empty_keys: common
+                .empty_keys
+                .into_inner()
+                .expect("no panic under the keys"),
+            ..loaded
+        }),
     }
 }
 
@@ -180,6 +195,8 @@ struct Common<'a> {
     /// The first error of a thread.
     failed: Mutex<Option<LoadError>>,
     transit: Transit,
+    /// See [`Loaded::empty_keys`].
+    empty_keys: Mutex<Vec<Box<[u8]>>>,
 }
 
 /// The bytes of batches that were handed out and are not through: a file of large values is read faster than it is inserted.
@@ -215,6 +232,14 @@ impl Common<'_> {
         let mut failed = self.failed.lock().expect("no panic under the error");
         failed.get_or_insert(error);
         self.progress.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn skip_empty(&self, key: &[u8]) {
+        self.progress.empty.fetch_add(1, Ordering::Relaxed);
+        let mut keys = self.empty_keys.lock().expect("no panic under the keys");
+        if keys.len() < EMPTY_KEYS_NAMED_MAX {
+            keys.push(key.into());
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -373,10 +398,21 @@ impl<'a> Inserter<'a> {
         };
         let limits = &common.options.limits;
         let object = file::decode(common.version, entry.rdb_type, value, limits);
-        let object = object.map_err(|corrupt| FileError {
-            offset: entry.offset,
-            kind: corrupt.into(),
-        })?;
+        let object = match object {
+            Ok(object) => object,
+            // As in Redis: a file with one holds everything else, too.
+            Err(EMPTY) => {
+                common.skip_empty(key);
+                return Ok(());
+            }
+            Err(corrupt) => {
+                return Err(FileError {
+                    offset: entry.offset,
+                    kind: corrupt.into(),
+                }
+                .into());
+            }
+        };
         let unit = Unit::try_one(common.space, entry.place.stripe());
         let mut unit = unit.expect("a stripe has one thread");
         let mut view = unit.view(&mut self.local, entry.db, 0);

@@ -328,6 +328,11 @@ fn push_name(text: &mut Vec<u8>, name: &[u8]) {
         match byte {
             b'"' | b'\\' => text.extend_from_slice(&[b'\\', byte]),
             b' '..=b'~' => text.push(byte),
+            b'\n' => text.extend_from_slice(b"\\n"),
+            b'\r' => text.extend_from_slice(b"\\r"),
+            b'\t' => text.extend_from_slice(b"\\t"),
+            0x07 => text.extend_from_slice(b"\\a"),
+            0x08 => text.extend_from_slice(b"\\b"),
             _ => text.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
         }
     }
@@ -497,13 +502,13 @@ pub fn take_over(
 }
 
 /// Makes a finished base, which is on disk at `path`, the only file that holds data: no file of commands follows it.
-/// `is_snapshot`: as for [`Manifest::replace_base`].
+/// Returns the manifest that says so. `is_snapshot`: as for [`Manifest::replace_base`].
 pub fn put_lone_base(
     disk: &dyn Disk,
     paths: &Paths,
     path: &Path,
     is_snapshot: bool,
-) -> Result<(), FileError> {
+) -> Result<Manifest, FileError> {
     create_folder(disk, paths)?;
     let mut manifest = load(disk, paths)?.unwrap_or_default();
     let name = manifest.replace_base(paths, is_snapshot, 0);
@@ -512,7 +517,7 @@ pub fn put_lone_base(
     })?;
     sync_folder(disk, paths)?;
     write(disk, paths, &manifest)?;
-    remove_history(disk, paths, &manifest).map(drop)
+    remove_history(disk, paths, &manifest)
 }
 
 /// Removes the files of the history, and then their lines. Files that cannot be removed keep theirs.

@@ -267,7 +267,8 @@ impl Stream {
         self.queue.lock().expect("no panic under a queue of chunks")
     }
 
-    fn is_unwanted(&self) -> bool {
+    /// Returns true if it was given up, or a value could not be written.
+    pub fn is_unwanted(&self) -> bool {
         self.is_unwanted.load(Ordering::Relaxed)
     }
 

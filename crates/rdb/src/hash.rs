@@ -38,6 +38,7 @@ const NO_EXPIRY_MS: i64 = 0;
 /// Stands for no expiry in Valkey's form.
 const VALKEY_NO_EXPIRY_MS: i64 = -1;
 
+const WRONG_ZIPLIST: Corrupt = Corrupt("Hash ziplist integrity check failed");
 const WRONG_EXPIRY: Corrupt = Corrupt("the expiry of a field");
 
 impl Codec for Hash {
@@ -155,7 +156,8 @@ impl Codec for Hash {
             (ZIPMAP, _) => of_elements(packed::zipmap(&reader.string()?)?.into_iter(), limits),
             (ZIPLIST, _) => {
                 let blob = reader.string()?;
-                of_elements(packed::ziplist(&blob)?.into_iter(), &by_count(limits))
+                let elements = packed::ziplist(&blob, WRONG_ZIPLIST)?;
+                of_elements(elements.into_iter(), &by_count(limits))
             }
             (LISTPACK, _) => of_elements(read_pack(reader)?.iter(), &by_count(limits)),
             (VALKEY_TIMED, FileVersion::Valkey(_)) => read_valkey_timed(reader, limits),
@@ -204,7 +206,10 @@ fn of_elements<'a>(
     while let Some(field) = elements.next() {
         let value = elements.next().ok_or(Corrupt("a field without a value"))?;
         let (field, value) = (field.bytes(&mut field_buf), value.bytes(&mut value_buf));
-        ensure(hash.set(field, value, limits), "a field twice")?;
+        ensure(
+            hash.set(field, value, limits),
+            "Hash listpack with dup elements",
+        )?;
     }
     Ok(hash)
 }

@@ -20,6 +20,7 @@ const ZIPLIST: u8 = 10;
 const OF_ZIPLISTS: u8 = 14;
 const OF_NODES: u8 = 18;
 const OF_NODES_SINCE: u16 = 10;
+const WRONG_ZIPLIST: Corrupt = Corrupt("List ziplist integrity check failed");
 
 /// Kinds of nodes.
 mod node {
@@ -89,20 +90,21 @@ impl Codec for List {
                 _ => 0,
             };
             let blob = reader.string()?;
-            let before = list.len();
             match what {
-                node::ELEMENT => list.append_node(NewNode::Plain(&blob)),
+                node::ELEMENT => {
+                    ensure(!blob.is_empty(), "an empty element in a node of its own")?;
+                    list.append_node(NewNode::Plain(&blob));
+                }
                 node::LISTPACK => {
                     let pack = Pack::from_listpack(&blob).ok_or(Corrupt("a listpack"))?;
-                    list.append_node(NewNode::Packed(pack));
+                    append_packed(&mut list, pack);
                 }
                 0 if rdb_type == LOOSE => list.push_back(&blob, limits),
                 0 if rdb_type == OF_ZIPLISTS => {
-                    list.append_node(NewNode::Packed(ziplist_pack(&blob)?));
+                    append_packed(&mut list, ziplist_pack(&blob)?);
                 }
                 _ => return Err(Corrupt("an unknown kind of node")),
             }
-            ensure(list.len() > before, "an empty node")?;
         }
         list.convert_by_size(limits);
         Ok(list)
@@ -122,7 +124,14 @@ fn write_node(out: &mut Writer, node: NodeRef<'_>) {
     }
 }
 
+/// Appends a node; one without elements, which servers before Redis 7.0 could be made to write, is left out, as in Redis.
+fn append_packed(list: &mut List, pack: Pack) {
+    if !pack.is_empty() {
+        list.append_node(NewNode::Packed(pack));
+    }
+}
+
 fn ziplist_pack(blob: &[u8]) -> Result<Pack, Corrupt> {
-    ensure(blob.len() <= Pack::SAFE_BYTES_MAX, "a ziplist")?;
-    Ok(pack_of(packed::ziplist(blob)?.into_iter()))
+    ensure(blob.len() <= Pack::SAFE_BYTES_MAX, WRONG_ZIPLIST.0)?;
+    Ok(pack_of(packed::ziplist(blob, WRONG_ZIPLIST)?.into_iter()))
 }

@@ -237,9 +237,12 @@ pub fn read(
         return Ok(Object::String(reader.string()?.into_owned()));
     }
     let value = decode(reader, version, rdb_type, limits)?;
-    ensure(!value.leaves_no_key(), "an empty collection")?;
+    ensure(!value.leaves_no_key(), EMPTY.0)?;
     Ok(Object::Value(value))
 }
+
+/// Error for a collection without elements. Servers before Redis 7.0 could be made to write one.
+pub const EMPTY: Corrupt = Corrupt("an empty collection");
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -7,29 +7,28 @@ use crate::{Corrupt, ensure};
 
 /// Returns the elements of a ziplist.
 ///
-/// It is a header (its bytes, the offset of its last entry, the number of entries), the entries, and 0xff. An entry is
+/// `wrong` is the error. It is a header (its bytes, the offset of its last entry, the number of entries), the entries, and 0xff. An entry is
 /// the length of the one before, a byte or five, then its own kind and length, then the element.
-pub fn ziplist(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
+pub fn ziplist(bytes: &[u8], wrong: Corrupt) -> Result<Vec<Element<'_>>, Corrupt> {
     const HEAD: usize = 10;
-    const WRONG: Corrupt = Corrupt("a ziplist");
-    let (&total, rest) = bytes.split_first_chunk::<4>().ok_or(WRONG)?;
-    let (&tail, rest) = rest.split_first_chunk::<4>().ok_or(WRONG)?;
-    let (&count, rest) = rest.split_first_chunk::<2>().ok_or(WRONG)?;
-    let mut rest = rest.strip_suffix(&[0xff]).ok_or(WRONG)?;
-    ensure(u32::from_le_bytes(total) as usize == bytes.len(), WRONG.0)?;
+    let (&total, rest) = bytes.split_first_chunk::<4>().ok_or(wrong)?;
+    let (&tail, rest) = rest.split_first_chunk::<4>().ok_or(wrong)?;
+    let (&count, rest) = rest.split_first_chunk::<2>().ok_or(wrong)?;
+    let mut rest = rest.strip_suffix(&[0xff]).ok_or(wrong)?;
+    ensure(u32::from_le_bytes(total) as usize == bytes.len(), wrong.0)?;
     let mut elements = Vec::new();
     let (mut at, mut last, mut len_before) = (HEAD, HEAD, 0);
     while !rest.is_empty() {
         let (before, skip) = match rest[0] {
             254 => {
                 let len = rest.get(1..5).and_then(|len| len.first_chunk());
-                (u32::from_le_bytes(*len.ok_or(WRONG)?) as usize, 5)
+                (u32::from_le_bytes(*len.ok_or(wrong)?) as usize, 5)
             }
-            255 => return Err(WRONG),
+            255 => return Err(wrong),
             len => (usize::from(len), 1),
         };
-        ensure(before == len_before, WRONG.0)?;
-        let (element, len) = ziplist_element(&rest[skip..]).ok_or(WRONG)?;
+        ensure(before == len_before, wrong.0)?;
+        let (element, len) = ziplist_element(&rest[skip..]).ok_or(wrong)?;
         elements.push(element);
         last = at;
         len_before = skip + len;
@@ -37,10 +36,10 @@ pub fn ziplist(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
         rest = &rest[len_before..];
     }
     let count = u16::from_le_bytes(count);
-    ensure(u32::from_le_bytes(tail) as usize == last, WRONG.0)?;
+    ensure(u32::from_le_bytes(tail) as usize == last, wrong.0)?;
     ensure(
         count == u16::MAX || usize::from(count) == elements.len(),
-        WRONG.0,
+        wrong.0,
     )?;
     Ok(elements)
 }
@@ -83,7 +82,7 @@ fn ziplist_integer(kind: u8, body: &[u8]) -> Option<(Element<'static>, usize)> {
 
 /// Returns the keys and values, by turns, of a zipmap: the form of small hashes in servers before 2.6.
 pub fn zipmap(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
-    const WRONG: Corrupt = Corrupt("a zipmap");
+    const WRONG: Corrupt = Corrupt("Zipmap integrity check failed");
     fn len(rest: &[u8]) -> Option<(usize, &[u8])> {
         match *rest.first()? {
             254 => {
@@ -116,7 +115,7 @@ pub fn zipmap(bytes: &[u8]) -> Result<Vec<Element<'_>>, Corrupt> {
 
 /// Returns the integers of an intset: the bytes of each, their number, and the integers, in ascending order.
 pub fn intset(bytes: &[u8]) -> Result<Vec<i64>, Corrupt> {
-    const WRONG: Corrupt = Corrupt("an intset");
+    const WRONG: Corrupt = Corrupt("Intset integrity check failed");
     let (&width, rest) = bytes.split_first_chunk::<4>().ok_or(WRONG)?;
     let (&count, rest) = rest.split_first_chunk::<4>().ok_or(WRONG)?;
     let width = u32::from_le_bytes(width) as usize;
@@ -154,6 +153,8 @@ pub fn write_intset(out: &mut Vec<u8>, integers: &[i64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WRONG: Corrupt = Corrupt("a ziplist");
 
     fn texts(elements: Vec<Element<'_>>) -> Vec<String> {
         let text = |element: Element<'_>| String::from_utf8(element.to_vec()).unwrap();
@@ -197,7 +198,7 @@ mod tests {
             b"\xf1",
             b"\xfd",
         ]);
-        let found = texts(ziplist(&list).unwrap());
+        let found = texts(ziplist(&list, WRONG).unwrap());
         let long = "x".repeat(300);
         let wanted = [
             "ab",
@@ -213,12 +214,12 @@ mod tests {
         ];
         assert_eq!(found, wanted);
         for cut in 0..list.len() {
-            assert!(ziplist(&list[..cut]).is_err());
+            assert!(ziplist(&list[..cut], WRONG).is_err());
         }
         for at in 0..11 {
             let mut damaged = list.clone();
             damaged[at] ^= 1;
-            assert!(ziplist(&damaged).is_err(), "byte {at} of the head");
+            assert!(ziplist(&damaged, WRONG).is_err(), "byte {at} of the head");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     primitive::{Reader, Writer, write_len, write_string},
 };
 
-const WRONG: Corrupt = Corrupt("a node of a stream");
+const WRONG: Corrupt = Corrupt("Stream listpack integrity check failed");
 
 const FIRST: u8 = 15;
 const SECOND: u8 = 19;
@@ -158,7 +158,7 @@ impl Codec for Stream {
                 .ok_or(Corrupt("the key of a node"))?;
             let seq = <[u8; 8]>::try_from(seq).map_err(|_| Corrupt("the key of a node"))?;
             let first = StreamId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq));
-            let pack = Pack::from_listpack(&reader.string()?).ok_or(Corrupt("a listpack"))?;
+            let pack = Pack::from_listpack(&reader.string()?).ok_or(WRONG)?;
             read_node(&mut stream, first, &pack)?;
         }
         ensure(
@@ -320,7 +320,7 @@ fn read_consumer(
         _ => seen_at_ms,
     };
     let (consumer, made) = group.meet_consumer(&name, seen_at_ms);
-    ensure(made, "a consumer twice")?;
+    ensure(made, "Duplicate stream consumer detected")?;
     for _ in 0..reader.count()? {
         let id = read_raw_id(reader)?;
         let delivery = deliveries.remove(&id);

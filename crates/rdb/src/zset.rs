@@ -21,6 +21,7 @@ const LOOSE: u8 = 5;
 const ZIPLIST: u8 = 12;
 const LISTPACK: u8 = 17;
 const LISTPACK_SINCE: u16 = 10;
+const WRONG_ZIPLIST: Corrupt = Corrupt("Zset ziplist integrity check failed");
 
 impl Codec for Zset {
     fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
@@ -75,7 +76,8 @@ impl Codec for Zset {
         match rdb_type {
             ZIPLIST => {
                 let blob = reader.string()?;
-                of_elements(packed::ziplist(&blob)?.into_iter(), &by_count(limits))
+                let elements = packed::ziplist(&blob, WRONG_ZIPLIST)?;
+                of_elements(elements.into_iter(), &by_count(limits))
             }
             LISTPACK => of_elements(read_pack(reader)?.iter(), &by_count(limits)),
             _ => read_loose(reader, rdb_type, limits),

@@ -197,23 +197,17 @@ impl Parameter {
         }
     }
 
-    /// Does the same for a line of a file, after earlier lines: the lines of some parameters add up.
+    /// Does the same for a line that follows one of the same parameter: the lines of some add up.
     pub fn add(&self, settings: &mut Settings, words: &RawValue<'_>) -> Result<(), Refusal> {
-        if !self.adds_up || !matches!(self.place, Place::Kept) {
-            return self.set(settings, words);
-        }
-        let Value::Words(more) = self.parse(words)? else {
+        let (true, Value::Words(more)) = (self.adds_up, self.parse(words)?) else {
             return self.set(settings, words);
         };
-        let kept = settings
-            .kept
-            .entry(self.name)
-            .or_insert(Value::Words(Vec::new()));
-        match kept {
-            Value::Words(all) if !more.is_empty() => all.extend(more),
-            kept => *kept = Value::Words(more),
-        }
-        Ok(())
+        let (false, Value::Words(mut all)) = (more.is_empty(), self.value(settings)) else {
+            return self.set(settings, words);
+        };
+        all.extend(more);
+        let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+        self.set(settings, &all)
     }
 
     /// Returns a refusal with the missing part if the value needs one that does not exist.

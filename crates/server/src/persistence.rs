@@ -98,6 +98,8 @@ struct State {
     ended: (u64, bool),
     /// A client or a save point wants one as soon as possible.
     is_scheduled: bool,
+    /// What is scheduled follows a FLUSHALL.
+    follows_flush: bool,
     /// The end of the process waits for one.
     shutdown: Option<Shutdown>,
     /// Clients that wait for one to end.
@@ -115,6 +117,8 @@ struct Running {
     changes: u64,
     /// Keys at the cut.
     keys: u64,
+    /// It is that of a FLUSHALL.
+    follows_flush: bool,
 }
 
 /// A client that waits for a snapshot.
@@ -177,13 +181,18 @@ pub(crate) struct SaveJob {
 pub(crate) enum NotBegun {
     /// One is being taken and written.
     InProgress,
-    /// The last one is not wanted any more, and not yet at its end.
+    /// One is soon at its end: it is not wanted any more, or it is that of a FLUSHALL, of which clients know nothing.
     Ending,
 }
 
 impl Running {
     fn is_save(&self) -> bool {
         self.purpose == Purpose::Save
+    }
+
+    /// Returns true if another may be asked for, which follows it.
+    fn is_ending(&self) -> bool {
+        self.follows_flush || self.stream.is_unwanted()
     }
 }
 
@@ -230,6 +239,7 @@ impl Persistence {
                 held: None,
                 ended: (0, true),
                 is_scheduled: false,
+                follows_flush: false,
                 shutdown: None,
                 waiting: Vec::new(),
                 figures: Figures {
@@ -282,9 +292,18 @@ impl Persistence {
         self.state().last_record
     }
 
-    /// Returns true while a snapshot is being taken or written.
+    /// Returns true while a snapshot is being taken or written that clients have to wait for.
     pub(crate) fn is_saving(&self) -> bool {
-        self.state().running.as_ref().is_some_and(Running::is_save)
+        let is_one = |running: &Running| running.is_save() && !running.is_ending();
+        self.state().running.as_ref().is_some_and(is_one)
+    }
+
+    /// Returns true if a rewrite of the append-only file has to wait for a snapshot that clients know of.
+    pub(crate) fn is_save_ahead(&self) -> bool {
+        let state = self.state();
+        let is_scheduled = state.is_scheduled && !state.follows_flush;
+        drop(state);
+        is_scheduled || self.is_saving()
     }
 
     /// Takes so many changes since the start, which loading has made, as saved.
@@ -302,12 +321,15 @@ impl Persistence {
         self.state()
             .running
             .as_ref()
-            .is_some_and(|running| !running.is_save())
+            .is_some_and(|running| !running.is_save() && !running.is_ending())
     }
 
     /// Has a snapshot taken as soon as possible.
     pub(crate) fn schedule(&self) {
-        self.state().is_scheduled = true;
+        let mut state = self.state();
+        state.is_scheduled = true;
+        state.follows_flush = false;
+        drop(state);
         self.has_wishes.store(true, Ordering::Release);
     }
 
@@ -323,11 +345,17 @@ impl Persistence {
         let _ = jobs.send(None);
     }
 
+    /// Notes that a client asks for the snapshot that would have followed a FLUSHALL.
+    pub(crate) fn know_of_next(&self) {
+        self.state().follows_flush = false;
+    }
+
     /// Gives up the snapshot that is being taken, and the one that is scheduled. Returns which there was: (running,
     /// scheduled).
     pub(crate) fn cancel(&self, shared: &Shared) -> (bool, bool) {
         let mut state = self.state();
         let was_scheduled = std::mem::take(&mut state.is_scheduled);
+        state.follows_flush = false;
         let running = state.running.as_ref().filter(|running| running.is_save());
         running.inspect(|running| running.stream.give_up());
         let was_running = running.is_some();
@@ -353,6 +381,7 @@ impl Persistence {
     pub(crate) fn schedule_for(&self, client: u64) {
         let mut state = self.state();
         state.is_scheduled = true;
+        state.follows_flush = false;
         state.waiting.push(Waiting {
             client,
             number: None,
@@ -505,8 +534,11 @@ pub(crate) fn begin(
 ) -> Result<u64, NotBegun> {
     let shared = worker.shared;
     let mut state = shared.persistence.state();
-    if state.running.is_some() {
-        return Err(NotBegun::InProgress);
+    if let Some(running) = &state.running {
+        return Err(match running.is_ending() {
+            true => NotBegun::Ending,
+            false => NotBegun::InProgress,
+        });
     }
     if shared.keyspace.is_snapshot_running() {
         return Err(NotBegun::Ending);
@@ -567,7 +599,9 @@ pub(crate) fn begin(
         temporary,
         path,
     };
+    let mut follows_flush = false;
     if purpose == Purpose::Save {
+        follows_flush = std::mem::take(&mut state.follows_flush);
         note_save(shared, &mut state);
     }
     state.running = Some(Running {
@@ -577,6 +611,7 @@ pub(crate) fn begin(
         began_ms: clock::monotonic_ms(),
         changes: shared.changes(),
         keys: cut.databases.iter().map(|database| database.keys).sum(),
+        follows_flush,
     });
     match purpose {
         Purpose::Replicas(..) => state.held = Some(job),
@@ -792,6 +827,7 @@ pub(crate) fn flushed_all(shared: &Shared) {
         running.stream.give_up();
     }
     if saves && !shared.persistence.loading.is_on() {
+        state.follows_flush |= !state.is_scheduled;
         state.is_scheduled = true;
         drop(state);
         wish(shared);
@@ -876,6 +912,7 @@ pub(crate) fn abort_shutdown(shared: &Shared) -> bool {
     }
     state.refuse(&shutdown);
     drop(state);
+    log::notice("Shutdown manually aborted.");
     hold_writes(shared, false);
     wake(shared, &shutdown.clients);
     true

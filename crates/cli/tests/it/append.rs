@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use crate::running::{Client, Running, folder_with, until};
 
+/// The manifest, in the server's folder.
+pub const MANIFEST: &str = "appendonlydir/appendonly.aof.manifest";
 /// Lines of a configuration with the file on, and nothing saved otherwise.
 pub const APPENDING: &str = "appendonly yes\nsave \"\"\nenable-debug-command yes\n";
 
@@ -517,6 +519,57 @@ fn the_file_is_turned_on_and_off_and_on() {
     let running = restarted(running);
     assert_eq!(digest(&running), data);
     assert_eq!(running.call("EXISTS before between"), ":2");
+}
+
+/// What a rewrite is doing is told while the file is off, too, and the next base has a name of its own.
+#[test]
+fn a_base_is_made_while_the_file_is_off() {
+    let running = start(folder_with(APPENDING));
+    running.call("SET k v");
+    set(&running, "rdb-key-save-delay", "600000000");
+    running.call("BGREWRITEAOF");
+    until_info(&running, "aof_rewrite_in_progress", "1");
+    set(&running, "appendonly", "no");
+    until_info(&running, "aof_rewrite_in_progress", "0");
+    // What was called off is no failure.
+    assert_eq!(info(&running, "aof_last_bgrewrite_status"), "ok");
+    until("the first is called off", || {
+        running
+            .call("BGREWRITEAOF")
+            .contains("rewriting started")
+            .then_some(())
+    });
+    until_info(&running, "aof_rewrite_in_progress", "1");
+    assert_eq!(
+        running.call("BGREWRITEAOF"),
+        "-ERR Background append only file rewriting already in progress"
+    );
+    let (log, folder) = killed(running);
+    assert!(log.contains("Killing running AOF rewrite child"), "{log}");
+    let manifest = || fs::read_to_string(folder.path().join(MANIFEST)).unwrap();
+    let bases = |text: &str| text.lines().filter(|line| line.ends_with("type b")).count();
+    assert_eq!(bases(&manifest()), 1);
+
+    let running = start(folder);
+    rewrite(&running);
+    set(&running, "appendonly", "no");
+    until_info(&running, "aof_enabled", "0");
+    let number = |running: &Running| {
+        let text = fs::read_to_string(running.folder.path().join(MANIFEST)).unwrap();
+        let base = text.lines().find(|line| line.ends_with("type b")).unwrap();
+        base.split(' ').nth(3).unwrap().parse::<u64>().unwrap()
+    };
+    let before = number(&running);
+    rewrite(&running);
+    assert_eq!(number(&running), before + 1);
+    set(&running, "appendonly", "yes");
+    until("the file is on", || {
+        (number(&running) == before + 2).then_some(())
+    });
+    until_info(&running, "aof_rewrite_in_progress", "0");
+    let data = digest(&running);
+    let running = restarted(running);
+    assert_eq!(digest(&running), data);
 }
 
 #[test]

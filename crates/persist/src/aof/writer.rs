@@ -198,6 +198,13 @@ impl Writer {
         Ok(format!("{verb} AOF incr file {shown} on server start"))
     }
 
+    /// Takes the manifest of a base that was made while the file is off, or goes off, or is being started.
+    pub fn set_manifest(&mut self, manifest: Manifest) {
+        debug_assert!(self.mode != Mode::On);
+        self.manifest = manifest;
+        self.is_last_rewrite_done = true;
+    }
+
     /// Changes settings.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
@@ -480,7 +487,10 @@ impl Writer {
     fn finish(&mut self, then: Then, now_s: i64) -> Vec<Wish> {
         let mut wishes = Vec::new();
         if self.rewrite.is_some() {
-            wishes.extend(self.rewrite_failed("the append-only file is turned off", now_s));
+            // In Redis's words. As there it is no failure.
+            let line = "Killing running AOF rewrite child (here a thread): the file is turned off";
+            wishes.push(Wish::Log(Level::Notice, line.into()));
+            wishes.extend(self.give_rewrite_up(now_s));
         }
         self.wants_start = false;
         if self.mode != Mode::Off {

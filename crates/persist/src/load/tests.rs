@@ -189,6 +189,34 @@ fn a_duplicate_key_is_refused_with_its_place() {
     }
 }
 
+/// Servers before Redis 7.0 could be made to write such keys; they are all that is missing.
+#[test]
+fn keys_of_empty_collections_are_left_out() {
+    const EMPTY_NUMBER: usize = 20;
+    // A loose set, and a list of one node without elements.
+    let empty: [&[u8]; 2] = [b"\x00", b"\x01\x02\x07\x07\0\0\0\0\0\xff"];
+    let bytes = file_of(|out| {
+        write::select_db(out, 0);
+        strings(out, "before", 100);
+        for number in 0..EMPTY_NUMBER {
+            let rdb_type = [2, 18][number % 2];
+            out.extend_from_slice(&[rdb_type, 1, b'a' + number as u8]);
+            out.extend_from_slice(empty[number % 2]);
+        }
+        strings(out, "behind", 100);
+    });
+    for threads in THREADS {
+        let end = load_bytes(&bytes, &options(threads));
+        let mut named = end.result.expect("it is loaded").empty_keys;
+        assert_eq!(count_of(&end.progress.keys), 200);
+        assert_eq!(count_of(&end.progress.empty), EMPTY_NUMBER as u64);
+        named.sort();
+        named.dedup();
+        assert_eq!(named.len(), EMPTY_KEYS_NAMED_MAX);
+        assert!(named.iter().all(|key| key.len() == 1));
+    }
+}
+
 #[test]
 fn a_database_that_there_is_not_is_refused() {
     for number in [u64::from(DATABASES), 1 << 32, u64::MAX] {

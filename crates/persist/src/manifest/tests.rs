@@ -58,6 +58,18 @@ fn forms_that_redis_takes_are_taken() {
 }
 
 #[test]
+fn names_are_written_as_redis_writes_them() {
+    let name = " a\n\r\t\x07\x08\"\x01 ";
+    let manifest = Manifest {
+        base: Some(entry(name, 2)),
+        ..Manifest::default()
+    };
+    let text = r#"file " a\n\r\t\a\b\"\x01 " seq 2 type b"#;
+    assert_eq!(manifest.text(), format!("{text}\n").into_bytes());
+    assert_eq!(Manifest::parse(&manifest.text()).unwrap(), manifest);
+}
+
+#[test]
 fn every_error_has_redis_s_text() {
     let long = format!("file i{}seq 1 type i\n", " ".repeat(LINE_BYTES_MAX));
     let long_comment = format!("#{}\n", "y".repeat(LINE_BYTES_MAX));

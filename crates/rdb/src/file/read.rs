@@ -155,7 +155,7 @@ impl fmt::Display for FileError {
             )?,
             WrongChecksum { expected, found } => write!(
                 f,
-                "RDB file is damaged: its checksum is {expected:016x}, that of its bytes {found:016x}"
+                "RDB CRC error: its checksum is {expected:016x}, that of its bytes {found:016x}"
             )?,
         }
         write!(f, " (offset {})", self.offset)

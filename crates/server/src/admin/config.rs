@@ -28,7 +28,7 @@ use crate::{
     start::{apply_to_keyspace, reserved_descriptors, within_addresses},
     worker::Worker,
 };
-use redline_engine::{Caller, Halt, executor::eviction};
+use redline_engine::{Caller, Halt, errors, executor::eviction};
 
 pub(crate) fn config_get(
     worker: &mut Worker,
@@ -205,6 +205,9 @@ fn folder_of(path: &Path) -> std::io::Result<File> {
 /// A parameter, the name used by the client, and the new value.
 type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
 
+/// Parameters that say which files are loaded.
+const DENIED_WHILE_LOADING: [&str; 2] = ["appendonly", "dir"];
+
 /// Checks the names, before any value is read.
 fn parse_names<'a>(
     worker: &Worker,
@@ -235,6 +238,9 @@ fn parse_names<'a>(
                 .allows(caller)
         {
             return Err(failed(name, "can't set protected config"));
+        }
+        if DENIED_WHILE_LOADING.contains(&row.name) && worker.shared.persistence.loading.is_on() {
+            return Err(errors::LOADING);
         }
         if changes
             .iter()

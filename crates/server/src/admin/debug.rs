@@ -11,7 +11,7 @@ use redline_commands::{Error, object_of};
 use redline_keyspace::{
     Expiry, Keyspace, Local, StringRef, Trace, Unit, ValueRef, View, lock::StripeSet,
 };
-use redline_persist::load::Progress;
+use redline_persist::load::{Loaded, Progress};
 use redline_rdb::{ObjectRef, object, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
 use redline_settings::value::parse_memory;
@@ -27,11 +27,14 @@ use crate::{
 use redline_engine::{
     Caller, Halt,
     executor::{block, units},
+    session::scripting::functions::merge_libraries,
     tracking::By,
 };
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "AOF-FLUSH-SLEEP <microseconds>",
+    "    Sleep before each sync of the append-only file, for tests.",
     "CHANGE-REPL-ID",
     "    Take a new replication id.",
     "CONFIG-REWRITE-FORCE-ALL",
@@ -98,6 +101,12 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
     let sub = args[1].to_ascii_lowercase();
     match (sub.as_slice(), args.len()) {
         (b"help", 2) => write_help(&mut caller.reply(), HELP),
+        (b"aof-flush-sleep", 3) => {
+            let us = number::parse_i64(&args[2]).unwrap_or(0).max(0);
+            let append = &worker.shared.persistence.append;
+            append.sync_delay_us.store(us as u64, Ordering::Relaxed);
+            caller.reply().ok();
+        }
         (b"change-repl-id", 2) => {
             let mut primary = worker.shared.replication.primary();
             primary.log_mut().change_id(replication::fresh_id());
@@ -342,25 +351,36 @@ fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<()
             let published = loading::publish(worker, &mut unit, &file.space, &file.loaded);
             published.map_err(|error| refused(&error))
         }
-        Ok(mut file) => merge(worker, &mut unit, &mut file.space, reload.merges),
+        Ok(mut file) => merge(
+            worker,
+            &mut unit,
+            &mut file.space,
+            &file.loaded,
+            reload.merges,
+        ),
     };
     block::commit(worker.executor, unit);
     Ok(result?)
 }
 
-/// Moves what was loaded to what is there; `overwrites`: also where there is a key of that name. The unit holds every
-/// stripe.
+/// Moves what was loaded to what is there; `overwrites`: also where there is a key, or a library, of that name. The unit
+/// holds every stripe.
 fn merge(
     worker: &mut Worker,
     unit: &mut Unit<'_>,
-    loaded: &mut Keyspace,
+    space: &mut Keyspace,
+    loaded: &Loaded,
     overwrites: bool,
 ) -> Result<(), Error> {
+    merge_libraries(worker.executor, &loaded.libraries, overwrites).map_err(|error| {
+        crate::log::warning(&format!("DEBUG RELOAD: {error}"));
+        NOT_RELOADED
+    })?;
     let rng = fastrand::Rng::with_seed(worker.local.rng.u64(..));
     let mut other = Local::new(rng, worker.local.limits.clone());
-    let databases: Vec<u32> = loaded.used_databases().collect();
+    let databases: Vec<u32> = space.used_databases().collect();
     for db in databases {
-        let mut from = Unit::exclusive(loaded);
+        let mut from = Unit::exclusive(space);
         let mut from = from.view(&mut other, db, 0);
         let mut keys = Vec::new();
         from.database().for_each(|key, _| keys.push(key.to_vec()));

@@ -43,6 +43,7 @@ pub(super) fn begin_for(
     caller: &mut Caller,
 ) -> Result<Result<u64, NotBegun>, Halt> {
     let mut unit = units::take_set(worker.executor, caller, &StripeSet::all())?;
+    worker.shared.persistence.know_of_next();
     let begun = persistence::begin(worker, &mut unit, Purpose::Save);
     block::commit(worker.executor, unit);
     Ok(begun)
@@ -133,8 +134,8 @@ pub(crate) fn bgrewriteaof(
     if persistence.append.is_rewriting() || persistence.is_making_base() {
         return Err(REWRITING.into());
     }
-    let is_on = persistence.append.is_on();
-    let text = if persistence.is_saving() || is_on && !append::rewrite(worker.shared) {
+    let is_on = persistence.append.stays_on();
+    let text = if persistence.is_save_ahead() || is_on && !append::rewrite(worker.shared) {
         persistence.append.schedule();
         "Background append only file rewriting scheduled"
     } else {

@@ -110,8 +110,11 @@ impl Loader {
             [one] if !one.is_empty() => words_of(parameter, one),
             _ => values.iter().map(Vec::as_slice).collect(),
         };
-        let result = parameter.add(&mut self.settings, &values);
-        self.places.insert(parameter.name, place.into());
+        // The first line replaces the default.
+        let result = match self.places.insert(parameter.name, place.into()) {
+            Some(_) => parameter.add(&mut self.settings, &values),
+            None => parameter.set(&mut self.settings, &values),
+        };
         result.or_else(|why| refused(&why))
     }
 
@@ -326,6 +329,18 @@ mod tests {
         assert_eq!(settings.port, Some(7001));
         assert_eq!(settings.maxmemory_bytes, 1 << 20);
         assert_eq!(settings.bind, ["127.0.0.1", "::1"]);
+    }
+
+    #[test]
+    fn lines_of_save_points_add_up() {
+        let saved = |text: &str| load(text).unwrap().save_points;
+        assert_eq!(saved("save 900 1\n"), [(900, 1)], "the default is gone");
+        assert_eq!(
+            saved("save 900 1\nsave 300 10 60 10000\n"),
+            [(900, 1), (300, 10), (60, 10_000)]
+        );
+        assert_eq!(saved("save 900 1\nsave \"\"\n"), []);
+        assert_eq!(saved("save 900 1\nsave \"\"\nsave 300 10\n"), [(300, 10)]);
     }
 
     #[test]

@@ -9,7 +9,13 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, mpsc},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
 };
 
 use redline_engine::refusals::Reason;
@@ -36,6 +42,8 @@ pub(crate) struct Append {
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
     adopting: Mutex<()>,
+    /// Microseconds that each sync is delayed: for tests.
+    pub(crate) sync_delay_us: AtomicU64,
 }
 
 struct Inner {
@@ -137,6 +145,7 @@ impl Append {
             }),
             jobs: Mutex::new(jobs),
             adopting: Mutex::default(),
+            sync_delay_us: AtomicU64::new(0),
         };
         (append, todo)
     }
@@ -150,32 +159,41 @@ impl Append {
     /// Returns what INFO tells.
     pub(crate) fn figures(&self) -> AppendFigures {
         let inner = self.inner();
-        let Some(writer) = &inner.writer else {
-            return AppendFigures {
-                is_rewriting: inner.rewrite_began_ms.is_some(),
-                rewrite_took_s: inner.rewrite_took_s,
-                rewrites: inner.rewrites,
-                is_last_rewrite_done: inner.is_last_lone_base_done,
-                is_last_write_done: true,
-                ..AppendFigures::default()
-            };
-        };
         let now_ms = clock::monotonic_ms();
-        AppendFigures {
-            is_on: writer.state() != State::Off,
-            is_rewriting: writer.is_rewriting(),
+        let always = AppendFigures {
             is_scheduled: inner.is_scheduled,
             rewrite_took_s: inner.rewrite_took_s,
             rewrite_running_s: inner
                 .rewrite_began_ms
                 .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000),
+            rewrites: inner.rewrites,
+            ..AppendFigures::default()
+        };
+        let on = inner.writer.as_ref();
+        let Some(writer) = on.filter(|writer| writer.state() != State::Off) else {
+            // A base may be made all the same.
+            return AppendFigures {
+                is_rewriting: inner.rewrite_began_ms.is_some(),
+                is_last_rewrite_done: inner.is_last_lone_base_done
+                    && inner
+                        .writer
+                        .as_ref()
+                        .is_none_or(Writer::is_last_rewrite_done),
+                is_last_write_done: true,
+                ..always
+            };
+        };
+        AppendFigures {
+            is_on: true,
+            // One that goes off may be followed by a base at once.
+            is_rewriting: writer.is_rewriting() || inner.rewrite_began_ms.is_some(),
             is_last_rewrite_done: writer.is_last_rewrite_done(),
             is_last_write_done: writer.is_last_write_done(),
-            rewrites: inner.rewrites,
             current_bytes: writer.current_bytes(),
             base_bytes: writer.base_bytes(),
             pending_bytes: inner.pending.len() as u64,
             pending_syncs: inner.is_syncing.into(),
+            ..always
         }
     }
 
@@ -186,12 +204,16 @@ impl Append {
         state.is_some_and(|state| state != State::Off)
     }
 
+    /// Returns true if the file is on, and is not about to go off.
+    pub(crate) fn stays_on(&self) -> bool {
+        let inner = self.inner();
+        let state = inner.writer.as_ref().map(Writer::state);
+        state.is_some_and(|state| !matches!(state, State::Off | State::Ending))
+    }
+
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.inner()
-            .writer
-            .as_ref()
-            .is_some_and(Writer::is_rewriting)
+        self.figures().is_rewriting
     }
 
     /// Returns the rewrite whose cut is wanted.
@@ -437,9 +459,13 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
         began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
     inner.is_last_lone_base_done = result.is_ok();
     inner.rewrites += u64::from(result.is_ok());
+    if let (Ok(manifest), Some(writer)) = (&result, &mut inner.writer) {
+        // Its next file must not have the name of this one.
+        writer.set_manifest(manifest.clone());
+    }
     drop(inner);
     match result {
-        Ok(()) => log::notice("Background AOF rewrite finished successfully"),
+        Ok(_) => log::notice("Background AOF rewrite finished successfully"),
         Err(why) => log::warning(&format!(
             "Background AOF rewrite terminated with error: {why}"
         )),
@@ -449,14 +475,14 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
 /// Looks after what is due by time; called by worker 0 every tick.
 pub(crate) fn tick(shared: &Shared) {
     // Before the lock, which comes last.
-    let is_saving = shared.persistence.is_saving();
+    let is_save_ahead = shared.persistence.is_save_ahead();
     let mut guard = shared.persistence.append.inner();
     let inner = &mut *guard;
     let is_on = inner
         .writer
         .as_ref()
         .is_some_and(|writer| writer.state() != State::Off);
-    if !is_on && inner.is_scheduled && !is_saving {
+    if !is_on && inner.is_scheduled && !is_save_ahead {
         inner.is_scheduled = false;
         inner.wants_lone_base = true;
         inner.rewrite_began_ms = Some(clock::monotonic_ms());
@@ -482,7 +508,7 @@ pub(crate) fn tick(shared: &Shared) {
     }
     drop(guard);
     meet(shared, wishes);
-    if is_wanted && !shared.persistence.is_saving() {
+    if is_wanted && !is_save_ahead {
         if grows {
             log::notice(&format!(
                 "Starting automatic rewriting of AOF on {growth}% growth"
@@ -517,6 +543,14 @@ pub(crate) fn end(shared: &Shared) {
 pub(crate) fn run_jobs(shared: &Shared, todo: &mpsc::Receiver<Option<Job>>) {
     while let Ok(Some(job)) = todo.recv() {
         let is_sync = job.is_sync();
+        let delay_us = shared
+            .persistence
+            .append
+            .sync_delay_us
+            .load(Ordering::Relaxed);
+        if is_sync && delay_us > 0 {
+            thread::sleep(Duration::from_micros(delay_us));
+        }
         let done = job.run(&RealDisk);
         let mut inner = shared.persistence.append.inner();
         if is_sync {
@@ -677,6 +711,7 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     inner.wants_cut = None;
     let starts = std::mem::take(&mut inner.starts);
     inner.rewrites += u64::from(is_done && !starts);
+    inner.is_last_lone_base_done |= is_done;
     let is_off = inner
         .writer
         .as_ref()

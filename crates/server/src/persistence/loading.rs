@@ -219,11 +219,9 @@ fn remove_leftovers(shared: &Shared, settings: &Settings) {
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let settings = shared.settings.current();
     remove_leftovers(shared, &settings);
+    // Whoever starts the server logs it.
     let fatal = |what: &str, why: String| {
-        log::warning(&format!(
-            "Fatal error loading the DB, check server logs. Exiting: {what}: {why}"
-        ));
-        StartError::Files(format!("{what}: {why}"))
+        StartError::Files(format!("Fatal error loading the DB: {what}: {why}"))
     };
     let size = |path: &Path| match path.metadata() {
         Ok(facts) => Ok(Some(facts.len())),
@@ -251,8 +249,11 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     for entry in manifest.files() {
         let path = paths.file(&entry.name);
         let bytes = size(&path)?;
-        let missing = || format!("the AOF file {} doesn't exist", entry.name.display());
-        let bytes = bytes.ok_or_else(|| fatal("the append-only file", missing()))?;
+        let bytes = bytes.ok_or_else(|| {
+            let name = entry.name.display();
+            let what = format!("Unable to obtain the AOF file {name} length");
+            fatal(&what, "No such file or directory".into())
+        })?;
         total_bytes += bytes;
         if manifest.base.as_ref() == Some(entry) {
             base_bytes = bytes;
@@ -433,8 +434,9 @@ fn note_loaded(shared: &Shared, began_ms: u64) {
     loading.keys_loaded.store(keys, Ordering::Relaxed);
     loading.keys_expired.store(expired, Ordering::Relaxed);
     let took_ms = clock::monotonic_ms().saturating_sub(began_ms);
+    let empty = loading.progress.empty.load(Ordering::Relaxed);
     log::notice(&format!(
-        "Done loading RDB, keys loaded: {keys}, keys expired: {expired}."
+        "Done loading RDB, keys loaded: {keys}, keys expired: {expired}, empty keys skipped: {empty}."
     ));
     log::notice(&format!(
         "DB loaded from disk: {}.{:03} seconds",
@@ -477,8 +479,14 @@ fn with_all_stripes<R>(
     }
 }
 
-/// Logs where a file is from.
+/// Logs where a file is from, and what of it was left out.
 fn note_facts(loaded: &Loaded) {
+    for key in &loaded.empty_keys {
+        log::notice(&format!(
+            "Loading RDB, skipping empty key: {}",
+            key.escape_ascii()
+        ));
+    }
     for (name, value) in &loaded.facts {
         let value = String::from_utf8_lossy(value);
         match name.as_slice() {

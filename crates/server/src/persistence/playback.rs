@@ -17,6 +17,7 @@ use redline_engine::{
         block,
         units::{self, Compound},
     },
+    refusals::Reason,
 };
 use redline_keyspace::lock::StripeSet;
 use redline_persist::{
@@ -106,6 +107,9 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
     let was_attached = shared.keyspace.journal().is_attached();
     shared.keyspace.journal().detach();
     worker.compound = Some(Box::new(Compound::new(unit)));
+    // As in Redis: clients are told, and not that a script of the file is slow.
+    let refusals = &shared.engine.refusals;
+    refusals.set(Reason::Loading, true, &shared.engine.settings);
     let settings = worker.outlet.settings.clone();
     let mut stage = InPlace {
         caller: silent_caller(&shared),
@@ -123,6 +127,7 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
     if was_attached {
         append::attach(&shared, &mut unit);
     }
+    refusals.set(Reason::Loading, false, &shared.engine.settings);
     block::commit(worker.executor, unit);
     result.map_err(|why| {
         log::warning(&format!("DEBUG LOADAOF: {why}"));

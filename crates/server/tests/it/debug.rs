@@ -252,6 +252,28 @@ fn a_reload_leaves_every_value_as_it_was() {
     client.call("DEL list");
     client.call("DEBUG RELOAD NOSAVE").ok();
     assert_eq!(look(&mut client), before, "what was saved before is back");
+    // Libraries of functions are data as well.
+    let load = |client: &mut Client, name: &str| {
+        let code = format!(
+            "#!lua name={name}\nredis.register_function('{name}', function() return '{name}' end)"
+        );
+        client.call_args(&[b"FUNCTION", b"LOAD", code.as_bytes()]);
+    };
+    load(&mut client, "saved");
+    client.call("SAVE").ok();
+    load(&mut client, "later");
+    client.call("FLUSHALL").ok();
+    assert_eq!(
+        client.call("DEBUG RELOAD NOSAVE NOFLUSH").error(),
+        "ERR Error trying to load the RDB dump, check server logs"
+    );
+    client.call("FUNCTION DELETE saved").ok();
+    client.call("DEBUG RELOAD NOSAVE NOFLUSH MERGE").ok();
+    for name in ["saved", "later"] {
+        let reply = client.call(&format!("FCALL {name} 0"));
+        assert_eq!(reply, Value::Bulk(name.into()));
+    }
+    client.call("FUNCTION FLUSH").ok();
     std::fs::remove_file(folder.path().join("dump.rdb")).unwrap();
     assert_eq!(
         client.call("DEBUG RELOAD NOSAVE").error(),

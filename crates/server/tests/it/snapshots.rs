@@ -777,6 +777,27 @@ fn flushall_ends_a_snapshot_and_saves_that_nothing_is_there() {
     }
 }
 
+/// In Redis FLUSHALL has saved before it answers, so it is in nobody's way.
+#[test]
+fn a_client_saves_right_after_it_has_flushed() {
+    let folder = Folder::new();
+    let server = folder.start_with(2, |settings| settings.save_points = vec![(1 << 30, 1)]);
+    let mut client = Client::connect(&server);
+    for _ in 0..20 {
+        let calls = ["SET k v", "FLUSHALL", "SET after v", "SAVE"];
+        calls.iter().for_each(|call| client.send(call));
+        calls.iter().for_each(|_| client.read().ok());
+        client.call("DEBUG RELOAD NOSAVE").ok();
+        assert_eq!(client.call("EXISTS after").integer(), 1);
+        client.send("FLUSHALL");
+        client.send("BGSAVE");
+        client.read().ok();
+        let started = Value::Simple("Background saving started".into());
+        assert_eq!(client.read(), started);
+        until("it has ended", || !is_saving(&mut client));
+    }
+}
+
 #[test]
 fn a_snapshot_has_databases_under_the_numbers_that_they_had() {
     for calls in [

@@ -179,11 +179,36 @@ pub fn restore_libraries<O: Outlet>(
     if texts.is_empty() && executor.engine.libraries.all().is_empty() {
         return Ok(());
     }
+    restore(executor, texts, RestorePolicy::Flush)
+}
+
+/// Adds libraries of these texts to those that are there, of which `replaces` has those of the same names removed;
+/// otherwise one of the same name is an error. The caller and errors are as with [`restore_libraries`].
+pub fn merge_libraries<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    texts: &[Vec<u8>],
+    replaces: bool,
+) -> Result<(), String> {
+    let policy = match replaces {
+        true => RestorePolicy::Replace,
+        false => RestorePolicy::Append,
+    };
+    match texts {
+        [] => Ok(()),
+        texts => restore(executor, texts, policy),
+    }
+}
+
+fn restore<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    texts: &[Vec<u8>],
+    policy: RestorePolicy,
+) -> Result<(), String> {
     let mut host = take_host(executor).map_err(|error| text_of(&error))?;
     let mut env = LoadEnv::new(&executor.outlet);
     let texts = texts.iter().map(Vec::as_slice);
     let libraries = &executor.engine.libraries;
-    let restored = libraries.restore(&mut host, texts, RestorePolicy::Flush, &mut env);
+    let restored = libraries.restore(&mut host, texts, policy, &mut env);
     give_host_back(executor, host);
     restored.map_err(|error| error.to_string())
 }

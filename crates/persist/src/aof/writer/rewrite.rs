@@ -280,24 +280,36 @@ impl Writer {
         wishes
     }
 
-    /// Gives a rewrite or a start up.
+    /// Takes note that a rewrite or a start has failed, and gives it up.
     pub(super) fn rewrite_failed(&mut self, why: &str, now_s: i64) -> Vec<Wish> {
-        let Some(failed) = self.rewrite.take() else {
+        if self.rewrite.is_none() {
             return Vec::new();
-        };
+        }
         self.is_last_rewrite_done = false;
         self.failures += 1;
         self.retry_at_s = now_s + self.retry_pause_s();
-        let mut wishes = vec![
-            Wish::Log(
-                Level::Warning,
-                format!("Background AOF rewrite terminated with error: {why}"),
-            ),
-            Wish::RewriteEnded {
-                rewrite: failed.id,
-                is_done: false,
-            },
-        ];
+        let line = format!("Background AOF rewrite terminated with error: {why}");
+        let mut wishes = vec![Wish::Log(Level::Warning, line)];
+        wishes.extend(self.give_rewrite_up(now_s));
+        if self.retry_pause_s() > SOON_S {
+            let minutes = self.retry_pause_s() / 60;
+            let line = format!(
+                "Background AOF rewrite has repeatedly failed and triggered the limit, will retry in {minutes} minutes"
+            );
+            wishes.push(Wish::Log(Level::Warning, line));
+        }
+        wishes
+    }
+
+    /// Gives a rewrite or a start up.
+    pub(super) fn give_rewrite_up(&mut self, now_s: i64) -> Vec<Wish> {
+        let Some(failed) = self.rewrite.take() else {
+            return Vec::new();
+        };
+        let mut wishes = vec![Wish::RewriteEnded {
+            rewrite: failed.id,
+            is_done: false,
+        }];
         if self.mode == Mode::Starting {
             self.mode = Mode::Off;
             self.retry_at_s = now_s + SOON_S;
@@ -313,17 +325,11 @@ impl Writer {
             self.file = None;
             self.sync_asked = self.synced;
             if is_temporary && !matches!(failed.step, RewriteStep::Committing) {
-                wishes.push(Wish::Run(Job::new(Kind::Remove(vec![
-                    self.paths.temporary_incr(),
-                ]))));
+                let path = self.paths.temporary_incr();
+                let line = format!("Removing the temp incr aof file {}", path.display());
+                wishes.push(Wish::Log(Level::Notice, line));
+                wishes.push(Wish::Run(Job::new(Kind::Remove(vec![path]))));
             }
-        }
-        if self.retry_pause_s() > SOON_S {
-            let minutes = self.retry_pause_s() / 60;
-            let line = format!(
-                "Background AOF rewrite has repeatedly failed and triggered the limit, will retry in {minutes} minutes"
-            );
-            wishes.push(Wish::Log(Level::Warning, line));
         }
         wishes
     }

@@ -347,7 +347,7 @@ fn errors_are_lines_with_an_offset() {
     *wrong.last_mut().expect("a checksum") ^= 0x80;
     let error = text(lines(&wrong[..], true));
     assert!(
-        error.starts_with("RDB file is damaged: its checksum is "),
+        error.starts_with("RDB CRC error: its checksum is "),
         "{error}"
     );
     assert!(error.ends_with("(offset 20)"), "{error}");
