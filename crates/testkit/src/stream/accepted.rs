@@ -110,6 +110,13 @@ pub const DELIBERATE: &[Deliberate] = &[
         },
     },
     Deliberate {
+        name: "BITFIELD that makes a string longer and sets nothing",
+        explains: |case| match (&case.hunk.ours[..], &case.hunk.theirs[..]) {
+            ([ours], []) => ours.is("BITFIELD"),
+            _ => false,
+        },
+    },
+    Deliberate {
         name: "entries delivered at once in one XCLAIM",
         explains: |case| {
             let Hunk { ours, theirs } = case.hunk;
@@ -185,12 +192,12 @@ fn length(told: &Told) -> Option<&[u8]> {
 
 /// Returns true if two XADD add the same entry.
 fn added(ours: &Told, theirs: &Told) -> bool {
-    // From us: XADD key [MAXLEN = length [DELREF | ACKED]] id field value …
+    // From us: XADD key [MAXLEN = length [DELREF]] id field value …
     let mut entry = &ours.words[2..];
     if entry[0] == b"MAXLEN" {
         entry = &entry[3..];
     }
-    if entry[0] == b"DELREF" || entry[0] == b"ACKED" {
+    if entry[0] == b"DELREF" {
         entry = &entry[1..];
     }
     let start = theirs.words.len().saturating_sub(entry.len());
