@@ -9,7 +9,7 @@ pub const DELIBERATE_MAX: usize = 15;
 /// A difference between two streams, with what may explain it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    /// What differs; the whole part of the streams if `grouping` is true.
+    /// The commands that differ; the whole part of the streams if `grouping` is true.
     pub hunk: &'a Hunk,
     /// True if the commands are equal, and what is in one transaction differs.
     pub grouping: bool,
