@@ -81,7 +81,8 @@ pub(crate) fn xadd(
         let (id, len) = (id.to_string(), IntText::new(len as i64));
         let trim = match trimmed {
             0 => Vec::new(),
-            _ => exact_trim(&len, options.references),
+            _ => exact_trim(&len, options.references)
+                .unwrap_or_else(|| args.from(2).first(options.end - 2).iter().collect()),
         };
         let words = [&b"XADD"[..], &args[1]].into_iter();
         let words = words.chain(trim).chain([id.as_bytes()]);
@@ -92,16 +93,16 @@ pub(crate) fn xadd(
     Ok(())
 }
 
-/// Returns the options that trim a stream to the length that it has after a trim: they go as far everywhere, an approximate
-/// trim does not.
-fn exact_trim(len: &IntText, references: References) -> Vec<&[u8]> {
+/// Returns the options that trim a stream to the length that it has after a trim: they go as far everywhere. Not if entries
+/// had to be acknowledged: which ones go then depends on more than the number.
+fn exact_trim(len: &IntText, references: References) -> Option<Vec<&[u8]>> {
     let mut words: Vec<&[u8]> = vec![b"MAXLEN", b"=", len.as_ref()];
     match references {
         References::Keep => {}
         References::Delete => words.push(b"DELREF"),
-        References::Respect => words.push(b"ACKED"),
+        References::Respect => return None,
     }
-    words
+    Some(words)
 }
 
 fn add_error(error: AddError) -> Error {
@@ -356,9 +357,10 @@ pub(crate) fn xtrim(
             let found = ctx.keys.find(&args[1], Trace::Quiet);
             let len = found.map(Found::len::<Stream>).transpose()?.unwrap_or(0);
             let len = IntText::new(len as i64);
-            let mut words: Vec<&[u8]> = vec![b"XTRIM", &args[1]];
-            words.extend(exact_trim(&len, options.references));
-            ctx.keys.propagate(&words);
+            if let Some(trim) = exact_trim(&len, options.references) {
+                let words = [&b"XTRIM"[..], &args[1]].into_iter().chain(trim);
+                ctx.keys.propagate(words.map(Word::Bytes));
+            }
         }
         ctx.keys.changed(Classes::STREAM, "xtrim", &args[1]);
         ctx.keys.count_changes(removed - 1);

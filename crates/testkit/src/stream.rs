@@ -440,3 +440,25 @@ fn is_newer_operation(call: &Call) -> bool {
     let inner = innermost(call);
     inner[0].eq_ignore_ascii_case(b"bitop") && inner.get(1).is_some_and(is_newer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_nobody_is_told_of_are_left_out_inside_of_scripts_too() {
+        let call = |line: &str| -> Call {
+            let words = line.split(' ').map(|word| word.as_bytes().to_vec());
+            words.collect()
+        };
+        assert!(is_comparable(&call("DEBUG DIGEST")));
+        assert!(!is_comparable(&call("debug populate 3")));
+        assert!(!is_comparable(&call("CONFIG SET save x appendonly no")));
+        let mut scripted = call("EVAL script 0");
+        scripted[1] = crate::generate::CALL_IN_SCRIPT.as_bytes().to_vec();
+        scripted.extend(call("BITOP diff1 a b c"));
+        assert!(is_newer_operation(&scripted));
+        assert!(!is_newer_operation(&call("BITOP AND a b")));
+        assert!(draws_lots(&call("spop s")) && !draws_lots(&call("SADD s a")));
+    }
+}

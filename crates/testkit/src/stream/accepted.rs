@@ -9,7 +9,7 @@ pub const DELIBERATE_MAX: usize = 15;
 /// A difference between two streams, with what may explain it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    /// What differs; the whole part of the streams if `grouping` is true.
+    /// The commands that differ; the whole part of the streams if `grouping` is true.
     pub hunk: &'a Hunk,
     /// True if the commands are equal, and what is in one transaction differs.
     pub grouping: bool,
@@ -110,6 +110,13 @@ pub const DELIBERATE: &[Deliberate] = &[
         },
     },
     Deliberate {
+        name: "BITFIELD that makes a string longer and sets nothing",
+        explains: |case| match (&case.hunk.ours[..], &case.hunk.theirs[..]) {
+            ([ours], []) => ours.is("BITFIELD"),
+            _ => false,
+        },
+    },
+    Deliberate {
         name: "entries delivered at once in one XCLAIM",
         explains: |case| {
             let Hunk { ours, theirs } = case.hunk;
@@ -185,12 +192,12 @@ fn length(told: &Told) -> Option<&[u8]> {
 
 /// Returns true if two XADD add the same entry.
 fn added(ours: &Told, theirs: &Told) -> bool {
-    // From us: XADD key [MAXLEN = length [DELREF | ACKED]] id field value …
+    // From us: XADD key [MAXLEN = length [DELREF]] id field value …
     let mut entry = &ours.words[2..];
     if entry[0] == b"MAXLEN" {
         entry = &entry[3..];
     }
-    if entry[0] == b"DELREF" || entry[0] == b"ACKED" {
+    if entry[0] == b"DELREF" {
         entry = &entry[1..];
     }
     let start = theirs.words.len().saturating_sub(entry.len());

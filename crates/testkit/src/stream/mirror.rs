@@ -169,3 +169,20 @@ fn first_error(reply: &Value) -> Option<&[u8]> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_found_inside_of_a_transaction() {
+        let ok = Value::Simple(b"OK".to_vec());
+        let wrong = Value::Error(b"ERR wrong".to_vec());
+        let of = |elements: &[&Value]| Value::Array(elements.iter().copied().cloned().collect());
+        assert_eq!(first_error(&of(&[&ok, &ok])), None);
+        assert_eq!(
+            first_error(&of(&[&ok, &of(&[&wrong])])),
+            Some(&b"ERR wrong"[..])
+        );
+    }
+}

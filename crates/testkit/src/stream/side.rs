@@ -31,7 +31,7 @@ pub(super) struct Side {
     address: SocketAddr,
     clients: Vec<Client>,
     /// The calls that are queued in each client's transaction.
-    queues: Vec<Option<Vec<Call>>>,
+    queues: Vec<Queue>,
     /// Sends markers and questions.
     control: Client,
     listener: Listener,
@@ -87,7 +87,7 @@ impl Side {
         for _ in 0..CLIENTS {
             self.clients.push(Client::connect(self.address)?);
         }
-        self.queues = vec![None; CLIENTS];
+        self.queues = vec![Queue::default(); CLIENTS];
         Ok(())
     }
 
@@ -150,20 +150,7 @@ impl Side {
         call: &Call,
         reply: &Value,
     ) -> Option<Vec<Call>> {
-        let is = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
-        let queue = &mut self.queues[client];
-        match reply {
-            Value::Simple(text) if text == b"QUEUED" => {
-                queue.get_or_insert_default().push(call.clone());
-                None
-            }
-            _ if is("exec") => queue.take(),
-            _ if is("discard") || is("reset") || is("quit") => {
-                *queue = None;
-                None
-            }
-            _ => None,
-        }
+        self.queues[client].after(call, reply)
     }
 
     fn ask_until(&mut self, words: &[&str], is_true: impl Fn(&Value) -> bool) -> io::Result<Value> {
@@ -198,5 +185,46 @@ impl Side {
     /// Returns the connection for questions.
     pub(super) fn control(&mut self) -> &mut Client {
         &mut self.control
+    }
+}
+
+/// The calls that a client's transaction queues.
+#[derive(Clone, Debug, Default)]
+struct Queue(Vec<Call>);
+
+impl Queue {
+    /// Follows a call by its reply. Returns the queued calls for the EXEC that runs them.
+    fn after(&mut self, call: &Call, reply: &Value) -> Option<Vec<Call>> {
+        let is = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
+        if *reply == Value::Simple(b"QUEUED".to_vec()) {
+            self.0.push(call.clone());
+        } else if is("exec") {
+            return Some(std::mem::take(&mut self.0));
+        } else if is("discard") || is("reset") || is("quit") {
+            self.0.clear();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exec_has_the_calls_since_the_transaction_began() {
+        let mut queue = Queue::default();
+        let call = |name: &str| vec![name.as_bytes().to_vec()];
+        let (queued, ok) = (
+            Value::Simple(b"QUEUED".to_vec()),
+            Value::Simple(b"OK".to_vec()),
+        );
+        assert_eq!(queue.after(&call("GET"), &queued), None);
+        assert_eq!(queue.after(&call("DISCARD"), &ok), None);
+        assert_eq!(queue.after(&call("INCR"), &queued), None);
+        assert_eq!(queue.after(&call("GET"), &Value::NullBulk), None);
+        let done = queue.after(&call("exec"), &Value::Array(Vec::new()));
+        assert_eq!(done, Some(vec![call("INCR")]));
+        assert_eq!(queue.after(&call("EXEC"), &ok), Some(Vec::new()));
     }
 }

@@ -160,3 +160,32 @@ fn line(stream: &mut TcpStream) -> io::Result<String> {
     let text = String::from_utf8_lossy(&text);
     Ok(text.trim_end_matches('\r').to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_replica_throws_the_snapshot_away_and_reads_what_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let primary = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            line(&mut stream).unwrap();
+            stream.write_all(b"+OK\r\n").unwrap();
+            assert_eq!(line(&mut stream).unwrap(), "PSYNC ? -1");
+            stream
+                .write_all(b"+FULLRESYNC abc 7\r\n\n$3\r\nRDB*1\r\n$4\r\nPING\r\n")
+                .unwrap();
+        });
+        let mut source = Source::replica(address).unwrap();
+        let mut read = Vec::new();
+        while read.len() < 14 {
+            source.read(&mut read).unwrap();
+        }
+        assert_eq!(read, b"*1\r\n$4\r\nPING\r\n");
+        primary.join().unwrap();
+        assert!(source.read(&mut read).is_err());
+    }
+}

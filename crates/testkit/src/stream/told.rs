@@ -238,7 +238,16 @@ pub fn alike(ours: &[u8], theirs: &[u8]) -> bool {
             .iter()
             .any(|option| option.eq_ignore_ascii_case(ours))
     };
-    ours == theirs || close(ours, theirs) || ours.eq_ignore_ascii_case(theirs) && is_option()
+    // Redis writes an id as it was called, ours is whole.
+    let whole_id = || {
+        ours.strip_suffix(b"-0") == Some(theirs)
+            && !theirs.is_empty()
+            && theirs.iter().all(u8::is_ascii_digit)
+    };
+    ours == theirs
+        || close(ours, theirs)
+        || whole_id()
+        || ours.eq_ignore_ascii_case(theirs) && is_option()
 }
 
 /// Returns true if both are times, or ids of a stream that were made of times.
@@ -304,6 +313,8 @@ mod tests {
         ));
         assert!(!alike("XADD x 5-0 a b", "XADD x 6-0 a b"));
         assert!(!alike("INCRBY k 1", "INCRBY k 2"));
+        assert!(alike("XADD x 5-0 a b", "XADD x 5 a b"));
+        assert!(!alike("XADD x 5-1 a b", "XADD x 5 a b"));
     }
 
     #[test]
