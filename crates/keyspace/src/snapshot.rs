@@ -50,7 +50,6 @@ use std::sync::{
 };
 
 use redline_table::{frozen::FreezeId, prefetch};
-
 use redline_types::Value;
 
 use self::frozen::FrozenObjects;

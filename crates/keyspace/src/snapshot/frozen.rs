@@ -182,12 +182,14 @@ impl FrozenObjects {
     pub(super) fn find<'a>(&self, space: &'a Keyspace, lent: &Lent) -> Option<(Unit<'a>, Entry)> {
         let location = lent.location.as_ref()?;
         let unit = Unit::try_one(space, space.place(&location.key).stripe())?;
-        let is_there = match self.objects().get(&lent.id).map(|object| &object.place) {
-            Some(Place::Key(now)) => now == location,
-            _ => false,
+        let is_there = {
+            // Both under the lock, under which an object is taken out of a flushed database.
+            let objects = self.objects();
+            let is_flushed = location.db.0.cut.is_flushed.load(Ordering::Relaxed);
+            let place = objects.get(&lent.id).map(|object| &object.place);
+            !is_flushed && matches!(place, Some(Place::Key(now)) if now == location)
         };
-        let is_flushed = location.db.0.cut.is_flushed.load(Ordering::Relaxed);
-        if !is_there || is_flushed {
+        if !is_there {
             return None;
         }
         let entry = entry_at(space, location).expect("what is frozen is there");
