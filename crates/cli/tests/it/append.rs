@@ -659,12 +659,29 @@ fn a_server_that_is_told_to_end_brings_all_to_disk() {
 
 #[test]
 fn the_file_is_loaded_again_under_load_and_nothing_is_lost() {
-    let running = start(with_workers(""));
-    under_load(&running, |load| {
-        for _ in 0..20 {
-            assert_eq!(running.call("DEBUG LOADAOF"), "+OK");
-            load.goes_on();
+    const AT_ONCE: usize = 200;
+    let running = start(with_workers("threads 3\n"));
+    let stops = AtomicBool::new(false);
+    let pipelines = |name: &str| {
+        let mut client = running.connect();
+        let mut last = String::new();
+        while !stops.load(Ordering::Relaxed) {
+            client.send_bytes(encoded(&["INCR", name]).repeat(AT_ONCE).as_bytes());
+            (0..AT_ONCE).for_each(|_| last = client.read());
         }
+        assert_eq!(format!(":{}", running.call(&format!("GET {name}"))), last);
+    };
+    thread::scope(|scope| {
+        for name in ["one", "two", "three"] {
+            scope.spawn(|| pipelines(name));
+        }
+        under_load(&running, |load| {
+            for _ in 0..40 {
+                assert_eq!(running.call("DEBUG LOADAOF"), "+OK");
+            }
+            load.goes_on();
+        });
+        stops.store(true, Ordering::Relaxed);
     });
     let before = digest(&running);
     let running = restarted(running);

@@ -7,6 +7,8 @@ use crate::running::{Running, failed_start, folder_with, until};
 
 /// Bytes of the end of a file: its mark and its checksum.
 const TRAILER_BYTES: usize = 9;
+/// Address space of a server that is to refuse a file, in KiB: not much more than the least with which one starts.
+const ADDRESS_KIB: u64 = 800_000;
 
 fn start(more: &str) -> Running {
     Running::start(folder_with(more), &["r.conf"], None)
@@ -33,13 +35,30 @@ fn snapshot(more: &str, name: &str) -> Vec<u8> {
     fs::read(running.path(name)).unwrap()
 }
 
+/// Returns `redline server r.conf` with [`ADDRESS_KIB`] of address space.
+fn limited() -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    let line = "ulimit -v \"$1\" && exec \"$0\" server r.conf";
+    command.args(["-c", line, REDLINE, &ADDRESS_KIB.to_string()]);
+    command
+}
+
 /// Starts a server on these bytes; it has to end. Returns the line that says why.
 #[track_caller]
 fn refusal(what: &str, bytes: &[u8], more: &str) -> String {
     let folder = folder_with(more);
     let path = folder.path().join("dump.rdb");
     fs::write(&path, bytes).unwrap();
-    let (log, _) = failed_start(folder.path(), &["r.conf"]);
+    let child = limited()
+        .current_dir(folder.path())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let output = wait_for(child, what);
+    let log = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{what}: {log}");
     let mut fatal = log
         .lines()
         .filter(|line| line.contains("Fatal error loading the DB"));
@@ -261,4 +280,196 @@ fn dbfilename_changes_where_snapshots_go() {
     assert_eq!(running.call("CONFIG SET dir below"), "+OK");
     assert_eq!(running.call("SAVE"), "+OK");
     assert_eq!(names(&running.path("below")), ["other.rdb"]);
+}
+
+/// A length in nine bytes.
+fn length(number: u64) -> Vec<u8> {
+    [&[0x81][..], &number.to_be_bytes()].concat()
+}
+
+/// A string of less than 64 bytes.
+fn short(text: &[u8]) -> Vec<u8> {
+    [&[text.len() as u8][..], text].concat()
+}
+
+#[test]
+fn lengths_that_lie_end_the_start_with_little_memory() {
+    const GIB: u64 = 1 << 30;
+    let key = short(b"key");
+    let compressed = |small: u64, len: u64, bytes: &[u8]| {
+        [&[0xc3][..], &length(small), &length(len), bytes].concat()
+    };
+    let records: [(&str, Vec<u8>); 14] = [
+        ("a key", [&[0][..], &length(60 * GIB), b"short"].concat()),
+        (
+            "a string",
+            [&[0][..], &key, &length(60 * GIB), b"short"].concat(),
+        ),
+        (
+            "a string of 1 TiB",
+            [&[0][..], &key, &length(1024 * GIB)].concat(),
+        ),
+        (
+            "a string of all",
+            [&[0][..], &key, &length(u64::MAX)].concat(),
+        ),
+        (
+            "a fact",
+            [&[250][..], &length(1024 * GIB), b"redis"].concat(),
+        ),
+        (
+            "a library",
+            [&[245][..], &length(60 * GIB), b"#!lua"].concat(),
+        ),
+        (
+            "a set",
+            [&[2][..], &key, &length(1024 * GIB), &short(b"member")].concat(),
+        ),
+        (
+            "a hash",
+            [
+                &[4][..],
+                &key,
+                &length(u64::MAX),
+                &short(b"f"),
+                &short(b"v"),
+            ]
+            .concat(),
+        ),
+        (
+            "a sorted set",
+            [&[5][..], &key, &length(1 << 40), &short(b"m")].concat(),
+        ),
+        (
+            "a list",
+            [&[18][..], &key, &length(1 << 40), &[2], &short(b"node")].concat(),
+        ),
+        (
+            "a stream",
+            [&[21][..], &key, &length(1 << 40), &short(b"id")].concat(),
+        ),
+        (
+            "a compressed string",
+            [&[0][..], &key, &compressed(5, 1 << 40, b"\x01ab\xe0\xff")].concat(),
+        ),
+        (
+            "compressed bytes that there are not",
+            [&[0][..], &key, &compressed(60 * GIB, 60 * GIB, b"ab")].concat(),
+        ),
+        (
+            "keys of a database",
+            [&[251][..], &length(u64::MAX), &length(u64::MAX), &[99]].concat(),
+        ),
+    ];
+    for (what, record) in records {
+        for version in ["0009", "0011", "0012"] {
+            if what == "a library" && version == "0009" {
+                continue;
+            }
+            let file = [b"REDIS", version.as_bytes(), &[254, 0], &record].concat();
+            let line = refusal(&format!("{what}, {version}"), &file, "");
+            assert!(offset(&line) <= file.len(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_string_that_is_nearly_all_repetition_is_as_long_as_it_says() {
+    let name = short(b"bomb");
+    let repeat = b"\xe0\xff\x00".repeat(64);
+    let bytes = [b"\x00a", &repeat[..]].concat();
+    let len = 1 + 64 * 264_u64;
+    let value = [
+        &[0xc3][..],
+        &length(bytes.len() as u64),
+        &length(len),
+        &bytes,
+    ]
+    .concat();
+    let record = [&[0][..], &name, &value].concat();
+    let wrong = [
+        &[0][..],
+        &name,
+        &[0xc3],
+        &length(bytes.len() as u64),
+        &length(len + 1),
+        &bytes,
+    ]
+    .concat();
+    let file = |record: &[u8]| [b"REDIS0011\xfe\x00", record, b"\xff\0\0\0\0\0\0\0\0"].concat();
+    refusal("a byte more than there is", &file(&wrong), "");
+    let folder = folder_with("");
+    fs::write(folder.path().join("dump.rdb"), file(&record)).unwrap();
+    let running = Running::start(folder, &["r.conf"], None);
+    loaded(&running);
+    assert_eq!(running.call("STRLEN bomb"), format!(":{len}"));
+}
+
+#[test]
+fn two_hundred_databases_are_loaded_where_there_are_as_many() {
+    let mut file = b"REDIS0011".to_vec();
+    for number in 0..200_u64 {
+        file.extend(
+            [
+                &[254][..],
+                &length(number),
+                &[0],
+                &short(b"k"),
+                &short(b"v"),
+            ]
+            .concat(),
+        );
+    }
+    file.extend(b"\xff\0\0\0\0\0\0\0\0");
+    let line = refusal("200 of 16 databases", &file, "");
+    assert!(line.contains("more than 16 databases"), "{line}");
+    let folder = folder_with("databases 200\n");
+    fs::write(folder.path().join("dump.rdb"), &file).unwrap();
+    let running = Running::start(folder, &["r.conf"], None);
+    loaded(&running);
+    let mut client = running.connect();
+    for number in 0..200 {
+        assert_eq!(client.call(&format!("SELECT {number}")), "+OK");
+        assert_eq!(client.call("GET k"), "v", "{number}");
+    }
+}
+
+/// `REDLINE_LARGE_MEMBERS` makes it larger: 20 million take a minute and 2 GiB.
+#[test]
+fn a_database_of_one_large_set_is_loaded_and_saved() {
+    use std::io::Write as _;
+    let members = std::env::var("REDLINE_LARGE_MEMBERS");
+    let members: u64 = members.map_or(200_000, |text| text.parse().unwrap());
+    let folder = folder_with("");
+    let file = fs::File::create(folder.path().join("dump.rdb")).unwrap();
+    let mut out = std::io::BufWriter::new(file);
+    out.write_all(
+        &[
+            b"REDIS0011\xfe\x00\x02",
+            &short(b"set")[..],
+            &length(members),
+        ]
+        .concat(),
+    )
+    .unwrap();
+    for number in 0..members {
+        out.write_all(&short(format!("member:{number}").as_bytes()))
+            .unwrap();
+    }
+    out.write_all(b"\xff\0\0\0\0\0\0\0\0").unwrap();
+    out.into_inner().unwrap().sync_all().unwrap();
+    let running = Running::start(folder, &["r.conf"], None);
+    loaded(&running);
+    let holds_all = |running: &Running| {
+        let last = members - 1;
+        assert_eq!(running.call("SCARD set"), format!(":{members}"));
+        assert_eq!(running.call(&format!("SISMEMBER set member:{last}")), ":1");
+    };
+    holds_all(&running);
+    assert_eq!(running.call("SAVE"), "+OK");
+    running.signal("KILL");
+    let (_, _, folder) = running.ended();
+    let running = Running::start(folder, &["r.conf"], None);
+    loaded(&running);
+    holds_all(&running);
 }

@@ -197,11 +197,15 @@ fn loaded(bytes: &[u8]) -> Contents {
 
 /// Tells which records around a cut name a key, or a whole database.
 fn history(records: &[Record], key: &[u8], cut: u64) -> String {
-    const SHOWN_MAX: usize = 20;
+    const SHOWN_MAX: usize = 60;
+    let of_databases = [&b"FLUSHALL"[..], b"FLUSHDB", b"SWAPDB"];
     let is_about = |record: &&Record| {
         let mut commands = record.commands.iter();
-        commands
-            .any(|command| command.words.len() < 3 || command.words.iter().any(|word| word == key))
+        commands.any(|command| {
+            let is_of_databases = |name| command.words[0].eq_ignore_ascii_case(name);
+            of_databases.into_iter().any(is_of_databases)
+                || command.words.iter().any(|word| word == key)
+        })
     };
     let about: Vec<&Record> = records.iter().filter(is_about).collect();
     let at = about.partition_point(|record| record.number <= cut);

@@ -408,3 +408,43 @@ fn the_folder_of_a_bare_name_is_the_working_directory() {
     assert_eq!(folder_of(Path::new("dump.rdb")), Path::new(""));
     assert_eq!(folder_of(Path::new("/data/dump.rdb")), Path::new("/data"));
 }
+
+#[test]
+fn a_disk_that_is_full_at_any_tenth_chunk_leaves_a_right_second_file() {
+    let mut world = World::filled(clock(false));
+    // About sixty chunks.
+    let mut rng = fastrand::Rng::with_seed(7);
+    for number in 0..400 {
+        let value: Vec<u8> = (0..10_000).map(|_| rng.u8(..)).collect();
+        world.in_db(3, |view| {
+            let key = format!("plain:{number}");
+            view.set_string(key.as_bytes(), &value, Expiry::Clear);
+            view.unreported(key.as_bytes());
+        });
+    }
+    let mut failures = 0;
+    for tenth in 1.. {
+        let disk = with_old_file();
+        // The first call creates the file.
+        let at = disk.calls() + 10 * tenth;
+        disk.fail_at(at, Fault::Full);
+        let first = save(&mut world, &disk, format(12), Manner::default(), |world| {
+            world.change();
+        });
+        if disk.call_names().get(at) != Some(&"write") {
+            break;
+        }
+        failures += 1;
+        let error = first.expect_err("the disk is full").to_string();
+        assert!(error.contains("No space left"), "{error}");
+        assert!(file(&disk) == OLD && !has_temporary(&disk), "{tenth}");
+        disk.make_room();
+        let expected = world.contents(true);
+        let second = save(&mut world, &disk, format(12), Manner::default(), |world| {
+            world.change();
+        });
+        assert!(second.is_ok(), "{tenth}: {second:?}");
+        assert_is_new(&disk, &expected, &format!("behind chunk {}", 10 * tenth));
+    }
+    assert!(failures >= 5, "only {failures} failures");
+}
