@@ -634,16 +634,15 @@ impl Primary {
         if !walk.is_complete {
             return Next::Nothing;
         }
-        let next = match replica.peer.got_mark {
-            true => {
-                replica.state = State::AwaitsAck;
-                Next::Bytes(walk.mark.to_vec())
-            }
-            false => {
-                replica.state = State::Online;
-                Next::Bytes(Vec::new())
-            }
+        // Who wants no stream never acknowledges.
+        replica.state = match replica.peer.got_mark || replica.peer.rdb_only {
+            true => State::AwaitsAck,
+            false => State::Online,
         };
+        let next = Next::Bytes(match replica.peer.got_mark {
+            true => walk.mark.to_vec(),
+            false => Vec::new(),
+        });
         self.drop_walks();
         next
     }
