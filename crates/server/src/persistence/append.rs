@@ -35,7 +35,7 @@ const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(crate) struct Append {
     /// Held while the file is written to, which a slow disk makes long.
     inner: Mutex<Inner>,
-    /// What others look at, as of the last time that `inner` was let go of.
+    /// The part that others look at, as of the last time that `inner` was let go of.
     shown: Mutex<Shown>,
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
