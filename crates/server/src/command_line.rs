@@ -503,7 +503,7 @@ mod tests {
         for (name, is_accepted) in [
             ("replicaof", false),
             ("cluster-enabled", false),
-            ("repl-timeout", true),
+            ("repl-disable-tcp-nodelay", true),
             ("io-threads", true),
         ] {
             assert_eq!(accepted.contains(&name), is_accepted, "{name}");
