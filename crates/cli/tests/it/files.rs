@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::running::{Running, failed_start, folder_with, until};
+use crate::running::{Running, folder_with, until};
 
 /// Bytes of the end of a file: its mark and its checksum.
 const TRAILER_BYTES: usize = 9;

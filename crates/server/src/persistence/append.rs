@@ -8,9 +8,10 @@
 //! Must not know: the form of the files, commands.
 
 use std::{
+    ops::{Deref, DerefMut},
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, TryLockError,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -38,7 +39,10 @@ const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The append-only file: see the module's text.
 pub(crate) struct Append {
+    /// Held while the file is written to, which a slow disk makes long.
     inner: Mutex<Inner>,
+    /// The part that others look at, as of the last time that `inner` was let go of.
+    shown: Mutex<Shown>,
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
     adopting: Mutex<()>,
@@ -78,6 +82,76 @@ struct Inner {
     rewrite_began_ms: Option<u64>,
     rewrite_took_s: Option<u64>,
     rewrites: u64,
+}
+
+/// See [`Append::shown`].
+#[derive(Default)]
+struct Shown {
+    figures: AppendFigures,
+    /// The file is on, and is not about to go off.
+    stays_on: bool,
+    rewrite_began_ms: Option<u64>,
+    wants_cut: Option<u64>,
+    wants_lone_base: bool,
+}
+
+impl Shown {
+    fn of(inner: &Inner) -> Shown {
+        let writer = inner.writer.as_ref();
+        let on = writer.filter(|writer| writer.state() != State::Off);
+        let figures = AppendFigures {
+            is_on: on.is_some(),
+            // One that goes off may be followed by a base at once, and a base may be made while it is off.
+            is_rewriting: on.is_some_and(Writer::is_rewriting) || inner.rewrite_began_ms.is_some(),
+            is_scheduled: inner.is_scheduled,
+            rewrite_took_s: inner.rewrite_took_s,
+            rewrite_running_s: None,
+            is_last_rewrite_done: writer.is_none_or(Writer::is_last_rewrite_done)
+                && (on.is_some() || inner.is_last_lone_base_done),
+            is_last_write_done: on.is_none_or(Writer::is_last_write_done),
+            rewrites: inner.rewrites,
+            current_bytes: on.map_or(0, Writer::current_bytes),
+            base_bytes: on.map_or(0, Writer::base_bytes),
+            pending_bytes: on.map_or(0, |_| inner.pending.len() as u64),
+            pending_syncs: u64::from(on.is_some() && inner.is_syncing),
+        };
+        Shown {
+            stays_on: on.is_some_and(|writer| writer.state() != State::Ending),
+            figures,
+            rewrite_began_ms: inner.rewrite_began_ms,
+            wants_cut: inner.wants_cut,
+            wants_lone_base: inner.wants_lone_base,
+        }
+    }
+}
+
+/// The state, locked. Letting go of it shows what has become of it.
+struct Held<'a> {
+    inner: MutexGuard<'a, Inner>,
+    shown: &'a Mutex<Shown>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Poisoned when a thread has panicked, which ends the process.
+        if let Ok(mut shown) = self.shown.lock() {
+            *shown = Shown::of(&self.inner);
+        }
+    }
 }
 
 /// Figures of the file, for INFO.
@@ -143,6 +217,14 @@ impl Append {
                 rewrite_took_s: None,
                 rewrites: 0,
             }),
+            shown: Mutex::new(Shown {
+                figures: AppendFigures {
+                    is_last_rewrite_done: true,
+                    is_last_write_done: true,
+                    ..AppendFigures::default()
+                },
+                ..Shown::default()
+            }),
             jobs: Mutex::new(jobs),
             adopting: Mutex::default(),
             sync_delay_us: AtomicU64::new(0),
@@ -150,75 +232,59 @@ impl Append {
         (append, todo)
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .expect("no panic under the append-only file")
+    fn inner(&self) -> Held<'_> {
+        let inner = self.inner.lock();
+        Held {
+            inner: inner.expect("no panic under the append-only file"),
+            shown: &self.shown,
+        }
+    }
+
+    /// Does the same if nobody holds it, be it for a slow disk.
+    fn try_inner(&self) -> Option<Held<'_>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(Held {
+                inner,
+                shown: &self.shown,
+            }),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => panic!("a panic under the append-only file"),
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().expect("no panic under what is shown")
     }
 
     /// Returns what INFO tells.
     pub(crate) fn figures(&self) -> AppendFigures {
-        let inner = self.inner();
+        let shown = self.shown();
+        let mut figures = shown.figures.clone();
         let now_ms = clock::monotonic_ms();
-        let always = AppendFigures {
-            is_scheduled: inner.is_scheduled,
-            rewrite_took_s: inner.rewrite_took_s,
-            rewrite_running_s: inner
-                .rewrite_began_ms
-                .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000),
-            rewrites: inner.rewrites,
-            ..AppendFigures::default()
-        };
-        let on = inner.writer.as_ref();
-        let Some(writer) = on.filter(|writer| writer.state() != State::Off) else {
-            // A base may be made all the same.
-            return AppendFigures {
-                is_rewriting: inner.rewrite_began_ms.is_some(),
-                is_last_rewrite_done: inner.is_last_lone_base_done
-                    && inner
-                        .writer
-                        .as_ref()
-                        .is_none_or(Writer::is_last_rewrite_done),
-                is_last_write_done: true,
-                ..always
-            };
-        };
-        AppendFigures {
-            is_on: true,
-            // One that goes off may be followed by a base at once.
-            is_rewriting: writer.is_rewriting() || inner.rewrite_began_ms.is_some(),
-            is_last_rewrite_done: writer.is_last_rewrite_done(),
-            is_last_write_done: writer.is_last_write_done(),
-            current_bytes: writer.current_bytes(),
-            base_bytes: writer.base_bytes(),
-            pending_bytes: inner.pending.len() as u64,
-            pending_syncs: inner.is_syncing.into(),
-            ..always
-        }
+        figures.rewrite_running_s = shown
+            .rewrite_began_ms
+            .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000);
+        figures
     }
 
     /// Returns true if the file is on, or about to be.
     pub(crate) fn is_on(&self) -> bool {
-        let inner = self.inner();
-        let state = inner.writer.as_ref().map(Writer::state);
-        state.is_some_and(|state| state != State::Off)
+        self.shown().figures.is_on
     }
 
     /// Returns true if the file is on, and is not about to go off.
     pub(crate) fn stays_on(&self) -> bool {
-        let inner = self.inner();
-        let state = inner.writer.as_ref().map(Writer::state);
-        state.is_some_and(|state| !matches!(state, State::Off | State::Ending))
+        self.shown().stays_on
     }
 
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.figures().is_rewriting
+        self.shown().figures.is_rewriting
     }
 
     /// Returns the rewrite whose cut is wanted.
     pub(crate) fn wanted_cut(&self) -> Option<u64> {
-        self.inner().wants_cut
+        self.shown().wants_cut
     }
 
     /// Returns true while the cut of a rewrite is on its way through the journal: the next one would be taken for it.
@@ -228,7 +294,7 @@ impl Append {
 
     /// Returns true if a base is wanted while the file is off.
     pub(crate) fn wants_lone_base(&self) -> bool {
-        self.inner().wants_lone_base
+        self.shown().wants_lone_base
     }
 
     /// Has a base made, though the file is off.
@@ -476,7 +542,10 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
 pub(crate) fn tick(shared: &Shared) {
     // Before the lock, which comes last.
     let is_save_ahead = shared.persistence.is_save_ahead();
-    let mut guard = shared.persistence.append.inner();
+    // While the disk is slow, the next tick will do.
+    let Some(mut guard) = shared.persistence.append.try_inner() else {
+        return;
+    };
     let inner = &mut *guard;
     let is_on = inner
         .writer
