@@ -301,7 +301,6 @@ impl Server {
             let _ = metrics.thread.join();
         }
         if let Some(files) = self.files.take() {
-            self.shared.persistence.cancel(&self.shared);
             self.shared.persistence.stop_writing();
             let _ = files.join();
         }

@@ -293,6 +293,31 @@ fn an_unknown_command_is_refused() {
 }
 
 #[test]
+fn a_load_takes_as_long_as_is_wanted() {
+    for more in ["", "appendonly no\nsave 3600 1\n"] {
+        let running = start(folder_with(&format!("{APPENDING}{more}")));
+        running.call("MSET a 1 b 2 c 3");
+        running.call("SAVE");
+        let (_, folder) = killed(running);
+        let args = ["r.conf", "--key-load-delay", "600000000"];
+        let running = Running::start(folder, &args, None);
+        assert_eq!(info(&running, "loading"), "1");
+        assert!(running.call("GET a").starts_with("-LOADING"));
+        // It may be changed meanwhile.
+        set(&running, "key-load-delay", "0");
+        until_info(&running, "loading", "0");
+        assert_eq!(running.call("DBSIZE"), ":3");
+        running.signal("KILL");
+        let (_, _, folder) = running.ended();
+        // And the server be ended.
+        let running = Running::start(folder, &args, None);
+        running.signal("TERM");
+        let (status, log, _) = running.ended();
+        assert_eq!(status.code(), Some(0), "{log}");
+    }
+}
+
+#[test]
 fn commands_of_the_file_are_no_ones_and_see_nothing_expire() {
     let filler: String = (0..5_000)
         .map(|number| encoded(&["SET", &format!("filler:{number}"), "some value"]))
@@ -644,6 +669,11 @@ fn writes_are_refused_while_the_file_cannot_grow() {
                 .call_words(&["EVAL", script, "1", "k"])
                 .contains("MISCONF")
         );
+        // One that says that it writes is refused before it begins, whatever it would do.
+        let writes = "#!lua\nreturn 1";
+        assert_eq!(client.call_words(&["EVAL", writes, "0"]), REFUSED);
+        let reads = "#!lua flags=no-writes\nreturn 1";
+        assert_eq!(client.call_words(&["EVAL", reads, "0"]), ":1");
         client.call("MULTI");
         assert_eq!(client.call("INCR n"), REFUSED);
         assert!(client.call("EXEC").starts_with("-EXECABORT"));

@@ -9,7 +9,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, Weak, mpsc},
+    sync::{Arc, Mutex, MutexGuard, Weak, atomic::Ordering, mpsc},
 };
 
 use redline_engine::refusals::Reason;
@@ -81,6 +81,8 @@ pub(crate) struct AppendFigures {
     pub(crate) rewrite_took_s: Option<u64>,
     pub(crate) rewrite_running_s: Option<u64>,
     pub(crate) is_last_rewrite_done: bool,
+    /// Rewrites that have failed since the last that succeeded.
+    pub(crate) rewrites_failed: u32,
     pub(crate) is_last_write_done: bool,
     pub(crate) rewrites: u64,
     pub(crate) current_bytes: u64,
@@ -170,6 +172,7 @@ impl Append {
                 .rewrite_began_ms
                 .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000),
             is_last_rewrite_done: writer.is_last_rewrite_done(),
+            rewrites_failed: writer.failures(),
             is_last_write_done: writer.is_last_write_done(),
             rewrites: inner.rewrites,
             current_bytes: writer.current_bytes(),
@@ -192,6 +195,14 @@ impl Append {
             .writer
             .as_ref()
             .is_some_and(Writer::is_rewriting)
+    }
+
+    /// Returns true while the first base is made of a file that a process which runs has been told to keep: the data are in
+    /// no file.
+    pub(crate) fn is_being_turned_on(&self) -> bool {
+        let inner = self.inner();
+        let state = inner.writer.as_ref().map(Writer::state);
+        state == Some(State::Starting) && !inner.starts
     }
 
     /// Returns the rewrite whose cut is wanted.
@@ -330,6 +341,7 @@ pub(crate) fn adopt(shared: &Shared) {
     let adopting = append.adopting.lock();
     let _adopting = adopting.expect("no panic while settings are gone by");
     let settings = shared.settings.current();
+    shared.persistence.loading.adopt(&settings);
     let mut inner = append.inner();
     inner.is_wanted = settings.appends;
     if let Some(writer) = &mut inner.writer {
@@ -657,10 +669,11 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
 fn rewrite_ended(shared: &Shared, is_done: bool) {
     let mut inner = shared.persistence.append.inner();
     let began_ms = inner.rewrite_began_ms.take();
-    inner.rewrite_took_s =
-        began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
+    let took = began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
     inner.wants_cut = None;
     let starts = std::mem::take(&mut inner.starts);
+    // That the first file is made is no rewrite in Redis.
+    inner.rewrite_took_s = took.filter(|_| !starts);
     inner.rewrites += u64::from(is_done && !starts);
     let is_off = inner
         .writer
@@ -673,7 +686,8 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
             shared.keyspace.journal().detach();
         }
     }
-    if starts {
+    // Who ends the process does not wait for its start.
+    if starts && !shared.stopping.load(Ordering::Acquire) {
         match is_done {
             true => super::loading::end(shared),
             false => {

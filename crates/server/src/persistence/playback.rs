@@ -6,7 +6,10 @@ use std::{
     fs::File,
     io::{self, Read, Seek},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use redline_commands::Error;
@@ -32,6 +35,8 @@ use crate::{log, settings::Settings, shared::Shared, worker::Worker};
 
 /// Bytes of commands that are run at once: other work of the worker waits for them.
 const BATCH_BYTES: usize = 64 * 1024;
+/// Commands that fail at one load and are told of, each for itself.
+const FAILURES_LOGGED_MAX: u64 = 20;
 
 /// Surroundings of a load.
 pub(crate) trait Stage {
@@ -40,6 +45,9 @@ pub(crate) trait Stage {
 
     /// Runs commands of the file of this name.
     fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String>;
+
+    /// Counts the commands that have failed.
+    fn failed(&self) -> &AtomicU64;
 
     /// Returns true if the load is to end.
     fn is_stopped(&self) -> bool;
@@ -77,6 +85,10 @@ impl Stage for InPlace<'_, '_, '_, '_> {
 
     fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String> {
         run(self.worker, &mut self.caller, &batch, name)
+    }
+
+    fn failed(&self) -> &AtomicU64 {
+        &self.worker.shared.persistence.loading.commands_failed
     }
 
     fn is_stopped(&self) -> bool {
@@ -132,6 +144,7 @@ pub(crate) fn load(
         batch: Vec::new(),
         bytes: 0,
     };
+    player.stage.failed().store(0, Ordering::Relaxed);
     for (at, entry) in manifest.files().enumerate() {
         let is_last = sizes[at + 1..].iter().all(|bytes| *bytes == 0);
         let path = paths.file(&entry.name);
@@ -148,6 +161,12 @@ pub(crate) fn load(
         } else {
             player.play(&path, &name, 0, sizes[at], is_last, settings)?;
         }
+    }
+    let failed = player.stage.failed().load(Ordering::Relaxed);
+    if failed > 0 {
+        log::warning(&format!(
+            "{failed} commands of the append-only files have failed: the data may be incomplete"
+        ));
     }
     Ok(())
 }
@@ -268,12 +287,30 @@ pub(super) fn run(
         while let Err(Halt::Suspended(_)) = worker.executor.call(caller, id, args) {
             worker.local.heap.tick();
         }
+        note_failure(worker.shared, caller.out.bytes(), &args[0], name);
         caller.out.clear();
     }
     worker.local.played_back_at_ms = None;
     worker.read_clock();
     worker.sweep();
     result
+}
+
+/// Tells the log of a command that answered an error, as Redis does: the data may be incomplete.
+fn note_failure(shared: &Shared, reply: &[u8], command: &[u8], name: &str) {
+    let Some(error) = reply.strip_prefix(b"-") else {
+        return;
+    };
+    let failed = &shared.persistence.loading.commands_failed;
+    if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_LOGGED_MAX {
+        let (error, command) = (
+            error.trim_ascii_end().escape_ascii(),
+            command.escape_ascii(),
+        );
+        log::warning(&format!(
+            "== CRITICAL == This server is sending an error to its AOF-loading-client: '{error}' after processing the command '{command}' of {name}"
+        ));
+    }
 }
 
 /// Makes a caller for commands of files, which may do everything and to whom nobody listens.
