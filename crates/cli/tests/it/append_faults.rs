@@ -293,6 +293,23 @@ fn an_unknown_command_is_refused() {
 }
 
 #[test]
+fn commands_of_the_file_that_fail_are_told_of_and_passed_over() {
+    let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\n";
+    let failing = encoded(&["LPUSH", "text", "1"]).repeat(30);
+    let text = encoded(&["SET", "text", "1"]) + &failing + &encoded(&["SET", "after", "1"]);
+    let folder = folder_of("", manifest, &text);
+    let running = start(folder);
+    assert_eq!(running.call("EXISTS text after"), ":2");
+    let (log, _) = killed(running);
+    let line = "== CRITICAL == This server is sending an error to its AOF-loading-client: 'WRONGTYPE Operation against a key holding the wrong kind of value' after processing the command 'LPUSH'";
+    assert_eq!(log.matches(line).count(), 20, "{log}");
+    assert!(
+        log.contains("30 commands of the append-only files have failed"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_load_takes_as_long_as_is_wanted() {
     for more in ["", "appendonly no\nsave 3600 1\n"] {
         let running = start(folder_with(&format!("{APPENDING}{more}")));

@@ -284,10 +284,16 @@ pub(super) fn run(
             break;
         };
         // Nobody else runs commands on data, so a stripe in use is free soon.
-        while let Err(Halt::Suspended(_)) = worker.executor.call(caller, id, args) {
-            worker.local.heap.tick();
+        let called = loop {
+            match worker.executor.call(caller, id, args) {
+                Err(Halt::Suspended(_)) => worker.local.heap.tick(),
+                Err(Halt::Error(error)) => break Err(error),
+                Ok(()) => break Ok(()),
+            }
+        };
+        if let Err(error) = called {
+            note_failure(worker.shared, &error.text(), &args[0], name);
         }
-        note_failure(worker.shared, caller.out.bytes(), &args[0], name);
         caller.out.clear();
     }
     worker.local.played_back_at_ms = None;
@@ -297,16 +303,10 @@ pub(super) fn run(
 }
 
 /// Tells the log of a command that answered an error, as Redis does: the data may be incomplete.
-fn note_failure(shared: &Shared, reply: &[u8], command: &[u8], name: &str) {
-    let Some(error) = reply.strip_prefix(b"-") else {
-        return;
-    };
+fn note_failure(shared: &Shared, error: &[u8], command: &[u8], name: &str) {
     let failed = &shared.persistence.loading.commands_failed;
     if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_LOGGED_MAX {
-        let (error, command) = (
-            error.trim_ascii_end().escape_ascii(),
-            command.escape_ascii(),
-        );
+        let (error, command) = (error.escape_ascii(), command.escape_ascii());
         log::warning(&format!(
             "== CRITICAL == This server is sending an error to its AOF-loading-client: '{error}' after processing the command '{command}' of {name}"
         ));
