@@ -15,6 +15,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use redline_keyspace::{Ahead, Clock, Expiry, Keyspace, Local, Owned, Place, Trace, Unit, View};
@@ -61,6 +62,27 @@ pub struct Progress {
     pub empty: AtomicU64,
     /// Set by others: the load is to end.
     pub stop: AtomicBool,
+    /// Set by others: microseconds that each key takes at least (`key-load-delay`), for tests.
+    pub key_delay_us: AtomicU64,
+}
+
+impl Progress {
+    /// Waits as long as so many keys take at least, or until the load is to end.
+    pub fn rest(&self, keys: u64) {
+        const STEP: Duration = Duration::from_millis(10);
+        let began = Instant::now();
+        // It may change meanwhile.
+        let left = || {
+            let span_us = self
+                .key_delay_us
+                .load(Ordering::Relaxed)
+                .saturating_mul(keys);
+            Duration::from_micros(span_us).saturating_sub(began.elapsed())
+        };
+        while !left().is_zero() && !self.stop.load(Ordering::Relaxed) {
+            thread::sleep(left().min(STEP));
+        }
+    }
 }
 
 /// Contents of a file beside its keys.
@@ -313,6 +335,12 @@ fn scan<S: Source>(
                 let place = common.space.place(&raw.key);
                 let owner = usize::from(place.stripe()) % owners;
                 batches[owner].push(db, place, &raw);
+                if common.progress.key_delay_us.load(Ordering::Relaxed) > 0 {
+                    common.progress.rest(1);
+                    if common.is_stopped() {
+                        return Err(LoadError::Stopped);
+                    }
+                }
                 if batches[owner].bytes.len() >= BATCH_BYTES {
                     hand_out(&mut batches, owner);
                     let offset = scanner.offset();

@@ -307,7 +307,8 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     // One that was called off goes on until all entries are marked, and only then comes the next.
     let is_saving = files.running_s.is_some()
         || files.is_scheduled
-        || worker.shared.keyspace.is_snapshot_running();
+        || worker.shared.keyspace.is_snapshot_running()
+            && !worker.shared.persistence.is_making_base();
     out.field("rdb_bgsave_in_progress", u8::from(is_saving))?;
     out.field("rdb_last_save_time", files.saved_at_s)?;
     out.field("rdb_last_bgsave_status", status(files.is_ok))?;
@@ -333,7 +334,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         status(append.is_last_rewrite_done),
     )?;
     out.field("aof_rewrites", append.rewrites)?;
-    out.zeros(&["aof_rewrites_consecutive_failures"])?;
+    out.field("aof_rewrites_consecutive_failures", append.rewrites_failed)?;
     out.field("aof_last_write_status", status(append.is_last_write_done))?;
     out.zeros(&[
         "aof_last_cow_size",

@@ -64,7 +64,11 @@ pub(crate) fn shutdown(shared: &Shared) {
     if !shared.stopping.load(Ordering::Acquire) {
         log::notice("User requested shutdown...");
     }
-    persistence::begin_to_end(shared, persistence::Ending::default());
+    if persistence::begin_to_end(shared, persistence::Ending::default())
+        == persistence::Begun::Refused
+    {
+        log::warning("Errors trying to shut down the server. Check the logs for more information.");
+    }
 }
 
 /// Ends all workers; returns at once.

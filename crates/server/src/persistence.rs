@@ -339,8 +339,15 @@ impl Persistence {
         let _ = jobs.send(Some(job));
     }
 
-    /// Ends the thread that writes files, once it has written those that were begun.
+    /// Ends the thread that writes files. A file that is being written is given up: no worker runs any more that could save
+    /// the rest.
     pub(crate) fn stop_writing(&self) {
+        if let Some(running) = &self.state().running {
+            if !running.is_save() {
+                log::warning("A rewrite of the append-only file is under way: it is given up.");
+            }
+            running.stream.give_up();
+        }
         let jobs = self.jobs.lock().expect("no panic under the jobs");
         let _ = jobs.send(None);
     }
@@ -533,6 +540,9 @@ pub(crate) fn begin(
     purpose: Purpose,
 ) -> Result<u64, NotBegun> {
     let shared = worker.shared;
+    // A worker that nobody has called since may not have seen the last ones.
+    let settings = shared.settings.current();
+    let settings = &*settings;
     let mut state = shared.persistence.state();
     if let Some(running) = &state.running {
         return Err(match running.is_ending() {
@@ -543,7 +553,6 @@ pub(crate) fn begin(
     if shared.keyspace.is_snapshot_running() {
         return Err(NotBegun::Ending);
     }
-    let settings = &worker.outlet.settings;
     let pid = std::process::id();
     let (temporary, path) = match purpose {
         Purpose::Save => {
@@ -864,9 +873,28 @@ pub(crate) struct Ending {
     pub(crate) client: Option<u64>,
 }
 
-/// Begins to end the server. Returns true if it waits for a snapshot.
-pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
+/// The answer to the wish to end the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It ends.
+    Ends,
+    /// It waits for a snapshot.
+    Waits,
+    /// It goes on: the data would be lost.
+    Refused,
+}
+
+/// Begins to end the server.
+pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> Begun {
     let settings = shared.settings.current();
+    // No file holds yet what the append-only file is to hold.
+    if shared.persistence.append.is_being_turned_on() {
+        if !ending.is_forced {
+            log::warning("Writing initial AOF, can't exit.");
+            return Begun::Refused;
+        }
+        log::warning("Writing initial AOF. Exiting anyway.");
+    }
     let saves = ending.saves.unwrap_or(!settings.save_points.is_empty());
     let persistence = &shared.persistence;
     // What is loaded is in the file already, and what is not cannot be saved.
@@ -874,7 +902,7 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
         persistence.cancel(shared);
         persistence.loading.stop();
         crate::stop_workers(shared);
-        return false;
+        return Begun::Ends;
     }
     let mut state = persistence.state();
     // A second signal does not begin anew.
@@ -897,7 +925,7 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> bool {
     shared.workers()[0]
         .mailbox
         .send(Message::Run(Box::new(|_| ())));
-    true
+    Begun::Waits
 }
 
 /// Calls a shutdown off. Returns false if there is none.

@@ -300,7 +300,6 @@ impl Server {
         }
         following::end(&self.shared);
         if let Some(files) = self.files.take() {
-            self.shared.persistence.cancel(&self.shared);
             self.shared.persistence.stop_writing();
             let _ = files.join();
         }

@@ -643,14 +643,11 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
-                    log::notice(&format!(
-                        "Received {} scheduling shutdown...",
-                        if signal == Signal::Interrupt {
-                            "SIGINT"
-                        } else {
-                            "SIGTERM"
-                        }
-                    ));
+                    let name = match signal {
+                        Signal::Interrupt => "SIGINT",
+                        _ => "SIGTERM",
+                    };
+                    log::notice(&format!("Received {name} scheduling shutdown..."));
                     crate::shutdown(self.shared);
                 }
                 Signal::Hangup => self.shared.reload_tls(),

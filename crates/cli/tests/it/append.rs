@@ -642,6 +642,104 @@ fn times_are_in_the_file_if_that_is_wanted() {
     assert_eq!(digest(&running), data);
 }
 
+/// Begins a rewrite that does not end by itself.
+fn rewrite_for_ever(running: &Running) {
+    set(running, "rdb-key-save-delay", "600000000");
+    assert!(running.call("BGREWRITEAOF").starts_with('+'));
+    until_info(running, "aof_rewrite_in_progress", "1");
+}
+
+#[test]
+fn a_server_that_is_told_to_end_does_not_wait_for_a_rewrite() {
+    for signal in ["TERM", "INT"] {
+        let running = start(with_workers(""));
+        running.call("SET before 1");
+        rewrite_for_ever(&running);
+        running.call("SET after 1");
+        running.signal(signal);
+        let (status, log, folder) = running.ended();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(!log.contains("could not be brought to disk"), "{log}");
+        let running = start(folder);
+        assert_eq!(running.call("EXISTS before after"), ":2");
+        let names = names(running.folder.path());
+        assert!(
+            names.iter().all(|name| !name.starts_with("temp-")),
+            "{names:?}"
+        );
+    }
+    // Without a file that grows, too.
+    let running = start(folder_with("save \"\"\nenable-debug-command yes\n"));
+    running.call("SET before 1");
+    rewrite_for_ever(&running);
+    running.signal("TERM");
+    let (status, log, _) = running.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[test]
+fn a_server_that_is_told_to_end_while_it_makes_its_first_file_ends() {
+    let folder = folder_with("save \"\"\n");
+    let running = start(folder);
+    running.call("SET k v");
+    assert_eq!(running.call("SAVE"), "+OK");
+    let (_, folder) = killed(running);
+    let config = folder.path().join("r.conf");
+    let lines = fs::read_to_string(&config).unwrap();
+    let more = format!("{lines}{APPENDING}rdb-key-save-delay 600000000\n");
+    fs::write(&config, more).unwrap();
+    let running = Running::start(folder, &["r.conf"], None);
+    until_info(&running, "aof_rewrite_in_progress", "1");
+    assert_eq!(info(&running, "loading"), "1");
+    running.signal("TERM");
+    let (status, log, folder) = running.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+    fs::write(&config, lines + APPENDING).unwrap();
+    let running = start(folder);
+    assert_eq!(running.call("GET k"), "v");
+}
+
+#[test]
+fn a_server_whose_data_is_in_no_file_yet_ends_only_by_force() {
+    const NOT_ENDED: &str = "-ERR Errors trying to SHUTDOWN. Check logs.";
+    let running = start(folder_with("save \"\"\nlogfile log\n"));
+    let log = |running: &Running| fs::read_to_string(running.path("log")).unwrap();
+    running.call("SET k v");
+    set(&running, "rdb-key-save-delay", "600000000");
+    set(&running, "appendonly", "yes");
+    until_info(&running, "aof_rewrite_in_progress", "1");
+    assert_eq!(running.call("SHUTDOWN"), NOT_ENDED);
+    assert_eq!(running.call("SHUTDOWN NOSAVE"), NOT_ENDED);
+    assert!(log(&running).contains("Writing initial AOF, can't exit."));
+    running.signal("TERM");
+    until("it is refused", || {
+        let refused = "Errors trying to shut down the server.";
+        log(&running).contains(refused).then_some(())
+    });
+    assert_eq!(running.call("GET k"), "v");
+    running.connect().send("SHUTDOWN FORCE");
+    let (status, _, folder) = running.ended();
+    let log = fs::read_to_string(folder.path().join("log")).unwrap();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(
+        log.contains("Writing initial AOF. Exiting anyway."),
+        "{log}"
+    );
+}
+
+#[test]
+fn save_waits_for_a_base_that_is_being_written() {
+    let running = start(with_workers(""));
+    running.call("SET k v");
+    rewrite_for_ever(&running);
+    let mut client = running.connect();
+    client.send("SAVE");
+    set(&running, "rdb-key-save-delay", "0");
+    set(&running, "appendonly", "no");
+    assert_eq!(client.read(), "+OK");
+    assert!(running.path("dump.rdb").exists());
+}
+
 #[test]
 fn a_server_that_is_told_to_end_brings_all_to_disk() {
     let mut running = start(with_workers(""));

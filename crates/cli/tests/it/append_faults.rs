@@ -296,6 +296,48 @@ fn a_command_that_cannot_run_is_refused() {
 }
 
 #[test]
+fn commands_of_the_file_that_fail_are_told_of_and_passed_over() {
+    let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\n";
+    let failing = encoded(&["LPUSH", "text", "1"]).repeat(30);
+    let text = encoded(&["SET", "text", "1"]) + &failing + &encoded(&["SET", "after", "1"]);
+    let folder = folder_of("", manifest, &text);
+    let running = start(folder);
+    assert_eq!(running.call("EXISTS text after"), ":2");
+    let (log, _) = killed(running);
+    let line = "== CRITICAL == This server is sending an error to its AOF-loading-client: 'WRONGTYPE Operation against a key holding the wrong kind of value' after processing the command 'LPUSH'";
+    assert_eq!(log.matches(line).count(), 20, "{log}");
+    assert!(
+        log.contains("30 commands of the append-only files have failed"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_load_takes_as_long_as_is_wanted() {
+    for more in ["", "appendonly no\nsave 3600 1\n"] {
+        let running = start(folder_with(&format!("{APPENDING}{more}")));
+        running.call("MSET a 1 b 2 c 3");
+        running.call("SAVE");
+        let (_, folder) = killed(running);
+        let args = ["r.conf", "--key-load-delay", "600000000"];
+        let running = Running::start(folder, &args, None);
+        assert_eq!(info(&running, "loading"), "1");
+        assert!(running.call("GET a").starts_with("-LOADING"));
+        // It may be changed meanwhile.
+        set(&running, "key-load-delay", "0");
+        until_info(&running, "loading", "0");
+        assert_eq!(running.call("DBSIZE"), ":3");
+        running.signal("KILL");
+        let (_, _, folder) = running.ended();
+        // And the server be ended.
+        let running = Running::start(folder, &args, None);
+        running.signal("TERM");
+        let (status, log, _) = running.ended();
+        assert_eq!(status.code(), Some(0), "{log}");
+    }
+}
+
+#[test]
 fn commands_of_the_file_are_no_ones_and_see_nothing_expire() {
     let filler: String = (0..5_000)
         .map(|number| encoded(&["SET", &format!("filler:{number}"), "some value"]))
@@ -649,6 +691,11 @@ fn writes_are_refused_while_the_file_cannot_grow() {
                 .call_words(&["EVAL", script, "1", "k"])
                 .contains("MISCONF")
         );
+        // One that says that it writes is refused before it begins, whatever it would do.
+        let writes = "#!lua\nreturn 1";
+        assert_eq!(client.call_words(&["EVAL", writes, "0"]), REFUSED);
+        let reads = "#!lua flags=no-writes\nreturn 1";
+        assert_eq!(client.call_words(&["EVAL", reads, "0"]), ":1");
         client.call("MULTI");
         assert_eq!(client.call("INCR n"), REFUSED);
         assert!(client.call("EXEC").starts_with("-EXECABORT"));

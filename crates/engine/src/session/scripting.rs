@@ -117,7 +117,7 @@ fn load_error(error: &LoadError) -> Error {
     Error::Line(Cow::Owned(error.to_string()))
 }
 
-/// Refuses a script that may write where it may not, or while memory is over the limit. Without declared flags each of
+/// Refuses a script that may write where it may not, while nothing is changed, or while memory is over the limit. Without declared flags each of
 /// its calls is checked instead.
 fn check_flags<O: Outlet>(
     executor: &Executor<'_, O>,
@@ -126,6 +126,10 @@ fn check_flags<O: Outlet>(
 ) -> Result<(), Error> {
     if flags.contains(ScriptFlags::UNDECLARED) || flags.contains(ScriptFlags::NO_WRITES) {
         return Ok(());
+    }
+    // As in Redis before it begins: nothing that it does would be kept.
+    if let Some(error) = executor.engine.refusals.of_writes(executor.refusals) {
+        return Err(error);
     }
     if !flags.contains(ScriptFlags::ALLOW_OOM) && executor.engine.keyspace.over_limit() {
         return Err(errors::OOM);

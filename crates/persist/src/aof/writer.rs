@@ -278,6 +278,11 @@ impl Writer {
         self.is_last_rewrite_done
     }
 
+    /// Returns `aof_rewrites_consecutive_failures`.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// Returns `aof_last_write_status`.
     pub fn is_last_write_done(&self) -> bool {
         self.trouble.is_none()

@@ -14,7 +14,7 @@ use redline_spec::CommandId;
 
 use crate::{
     log,
-    persistence::{self, Ending, NotBegun, Purpose, append},
+    persistence::{self, Begun, Ending, NotBegun, Purpose, append},
     worker::Worker,
 };
 
@@ -60,6 +60,10 @@ pub(super) fn save_for(worker: &mut Worker, caller: &mut Caller) -> Result<bool,
             Ok(number) => persistence.wait_for(client, number),
             // The file is given up already, and the walk is nearly through.
             Err(NotBegun::Ending) => persistence.schedule_for(client),
+            // As in Redis a base that is being written is no save.
+            Err(NotBegun::InProgress) if persistence.is_making_base() => {
+                persistence.schedule_for(client);
+            }
             Err(NotBegun::InProgress) => return Err(IN_PROGRESS.into()),
         }
         outcome = persistence.outcome_for(client);
@@ -198,9 +202,10 @@ pub(crate) fn shutdown(
         is_forced: force,
         client: Some(client),
     };
-    if persistence::begin_to_end(worker.shared, ending) {
-        return Err(Halt::Suspended(Suspended::File));
+    match persistence::begin_to_end(worker.shared, ending) {
+        Begun::Ends => caller.closing = true,
+        Begun::Waits => return Err(Halt::Suspended(Suspended::File)),
+        Begun::Refused => return Err(NOT_ENDED.into()),
     }
-    caller.closing = true;
     Ok(())
 }

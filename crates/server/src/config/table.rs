@@ -248,6 +248,7 @@ settings! {
         _ = ("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas.");
         saves_in_steps: bool = ("rdb-save-incremental-fsync", Live, SWITCH, "yes", "Flush the snapshot in steps.");
         key_save_delay_us: u64 = ("rdb-key-save-delay", Live, SECONDS, "0", "Microseconds that each key of a snapshot takes at least: for tests.");
+        key_load_delay_us: u64 = ("key-load-delay", Live, SECONDS, "0", "Microseconds that each key that is loaded, or command, takes at least: for tests.");
         stop_writes_on_save_error: bool = ("stop-writes-on-bgsave-error", Live, SWITCH, "yes", "Refuse writes while saving fails.");
         _ = ("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply.");
     }

@@ -108,6 +108,7 @@ impl Shown {
             rewrite_running_s: None,
             is_last_rewrite_done: writer.is_none_or(Writer::is_last_rewrite_done)
                 && (on.is_some() || inner.is_last_lone_base_done),
+            rewrites_failed: writer.map_or(0, Writer::failures),
             is_last_write_done: on.is_none_or(Writer::is_last_write_done),
             rewrites: inner.rewrites,
             current_bytes: on.map_or(0, Writer::current_bytes),
@@ -163,6 +164,8 @@ pub(crate) struct AppendFigures {
     pub(crate) rewrite_took_s: Option<u64>,
     pub(crate) rewrite_running_s: Option<u64>,
     pub(crate) is_last_rewrite_done: bool,
+    /// Rewrites that have failed since the last that succeeded.
+    pub(crate) rewrites_failed: u32,
     pub(crate) is_last_write_done: bool,
     pub(crate) rewrites: u64,
     pub(crate) current_bytes: u64,
@@ -280,6 +283,14 @@ impl Append {
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
         self.shown().figures.is_rewriting
+    }
+
+    /// Returns true while the first base is made of a file that a process which runs has been told to keep: the data are in
+    /// no file.
+    pub(crate) fn is_being_turned_on(&self) -> bool {
+        let inner = self.inner();
+        let state = inner.writer.as_ref().map(Writer::state);
+        state == Some(State::Starting) && !inner.starts
     }
 
     /// Returns the rewrite whose cut is wanted.
@@ -445,6 +456,7 @@ pub(crate) fn adopt(shared: &Shared) {
     let adopting = append.adopting.lock();
     let _adopting = adopting.expect("no panic while settings are gone by");
     let settings = shared.settings.current();
+    shared.persistence.loading.adopt(&settings);
     let mut inner = append.inner();
     inner.is_wanted = settings.appends;
     if let Some(writer) = &mut inner.writer {
@@ -775,10 +787,11 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
 fn rewrite_ended(shared: &Shared, is_done: bool) {
     let mut inner = shared.persistence.append.inner();
     let began_ms = inner.rewrite_began_ms.take();
-    inner.rewrite_took_s =
-        began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
+    let took = began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
     inner.wants_cut = None;
     let starts = std::mem::take(&mut inner.starts);
+    // That the first file is made is no rewrite in Redis.
+    inner.rewrite_took_s = took.filter(|_| !starts);
     inner.rewrites += u64::from(is_done && !starts);
     inner.is_last_lone_base_done |= is_done;
     let is_off = inner
@@ -792,7 +805,8 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
             replication::wish(shared);
         }
     }
-    if starts {
+    // Who ends the process does not wait for its start.
+    if starts && !shared.stopping.load(Ordering::Acquire) {
         match is_done {
             true => super::loading::end(shared),
             false => {

@@ -58,9 +58,17 @@ pub(crate) struct Loading {
     pub(crate) keys_loaded: AtomicU64,
     /// See `keys_loaded`.
     pub(crate) keys_expired: AtomicU64,
+    /// Commands of files that have failed at the last load.
+    pub(super) commands_failed: AtomicU64,
 }
 
 impl Loading {
+    /// Goes by changed settings.
+    pub(super) fn adopt(&self, settings: &Settings) {
+        let delay_us = &self.progress.key_delay_us;
+        delay_us.store(settings.key_load_delay_us, Ordering::Relaxed);
+    }
+
     /// Returns true while the data is being loaded.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
@@ -219,6 +227,7 @@ fn remove_leftovers(shared: &Shared, settings: &Settings) {
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let settings = shared.settings.current();
     remove_leftovers(shared, &settings);
+    shared.persistence.loading.adopt(&settings);
     // Whoever starts the server logs it.
     let fatal = |what: &str, why: String| {
         StartError::Files(format!("Fatal error loading the DB: {what}: {why}"))
@@ -404,6 +413,8 @@ impl Stage for AtStart<'_> {
     }
 
     fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String> {
+        let progress = &self.shared.persistence.loading.progress;
+        progress.rest(batch.len() as u64);
         let mut caller = self.caller.take().expect("it comes back from each batch");
         let name = name.to_owned();
         let bytes: usize = batch.iter().map(playback::bytes_of).sum();
@@ -412,13 +423,16 @@ impl Stage for AtStart<'_> {
             result.map(|()| caller)
         })?;
         self.caller = Some(caller);
-        let progress = &self.shared.persistence.loading.progress;
         progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())
     }
 
     fn cut(&mut self, path: &Path, bytes: u64) -> io::Result<()> {
         RealDisk.truncate(path, bytes)
+    }
+
+    fn failed(&self) -> &AtomicU64 {
+        &self.shared.persistence.loading.commands_failed
     }
 
     fn is_stopped(&self) -> bool {

@@ -6,7 +6,10 @@ use std::{
     fs::File,
     io::{self, Read, Seek},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use redline_commands::Error;
@@ -35,6 +38,8 @@ use crate::{log, replication, settings::Settings, shared::Shared, worker::Worker
 const NOT_LOADED: Error = Error::line("ERR Error trying to load the AOF files, check server logs");
 /// Bytes of commands that are run at once: other work of the worker waits for them.
 const BATCH_BYTES: usize = 64 * 1024;
+/// Commands that fail at one load and are told of, each for itself.
+const FAILURES_LOGGED_MAX: u64 = 20;
 
 /// Surroundings of a load.
 pub(crate) trait Stage {
@@ -46,6 +51,9 @@ pub(crate) trait Stage {
 
     /// Cuts the end of a file off that is not whole.
     fn cut(&mut self, path: &Path, bytes: u64) -> io::Result<()>;
+
+    /// Counts the commands that have failed.
+    fn failed(&self) -> &AtomicU64;
 
     /// Returns true if the load is to end.
     fn is_stopped(&self) -> bool;
@@ -87,6 +95,10 @@ impl Stage for InPlace<'_, '_, '_, '_> {
 
     fn cut(&mut self, _: &Path, _: u64) -> io::Result<()> {
         Err(io::Error::other("it is in use and is not cut"))
+    }
+
+    fn failed(&self) -> &AtomicU64 {
+        &self.worker.shared.persistence.loading.commands_failed
     }
 
     fn is_stopped(&self) -> bool {
@@ -152,6 +164,7 @@ pub(crate) fn load(
         batch: Vec::new(),
         bytes: 0,
     };
+    player.stage.failed().store(0, Ordering::Relaxed);
     for (at, entry) in manifest.files().enumerate() {
         let is_last = sizes[at + 1..].iter().all(|bytes| *bytes == 0);
         let path = paths.file(&entry.name);
@@ -168,6 +181,12 @@ pub(crate) fn load(
         } else {
             player.play(&path, &name, 0, sizes[at], is_last, settings)?;
         }
+    }
+    let failed = player.stage.failed().load(Ordering::Relaxed);
+    if failed > 0 {
+        log::warning(&format!(
+            "{failed} commands of the append-only files have failed: the data may be incomplete"
+        ));
     }
     Ok(())
 }
@@ -277,7 +296,7 @@ pub(super) fn run(
     for args in batch {
         // A call that takes long has the clock read.
         worker.now_ms = 0;
-        if let Err(why) = run_one(worker, caller, args.as_args()) {
+        if let Err(why) = run_one(worker, caller, args.as_args(), name) {
             let command = args.as_args()[0].escape_ascii().to_string();
             result = Err(format!(
                 "{why} '{command}' reading the append only file {name}"
@@ -293,7 +312,12 @@ pub(super) fn run(
 }
 
 /// Runs a command of a file. The error is what is wrong with the command.
-fn run_one(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), &'static str> {
+fn run_one(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+    name: &str,
+) -> Result<(), &'static str> {
     let id = worker.shared.engine.names.resolve(&args[0], args.get(1));
     let id = id.map_err(|_| "Unknown command")?;
     if !gate(id).arity_allows(args.len()) {
@@ -310,8 +334,23 @@ fn run_one(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(
                 block::drop_wait(worker.executor, caller);
                 return Err("Nothing to wait for in the command");
             }
-            _ => return Ok(()),
+            Err(Halt::Error(error)) => {
+                note_failure(worker.shared, &error.text(), &args[0], name);
+                return Ok(());
+            }
+            Ok(()) => return Ok(()),
         }
+    }
+}
+
+/// Tells the log of a command that answered an error, as Redis does: the data may be incomplete.
+fn note_failure(shared: &Shared, error: &[u8], command: &[u8], name: &str) {
+    let failed = &shared.persistence.loading.commands_failed;
+    if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_LOGGED_MAX {
+        let (error, command) = (error.escape_ascii(), command.escape_ascii());
+        log::warning(&format!(
+            "== CRITICAL == This server is sending an error to its AOF-loading-client: '{error}' after processing the command '{command}' of {name}"
+        ));
     }
 }
 
