@@ -179,8 +179,10 @@ impl Append {
         };
         AppendFigures {
             is_on: true,
-            // One that goes off may be followed by a base at once.
-            is_rewriting: writer.is_rewriting() || inner.rewrite_began_ms.is_some(),
+            // One that goes off may be followed by a base at once. Tools look at the manifest when a rewrite is done.
+            is_rewriting: writer.is_rewriting()
+                || inner.rewrite_began_ms.is_some()
+                || writer.is_removing(),
             is_last_rewrite_done: writer.is_last_rewrite_done(),
             is_last_write_done: writer.is_last_write_done(),
             current_bytes: writer.current_bytes(),
@@ -207,7 +209,9 @@ impl Append {
 
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.figures().is_rewriting
+        let inner = self.inner();
+        let is_making = inner.writer.as_ref().is_some_and(Writer::is_rewriting);
+        is_making || inner.rewrite_began_ms.is_some()
     }
 
     /// Returns the rewrite whose cut is wanted.
@@ -344,10 +348,14 @@ pub(crate) fn adopt(shared: &Shared) {
     let settings = shared.settings.current();
     let append = &shared.persistence.append;
     let mut inner = append.inner();
+    let mut history = None;
     if let Some(writer) = &mut inner.writer {
         writer.set(writer_settings(&settings));
+        let is_on = writer.state() == State::On;
+        history = is_on.then(|| writer.remove_history()).flatten();
     }
     drop(inner);
+    history.into_iter().for_each(|job| append.give(Some(job)));
     if !shared.persistence.loading.is_on() {
         match (settings.appends, append.is_on()) {
             (true, false) => start(shared, false),
