@@ -65,7 +65,7 @@ pub struct Writer {
     /// Time from which on a rewrite may be tried again by itself.
     retry_at_s: i64,
     is_last_rewrite_done: bool,
-    /// What a rewrite has replaced is being removed.
+    /// True while files that a rewrite has replaced are being removed.
     is_removing: bool,
     /// A start that failed is tried again.
     wants_start: bool,
