@@ -98,7 +98,7 @@ struct State {
     ended: (u64, bool),
     /// A client or a save point wants one as soon as possible.
     is_scheduled: bool,
-    /// What is scheduled follows a FLUSHALL.
+    /// The one that is scheduled follows a FLUSHALL.
     follows_flush: bool,
     /// The end of the process waits for one.
     shutdown: Option<Shutdown>,

@@ -35,6 +35,8 @@ pub struct Row {
     pub doc: &'static str,
     /// True if CONFIG SET needs `enable-protected-configs`.
     pub protected: bool,
+    /// True if CONFIG SET is refused while data is loaded.
+    pub rests_while_loading: bool,
     /// True if the value is a secret: logs do not show it.
     pub secret: bool,
     /// True if several lines of a file add up.
@@ -165,6 +167,7 @@ impl<S> Setting<S> {
                 default,
                 doc,
                 protected: false,
+                rests_while_loading: false,
                 secret: false,
                 adds_up: false,
                 always_written: false,
@@ -200,6 +203,12 @@ impl<S> Setting<S> {
     /// Requires `enable-protected-configs` for CONFIG SET.
     pub const fn protected(mut self) -> Setting<S> {
         self.row.protected = true;
+        self
+    }
+
+    /// Has CONFIG SET refused while data is loaded.
+    pub const fn rests_while_loading(mut self) -> Setting<S> {
+        self.row.rests_while_loading = true;
         self
     }
 

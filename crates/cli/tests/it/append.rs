@@ -521,7 +521,7 @@ fn the_file_is_turned_on_and_off_and_on() {
     assert_eq!(running.call("EXISTS before between"), ":2");
 }
 
-/// What a rewrite is doing is told while the file is off, too, and the next base has a name of its own.
+/// INFO tells of a rewrite while the file is off, too, and the next base has a name of its own.
 #[test]
 fn a_base_is_made_while_the_file_is_off() {
     let running = start(folder_with(APPENDING));

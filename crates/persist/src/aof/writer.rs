@@ -65,6 +65,8 @@ pub struct Writer {
     /// Time from which on a rewrite may be tried again by itself.
     retry_at_s: i64,
     is_last_rewrite_done: bool,
+    /// True while files that a rewrite has replaced are being removed.
+    is_removing: bool,
     /// A start that failed is tried again.
     wants_start: bool,
     written: u64,
@@ -140,6 +142,7 @@ impl Writer {
             failures: 0,
             retry_at_s: i64::MIN,
             is_last_rewrite_done: true,
+            is_removing: false,
             wants_start: false,
             written: 0,
             sync_asked: 0,
@@ -271,6 +274,23 @@ impl Writer {
     /// Returns true while a base is made, that of a start included.
     pub fn is_rewriting(&self) -> bool {
         self.rewrite.is_some()
+    }
+
+    /// Returns true while the files that the last rewrite has replaced are being removed, and their lines.
+    pub fn is_removing(&self) -> bool {
+        self.is_removing
+    }
+
+    /// Has files removed that rewrites have replaced, if there are any and they are not to be kept.
+    pub fn remove_history(&mut self) -> Option<Job> {
+        if self.settings.keeps_history || self.manifest.history.is_empty() || self.is_removing {
+            return None;
+        }
+        self.is_removing = true;
+        Some(Job::new(Kind::RemoveHistory {
+            paths: self.paths.clone(),
+            manifest: self.manifest.clone(),
+        }))
     }
 
     /// Returns `aof_last_bgrewrite_status`.
@@ -552,12 +572,16 @@ impl Writer {
             } => self.prepared(id, result, manifest, now_s),
             job::Result::Committed { result, commit } => self.committed(result, commit, now_s),
             job::Result::HistoryRemoved(Ok(left)) => {
+                self.is_removing = false;
                 self.manifest
                     .history
                     .retain(|entry| left.history.contains(entry));
                 Vec::new()
             }
-            job::Result::HistoryRemoved(Err(error)) => vec![Wish::Log(Level::Warning, error.text)],
+            job::Result::HistoryRemoved(Err(error)) => {
+                self.is_removing = false;
+                vec![Wish::Log(Level::Warning, error.text)]
+            }
             job::Result::Removed => Vec::new(),
         }
     }

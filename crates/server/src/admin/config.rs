@@ -205,9 +205,6 @@ fn folder_of(path: &Path) -> std::io::Result<File> {
 /// A parameter, the name used by the client, and the new value.
 type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
 
-/// Parameters that say which files are loaded.
-const DENIED_WHILE_LOADING: [&str; 2] = ["appendonly", "dir"];
-
 /// Checks the names, before any value is read.
 fn parse_names<'a>(
     worker: &Worker,
@@ -239,7 +236,7 @@ fn parse_names<'a>(
         {
             return Err(failed(name, "can't set protected config"));
         }
-        if DENIED_WHILE_LOADING.contains(&row.name) && worker.shared.persistence.loading.is_on() {
+        if row.rests_while_loading && worker.shared.persistence.loading.is_on() {
             return Err(errors::LOADING);
         }
         if changes

@@ -255,7 +255,7 @@ settings! {
 
     /// The append-only file.
     APPEND_ONLY_FILE = {
-        appends: bool = ("appendonly", Live, SWITCH, "no", "Log every write to a file.");
+        appends: bool = ("appendonly", Live, SWITCH, "no", "Log every write to a file.").rests_while_loading();
         append_filename: String = ("appendfilename", Start, Syntax::Checked(append_filename), "appendonly.aof", "Beginning of the names of the append-only files.");
         append_dir_name: String = ("appenddirname", Start, Syntax::Checked(append_dir_name), "appendonlydir", "Folder of the append-only files.");
         append_sync: Policy as AppendSync = ("appendfsync", Live, Syntax::Choice(AppendSync::NAMES), "everysec", "When the append-only file is flushed.");
@@ -370,7 +370,7 @@ settings! {
         _ = ("shutdown-timeout", Inert, SECONDS, "10", "Seconds that a shutdown waits for replicas.");
         _ = ("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.");
         _ = ("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.");
-        dir: Option<PathBuf> as WorkingDir = ("dir", Live, TEXT, "", "Working directory; by default that of the process.").protected().always_written();
+        dir: Option<PathBuf> as WorkingDir = ("dir", Live, TEXT, "", "Working directory; by default that of the process.").protected().rests_while_loading().always_written();
     }
 }
 

@@ -88,6 +88,8 @@ struct Inner {
 #[derive(Default)]
 struct Shown {
     figures: AppendFigures,
+    /// A base is being made.
+    is_making: bool,
     /// The file is on, and is not about to go off.
     stays_on: bool,
     rewrite_began_ms: Option<u64>,
@@ -99,10 +101,12 @@ impl Shown {
     fn of(inner: &Inner) -> Shown {
         let writer = inner.writer.as_ref();
         let on = writer.filter(|writer| writer.state() != State::Off);
+        // One that goes off may be followed by a base at once, and a base may be made while it is off.
+        let is_making = on.is_some_and(Writer::is_rewriting) || inner.rewrite_began_ms.is_some();
         let figures = AppendFigures {
             is_on: on.is_some(),
-            // One that goes off may be followed by a base at once, and a base may be made while it is off.
-            is_rewriting: on.is_some_and(Writer::is_rewriting) || inner.rewrite_began_ms.is_some(),
+            // Tools look at the manifest when a rewrite is done.
+            is_rewriting: is_making || on.is_some_and(Writer::is_removing),
             is_scheduled: inner.is_scheduled,
             rewrite_took_s: inner.rewrite_took_s,
             rewrite_running_s: None,
@@ -117,6 +121,7 @@ impl Shown {
             pending_syncs: u64::from(on.is_some() && inner.is_syncing),
         };
         Shown {
+            is_making,
             stays_on: on.is_some_and(|writer| writer.state() != State::Ending),
             figures,
             rewrite_began_ms: inner.rewrite_began_ms,
@@ -282,7 +287,7 @@ impl Append {
 
     /// Returns true while a base is being made.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.shown().figures.is_rewriting
+        self.shown().is_making
     }
 
     /// Returns true while the first base is made of a file that a process which runs has been told to keep: the data are in
@@ -459,10 +464,14 @@ pub(crate) fn adopt(shared: &Shared) {
     shared.persistence.loading.adopt(&settings);
     let mut inner = append.inner();
     inner.is_wanted = settings.appends;
+    let mut history = None;
     if let Some(writer) = &mut inner.writer {
         writer.set(writer_settings(&settings));
+        let is_on = writer.state() == State::On;
+        history = is_on.then(|| writer.remove_history()).flatten();
     }
     drop(inner);
+    history.into_iter().for_each(|job| append.give(Some(job)));
     if !shared.persistence.loading.is_on() {
         match (settings.appends, append.is_on()) {
             (true, false) => start(shared, false),

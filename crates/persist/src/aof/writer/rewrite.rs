@@ -271,12 +271,7 @@ impl Writer {
             let line = "The AOF file has been rewritten into new files, writes are accepted again.";
             wishes.extend([Wish::Log(Level::Notice, line.into()), Wish::Accept]);
         }
-        if !self.settings.keeps_history && !self.manifest.history.is_empty() {
-            wishes.push(Wish::Run(Job::new(Kind::RemoveHistory {
-                paths: self.paths.clone(),
-                manifest: self.manifest.clone(),
-            })));
-        }
+        wishes.extend(self.remove_history().map(Wish::Run));
         wishes
     }
 
