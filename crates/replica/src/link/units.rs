@@ -191,7 +191,7 @@ impl Units {
 
 impl<'a> Unit<'a> {
     /// Returns its commands, in order. An empty line of the stream is a unit without any.
-    pub fn commands(&self) -> impl ExactSizeIterator<Item = Args<'a>> + use<'a> {
+    pub fn commands(&self) -> impl ExactSizeIterator<Item = Args<'a>> + Clone + use<'a> {
         let (buffer, spans) = (self.buffer, self.spans);
         let commands = self.commands.iter();
         commands.map(move |(at, range)| Args::new(&buffer[*at..], &spans[range.clone()]))
