@@ -637,6 +637,11 @@ impl Local {
         self.effects.get_mut().has_news
     }
 
+    /// Returns the number of bytes of this worker's records that wait for the pump.
+    pub fn journal_waiting_bytes(&mut self) -> u64 {
+        self.effects.get_mut().waiting_bytes()
+    }
+
     /// Notes that this worker has offered itself, or has asked another to.
     pub fn forget_journal_news(&mut self) {
         self.effects.get_mut().has_news = false;

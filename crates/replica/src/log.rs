@@ -27,11 +27,11 @@ pub struct Log {
 /// The answer to PSYNC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// What the replica has is part of the history, and what it lacks is kept: it goes on behind this offset.
+    /// The replica's data is part of the history, and all that it lacks is kept: it goes on behind this offset.
     From(u64),
     /// A history that is not this one's, or a place behind the fork.
     OtherHistory,
-    /// What it lacks is not kept.
+    /// Bytes that it lacks are not kept.
     NotKept,
 }
 

@@ -39,7 +39,7 @@ pub const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// The request for acknowledgements, as it stands in the stream.
 pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
-/// What the configuration says.
+/// Limits and times of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the stream that are kept for replicas that come back.
@@ -84,7 +84,7 @@ pub enum State {
 pub struct Replica {
     /// Number of the client.
     pub client: u64,
-    /// What it has told of itself.
+    /// Facts that it has told of itself.
     pub peer: Peer,
     /// Where it stands.
     pub state: State,
@@ -120,7 +120,7 @@ pub enum Answer {
     Full,
 }
 
-/// What is sent next.
+/// Bytes that are sent next.
 #[derive(Debug)]
 pub enum Next {
     /// These bytes.
@@ -152,7 +152,7 @@ struct Walk {
     mark: [u8; MARK_BYTES],
 }
 
-/// What a tick brings.
+/// Changes that a tick brings.
 #[derive(Debug, Default)]
 pub struct Tick {
     /// Replicas that have something to send.
@@ -634,16 +634,15 @@ impl Primary {
         if !walk.is_complete {
             return Next::Nothing;
         }
-        let next = match replica.peer.got_mark {
-            true => {
-                replica.state = State::AwaitsAck;
-                Next::Bytes(walk.mark.to_vec())
-            }
-            false => {
-                replica.state = State::Online;
-                Next::Bytes(Vec::new())
-            }
+        // Who wants no stream never acknowledges.
+        replica.state = match replica.peer.got_mark || replica.peer.rdb_only {
+            true => State::AwaitsAck,
+            false => State::Online,
         };
+        let next = Next::Bytes(match replica.peer.got_mark {
+            true => walk.mark.to_vec(),
+            false => Vec::new(),
+        });
         self.drop_walks();
         next
     }

@@ -385,7 +385,9 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("instantaneous_ops_per_sec", commands)?;
     out.field("total_net_input_bytes", totals.net_in())?;
     out.field("total_net_output_bytes", totals.net_out())?;
-    out.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"])?;
+    out.zeros(&["total_net_repl_input_bytes"])?;
+    let sent = &worker.shared.replication.sent_bytes;
+    out.field("total_net_repl_output_bytes", sent.load(Ordering::Relaxed))?;
     out.field("instantaneous_input_kbps", kilobytes(input))?;
     out.field("instantaneous_output_kbps", kilobytes(output))?;
     out.field("instantaneous_input_repl_kbps", "0.00")?;
@@ -490,7 +492,7 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         out.field(
             &format!("slave{number}"),
             format_args!(
-                "ip={},port={},state={},offset={},lag={},type=replica",
+                "ip={},port={},state={},offset={},lag={}",
                 replica.peer.shown_ip(),
                 replica.peer.port,
                 replica.state_name(),

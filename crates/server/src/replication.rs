@@ -12,7 +12,7 @@ pub(crate) mod spool;
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use redline_engine::refusals::Reason;
@@ -50,6 +50,8 @@ pub(crate) struct Replication {
     /// The walk whose cut is on its way through the journal, and the last record before that.
     awaited: Mutex<Option<(u64, u64)>>,
     spools: Mutex<Vec<Arc<Spool>>>,
+    /// Number of bytes that replicas were sent since the start.
+    pub(crate) sent_bytes: AtomicU64,
 }
 
 impl Replication {
@@ -63,6 +65,7 @@ impl Replication {
             has_stream: AtomicBool::new(false),
             awaited: Mutex::default(),
             spools: Mutex::default(),
+            sent_bytes: AtomicU64::new(0),
         }
     }
 

@@ -245,7 +245,6 @@ fn explained(set: &[&str; 2]) -> bool {
     match *name {
         // Parameters of a part that does not exist are refused.
         "save" | "appendonly" => true,
-        "min-replicas-to-write" | "min-slaves-to-write" => true,
         "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
         // Beyond 64 bits Valkey takes it for -1.
         "slot-migration-max-failover-repl-bytes" => value.starts_with("184467"),

@@ -37,7 +37,7 @@ struct Peer {
     left: usize,
 }
 
-/// What a connection was used for.
+/// Use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Served {
     /// It ended before PSYNC was answered whole.

@@ -464,7 +464,7 @@ fn a_group_that_nobody_knows_ends_the_start() {
 
 #[test]
 fn a_configuration_can_be_checked_without_a_server() {
-    let folder = folder_with("io-threads 4\nrepl-timeout 30\nhz 20\nlogfile log\n");
+    let folder = folder_with("io-threads 4\njemalloc-bg-thread no\nhz 20\nlogfile log\n");
     let check = |words: &[&str]| {
         let output = Command::new(REDLINE)
             .args(["server", "--check-config"])
@@ -477,7 +477,7 @@ fn a_configuration_can_be_checked_without_a_server() {
     };
     assert_eq!(
         check(&["r.conf"]),
-        "The configuration is valid.\nWithout effect here: io-threads, repl-timeout.\n"
+        "The configuration is valid.\nWithout effect here: io-threads, jemalloc-bg-thread.\n"
     );
     assert!(!folder.path().join("s").exists() && !folder.path().join("log").exists());
     let wrong = |words: &[&str], why: &str| {

@@ -340,6 +340,12 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Returns the number of bytes that this worker's records wait with for the pump.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let end = self.end.as_ref();
+        end.map_or(0, |end| end.lane.waiting_bytes())
+    }
+
     /// Returns true if the running unit has written nothing.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The stream of a primary as units: commands, and transactions from MULTI to EXEC, which are applied whole.
 //!
-//! What has come of a unit that is not complete is kept here and nowhere else: who drops it resumes behind the last unit.
+//! A unit that has not come whole is kept here and nowhere else: who drops it resumes behind the last unit.
 //!
 //! Must not know: what a command does.
 

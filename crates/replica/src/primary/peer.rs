@@ -1,4 +1,4 @@
-//! What a replica tells of itself in the handshake, and the form of snapshot that follows from it.
+//! Facts that a replica tells of itself in the handshake, and the form of snapshot that follows from them.
 //!
 //! Must not know: the stream, how a snapshot is made.
 

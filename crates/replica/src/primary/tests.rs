@@ -116,6 +116,18 @@ fn who_reads_no_marks_gets_the_length_when_it_is_known() {
 }
 
 #[test]
+fn who_wants_a_snapshot_alone_is_sent_no_stream() {
+    let mut primary = primary();
+    primary.peer_mut(5, 0).rdb_only = true;
+    primary.sync(5, false, || id(2), 0);
+    let walk = primary.begin_walk(primary.due_walk(0).unwrap(), MARK);
+    primary.cut_walk(walk, 0, 0);
+    primary.walk_grew(walk, 4, true);
+    write(&mut primary, b"stream", 1);
+    assert_eq!(take(&mut primary, 5, b"snap", 0), b"$4\r\nsnap");
+}
+
+#[test]
 fn a_replica_that_comes_back_goes_on_at_any_byte() {
     let stream: Vec<u8> = (0..200_u8).collect();
     for kept in 0..=stream.len() {

@@ -205,8 +205,7 @@ fn acknowledge(worker: &Worker, caller: &Caller, args: Args<'_>) {
     let Some(offset) = args.get(2).and_then(number::parse_i64) else {
         return;
     };
-    let is_fack = |word: &[u8]| word.eq_ignore_ascii_case(b"fack");
-    let synced = match args.get(3).is_some_and(is_fack) {
+    let synced = match Words::new(CommandId::Replconf, &args, 3).undocumented("FACK") {
         true => args.get(4).and_then(number::parse_i64),
         false => None,
     };

@@ -315,7 +315,7 @@ pub(super) fn stream_db(loaded: &Loaded, databases: u32) -> u32 {
     db.filter(|db| *db < databases).unwrap_or(0)
 }
 
-/// What became of a unit.
+/// Result of applying a unit.
 enum Applied {
     Yes,
     /// It is applied, or asks for nothing else, and the primary wants to hear so.
@@ -437,4 +437,27 @@ fn link_caller() -> Caller {
     };
     let info = ClientInfo::new(origin, Token::of_link(0), &user);
     Caller::new(Arc::new(info), user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_that_a_snapshot_tells_is_one_that_there_is() {
+        let told = |text: &str| {
+            let facts = vec![
+                (b"repl-offset".to_vec(), b"7".to_vec()),
+                (b"repl-stream-db".to_vec(), text.as_bytes().to_vec()),
+            ];
+            let loaded = Loaded {
+                facts,
+                libraries: Vec::new(),
+            };
+            stream_db(&loaded, 16)
+        };
+        let databases = ["3", "15", "16", "-1", "x", "", "99999999999"].map(told);
+        assert_eq!(databases, [3, 15, 0, 0, 0, 0, 0]);
+        assert_eq!(stream_db(&Loaded::default(), 16), 0);
+    }
 }

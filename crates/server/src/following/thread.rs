@@ -40,7 +40,7 @@ const SLEEP_MS_MAX: u64 = 1000;
 const WAKER: usize = 0;
 const SOCKET: usize = 1;
 
-/// What the thread is told.
+/// Message to the thread.
 pub(super) enum Order {
     /// Follow this primary from now on.
     Follow {
@@ -70,7 +70,7 @@ pub(super) enum Order {
         /// Number of the change of the role for which it asked.
         term: u64,
     },
-    /// What the primary has sent is no stream.
+    /// The bytes of the primary are no stream.
     Broken {
         /// Number of the change of the role for which it came.
         term: u64,

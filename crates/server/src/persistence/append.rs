@@ -8,8 +8,9 @@
 //! Must not know: the form of the files, commands.
 
 use std::{
+    ops::{Deref, DerefMut},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, mpsc},
+    sync::{Arc, Mutex, MutexGuard, TryLockError, mpsc},
 };
 
 use redline_engine::refusals::Reason;
@@ -32,7 +33,10 @@ const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The append-only file: see the module's text.
 pub(crate) struct Append {
+    /// Held while the file is written to, which a slow disk makes long.
     inner: Mutex<Inner>,
+    /// The part that others look at, as of the last time that `inner` was let go of.
+    shown: Mutex<Shown>,
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
     adopting: Mutex<()>,
@@ -70,6 +74,82 @@ struct Inner {
     rewrite_began_ms: Option<u64>,
     rewrite_took_s: Option<u64>,
     rewrites: u64,
+}
+
+/// See [`Append::shown`].
+#[derive(Default)]
+struct Shown {
+    figures: AppendFigures,
+    has_writer: bool,
+    rewrite_began_ms: Option<u64>,
+    wants_cut: Option<u64>,
+    wants_lone_base: bool,
+}
+
+impl Shown {
+    fn of(inner: &Inner) -> Shown {
+        let mut shown = Shown {
+            figures: AppendFigures {
+                is_rewriting: inner.rewrite_began_ms.is_some(),
+                rewrite_took_s: inner.rewrite_took_s,
+                rewrites: inner.rewrites,
+                is_last_rewrite_done: inner.is_last_lone_base_done,
+                is_last_write_done: true,
+                ..AppendFigures::default()
+            },
+            has_writer: false,
+            rewrite_began_ms: inner.rewrite_began_ms,
+            wants_cut: inner.wants_cut,
+            wants_lone_base: inner.wants_lone_base,
+        };
+        if let Some(writer) = &inner.writer {
+            shown.has_writer = true;
+            shown.figures = AppendFigures {
+                is_on: writer.state() != State::Off,
+                is_rewriting: writer.is_rewriting(),
+                is_scheduled: inner.is_scheduled,
+                rewrite_took_s: inner.rewrite_took_s,
+                rewrite_running_s: None,
+                is_last_rewrite_done: writer.is_last_rewrite_done(),
+                is_last_write_done: writer.is_last_write_done(),
+                rewrites: inner.rewrites,
+                current_bytes: writer.current_bytes(),
+                base_bytes: writer.base_bytes(),
+                pending_bytes: inner.pending.len() as u64,
+                pending_syncs: inner.is_syncing.into(),
+            };
+        }
+        shown
+    }
+}
+
+/// The state, locked. Letting go of it shows what has become of it.
+struct Held<'a> {
+    inner: MutexGuard<'a, Inner>,
+    shown: &'a Mutex<Shown>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Poisoned when a thread has panicked, which ends the process.
+        if let Ok(mut shown) = self.shown.lock() {
+            *shown = Shown::of(&self.inner);
+        }
+    }
 }
 
 /// Figures of the file, for INFO.
@@ -135,73 +215,75 @@ impl Append {
                 rewrite_took_s: None,
                 rewrites: 0,
             }),
+            shown: Mutex::new(Shown {
+                figures: AppendFigures {
+                    is_last_rewrite_done: true,
+                    is_last_write_done: true,
+                    ..AppendFigures::default()
+                },
+                ..Shown::default()
+            }),
             jobs: Mutex::new(jobs),
             adopting: Mutex::default(),
         };
         (append, todo)
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .expect("no panic under the append-only file")
+    fn inner(&self) -> Held<'_> {
+        let inner = self.inner.lock();
+        Held {
+            inner: inner.expect("no panic under the append-only file"),
+            shown: &self.shown,
+        }
+    }
+
+    /// Does the same if nobody holds it, be it for a slow disk.
+    fn try_inner(&self) -> Option<Held<'_>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(Held {
+                inner,
+                shown: &self.shown,
+            }),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => panic!("a panic under the append-only file"),
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().expect("no panic under what is shown")
     }
 
     /// Returns what INFO tells.
     pub(crate) fn figures(&self) -> AppendFigures {
-        let inner = self.inner();
-        let Some(writer) = &inner.writer else {
-            return AppendFigures {
-                is_rewriting: inner.rewrite_began_ms.is_some(),
-                rewrite_took_s: inner.rewrite_took_s,
-                rewrites: inner.rewrites,
-                is_last_rewrite_done: inner.is_last_lone_base_done,
-                is_last_write_done: true,
-                ..AppendFigures::default()
-            };
-        };
+        let shown = self.shown();
+        let mut figures = shown.figures.clone();
         let now_ms = clock::monotonic_ms();
-        AppendFigures {
-            is_on: writer.state() != State::Off,
-            is_rewriting: writer.is_rewriting(),
-            is_scheduled: inner.is_scheduled,
-            rewrite_took_s: inner.rewrite_took_s,
-            rewrite_running_s: inner
-                .rewrite_began_ms
-                .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000),
-            is_last_rewrite_done: writer.is_last_rewrite_done(),
-            is_last_write_done: writer.is_last_write_done(),
-            rewrites: inner.rewrites,
-            current_bytes: writer.current_bytes(),
-            base_bytes: writer.base_bytes(),
-            pending_bytes: inner.pending.len() as u64,
-            pending_syncs: inner.is_syncing.into(),
-        }
+        figures.rewrite_running_s = shown
+            .rewrite_began_ms
+            .filter(|_| shown.has_writer)
+            .map(|began_ms| now_ms.saturating_sub(began_ms) / 1000);
+        figures
     }
 
     /// Returns true if the file is on, or about to be.
     pub(crate) fn is_on(&self) -> bool {
-        let inner = self.inner();
-        let state = inner.writer.as_ref().map(Writer::state);
-        state.is_some_and(|state| state != State::Off)
+        self.shown().figures.is_on
     }
 
-    /// Returns true while a base is being made.
+    /// Returns true while a base is being made for a file that is on.
     pub(crate) fn is_rewriting(&self) -> bool {
-        self.inner()
-            .writer
-            .as_ref()
-            .is_some_and(Writer::is_rewriting)
+        let shown = self.shown();
+        shown.has_writer && shown.figures.is_rewriting
     }
 
     /// Returns the rewrite whose cut is wanted.
     pub(crate) fn wanted_cut(&self) -> Option<u64> {
-        self.inner().wants_cut
+        self.shown().wants_cut
     }
 
     /// Returns true if a base is wanted while the file is off.
     pub(crate) fn wants_lone_base(&self) -> bool {
-        self.inner().wants_lone_base
+        self.shown().wants_lone_base
     }
 
     /// Has a base made, though the file is off.
@@ -421,7 +503,10 @@ pub(crate) fn lone_base_done(shared: &Shared, result: Result<Base, String>) {
 
 /// Looks after what is due by time; called by worker 0 every tick.
 pub(crate) fn tick(shared: &Shared) {
-    let mut guard = shared.persistence.append.inner();
+    // While the disk is slow, the next tick will do.
+    let Some(mut guard) = shared.persistence.append.try_inner() else {
+        return;
+    };
     let inner = &mut *guard;
     let is_on = inner
         .writer

@@ -5,6 +5,8 @@
 //!
 //! Must not know: what the bytes say.
 
+use std::sync::atomic::Ordering;
+
 use redline_net::clock;
 use redline_replica::primary::Next;
 
@@ -29,7 +31,11 @@ pub(crate) fn feed(worker: &mut Worker, session: &mut Session) {
         if session.out.is_empty() {
             return;
         }
+        let before = session.info.net_out.load(Ordering::Relaxed);
         serve::write_out(worker, session);
+        let sent = session.info.net_out.load(Ordering::Relaxed) - before;
+        let total = &worker.shared.replication.sent_bytes;
+        total.fetch_add(sent, Ordering::Relaxed);
     }
     worker.look_again(session);
 }

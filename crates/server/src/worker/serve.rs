@@ -6,7 +6,7 @@
 //!
 //! Must not know: what any command does, where connections come from.
 
-use std::{collections::VecDeque, io, mem, sync::atomic::Ordering};
+use std::{collections::VecDeque, io, mem, sync::atomic::Ordering, thread, time::Duration};
 
 use redline_keyspace::{journal::Until, lock::Wait};
 use redline_net::{Flush, Interest, Read, flush};
@@ -40,6 +40,10 @@ const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
 const REPLY_PIECE_BYTES: usize = 16 * 1024;
 /// Number of empty reply buffers that are kept for the next sessions.
 const REPLY_BUFFERS_MAX: usize = 256;
+/// Bytes that wait in the lanes of all workers before they wait themselves.
+const LANES_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Time after which a worker that waits for room looks again.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Number of slices of one vectored write.
 const SLICES_MAX: usize = 64;
 
@@ -79,13 +83,27 @@ pub(super) fn serve_ready(worker: &mut Worker) {
             decode(worker, member, number, &mut batch);
         }
         worker.execute(&mut group, &mut batch);
-        worker.pump();
+        if worker.local.has_journal_news() {
+            worker.pump_now();
+            wait_for_room(worker);
+        }
         batch.clear();
         for member in group.drain(..) {
             leave(worker, member);
         }
         worker.outlet.group = group;
         worker.outlet.batch = Some(batch);
+    }
+}
+
+/// Waits while the journal's stream is slow to take what this worker's commands have written: nothing else bounds that.
+/// Another worker has the pump's role, or had it, and waits for a disk.
+fn wait_for_room(worker: &mut Worker) {
+    let bytes_max = LANES_BYTES_MAX / worker.shared.workers().len() as u64;
+    // A script that turns the loop holds stripes.
+    while worker.depth == 0 && worker.local.journal_waiting_bytes() > bytes_max {
+        thread::sleep(ROOM_PAUSE);
+        worker.pump_now();
     }
 }
 

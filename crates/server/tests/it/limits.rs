@@ -4,11 +4,16 @@
 
 use std::{
     io::{Read, Write},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use crate::client::{self, Client, Value, encode, request, settings, start, until};
+use redline_keyspace::journal::{Piece, Position, Stream};
 use redline_server::{OutputLimit, Server, Settings};
 
 const MIB: usize = 1024 * 1024;
@@ -252,4 +257,52 @@ fn a_watched_key_costs_no_more_for_those_that_are_watched_already() {
     let info = text(&client.call("INFO clients"));
     let total = format!("total_watched_keys:{}\r\n", 13 * KEYS);
     assert!(info.contains(&total), "{info}");
+}
+
+/// A stream that takes nothing until it is told to.
+struct SlowStream(mpsc::Receiver<()>);
+
+impl Stream for SlowStream {
+    fn write(&mut self, _: &[Piece<'_>], _: Position) {
+        let _ = self.0.recv();
+    }
+
+    fn cut(&mut self, _: Position) {}
+}
+
+#[test]
+fn a_writer_waits_while_the_journal_is_slow_to_take_what_it_wrote() {
+    let server = server();
+    let (release, wait) = mpsc::channel();
+    server.attach_stream(Box::new(SlowStream(wait)));
+    let mut stuck = Client::connect(&server);
+    let mut client = Client::connect(&server);
+    client.call("PING");
+    // The worker of this one has the pump's role from now on.
+    stuck.send("SET a 1");
+    let journal = server.keyspace().journal();
+    until("the stream has it", || journal.last() == 1);
+    let count = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let value = "x".repeat(10_000);
+        let count = &count;
+        scope.spawn(move || {
+            for _ in 0..4000 {
+                client.call_args(&[b"SET", b"b", value.as_bytes()]).ok();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        until("its part is full", || {
+            journal.waiting_bytes() > 16 * MIB as u64
+        });
+        let answered = count.load(Ordering::Relaxed);
+        // Answers that were on their way have come by then.
+        thread::sleep(Duration::from_millis(300));
+        let later = count.load(Ordering::Relaxed);
+        drop(release);
+        assert!(later <= answered + 1, "{answered}, then {later}");
+        assert!(later < 2000, "{later}");
+    });
+    assert_eq!(count.load(Ordering::Relaxed), 4000);
+    stuck.read().ok();
 }

@@ -527,7 +527,7 @@ rows! { Server:
         complexity: "O(1)",
         since: "3.0.0",
         arity: -1,
-        flags: [ADMIN, NOSCRIPT, LOADING, STALE, ALLOW_BUSY],
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE, ALLOW_BUSY, SYSCMD],
     }
 
     Replicaof = "replicaof" {
