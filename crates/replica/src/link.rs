@@ -36,7 +36,7 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 /// answers with an error, which is of no consequence.
 const VERSION: &str = "9.1.2";
 
-/// What a replica says of itself, and wants.
+/// Facts that a replica tells of itself, and its wishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Introduction {
     /// User to log in as; needs a password.
@@ -53,7 +53,7 @@ pub struct Introduction {
     pub timeout_ms: u64,
 }
 
-/// What the link wants done, or has to give.
+/// Something that the link wants done, or gives.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish<'b> {
     /// Open a connection to the primary, and tell how that went.

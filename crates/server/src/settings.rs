@@ -10,7 +10,7 @@ use std::{
 };
 
 use redline_engine::Engine;
-use redline_net::tls::{ServerTlsOptions, SessionCache, TlsOptions};
+use redline_net::tls::{ClientTlsOptions, Peer, ServerTlsOptions, SessionCache, TlsOptions};
 use redline_settings::choices;
 
 pub use crate::config::table::{ServiceSettings, Settings, TlsSettings};
@@ -45,6 +45,25 @@ pub struct UserLine {
 }
 
 impl TlsSettings {
+    /// Returns the settings of a connection that this server makes: its client certificate is that of its own port, unless
+    /// there is another for it.
+    pub(crate) fn client_options(&self) -> ClientTlsOptions {
+        let mut common = self.options().common;
+        let named = self
+            .client_cert_file
+            .clone()
+            .zip(self.client_key_file.clone());
+        if let Some((cert_file, key_file)) = named {
+            common.cert_file = Some(cert_file);
+            common.key_file = Some(key_file);
+        }
+        ClientTlsOptions {
+            common,
+            server_name: None,
+            peer: Peer::Trusted,
+        }
+    }
+
     /// Returns these settings in the form of `redline-net`.
     pub(crate) fn options(&self) -> ServerTlsOptions {
         let outgoing = self

@@ -37,7 +37,7 @@ struct Peer {
     left: usize,
 }
 
-/// What a connection was used for.
+/// Use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Served {
     /// It ended before PSYNC was answered whole.
@@ -195,12 +195,12 @@ fn commands() -> Vec<String> {
             "INCR count".to_owned(),
             format!("RPUSH list {round}"),
             format!("SET gone{round} x PXAT 1"),
+            format!("PERSIST gone{round}"),
             "MULTI".to_owned(),
             format!("APPEND text {round}"),
             format!("SELECT {}", (round + 1) % 3),
             "INCRBYFLOAT float 0.5".to_owned(),
             "EXEC".to_owned(),
-            format!("PERSIST gone{round}"),
         ]);
     }
     all

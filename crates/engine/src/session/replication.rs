@@ -18,6 +18,10 @@ pub(crate) fn wait<O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    if executor.follows() {
+        let text = "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.";
+        return Err(Error::line(text).into());
+    }
     let replicas = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
     let timeout_ms = wait_ms(&args[2], executor.now_ms)?;
     let wanted = count(replicas).map(|replicas| Until::Acked(replicas, caller.own_record));
@@ -38,6 +42,10 @@ pub(crate) fn waitaof<O: Outlet>(
     let replicas = number::parse_i64(&args[2]).filter(|replicas| *replicas >= 0);
     let replicas = replicas.ok_or(Error::NOT_POSITIVE)?;
     let timeout_ms = wait_ms(&args[3], executor.now_ms)?;
+    if executor.follows() {
+        let text = "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.";
+        return Err(Error::line(text).into());
+    }
     let record = caller.own_record;
     let wanted = [
         (files > 0).then_some(Until::OnDisk(record)),

@@ -6,9 +6,8 @@
 //! stores how far things have got and tells each worker whose first session is concerned, once: the worker takes out all that
 //! are, also those of later reports.
 //!
-//! A wait names a position and a number. That `m` of some replicas have a record is of this form, too: the position is the
-//! `m`-th largest of what these replicas have, which whoever hears of them reports. A call that wants several things waits
-//! for one after the other.
+//! Most waits name a position and a number. A wait for replicas names how many of them are to have a record: whoever hears
+//! of them reports the last record of each. A call that wants several things waits for one after the other.
 
 use std::{collections::VecDeque, mem};
 

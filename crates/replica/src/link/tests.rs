@@ -20,7 +20,7 @@ fn introduction(resume: Option<(Replid, u64)>) -> Introduction {
     }
 }
 
-/// What came out of a link, with the bytes of neighbouring pieces joined.
+/// Everything that came out of a link, with the bytes of neighbouring pieces joined.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Heard {
     snapshot: Vec<u8>,
@@ -91,7 +91,7 @@ impl Play {
     }
 }
 
-/// What a primary sends for a full synchronisation, message by message.
+/// Returns the messages of a primary for a full synchronisation.
 fn full() -> Vec<Vec<u8>> {
     let ok = b"+OK\r\n".to_vec();
     let answer = format!("+FULLRESYNC {} 77\r\n", id(1));

@@ -21,7 +21,7 @@ pub(super) enum Transfer {
     },
 }
 
-/// What some bytes meant for a transfer.
+/// Part of some bytes that belongs to a transfer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Number of bytes that belong to it, the mark included.

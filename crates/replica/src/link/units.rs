@@ -1,6 +1,6 @@
 //! The stream of a primary as units: commands, and transactions from MULTI to EXEC, which are applied whole.
 //!
-//! What has come of a unit that is not complete is kept here and nowhere else: who drops it resumes behind the last unit.
+//! A unit that has not come whole is kept here and nowhere else: who drops it resumes behind the last unit.
 //!
 //! Must not know: what a command does.
 
@@ -191,7 +191,7 @@ impl Units {
 
 impl<'a> Unit<'a> {
     /// Returns its commands, in order. An empty line of the stream is a unit without any.
-    pub fn commands(&self) -> impl ExactSizeIterator<Item = Args<'a>> + use<'a> {
+    pub fn commands(&self) -> impl ExactSizeIterator<Item = Args<'a>> + Clone + use<'a> {
         let (buffer, spans) = (self.buffer, self.spans);
         let commands = self.commands.iter();
         commands.map(move |(at, range)| Args::new(&buffer[*at..], &spans[range.clone()]))

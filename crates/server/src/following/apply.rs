@@ -21,7 +21,7 @@ use redline_replica::{
     link::units::{Unit, Units},
 };
 use redline_resp::{Args, ArgsBuf};
-use redline_spec::CommandId;
+use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
 use super::{Following, Order, switch, wake};
@@ -315,7 +315,7 @@ pub(super) fn stream_db(loaded: &Loaded, databases: u32) -> u32 {
     db.filter(|db| *db < databases).unwrap_or(0)
 }
 
-/// What became of a unit.
+/// Result of applying a unit.
 enum Applied {
     Yes,
     /// It is applied, or asks for nothing else, and the primary wants to hear so.
@@ -325,9 +325,9 @@ enum Applied {
 }
 
 fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Applied {
-    let mut commands = unit.commands();
+    let commands = unit.commands();
     if !unit.is_transaction {
-        let Some(args) = commands.next() else {
+        let Some(args) = commands.clone().next() else {
             return Applied::Yes;
         };
         if args[0].eq_ignore_ascii_case(b"ping") {
@@ -343,10 +343,16 @@ fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Appl
                 Applied::Yes
             };
         }
-        return match call(worker, caller, args) {
-            true => Applied::Yes,
-            false => Applied::Stalled(args.into()),
+        let Some(id) = resolve(worker, args) else {
+            return Applied::Yes;
         };
+        // Inside EXEC nothing waits for keys.
+        if !spec::gate(id).flags.has(Flags::BLOCKING) {
+            return match call(worker, caller, args) {
+                true => Applied::Yes,
+                false => Applied::Stalled(args.into()),
+            };
+        }
     }
     for args in commands {
         if let Some(id) = resolve(worker, args) {
@@ -391,15 +397,26 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
     true
 }
 
+/// Returns the command, if it is one of those that change data; others are left out.
 fn resolve(worker: &Worker, args: Args<'_>) -> Option<CommandId> {
-    let resolved = worker.shared.engine.names.resolve(&args[0], args.get(1));
-    if resolved.is_err() {
+    let resolved = worker
+        .shared
+        .engine
+        .names
+        .resolve(&args[0], args.get(1))
+        .ok();
+    let changes = Flags::WRITE.with(Flags::MAY_REPLICATE);
+    let is_for_replicas = |id: &CommandId| {
+        matches!(id, CommandId::Select | CommandId::Exec) || spec::gate(*id).flags.has_any(changes)
+    };
+    let command = resolved.filter(is_for_replicas);
+    if command.is_none() {
         log::warning(&format!(
-            "The primary has sent a command that is not known here, and is left out: '{}'",
+            "The primary has sent a command that is left out, since it is not known here or changes no data: '{}'",
             args[0].escape_ascii()
         ));
     }
-    resolved.ok()
+    command
 }
 
 /// Makes the caller of the primary's commands: it may do everything, and nobody listens to it.
@@ -420,4 +437,27 @@ fn link_caller() -> Caller {
     };
     let info = ClientInfo::new(origin, Token::of_link(0), &user);
     Caller::new(Arc::new(info), user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_that_a_snapshot_tells_is_one_that_there_is() {
+        let told = |text: &str| {
+            let facts = vec![
+                (b"repl-offset".to_vec(), b"7".to_vec()),
+                (b"repl-stream-db".to_vec(), text.as_bytes().to_vec()),
+            ];
+            let loaded = Loaded {
+                facts,
+                libraries: Vec::new(),
+            };
+            stream_db(&loaded, 16)
+        };
+        let databases = ["3", "15", "16", "-1", "x", "", "99999999999"].map(told);
+        assert_eq!(databases, [3, 15, 0, 0, 0, 0, 0]);
+        assert_eq!(stream_db(&Loaded::default(), 16), 0);
+    }
 }

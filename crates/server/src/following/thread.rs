@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use redline_net::{Address, Interest, Mailbox, Poller, Read, Sender, Stream, clock, connect};
+use redline_net::{
+    Address, Interest, Mailbox, Poller, Read, Sender, Stream, clock, connect, tls::ClientTls,
+};
 use redline_persist::load::Progress;
 use redline_replica::{
     Replid,
@@ -38,7 +40,7 @@ const SLEEP_MS_MAX: u64 = 1000;
 const WAKER: usize = 0;
 const SOCKET: usize = 1;
 
-/// What the thread is told.
+/// Message to the thread.
 pub(super) enum Order {
     /// Follow this primary from now on.
     Follow {
@@ -68,7 +70,7 @@ pub(super) enum Order {
         /// Number of the change of the role for which it asked.
         term: u64,
     },
-    /// What the primary has sent is no stream.
+    /// The bytes of the primary are no stream.
     Broken {
         /// Number of the change of the role for which it came.
         term: u64,
@@ -328,6 +330,14 @@ impl Shell {
                 socket.is_connected = true;
                 // A socket that refuses it works, too.
                 let _ = socket.stream.set_nodelay(true);
+                let tls = self.shared.settings.current().tls.clone();
+                if tls.replication {
+                    let made = ClientTls::new(&tls.client_options()).map_err(io::Error::other);
+                    let begun = made.and_then(|made| socket.stream.connect_tls(&made));
+                    if let Err(error) = begun {
+                        return self.lose(&error.to_string());
+                    }
+                }
                 let introduction = self.introduction();
                 self.link.connected(introduction, clock::monotonic_ms());
             }
@@ -338,8 +348,11 @@ impl Shell {
     fn introduction(&self) -> Introduction {
         let settings = self.shared.settings.current();
         let identity = replication::identity(&self.shared);
-        let own_port = self.shared.bound_port(TcpPort::Plain);
         let settings: &Settings = &settings;
+        let own_port = self.shared.bound_port(match settings.tls.replication {
+            true => TcpPort::Tls,
+            false => TcpPort::Plain,
+        });
         Introduction {
             user: settings.primary_user.clone(),
             password: settings.primary_password.clone(),
@@ -410,8 +423,12 @@ impl Shell {
         let Some(socket) = &mut self.socket else {
             return;
         };
-        while socket.is_connected && !self.link.out().is_empty() {
+        while socket.is_connected
+            && (!self.link.out().is_empty() || socket.stream.has_unsent())
+            && !socket.stream.is_handshaking()
+        {
             match socket.stream.write(self.link.out()) {
+                Ok(Some(0)) => return,
                 Ok(Some(bytes)) => drop(self.link.out().drain(..bytes)),
                 Ok(None) => return,
                 Err(error) => return self.lose(&error.to_string()),
