@@ -107,7 +107,7 @@ pub fn run(servers: Servers, options: &Options) -> io::Result<Report> {
     let mut mirror = Mirror::connect(servers.mirror)?;
     let mut scenes = 0..scenes::count();
     let mut seed = options.seed;
-    while report.calls < options.calls || scenes.len() > 0 {
+    while report.calls < options.calls || scenes.start < scenes.end {
         let round = Round {
             generator: Generator::new(seed),
             ours: &mut ours,
@@ -179,7 +179,7 @@ impl Round<'_> {
         let mut done = 0;
         while done < ROUND_CALLS {
             let steps = match self.generator.below(BATCH_KINDS) {
-                0 if scenes.len() > 0 => {
+                0 if scenes.start < scenes.end => {
                     self.ours.reconnect()?;
                     if let Some(theirs) = &mut self.theirs {
                         theirs.reconnect()?;
@@ -192,7 +192,7 @@ impl Round<'_> {
                     let client = self.generator.below(scenes::CLIENTS);
                     let calls = self.generator.batch().into_iter();
                     calls
-                        .filter(|call| is_comparable(call))
+                        .filter(is_comparable)
                         .filter(|call| compares || !is_newer_operation(call))
                         .map(|call| (Step::Call(client, call), true))
                         .collect()

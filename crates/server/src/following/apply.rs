@@ -296,7 +296,10 @@ pub(crate) fn drive(worker: &mut Worker) {
         block::commit(worker.executor, unit);
         return;
     }
+    // Deliveries of streams get the time at which they are repeated here.
+    worker.local.played_back_at_ms = Some(worker.now_ms);
     let slice = applier.run(worker, &mut caller);
+    worker.local.played_back_at_ms = None;
     applier.caller = Some(caller);
     drop(applier);
     match slice {

@@ -75,6 +75,7 @@ impl<P: Payload> Core<P> {
 
     /// Passes on some elements as they were: key, [`Payload::number`] and the bytes behind the key. Returns true after
     /// the last one: the map is not frozen any more.
+    #[allow(clippy::type_complexity)] // three parts of an element
     fn give_piece(&mut self, visit: &mut dyn FnMut(&[u8], u32, &[u8])) -> bool {
         let mut frozen = self.frozen.take();
         let Some(progress) = frozen.get_mut() else {
@@ -148,6 +149,7 @@ impl BytesDict {
 
     /// Passes on some of the elements that a frozen map had, with their stamps; returns true after the last one, which
     /// ends the freeze.
+    #[allow(clippy::type_complexity)] // three parts of an element
     pub fn give_piece(&mut self, visit: &mut dyn FnMut(&[u8], &[u8], Option<u64>)) -> bool {
         self.0.give_piece(&mut |key, number, behind| {
             let (value, stamp) = behind.split_at(ValueLen(number).value_bytes());
