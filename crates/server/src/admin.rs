@@ -11,6 +11,7 @@ pub mod config;
 pub mod debug;
 pub mod latency;
 pub mod memory;
+pub mod migrate;
 pub mod persistence;
 pub mod replication;
 pub mod server;

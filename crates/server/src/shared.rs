@@ -22,6 +22,7 @@ use redline_observe::histogram::Distribution;
 use crate::{
     following::{self, Following},
     log,
+    migrate::Migrations,
     persistence::{self, Persistence},
     rates::Rates,
     replication::{self, Replication},
@@ -159,6 +160,8 @@ pub struct Shared {
     pub(crate) following: Following,
     /// The stream for replicas, and these.
     pub(crate) replication: Replication,
+    /// Keys on their way to other servers.
+    pub(crate) migrations: Migrations,
     /// DEBUG PAUSE-CRON: the timers do nothing.
     pub timers_rest: AtomicBool,
     /// True after SHUTDOWN and SIGTERM.
@@ -213,6 +216,7 @@ impl Shared {
             persistence,
             following: Following::new(),
             replication,
+            migrations: Migrations::default(),
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
