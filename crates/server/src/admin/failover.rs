@@ -52,6 +52,9 @@ pub(crate) fn failover(
     }
     let shared = worker.shared;
     if aborts {
+        if request != Request::default() {
+            return Err(Error::Syntax.into());
+        }
         if !failover::abort(shared) {
             return Err(NO_FAILOVER.into());
         }
@@ -69,7 +72,7 @@ fn told(refusal: Refusal) -> Error {
         Refusal::IsReplica => "ERR FAILOVER is not valid when server is a replica.",
         Refusal::NoReplicas => "ERR FAILOVER requires connected replicas.",
         Refusal::ForceWithout => {
-            "ERR FAILOVER with force option requires both a timeout and target HOST and IP are set."
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP."
         }
         Refusal::NotReplica => "ERR FAILOVER target HOST and PORT is not a replica.",
         Refusal::NotOnline => "ERR FAILOVER target replica is not online.",
