@@ -228,7 +228,10 @@ pub(crate) fn may_switch(shared: &Shared) -> bool {
         true => Phase::InProgress,
         false => Phase::WaitForSync,
     };
-    if let Some((host, port)) = current.target.as_ref().filter(|_| goes_on) {
+    if let Some((host, port)) = current.target.as_ref()
+        && current.phase == Phase::InProgress
+        && !current.goes_anyway
+    {
         log::notice(&format!(
             "Failover target is synced, failing over to {host}:{port}."
         ));

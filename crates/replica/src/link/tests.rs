@@ -351,7 +351,6 @@ fn failed_over(answer: &str) -> (String, Vec<String>, State) {
     for message in &full()[..6] {
         play.send(message);
     }
-    play.link.out().clear();
     let sent = play.sent();
     play.send(answer.as_bytes());
     (sent, play.heard.others, play.link.state())
