@@ -12,7 +12,7 @@ use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, files, histories,
     install, jobs, many, memcached, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls,
-    reports, stream, suite, tcl, through, tls, verdicts,
+    reports, sentinel, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -42,6 +42,7 @@ const STEPS: &[Step] = &[
     always("bench", suite::our_bench_against_redis),
     always("cluster", clusters::run),
     always("failover", failover::run),
+    always("sentinel", sentinel::run),
     always("memcached", memcached::run),
     on_request("many", many::run, "10,000 connections"),
     on_request(

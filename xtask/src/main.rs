@@ -31,6 +31,7 @@ mod proxy_tls;
 mod ratchets;
 mod reports;
 mod run;
+mod sentinel;
 mod stream;
 mod suite;
 mod tcl;

@@ -713,6 +713,7 @@ fn weight(row: &Row) -> usize {
         | CommandId::ClientUnpause
         | CommandId::Monitor
         | CommandId::Shutdown
+        | CommandId::Failover
         | CommandId::Replicaof
         | CommandId::Slaveof
         | CommandId::Debug
