@@ -534,7 +534,9 @@ impl Link {
                 self.request(&["REPLCONF", "ip-address", address]);
             }
             Some(Step::Capabilities) => {
-                self.request(&["REPLCONF", "capa", "eof", "capa", "psync2"]);
+                // Others pass over what they do not know.
+                let capabilities = ["eof", "capa", "psync2", "capa", "redline"];
+                self.request(&[&["REPLCONF", "capa"], &capabilities[..]].concat());
             }
             Some(Step::Version) => self.request(&["REPLCONF", "version", VERSION]),
             Some(Step::Psync) => match &introduction.resume {

@@ -132,8 +132,8 @@ fn a_full_synchronisation_is_the_same_wherever_its_bytes_are_cut() {
         assert_eq!(play.heard, expected(), "cut at {cut}");
         assert_eq!(
             play.sent(),
-            "PING AUTH user word REPLCONF listening-port 7000 REPLCONF ip-address 10.0.0.1 REPLCONF capa eof capa psync2 \
-             REPLCONF version 9.1.2 PSYNC ? -1 REPLCONF ACK 77"
+            "PING AUTH user word REPLCONF listening-port 7000 REPLCONF ip-address 10.0.0.1 \
+             REPLCONF capa eof capa psync2 capa redline REPLCONF version 9.1.2 PSYNC ? -1 REPLCONF ACK 77"
         );
         assert_eq!(play.link.state(), State::Streaming);
     }
