@@ -315,6 +315,8 @@ pub enum Suspended {
     Pause,
     /// A file that is being written or loaded.
     File,
+    /// Another server, to which keys are sent.
+    Target,
 }
 
 impl Suspended {

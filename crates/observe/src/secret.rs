@@ -7,7 +7,7 @@ use redline_spec::CommandId;
 /// Text that takes the place of a secret.
 pub const REDACTED: &[u8] = b"(redacted)";
 
-/// Returns true if the argument at `index` of AUTH, HELLO or ACL SETUSER is a secret.
+/// Returns true if the argument at `index` of AUTH, HELLO, MIGRATE or ACL SETUSER is a secret.
 pub fn is_secret(id: CommandId, args: Args<'_>, index: usize) -> bool {
     let is = |at: usize, name: &[u8]| {
         let word = args.get(at);
@@ -19,6 +19,11 @@ pub fn is_secret(id: CommandId, args: Args<'_>, index: usize) -> bool {
         CommandId::Hello => {
             let is_auth = |at: usize| at >= 2 && is(at, b"auth");
             index >= 1 && (is_auth(index - 1) || (index >= 2 && is_auth(index - 2)))
+        }
+        CommandId::Migrate => {
+            // A key that is named as an option is hidden, too: rather that than a password that is not.
+            let is_auth = |at: usize| at >= 6 && (is(at, b"auth") || is(at, b"auth2"));
+            index >= 7 && (is_auth(index - 1) || is(index - 2, b"auth2") && is_auth(index - 2))
         }
         _ => false,
     }

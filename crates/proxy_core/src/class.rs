@@ -159,7 +159,7 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
             return Class::Any;
         }
         // These wait for other clients of the same server, or change what others see.
-        ClientPause | ClientUnpause | ClientUnblock | ClientCaching | Swapdb => {
+        ClientPause | ClientUnpause | ClientUnblock | ClientCaching | Swapdb | Migrate => {
             return Class::Refused;
         }
         _ => {}

@@ -12,6 +12,7 @@ pub mod debug;
 pub mod failover;
 pub mod latency;
 pub mod memory;
+pub mod migrate;
 pub mod persistence;
 pub mod replication;
 pub mod server;

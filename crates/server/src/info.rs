@@ -424,10 +424,9 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("pubsub_patterns", shared.pubsub.pattern_count())?;
     let shard_channels = shared.pubsub.channel_count(pubsub::Kind::Shard);
     out.field("pubsubshard_channels", shard_channels)?;
+    out.zeros(&["latest_fork_usec", "total_forks"])?;
+    out.field("migrate_cached_sockets", shared.migrations.kept())?;
     out.zeros(&[
-        "latest_fork_usec",
-        "total_forks",
-        "migrate_cached_sockets",
         "slave_expires_tracked_keys",
         "active_defrag_hits",
         "active_defrag_misses",

@@ -36,6 +36,7 @@ mod log;
 mod memory;
 mod memory_test;
 mod metrics;
+mod migrate;
 mod persistence;
 mod rates;
 mod replication;

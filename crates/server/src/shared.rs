@@ -23,6 +23,7 @@ use crate::{
     failover::Failover,
     following::{self, Following},
     log,
+    migrate::Migrations,
     persistence::{self, Persistence},
     rates::Rates,
     replication::{self, Replication},
@@ -162,6 +163,8 @@ pub struct Shared {
     pub(crate) failover: Failover,
     /// The stream for replicas, and these.
     pub(crate) replication: Replication,
+    /// Keys on their way to other servers.
+    pub(crate) migrations: Migrations,
     /// DEBUG PAUSE-CRON: the timers do nothing.
     pub timers_rest: AtomicBool,
     /// True after SHUTDOWN and SIGTERM.
@@ -217,6 +220,7 @@ impl Shared {
             following: Following::new(),
             failover: Failover::default(),
             replication,
+            migrations: Migrations::default(),
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
             stopping: AtomicBool::new(false),

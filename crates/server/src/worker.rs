@@ -38,6 +38,7 @@ use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
 
 use crate::{
+    admin::migrate,
     cron, following, log, persistence, replication,
     session::Session,
     settings::Settings,
@@ -515,6 +516,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         watch::unwatch(self.executor, &mut session);
         block::drop_wait(self.executor, &mut session);
         units::give_way(self.executor, &mut session);
+        migrate::forget(self, session.info.id);
         if session.is(state::REPLICA) {
             replication::gone(self.shared, &session);
         }

@@ -34,6 +34,8 @@ access! {
     DELETE = 7, "delete";
     /// No key, though in the position of one: a channel that is routed like a key.
     NOT_KEY = 9, "not_key";
+    /// Clients cannot find all keys by the spec.
+    INCOMPLETE = 10, "incomplete";
     /// The arguments decide which of the flags apply.
     VARIABLE_FLAGS = 8, "variable_flags";
 }
@@ -43,6 +45,12 @@ impl Access {
     #[must_use]
     pub const fn with(self, other: Access) -> Access {
         Access(self.0 | other.0)
+    }
+
+    /// Returns the set without the flags of `other`.
+    #[must_use]
+    pub const fn without(self, other: Access) -> Access {
+        Access(self.0 & !other.0)
     }
 
     /// Returns true if every flag of `other` is set.

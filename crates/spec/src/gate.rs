@@ -256,8 +256,17 @@ impl LegacyRange {
                 | Find::Unknown
                 | Find::Behind { .. }
                 | Find::OneBehind { .. }
-                | Find::FirstHalf { .. } => {
+                | Find::FirstHalf { .. }
+                | Find::RestBehind { .. } => {
                     seen.complete = false;
+                }
+                Find::OneUnless { .. } => {
+                    seen = LegacyRange {
+                        first: begin,
+                        last: begin as i8,
+                        step: 1,
+                        complete: false,
+                    };
                 }
                 Find::Range { last, step } => {
                     let last = if last >= 0 { begin as i8 + last } else { last };

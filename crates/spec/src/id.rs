@@ -19,7 +19,7 @@
 //! command in snake case (`type_` and `move_`, where the word is reserved in Rust), its module that of the command's
 //! group, with these exceptions: commands of the group `server` that work on keys are bound in `generic`, and
 //! PFSELFTEST, which works on none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and
-//! so have consumer groups (`xgroup`), XINFO, the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
+//! so have MIGRATE (`migrate`), consumer groups (`xgroup`), XINFO, the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
 //! (`dump`); vector sets are bound in `vector_set`; all other HELP subcommands share the handler `command::help`, whose
 //! text comes from the rows; and all commands of clusters share `cluster::disabled`.
 
@@ -488,6 +488,8 @@ roll! {
         MemoryMallocStats => memory::memory_malloc_stats,
         MemoryPurge => memory::memory_purge,
         MemoryStats => memory::memory_stats,
+
+        Migrate => migrate::migrate,
 
         Bgrewriteaof => persistence::bgrewriteaof,
         Bgsave => persistence::bgsave,

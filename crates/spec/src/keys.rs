@@ -59,6 +59,24 @@ pub enum Find {
         /// Options before it, in upper case, each with its number of arguments: those are skipped.
         options: &'static [(&'static str, u8)],
     },
+    /// The argument at the beginning, unless keys stand behind a word (`KEYS`): then it is none, and has to be empty. COMMAND
+    /// INFO tells clients of one key in any case.
+    OneUnless {
+        /// Word, in upper case.
+        keyword: &'static str,
+        /// Position from which the word is searched for.
+        from: u8,
+        /// Other options, in upper case, each with its number of arguments: those are skipped.
+        options: &'static [(&'static str, u8)],
+    },
+    /// All arguments after a word (`KEYS`), none without the word. COMMAND INFO tells clients to search for it from the last
+    /// argument but one backwards; here it is found by reading the options from the beginning on, as the handler does.
+    RestBehind {
+        /// Word, in upper case.
+        keyword: &'static str,
+        /// Other options, in upper case, each with its number of arguments: those are skipped.
+        options: &'static [(&'static str, u8)],
+    },
 }
 
 /// Use of the keys that depends on the words among the arguments.
@@ -178,6 +196,37 @@ impl KeySpec {
         }
     }
 
+    /// Returns the spec of one key at a position, or of none if keys stand behind a word: see [`Find::OneUnless`].
+    pub(crate) const fn one_unless(
+        position: u8,
+        keyword: &'static str,
+        from: u8,
+        options: &'static [(&'static str, u8)],
+        access: Access,
+    ) -> KeySpec {
+        KeySpec {
+            find: Find::OneUnless {
+                keyword,
+                from,
+                options,
+            },
+            ..KeySpec::at(position, access)
+        }
+    }
+
+    /// Returns the spec of all arguments after a word, which is searched for from a position on: see [`Find::RestBehind`].
+    pub(crate) const fn rest_behind(
+        begin: u8,
+        keyword: &'static str,
+        options: &'static [(&'static str, u8)],
+        access: Access,
+    ) -> KeySpec {
+        KeySpec {
+            find: Find::RestBehind { keyword, options },
+            ..KeySpec::at(begin, access)
+        }
+    }
+
     /// Returns the spec of pairs of a key and another word, whose number is the argument at a position.
     pub(crate) const fn pairs_counted_at(position: u8, access: Access) -> KeySpec {
         KeySpec {
@@ -201,7 +250,11 @@ impl KeySpec {
     const fn may_find_none(&self) -> bool {
         matches!(
             self.find,
-            Find::Unknown | Find::Behind { .. } | Find::OneBehind { .. }
+            Find::Unknown
+                | Find::Behind { .. }
+                | Find::OneBehind { .. }
+                | Find::OneUnless { .. }
+                | Find::RestBehind { .. }
         )
     }
 
@@ -246,6 +299,24 @@ impl KeySpec {
                 }
                 (first, 1, rest / 2)
             }
+            Find::OneUnless {
+                keyword,
+                from,
+                options,
+            } => {
+                let behind = behind_keyword(usize::from(from), keyword, options, argc, arg);
+                let replaced = behind.is_some_and(|first| first < argc);
+                if replaced && !arg(begin).is_empty() {
+                    return None;
+                }
+                (begin, 1, usize::from(!replaced))
+            }
+            Find::RestBehind { keyword, options } => {
+                match behind_keyword(begin, keyword, options, argc, arg) {
+                    Some(first) => (first, 1, argc - first),
+                    None => (begin, 1, 0),
+                }
+            }
         };
         let end = step.checked_mul(count)?.checked_add(first)?;
         if count > 0 && end - step >= argc {
@@ -253,7 +324,7 @@ impl KeySpec {
         }
         let access = match &self.variable {
             Some(variable) => variable.decide(argc, arg),
-            None => self.access,
+            None => self.access.without(Access::INCOMPLETE),
         };
         Some(KeyRange {
             first: u32::try_from(first).ok()?,
@@ -644,6 +715,30 @@ mod tests {
         assert_eq!(positions("xread streams a b 1"), Err(InvalidKeys));
         assert_eq!(positions("xread block 1 streams"), Err(InvalidKeys));
         assert_eq!(positions("xread count 1 a"), Err(InvalidKeys));
+    }
+
+    #[test]
+    fn all_keys_behind_a_keyword_in_place_of_one() {
+        assert_eq!(positions("migrate h 1 k 0 1"), Ok(vec![3]));
+        assert_eq!(positions("migrate h 1 k 0 1 COPY"), Ok(vec![3]));
+        assert_eq!(positions("migrate h 1  0 1 KEYS"), Ok(vec![3]));
+        assert_eq!(
+            positions("migrate h 1  0 1 COPY auth keys Keys a b"),
+            Ok(vec![9, 10])
+        );
+        assert_eq!(
+            positions("migrate h 1  0 1 AUTH2 keys keys keys a b"),
+            Ok(vec![10, 11])
+        );
+        assert_eq!(positions("migrate h 1 k 0 1 KEYS a"), Err(InvalidKeys));
+        assert_eq!(
+            getkeys_error("migrate h 1 k 0 1 KEYS a"),
+            "ERR Invalid arguments specified for command"
+        );
+        assert_eq!(
+            uses("migrate h 1  0 1 KEYS a"),
+            [Access::RW.with(Access::ACCESS).with(Access::DELETE)]
+        );
     }
 
     #[test]

@@ -358,4 +358,6 @@ mod access {
     /// Reads, and may store its result in the value.
     pub(in crate::table) const READ_REMEMBER: Access = Access::RW.with(Access::ACCESS);
     pub(in crate::table) const READ_DELETE: Access = DELETE.with(Access::ACCESS);
+    /// The same of keys that clients cannot all find by the spec.
+    pub(in crate::table) const READ_DELETE_SOME: Access = READ_DELETE.with(Access::INCOMPLETE);
 }

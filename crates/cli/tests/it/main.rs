@@ -16,6 +16,7 @@ mod following;
 mod limits;
 mod live;
 mod memory;
+mod migrate;
 mod proxy;
 mod proxy_cache;
 mod proxy_commands;

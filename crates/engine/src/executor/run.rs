@@ -182,8 +182,9 @@ impl<O: Outlet> Executor<'_, O> {
                 } else {
                     self.stats.suspended.add(1);
                 }
-                if reason == Suspended::File {
-                    // Stripes reserved for this call would keep the snapshot that it waits for from its end.
+                if matches!(reason, Suspended::File | Suspended::Target) {
+                    // Stripes reserved for this call would keep the snapshot that it waits for from its end, or keep others
+                    // waiting for a network.
                     caller.rounds = 0;
                     units::give_way(self, caller);
                 }

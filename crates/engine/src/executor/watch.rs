@@ -29,6 +29,12 @@ pub fn unwatch<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     unwatch_left(executor, None);
 }
 
+/// Ends watches that belong to no session's WATCH, likewise.
+pub fn end<O: Outlet>(executor: &mut Executor<'_, O>, ended: impl Iterator<Item = EndedWatch>) {
+    executor.unwatching.extend(ended);
+    unwatch_left(executor, None);
+}
+
 /// Ends watches that have not been tried yet (`None`), or those whose stripe was in use and is free now.
 pub fn unwatch_left<O: Outlet>(executor: &mut Executor<'_, O>, woken: Option<u16>) {
     let space = &executor.engine.keyspace;

@@ -280,6 +280,12 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
         reply.bulk(keyword.as_bytes());
         reply.bulk(b"startfrom");
         reply.integer(spec.begin.into());
+    } else if let Find::RestBehind { keyword, .. } = spec.find {
+        write_search_head(reply, "keyword", 2);
+        reply.bulk(b"keyword");
+        reply.bulk(keyword.as_bytes());
+        reply.bulk(b"startfrom");
+        reply.integer(-2);
     } else {
         write_search(reply, "index", &[("index", spec.begin.into())]);
     }
@@ -294,7 +300,14 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
             write_search(reply, "range", &fields);
         }
         Find::Unknown | Find::Behind { .. } => write_search(reply, "unknown", &[]),
-        Find::OneBehind { .. } => {
+        Find::RestBehind { .. } => {
+            write_search(
+                reply,
+                "range",
+                &[("lastkey", -1), ("keystep", 1), ("limit", 0)],
+            );
+        }
+        Find::OneBehind { .. } | Find::OneUnless { .. } => {
             write_search(
                 reply,
                 "range",

@@ -2,6 +2,9 @@
 
 use super::prelude::*;
 
+/// Options of MIGRATE before KEYS that have arguments.
+const MIGRATE_OPTIONS: &[(&str, u8)] = &[("AUTH", 1), ("AUTH2", 2)];
+
 rows! { Generic:
     Copy = "copy" {
         summary: "Duplicate a value under another key, in the same or another database.",
@@ -121,6 +124,41 @@ rows! { Generic:
         tips: ["request_policy:all_shards", "nondeterministic_output_order"],
         args: [pattern("pattern")],
         scope: All,
+    }
+
+    Migrate = "migrate" {
+        summary: "Take keys to another server.",
+        complexity: "That of DUMP and DEL here and of RESTORE there, for each key",
+        since: "2.6.0",
+        history: [
+            ("3.0.0", "COPY and REPLACE."),
+            ("3.0.6", "KEYS."),
+            ("4.0.7", "AUTH."),
+            ("6.0.0", "AUTH2."),
+        ],
+        arity: -6,
+        flags: [WRITE],
+        acl: [KEYSPACE, DANGEROUS],
+        tips: ["nondeterministic_output"],
+        keys: [
+            KeySpec::one_unless(3, "KEYS", 6, MIGRATE_OPTIONS, READ_DELETE),
+            KeySpec::rest_behind(6, "KEYS", MIGRATE_OPTIONS, READ_DELETE_SOME),
+        ],
+        args: [
+            string("host"),
+            integer("port"),
+            one_of("key-selector", &[key("key"), word("empty-string", "")]),
+            integer("destination-db"),
+            integer("timeout"),
+            word("copy", "COPY").since("3.0.0").optional(),
+            word("replace", "REPLACE").since("3.0.0").optional(),
+            one_of("authentication", &[
+                string("auth").display("password").token("AUTH").since("4.0.7"),
+                block("auth2", &[string("username"), string("password")]).token("AUTH2").since("6.0.0"),
+            ]).optional(),
+            key_of_spec("keys", 1).display("key").token("KEYS").since("3.0.6").optional().multiple(),
+        ],
+        propagate: Effect,
     }
 
     Move = "move" {

@@ -190,7 +190,15 @@ fn key_spec(spec: &KeySpec) -> Value {
             ]),
         ),
         Find::Unknown | Find::Behind { .. } => ("unknown", pairs([])),
-        Find::OneBehind { .. } => (
+        Find::RestBehind { .. } => (
+            "range",
+            pairs([
+                ("lastkey", Value::Int(-1)),
+                ("keystep", Value::Int(1)),
+                ("limit", Value::Int(0)),
+            ]),
+        ),
+        Find::OneBehind { .. } | Find::OneUnless { .. } => (
             "range",
             pairs([
                 ("lastkey", Value::Int(0)),
@@ -230,6 +238,13 @@ fn key_spec(spec: &KeySpec) -> Value {
             pairs([
                 ("keyword", Value::text(keyword)),
                 ("startfrom", Value::Int(spec.begin.into())),
+            ]),
+        ),
+        Find::RestBehind { keyword, .. } => (
+            "keyword",
+            pairs([
+                ("keyword", Value::text(keyword)),
+                ("startfrom", Value::Int(-2)),
             ]),
         ),
         _ => ("index", pairs([("index", Value::Int(spec.begin.into()))])),

@@ -266,6 +266,8 @@ fn the_key_specs_agree_with_the_grammar() {
                     | Find::Behind { .. }
                     | Find::OneBehind { .. }
                     | Find::FirstHalf { .. }
+                    | Find::OneUnless { .. }
+                    | Find::RestBehind { .. }
             ) {
                 continue; // at no fixed place
             }
