@@ -12,7 +12,7 @@ use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, files, histories,
     install, jobs, many, memcached, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls,
-    reports, stream, suite, tcl, through, tls, verdicts,
+    replication, reports, sentinel, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -30,6 +30,7 @@ const STEPS: &[Step] = &[
     always("payloads", payloads_both_ways),
     always("files", files::run),
     always("stream", stream::run),
+    always("replication", replication::run),
     always("access", compare_access),
     always("valkey", compare_with_valkey),
     always("config", compare_configuration),
@@ -42,6 +43,7 @@ const STEPS: &[Step] = &[
     always("bench", suite::our_bench_against_redis),
     always("cluster", clusters::run),
     always("failover", failover::run),
+    always("sentinel", sentinel::run),
     always("memcached", memcached::run),
     on_request("many", many::run, "10,000 connections"),
     on_request(
@@ -140,6 +142,7 @@ pub struct Options {
     only: Vec<String>,
     binary: Option<PathBuf>,
     units: Vec<String>,
+    seconds: Option<u64>,
 }
 
 /// Programs and options that every step works with.
@@ -160,6 +163,7 @@ impl Options {
             only: Vec::new(),
             binary: None,
             units: Vec::new(),
+            seconds: None,
         };
         let names = words.iter().take_while(|word| !word.starts_with("--"));
         options.only.extend(names.cloned());
@@ -175,6 +179,7 @@ impl Options {
             };
             match name.as_str() {
                 "--calls" => options.calls = usize::try_from(number()?).ok(),
+                "--seconds" => options.seconds = Some(number()?),
                 "--seed" => options.seed = number()?,
                 "--only" => options.only.extend(listed(value)),
                 "--units" => options.units = listed(value),
@@ -272,6 +277,11 @@ impl Setting {
     /// Returns the number of calls of a comparison: `usual` by default.
     pub fn calls_or(&self, usual: usize) -> usize {
         self.options.calls.unwrap_or(usual)
+    }
+
+    /// Returns the time that a step of random faults takes: seconds, `usual` by default.
+    pub fn seconds_or(&self, usual: u64) -> u64 {
+        self.options.seconds.unwrap_or(usual)
     }
 
     /// Returns true if this part of a test suite is to run: a unit of the Tcl suite, a client's suite.

@@ -138,15 +138,8 @@ impl Watched {
         for _ in 0..3 {
             sentinels.push(Sentinel::start(&program, primary.address().port())?);
         }
-        // It knows its replica and the two other Sentinels.
         for sentinel in &sentinels {
-            until("the Sentinels know each other", || {
-                let said = sentinel.asked(&["SENTINEL", "MASTER", "mymaster"]);
-                let words: Vec<&str> = said.lines().collect();
-                let is =
-                    |name: &str, value: &str| words.windows(2).any(|pair| pair == [name, value]);
-                is("num-slaves", "1") && is("num-other-sentinels", "2")
-            })?;
+            sentinel.await_acquaintance()?;
         }
         Ok(Watched {
             primary: Some(primary),
@@ -172,14 +165,16 @@ impl Watched {
     }
 }
 
-struct Sentinel {
+/// A Sentinel that monitors a primary as `mymaster`.
+pub struct Sentinel {
     port: u16,
     _process: Process,
     _folder: Folder,
 }
 
 impl Sentinel {
-    fn start(program: &Path, primary: u16) -> Result<Sentinel, Failure> {
+    /// Starts one for the primary at this port.
+    pub fn start(program: &Path, primary: u16) -> Result<Sentinel, Failure> {
         let (folder, port) = (Folder::new("sentinel")?, free_port()?);
         let file = folder.path().join("sentinel.conf");
         let text = format!(
@@ -201,7 +196,18 @@ impl Sentinel {
         Ok(sentinel)
     }
 
-    fn asked(&self, words: &[&str]) -> String {
+    /// Waits until it knows the replica and two other Sentinels.
+    pub fn await_acquaintance(&self) -> Result<(), Failure> {
+        until("the Sentinels know each other", || {
+            let said = self.asked(&["SENTINEL", "MASTER", "mymaster"]);
+            let words: Vec<&str> = said.lines().collect();
+            let is = |name: &str, value: &str| words.windows(2).any(|pair| pair == [name, value]);
+            is("num-slaves", "1") && is("num-other-sentinels", "2")
+        })
+    }
+
+    /// Returns what it answers; nothing if it does not.
+    pub fn asked(&self, words: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.port.to_string()]).args(words);
         captured(command, b"", TIMEOUT).unwrap_or_default()

@@ -29,8 +29,10 @@ mod proxy_face;
 mod proxy_reads;
 mod proxy_tls;
 mod ratchets;
+mod replication;
 mod reports;
 mod run;
+mod sentinel;
 mod stream;
 mod suite;
 mod tcl;
@@ -44,7 +46,7 @@ use std::process::ExitCode;
 fn usage() -> String {
     format!(
         "\
-cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
+cargo xtask compat [STEP ...] [--calls N] [--seconds N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server, our proxy and our bench against a real Redis, its tools, and clients in four languages.
     Installs what it needs (apt, pip, npm, go). --units: a part of a test suite, as go-redis or unit/scan.
 {}

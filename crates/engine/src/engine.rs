@@ -129,6 +129,8 @@ pub struct Engine {
     pub scripts_may_look: AtomicBool,
     /// The calls that CLIENT PAUSE suspends. Published with an epoch of the settings.
     pub pause: Mutex<Option<Pause>>,
+    /// FAILOVER suspends calls that write, beside CLIENT PAUSE. Published likewise.
+    pub holds_writes: AtomicBool,
     /// Reasons to refuse calls. Published with an epoch of the settings.
     pub refusals: Refusals,
     /// Number of clients that wait for keys with a timeout.
@@ -166,6 +168,7 @@ impl Engine {
             stats_epoch: AtomicU64::new(0),
             scripts_may_look: AtomicBool::new(false),
             pause: Mutex::new(None),
+            holds_writes: AtomicBool::new(false),
             refusals: Refusals::default(),
             timed_waits: AtomicU64::new(0),
             backlog: Backlog::default(),

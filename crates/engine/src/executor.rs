@@ -320,7 +320,13 @@ impl<'e, O: Outlet> Executor<'e, O> {
     pub fn refresh(&mut self) {
         self.epoch = self.engine.settings.epoch();
         self.settings = self.engine.settings.current();
-        self.pause = *self.engine.pause.lock().expect("no panic under the pause");
+        let suspended_all = self.pause.is_some_and(|pause| pause.all);
+        self.pause = self.pause_now();
+        if suspended_all && self.pause.is_some_and(|pause| !pause.all) {
+            // Calls that only read may wait.
+            let own = &self.engine.executors()[self.number];
+            own.mailbox.send(Message::Resume);
+        }
         self.monitored = self.engine.monitors.some();
         self.busy_to_all = self.settings.busy_reply_scope == BusyScope::All
             && self.engine.running_script.busy.load(Ordering::Acquire);
@@ -344,12 +350,27 @@ impl<'e, O: Outlet> Executor<'e, O> {
         access::adopt_users(self);
     }
 
+    /// Returns the pause of CLIENT PAUSE, or, if that is over or there is none, that of FAILOVER.
+    fn pause_now(&self) -> Option<Pause> {
+        let pause = *self.engine.pause.lock().expect("no panic under the pause");
+        let holds_writes = self.engine.holds_writes.load(Ordering::Acquire);
+        let is_over = |pause: Pause| self.outlet.monotonic_ms() >= pause.end_ms;
+        match holds_writes && pause.is_none_or(is_over) {
+            true => Some(Pause {
+                end_ms: u64::MAX,
+                all: false,
+            }),
+            false => pause,
+        }
+    }
+
     /// Resumes the clients that CLIENT PAUSE has suspended, if its time is over or it was called off.
     pub fn end_pause(&mut self) {
         let Some(pause) = self.pause else { return };
         if self.outlet.monotonic_ms() >= pause.end_ms {
-            self.pause = None;
-            self.local.keeps_expired = self.follows();
+            let holds_writes = self.engine.holds_writes.load(Ordering::Acquire);
+            self.pause = self.pause_now().filter(|_| holds_writes);
+            self.local.keeps_expired = self.pause.is_some() || self.follows();
             self.set_detour();
             self.resume();
         }

@@ -61,7 +61,13 @@ impl Refusals {
     }
 
     /// Returns the refusal of calls that change data, if one of these reasons asks for it.
-    pub fn of_writes(&self, held: Held) -> Option<Error> {
+    pub fn of_changes(&self, held: Held) -> Option<Error> {
+        let too_few = || held.has(Reason::NoReplicas).then_some(errors::NO_REPLICAS);
+        self.of_files(held).or_else(too_few)
+    }
+
+    /// Returns the refusal of calls that change data, if what they change cannot be kept in files.
+    pub fn of_files(&self, held: Held) -> Option<Error> {
         if held.has(Reason::SaveFailed) {
             return Some(errors::SAVE_FAILED);
         }

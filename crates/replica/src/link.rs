@@ -49,6 +49,8 @@ pub struct Introduction {
     pub address: Option<String>,
     /// The history whose data it has, and the number of its bytes that it has applied.
     pub resume: Option<(Replid, u64)>,
+    /// The other side is a replica of this server, which is to change roles with it (FAILOVER); needs `resume`.
+    pub is_failover: bool,
     /// Silence after which the primary is given up: milliseconds.
     pub timeout_ms: u64,
 }
@@ -60,6 +62,8 @@ pub enum Wish<'b> {
     Connect,
     /// Drop the connection, if there is one, and whatever has come of a snapshot or of a unit. The text is for the log.
     Failed(String),
+    /// As `Failed`: the target of a failover does not take over.
+    Refused(String),
     /// Note something that is of no further consequence in the log.
     Note(String),
     /// A snapshot begins: of this history at this offset; none are known of a primary without PSYNC.
@@ -459,6 +463,12 @@ impl Link {
                 self.acknowledges = true;
                 Wish::Continue(replid.flatten())
             }
+            Some(word) if word.starts_with(b"-") && self.introduction.is_failover => {
+                match self.fail(format!("The failover was refused: {shown}"), now_ms) {
+                    Wish::Failed(why) => Wish::Refused(why),
+                    other => other,
+                }
+            }
             Some(b"-NOMASTERLINK" | b"-LOADING") => {
                 let why = format!(
                     "Master is currently unable to PSYNC but should be in the future: {shown}"
@@ -524,14 +534,20 @@ impl Link {
                 self.request(&["REPLCONF", "ip-address", address]);
             }
             Some(Step::Capabilities) => {
-                self.request(&["REPLCONF", "capa", "eof", "capa", "psync2"]);
+                // Others pass over what they do not know.
+                let capabilities = ["eof", "capa", "psync2", "capa", "redline"];
+                self.request(&[&["REPLCONF", "capa"], &capabilities[..]].concat());
             }
             Some(Step::Version) => self.request(&["REPLCONF", "version", VERSION]),
             Some(Step::Psync) => match &introduction.resume {
                 None => self.request(&["PSYNC", "?", "-1"]),
                 Some((replid, applied)) => {
                     let next = (applied + 1).to_string();
-                    self.request(&["PSYNC", replid.as_str(), &next]);
+                    let mut words = vec!["PSYNC", replid.as_str(), &next];
+                    if introduction.is_failover {
+                        words.push("FAILOVER");
+                    }
+                    self.request(&words);
                 }
             },
         }

@@ -9,6 +9,7 @@ pub mod command;
 pub mod commandlog;
 pub mod config;
 pub mod debug;
+pub mod failover;
 pub mod latency;
 pub mod memory;
 pub mod migrate;

@@ -9,7 +9,7 @@ use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
 use crate::{
-    persistence, replication,
+    failover, persistence, replication,
     session::Session,
     worker::{Worker, handover, serve},
 };
@@ -85,6 +85,7 @@ pub fn tick(worker: &mut Worker) {
         persistence::look_at_save_points(worker);
         persistence::append::tick(worker.shared);
         replication::tick(worker.shared);
+        failover::tick(worker.shared);
         look_at_certificates(worker);
     }
     worker.flush_account();

@@ -230,6 +230,12 @@ pub(crate) fn follow_for(
     Ok(())
 }
 
+/// Has worker 0 change the role, or the primary, when nothing else runs.
+pub(crate) fn want(shared: &Shared, primary: Option<(String, u16)>) {
+    *shared.following.wanted() = Some(primary);
+    wake(shared);
+}
+
 /// Changes the role, or the primary. The unit holds everything.
 fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) {
     assert!(unit.holds_all(), "every stripe is held");

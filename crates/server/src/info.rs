@@ -16,6 +16,7 @@ use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
 
 use crate::{
+    failover,
     memory::{Memory, ratio},
     worker::Worker,
 };
@@ -471,6 +472,8 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
 }
 
 fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    // Its lock comes before that of the primary.
+    let failover = failover::state_name(worker.shared);
     let primary = worker.shared.replication.primary();
     let now_ms = clock::monotonic_ms();
     let settings = &worker.outlet.settings;
@@ -501,7 +504,7 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
             ),
         )?;
     }
-    out.field("master_failover_state", "no-failover")?;
+    out.field("master_failover_state", failover)?;
     out.field("master_replid", identity.replid())?;
     let former = identity.former();
     out.field(

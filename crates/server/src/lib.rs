@@ -29,6 +29,7 @@ mod balance;
 pub mod command_line;
 pub mod config;
 mod cron;
+mod failover;
 mod following;
 mod info;
 mod log;

@@ -25,7 +25,7 @@ use redline_replica::{
 };
 
 use crate::{
-    log,
+    failover, log,
     persistence::{self, Purpose},
     session::Session,
     settings::Settings,
@@ -433,6 +433,7 @@ fn report_acks(shared: &Shared) {
 /// Acts on a replica's acknowledgement.
 pub(crate) fn acknowledged(shared: &Shared) {
     report_acks(shared);
+    failover::look(shared);
     let settings = shared.settings.current();
     if settings.min_replicas > 0 {
         note_good_replicas(shared, &settings);

@@ -20,6 +20,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    failover::Failover,
     following::{self, Following},
     log,
     migrate::Migrations,
@@ -158,6 +159,8 @@ pub struct Shared {
     pub(crate) persistence: Persistence,
     /// The server as a replica.
     pub(crate) following: Following,
+    /// FAILOVER, while there is one.
+    pub(crate) failover: Failover,
     /// The stream for replicas, and these.
     pub(crate) replication: Replication,
     /// Keys on their way to other servers.
@@ -215,6 +218,7 @@ impl Shared {
             connections_rejected: AtomicU64::new(0),
             persistence,
             following: Following::new(),
+            failover: Failover::default(),
             replication,
             migrations: Migrations::default(),
             active_expire: AtomicBool::new(true),

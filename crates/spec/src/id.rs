@@ -503,6 +503,7 @@ roll! {
         ModuleList => server::module_list,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
+        Failover => failover::failover,
         Psync => replication::psync,
         Replconf => replication::replconf,
         Replicaof => replication::replicaof,

@@ -714,6 +714,7 @@ fn weight(row: &Row) -> usize {
         | CommandId::Monitor
         | CommandId::Migrate
         | CommandId::Shutdown
+        | CommandId::Failover
         | CommandId::Replicaof
         | CommandId::Slaveof
         | CommandId::Debug

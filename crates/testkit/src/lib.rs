@@ -16,6 +16,7 @@ mod pair;
 pub mod payloads;
 pub mod pools;
 pub mod process;
+pub mod relay;
 pub mod rules;
 pub mod stream;
 pub mod through;

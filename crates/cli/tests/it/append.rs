@@ -368,6 +368,16 @@ impl Load {
     }
 }
 
+/// Makes a call, again as long as it is refused since the file is being loaded (DEBUG LOADAOF).
+fn while_loading(mut call: impl FnMut() -> String) -> String {
+    loop {
+        let reply = call();
+        if !reply.starts_with("-LOADING") && !reply.starts_with("-EXECABORT") {
+            return reply;
+        }
+    }
+}
+
 /// Writes until it is told to stop; returns the number of rounds.
 fn write_until_stopped(running: &Running, number: usize, load: &Load) -> u64 {
     let mut client = running.connect();
@@ -378,16 +388,15 @@ fn write_until_stopped(running: &Running, number: usize, load: &Load) -> u64 {
     while !load.stops.load(Ordering::Relaxed) {
         count += 1;
         let reply = match count % 3 {
-            0 => {
+            0 => while_loading(|| {
                 client.send(&format!("MULTI\r\nINCR {own}\r\nINCR {twin}\r\nEXEC"));
                 (0..3).for_each(|_| drop(client.read()));
                 client.read()
-            }
-            1 => client.call_words(&["EVAL", script, "2", &own, &twin]),
+            }),
+            1 => while_loading(|| client.call_words(&["EVAL", script, "2", &own, &twin])),
             _ => {
-                client.send(&format!("INCR {own}\r\nSET {twin} {count}"));
-                client.read();
-                client.read()
+                while_loading(|| client.call(&format!("INCR {own}")));
+                while_loading(|| client.call(&format!("SET {twin} {count}")))
             }
         };
         assert!(!reply.starts_with('-'), "{reply}");
@@ -765,7 +774,13 @@ fn the_file_is_loaded_again_under_load_and_nothing_is_lost() {
         let mut last = String::new();
         while !stops.load(Ordering::Relaxed) {
             client.send_bytes(encoded(&["INCR", name]).repeat(AT_ONCE).as_bytes());
-            (0..AT_ONCE).for_each(|_| last = client.read());
+            for _ in 0..AT_ONCE {
+                let reply = client.read();
+                match reply.starts_with("-LOADING") {
+                    true => {}
+                    false => last = reply,
+                }
+            }
         }
         assert_eq!(format!(":{}", running.call(&format!("GET {name}"))), last);
     };
@@ -773,13 +788,17 @@ fn the_file_is_loaded_again_under_load_and_nothing_is_lost() {
         for name in ["one", "two", "three"] {
             scope.spawn(|| pipelines(name));
         }
-        under_load(&running, |load| {
-            for _ in 0..40 {
-                assert_eq!(running.call("DEBUG LOADAOF"), "+OK");
-            }
-            load.goes_on();
-        });
+        // A panic in here would wait for the clients for ever.
+        let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            under_load(&running, |load| {
+                for _ in 0..40 {
+                    assert_eq!(running.call("DEBUG LOADAOF"), "+OK");
+                }
+                load.goes_on();
+            });
+        }));
         stops.store(true, Ordering::Relaxed);
+        loaded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     let before = digest(&running);
     let running = restarted(running);

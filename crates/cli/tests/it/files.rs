@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::running::{Running, folder_with, until};
+use crate::running::{REDLINE, Running, failed_start_of, folder_with, until};
 
 /// Bytes of the end of a file: its mark and its checksum.
 const TRAILER_BYTES: usize = 9;
@@ -49,16 +49,7 @@ fn refusal(what: &str, bytes: &[u8], more: &str) -> String {
     let folder = folder_with(more);
     let path = folder.path().join("dump.rdb");
     fs::write(&path, bytes).unwrap();
-    let child = limited()
-        .current_dir(folder.path())
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let output = wait_for(child, what);
-    let log = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{what}: {log}");
+    let (log, _) = failed_start_of(&mut limited(), folder.path());
     let mut fatal = log
         .lines()
         .filter(|line| line.contains("Fatal error loading the DB"));

@@ -422,11 +422,13 @@ impl<O: Outlet> Executor<'_, O> {
         let mut queued = caller.multi.queue.iter();
         let is_write = gate.flags.has(Flags::WRITE)
             || id == CommandId::Exec && queued.any(|(id, _)| writes(*id));
-        match self.engine.refusals.of_writes(self.refusals) {
-            Some(error) if is_write || id == CommandId::Ping => Err(error),
-            _ if is_write && self.refusals.has(Reason::NoReplicas) => Err(errors::NO_REPLICAS),
-            _ => Ok(()),
-        }
+        let refusals = &self.engine.refusals;
+        let refusal = match id {
+            CommandId::Ping => refusals.of_files(self.refusals),
+            _ if is_write => refusals.of_changes(self.refusals),
+            _ => None,
+        };
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Evicts keys where a limit is set; refuses calls that need memory when there is none.

@@ -128,7 +128,7 @@ fn check_flags<O: Outlet>(
         return Ok(());
     }
     // As in Redis before it begins: nothing that it does would be kept.
-    if let Some(error) = executor.engine.refusals.of_writes(executor.refusals) {
+    if let Some(error) = executor.engine.refusals.of_changes(executor.refusals) {
         return Err(error);
     }
     if !flags.contains(ScriptFlags::ALLOW_OOM) && executor.engine.keyspace.over_limit() {
@@ -416,7 +416,7 @@ impl<O: Outlet> Env<'_, '_, O> {
                 .executor
                 .engine
                 .refusals
-                .of_writes(self.executor.refusals)
+                .of_changes(self.executor.refusals)
         {
             return Some(error);
         }

@@ -4,7 +4,10 @@
 
 use redline_types::Kind;
 
-use super::{Found, Trace, View};
+use super::{
+    View,
+    store::{entry_of, is_expired},
+};
 use crate::{lock::STRIPES, space::stripe_of, wait::Ready};
 
 impl View<'_> {
@@ -70,10 +73,13 @@ pub(super) fn make_all_ready(view: &mut View<'_>, db: u32) {
     // The order of a table is arbitrary: this one is at least always the same.
     found.sort_unstable();
     for key in found {
-        let kind = view.in_db(db, |view| {
-            let found = view.find(&key, Trace::Quiet);
-            found.and_then(Found::kind)
-        });
+        // Not by `find`: the deletion of a key that has expired would stand in the record before the swap, where the key is
+        // another one. Whoever meets it next deletes it.
+        let kind = match entry_of(view.space, db, &key) {
+            // SAFETY: all stripes are held.
+            Some(entry) if unsafe { !is_expired(entry, view.now_ms) } => view.content(entry).kind(),
+            _ => None,
+        };
         let hash = view.space.place(&key).hash();
         view.in_db(db, |view| make_ready(view, hash, &key, kind));
     }

@@ -16,6 +16,7 @@ fn introduction(resume: Option<(Replid, u64)>) -> Introduction {
         port: 7000,
         address: Some("10.0.0.1".to_owned()),
         resume,
+        is_failover: false,
         timeout_ms: TIMEOUT_MS,
     }
 }
@@ -40,10 +41,14 @@ struct Play {
 
 impl Play {
     fn connected(resume: Option<(Replid, u64)>) -> Play {
+        Play::introduced(introduction(resume))
+    }
+
+    fn introduced(introduction: Introduction) -> Play {
         let mut link = Link::default();
         link.follow(1000);
         assert_eq!(link.tick(0, None, 1000), Some(Wish::Connect));
-        link.connected(introduction(resume), 1000);
+        link.connected(introduction, 1000);
         Play {
             link,
             heard: Heard::default(),
@@ -127,8 +132,8 @@ fn a_full_synchronisation_is_the_same_wherever_its_bytes_are_cut() {
         assert_eq!(play.heard, expected(), "cut at {cut}");
         assert_eq!(
             play.sent(),
-            "PING AUTH user word REPLCONF listening-port 7000 REPLCONF ip-address 10.0.0.1 REPLCONF capa eof capa psync2 \
-             REPLCONF version 9.1.2 PSYNC ? -1 REPLCONF ACK 77"
+            "PING AUTH user word REPLCONF listening-port 7000 REPLCONF ip-address 10.0.0.1 \
+             REPLCONF capa eof capa psync2 capa redline REPLCONF version 9.1.2 PSYNC ? -1 REPLCONF ACK 77"
         );
         assert_eq!(play.link.state(), State::Streaming);
     }
@@ -335,4 +340,41 @@ fn who_follows_nobody_wants_nothing() {
     assert_eq!(play.link.tick(0, None, u64::MAX), None);
     assert_eq!(play.link.take(b"+PONG\r\n", 0, &mut Vec::new()), 0);
     assert_eq!(play.link.lost("gone", 0), None);
+}
+
+/// Returns what a failover's target is told last, and what its answer leads to.
+fn failed_over(answer: &str) -> (String, Vec<String>, State) {
+    let mut play = Play::introduced(Introduction {
+        is_failover: true,
+        ..introduction(Some((id(1), 41)))
+    });
+    for message in &full()[..6] {
+        play.send(message);
+    }
+    let sent = play.sent();
+    play.send(answer.as_bytes());
+    (sent, play.heard.others, play.link.state())
+}
+
+#[test]
+fn the_target_of_a_failover_is_asked_to_take_over() {
+    let (sent, heard, state) = failed_over(&format!("+CONTINUE {}\r\n", id(2)));
+    let asked = format!("PSYNC {} 42 FAILOVER", id(1));
+    assert!(sent.ends_with(&asked), "{sent}");
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].starts_with("Continue"), "{heard:?}");
+    assert_eq!(state, State::Streaming);
+}
+
+#[test]
+fn a_target_that_does_not_take_over_gets_no_other_request() {
+    for answer in [
+        "-ERR PSYNC FAILOVER can't be sent to a master.\r\n",
+        "-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
+    ] {
+        let (_, heard, state) = failed_over(answer);
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        assert!(heard[0].starts_with("Refused"), "{heard:?}");
+        assert_eq!(state, State::Pausing);
+    }
 }

@@ -15,6 +15,8 @@ pub struct Peer {
     pub eof: bool,
     /// It takes another id with `+CONTINUE`.
     pub psync2: bool,
+    /// It is a server of this program (`capa redline`), which reads every version of the format.
+    pub is_redline: bool,
     /// It knows the channel for snapshots of Redis 8, so it is that at least.
     pub rdb_channel: bool,
     /// Its version, if it is a Valkey: major number first.
@@ -44,6 +46,8 @@ impl Peer {
     /// Returns the form for it. `has_failed`: what it would be sent as a Redis that tells nothing has not worked.
     pub fn form(&self, has_failed: bool) -> Form {
         match self.version {
+            // It tells a Valkey's version as well, by which a Valkey sends it all that it has.
+            _ if self.is_redline => Form::Redis8,
             Some((9.., _)) => Form::Valkey9,
             Some(_) => Form::Valkey8,
             None if self.rdb_channel => Form::Redis8,
@@ -70,6 +74,7 @@ impl Peer {
         match name.to_ascii_lowercase().as_slice() {
             b"eof" => self.eof = true,
             b"psync2" => self.psync2 = true,
+            b"redline" => self.is_redline = true,
             b"rdb-channel-repl" => self.rdb_channel = true,
             _ => {}
         }

@@ -2,6 +2,8 @@
 //!
 //! Must not know: what a replica is sent, and when; how a primary is followed.
 
+use std::sync::atomic::Ordering;
+
 use redline_commands::{Error, Words};
 use redline_engine::{
     Caller, Halt,
@@ -13,7 +15,7 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
 
-use crate::{following, log, replication, worker::Worker};
+use crate::{failover, following, log, replication, worker::Worker};
 
 /// Length of an address that a replica may tell: bytes.
 const IP_BYTES_MAX: usize = 255;
@@ -58,12 +60,35 @@ pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
 pub(crate) fn psync(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let asked = number::parse_i64(&args[2]).unwrap_or(i64::MIN);
     let replid = args[1].to_vec();
+    let asks_to_take_over = args
+        .get(3)
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"failover"));
+    if asks_to_take_over && caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA == 0 {
+        take_over(worker, caller, &replid)?;
+    }
     become_replica(worker, caller, Some((&replid, asked)))
 }
 
 /// Asks for a snapshot and the stream behind it.
 pub(crate) fn sync(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     become_replica(worker, caller, None)
+}
+
+/// Takes over from the primary that this server follows, which asks for it, and for the stream in the same request.
+fn take_over(worker: &mut Worker, caller: &mut Caller, replid: &[u8]) -> Result<(), Halt> {
+    let shared = worker.shared;
+    if shared.settings.current().primary.is_none() {
+        return Err(Error::line("ERR PSYNC FAILOVER can't be sent to a master.").into());
+    }
+    if replication::identity(shared).replid().as_bytes() != replid {
+        return Err(Error::line("ERR PSYNC FAILOVER replid must match my replid.").into());
+    }
+    following::follow_for(worker, caller, None)?;
+    log::notice(&format!(
+        "MASTER MODE enabled (failover request from '{}')",
+        caller.info.addr
+    ));
+    Ok(())
 }
 
 fn become_replica(
@@ -77,7 +102,7 @@ fn become_replica(
     }
     let (client, now_ms) = (caller.info.id, clock::monotonic_ms());
     // What is a replica already is not answered.
-    if caller.info.flags.load(std::sync::atomic::Ordering::Relaxed) & flag::REPLICA != 0 {
+    if caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA != 0 {
         return Ok(());
     }
     introduce(worker, caller);
@@ -226,6 +251,9 @@ pub(crate) fn replicaof(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    if failover::is_on(worker.shared) {
+        return Err(Error::line("ERR REPLICAOF not allowed while failing over.").into());
+    }
     let current = worker.shared.settings.current().primary.clone();
     let mut words = Words::new(CommandId::Replicaof, &args, 1);
     let primary = if words.flag("NO") && words.flag("ONE") {

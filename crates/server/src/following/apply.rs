@@ -26,7 +26,7 @@ use redline_types::number;
 
 use super::{Following, Order, switch, wake};
 use crate::{
-    log,
+    failover, log,
     persistence::{append, loading},
     replication,
     shared::Shared,
@@ -290,10 +290,12 @@ pub(crate) fn drive(worker: &mut Worker) {
             following.has_work.store(true, Ordering::Release);
             return;
         };
-        if let Some(primary) = following.wanted().take() {
+        let wanted = following.wanted().take();
+        if let Some(primary) = wanted.filter(|_| failover::may_switch(shared)) {
             switch(shared, &mut unit, primary);
         }
         block::commit(worker.executor, unit);
+        failover::switched(shared);
         return;
     }
     // Deliveries of streams get the time at which they are repeated here.
@@ -455,7 +457,7 @@ mod tests {
             ];
             let loaded = Loaded {
                 facts,
-                libraries: Vec::new(),
+                ..Loaded::default()
             };
             stream_db(&loaded, 16)
         };

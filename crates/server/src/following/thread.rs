@@ -25,7 +25,7 @@ use redline_replica::{
 
 use super::{apply::Install, note_link, wake};
 use crate::{
-    log,
+    failover, log,
     persistence::loading,
     replication,
     settings::Settings,
@@ -242,6 +242,7 @@ impl Shell {
                     }
                     None => log::notice("Retrying with SYNC..."),
                 }
+                failover::accepted(&self.shared);
                 if let Err(error) = self.begin_snapshot(history) {
                     self.fail(format!(
                         "Opening the temp file needed for MASTER <-> REPLICA synchronization: {error}"
@@ -262,8 +263,13 @@ impl Shell {
                 }
             }
             Some(Wish::Load { surplus }) => self.load(surplus),
+            Some(Wish::Refused(why)) => {
+                self.meet(Some(Wish::Failed(why)));
+                failover::refused(&self.shared);
+            }
             Some(Wish::Continue(replid)) => {
                 replication::go_on(&self.shared, replid);
+                failover::accepted(&self.shared);
                 log::notice("Successful partial resynchronization with master.");
             }
             Some(Wish::Stream(bytes)) => {
@@ -353,16 +359,15 @@ impl Shell {
             true => TcpPort::Tls,
             false => TcpPort::Plain,
         });
+        let is_failover = failover::is_under_way(&self.shared);
+        let may_resume = is_failover || self.shared.following.may_resume();
         Introduction {
             user: settings.primary_user.clone(),
             password: settings.primary_password.clone(),
             port: settings.replica_announce_port.unwrap_or(own_port),
             address: settings.replica_announce_ip.clone(),
-            resume: self
-                .shared
-                .following
-                .may_resume()
-                .then(|| (identity.replid(), identity.offset())),
+            resume: may_resume.then(|| (identity.replid(), identity.offset())),
+            is_failover,
             timeout_ms: settings.repl_timeout_s * 1000,
         }
     }

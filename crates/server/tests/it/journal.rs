@@ -435,6 +435,48 @@ fn what_expired_before_it_could_be_served_is_deleted_in_the_record_of_its_unit()
     second.read().array();
 }
 
+/// A key that has expired comes with a swap to a database where a client waits for it. Its deletion must not be in the record
+/// in front of the swap, where it is another key's.
+#[test]
+fn a_stale_key_that_is_swapped_to_a_waiting_client_is_not_deleted_before_the_swap() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    });
+    let [mut client, mut list, mut group] = [(); 3].map(|()| Client::connect(&server));
+    client.call("DEBUG SET-ACTIVE-EXPIRE 0").ok();
+    client.call("XGROUP CREATE x g 0 MKSTREAM").ok();
+    for (waiter, call) in [
+        (&mut list, "BLPOP l 0"),
+        (&mut group, "XREADGROUP GROUP g c BLOCK 0 STREAMS x >"),
+    ] {
+        let before = server.keyspace().waited_keys().0;
+        waiter.send(call);
+        until("it waits", || server.keyspace().waited_keys().0 > before);
+    }
+    // Nothing that the client wants: it goes on waiting.
+    client.call("SET l stays").ok();
+    client.call("SELECT 1").ok();
+    for line in ["RPUSH l stale", "PEXPIRE l 1", "SET x stale PX 1"] {
+        client.call(line);
+    }
+    client.call("DEBUG SLEEP 0.01").ok();
+    let mut log = Log::attach(&server);
+    assert_eq!(
+        log.effect(&mut client, "SWAPDB 0 1"),
+        ["1 SWAPDB 0 1", "0 DEL x"]
+    );
+    group.read().error();
+    assert_eq!(client.call("GET l"), Value::Bulk(b"stays".to_vec()));
+    client.call("SELECT 0").ok();
+    assert_eq!(log.effect(&mut client, "EXISTS l"), ["0 DEL l"]);
+    assert_eq!(
+        log.effect(&mut client, "RPUSH l fresh"),
+        ["0 RPUSH l fresh", "0 LPOP l"]
+    );
+    list.read().array();
+}
+
 /// The reply of a wait is held back for the record in which it ended; replies in front of a wait need not wait for it.
 #[test]
 fn a_gate_holds_back_what_a_waiter_reads() {

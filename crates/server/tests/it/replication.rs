@@ -279,6 +279,7 @@ fn the_format_is_the_one_that_a_replica_reads() {
     magic("REPLCONF capa eof capa rdb-channel-repl", b"REDIS0012");
     magic("REPLCONF version 9.1.2", b"REDIS0011");
     magic("REPLCONF version 8.0.1", b"REDIS0011");
+    magic("REPLCONF version 9.1.2 capa redline", b"REDIS0012");
     client.call("HPEXPIRE h 1000000 FIELDS 1 f");
     magic("REPLCONF version 9.1.2", b"VALKEY080");
     magic("REPLCONF capa eof", b"REDIS0012");

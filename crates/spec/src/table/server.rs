@@ -252,6 +252,23 @@ rows! { Server:
         scope: All,
     }
 
+    Failover = "failover" {
+        summary: "Change roles with a replica, of which no write is lost.",
+        complexity: "O(1)",
+        since: "6.2.0",
+        arity: -1,
+        flags: [ADMIN, NOSCRIPT, STALE],
+        args: [
+            block("target", &[
+                string("host"),
+                integer("port"),
+                word("force", "FORCE").optional(),
+            ]).token("TO").optional(),
+            word("abort", "ABORT").optional(),
+            integer("milliseconds").token("TIMEOUT").optional(),
+        ],
+    }
+
     Flushall = "flushall" {
         summary: "Remove every key of every database.",
         complexity: "O(N), N: keys in all databases",

@@ -181,9 +181,13 @@ pub fn folder_with(more: &str) -> TempDir {
 /// Runs `redline server`, which must end by itself with status 1, in a folder; returns its outputs.
 #[track_caller]
 pub fn failed_start(folder: &Path, args: &[&str]) -> (String, String) {
-    let mut child = Command::new(REDLINE)
-        .arg("server")
-        .args(args)
+    failed_start_of(Command::new(REDLINE).arg("server").args(args), folder)
+}
+
+/// Does the same with a command of the test's own.
+#[track_caller]
+pub fn failed_start_of(command: &mut Command, folder: &Path) -> (String, String) {
+    let mut child = command
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -194,7 +198,7 @@ pub fn failed_start(folder: &Path, args: &[&str]) -> (String, String) {
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             let _ = child.kill();
-            panic!("it has started: {args:?}");
+            panic!("it has started: {command:?}");
         }
         thread::sleep(Duration::from_millis(1));
     }
@@ -205,7 +209,7 @@ pub fn failed_start(folder: &Path, args: &[&str]) -> (String, String) {
     } = child.wait_with_output().unwrap();
     let log = String::from_utf8(stdout).unwrap();
     let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{args:?}: {said}{log}");
+    assert_eq!(status.code(), Some(1), "{command:?}: {said}{log}");
     (log, said)
 }
 

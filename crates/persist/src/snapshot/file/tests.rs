@@ -97,7 +97,8 @@ fn assert_is_new(disk: &Double, expected: &Contents, why: &str) {
 #[test]
 fn large_collections_are_in_the_file_as_they_were_in_one_piece_each() {
     for version in [9, 12] {
-        let mut world = World::new(clock(true));
+        // Not under an LFU policy: a use counts before the entry is saved, so a counter may be one ahead of the cut.
+        let mut world = World::new(clock(false));
         // Version 9 does not hold fields that expire, nor all of a stream.
         (0..6).for_each(|round| world.fill_large(round, version == 12));
         let disk = with_old_file();
