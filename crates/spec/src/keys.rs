@@ -724,7 +724,7 @@ mod tests {
         assert_eq!(positions("migrate h 1  0 1 KEYS"), Ok(vec![3]));
         assert_eq!(
             positions("migrate h 1  0 1 COPY auth keys Keys a b"),
-            Ok(vec![9, 10])
+            Ok(vec![10, 11])
         );
         assert_eq!(
             positions("migrate h 1  0 1 AUTH2 keys keys keys a b"),
