@@ -18,7 +18,6 @@ pub fn unbuilt(name: &[u8]) -> Option<&'static str> {
 
 /// Full names of these commands, in order.
 pub const UNBUILT: &[&str] = &[
-    "failover",
     "migrate",
     "module|load",
     "module|loadex",
