@@ -17,7 +17,7 @@ pub fn unbuilt(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Full names of these commands, in order.
-pub const UNBUILT: &[&str] = &["failover", "module|load", "module|loadex", "module|unload"];
+pub const UNBUILT: &[&str] = &["module|load", "module|loadex", "module|unload"];
 
 #[cfg(test)]
 mod tests {
