@@ -28,10 +28,10 @@ const SCRIPTS: [&str; 3] = [
 ];
 const LIBRARY: &str = "#!lua name=lib\nredis.register_function('f', function(keys, args) redis.call('set', keys[1], args[1]) return 1 end) -- ";
 
-/// What all servers of a run have.
+/// The features that all servers of a run have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breadth {
-    /// What Redis 7.0 has.
+    /// Those of Redis 7.0.
     Common,
     /// Also fields that expire, and vector sets.
     Newer,
@@ -39,7 +39,7 @@ pub enum Breadth {
     Planted,
 }
 
-/// What clients of a load share.
+/// The state that clients of a load share.
 pub struct Load {
     /// The primary of the moment.
     pub primary: Mutex<SocketAddr>,
