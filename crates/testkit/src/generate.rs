@@ -712,6 +712,7 @@ fn weight(row: &Row) -> usize {
         | CommandId::ClientPause
         | CommandId::ClientUnpause
         | CommandId::Monitor
+        | CommandId::Migrate
         | CommandId::Shutdown
         | CommandId::Failover
         | CommandId::Replicaof
