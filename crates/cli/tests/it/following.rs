@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    append::{digest, info, restarted, until_info},
+    append::{digest, info, restarted, start, until_info},
     running::{Running, folder_with, until},
 };
 
@@ -352,6 +352,36 @@ fn a_replica_with_an_append_only_file_has_the_primarys_data_after_a_kill() {
     let running = restarted(running);
     assert_eq!(digest(&running), expected);
     assert_eq!(running.call("ROLE").split(' ').next(), Some("slave"));
+}
+
+#[test]
+fn replicas_of_a_primary_that_was_started_again_go_on_where_its_file_ends() {
+    let lines = "save \"\"\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 3600\n";
+    let running = start(folder_with(lines));
+    let mut replica = running.connect();
+    replica.send("PSYNC ? -1");
+    let (kept, offset) = ("repl_backlog_active", "master_repl_offset");
+    until_info(&running, kept, "1");
+    assert_eq!(running.call("SET key value"), "+OK");
+    until("it is in the stream", || {
+        (info(&running, offset) != "0").then_some(())
+    });
+    let replid = info(&running, "master_replid");
+    assert_eq!(running.call("SAVE"), "+OK");
+    let running = restarted(running);
+    assert_eq!(info(&running, kept), "1");
+    assert_eq!(info(&running, "master_replid2"), replid);
+    let end: u64 = info(&running, offset).parse().unwrap();
+    assert!(end > 0);
+    let psync = |asked: u64| {
+        let mut replica = running.connect();
+        assert_eq!(replica.call("REPLCONF capa psync2"), "+OK");
+        replica.call(&format!("PSYNC {replid} {asked}"))
+    };
+    let fresh = info(&running, "master_replid");
+    assert_eq!(psync(end + 1), format!("+CONTINUE {fresh}"));
+    assert!(psync(end + 2).starts_with("+FULLRESYNC "), "it has more");
+    assert!(psync(end).starts_with("+FULLRESYNC "), "it has less");
 }
 
 #[test]

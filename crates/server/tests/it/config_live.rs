@@ -15,7 +15,7 @@ fn server() -> Server {
 }
 
 #[track_caller]
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     match value {
         Value::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
         Value::Simple(text) => text.clone(),
