@@ -460,7 +460,7 @@ mod tests {
             ];
             let loaded = Loaded {
                 facts,
-                libraries: Vec::new(),
+                ..Loaded::default()
             };
             stream_db(&loaded, 16)
         };
