@@ -209,6 +209,10 @@ mod tests {
         "client|reply",
         "monitor",
         "shutdown",
+        // Of links between servers.
+        "psync",
+        "replconf",
+        "sync",
     ];
 
     #[test]

@@ -43,7 +43,11 @@ const STEPS: &[Step] = &[
     always("bench", suite::our_bench_against_redis),
     always("cluster", clusters::run),
     always("failover", failover::run),
-    always("sentinel", sentinel::run),
+    on_request(
+        "sentinel",
+        sentinel::run,
+        "Sentinels with ours and redis-server; two minutes, on a quiet machine",
+    ),
     always("memcached", memcached::run),
     on_request("many", many::run, "10,000 connections"),
     on_request(

@@ -16,21 +16,17 @@ use crate::run::{Failure, captured, ended_group, watched, workspace};
 use Mode::{External, Own, Tls};
 
 /// Time-out of a unit.
-const UNIT_TIMEOUT: Duration = Duration::from_secs(150);
+const UNIT_TIMEOUT: Duration = Duration::from_secs(600);
 const HELP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Largest number of runs of a unit with an unexpected failure: some tests depend on time, and the machine may be busy.
 const ATTEMPTS_MAX: usize = 2;
 /// The suite's range of free ports.
 const PORTS: [&str; 4] = ["--baseport", "23111", "--portcount", "4000"];
-/// Tests with this tag need a part that does not exist yet.
-const LEFT_OUT: &str = "-needs:repl";
-/// Tests that would prevent the rest of their unit: one in which Redis 8.2.3 would wait for ever, one after which the suite
-/// would read replies of earlier tests, and one for which it waits two minutes, since a replica does not start (see
-/// docs/compatibility.md).
-const SKIPPED: [&str; 3] = [
+/// Tests that would prevent the rest of their unit: one in which Redis 8.2.3 would wait for ever, and one after which the suite
+/// would read replies of earlier tests (see docs/compatibility.md).
+const SKIPPED: [&str; 2] = [
     "Tracking only occurs for scripts when a command calls a read-only command",
     "Tracking invalidation message of eviction keys should be before response",
-    "EVAL can process writes from AOF in read-only replicas",
 ];
 /// Directives of Redis for tests alone, which are dropped where ours does not know them.
 const TEST_DIRECTIVES: [&str; 3] = [
@@ -47,8 +43,8 @@ if [ -f \"$1\" ]; then
 fi
 exec -a \"$0\" '{redline}' \"$@\"
 ";
-/// All but those of replication, cluster and modules, and but integration/logging, which wants reports of crashes.
-const UNITS: [(&str, Mode); 66] = [
+/// All but those of cluster and modules, and but integration/logging, which wants reports of crashes.
+const UNITS: [(&str, Mode); 79] = [
     ("unit/type/string", External),
     ("unit/type/incr", External),
     ("unit/type/list", External),
@@ -112,6 +108,19 @@ const UNITS: [(&str, Mode); 66] = [
     ("integration/convert-zipmap-hash-on-load", Own),
     ("integration/convert-ziplist-hash-on-load", Own),
     ("integration/convert-ziplist-zset-on-load", Own),
+    ("integration/replication", Own),
+    ("integration/replication-2", Own),
+    ("integration/replication-3", Own),
+    ("integration/replication-4", Own),
+    ("integration/replication-psync", Own),
+    ("integration/replication-buffer", Own),
+    ("integration/block-repl", Own),
+    ("integration/psync2", Own),
+    ("integration/psync2-reg", Own),
+    ("integration/psync2-pingoff", Own),
+    ("integration/psync2-master-restart", Own),
+    ("integration/failover", Own),
+    ("integration/shutdown", Own),
     ("integration/redis-cli", Own),
     ("integration/redis-benchmark", Own),
     ("unit/tls", Tls),
@@ -313,10 +322,6 @@ impl Suite {
     }
 
     fn run(&self, program: &Path, unit: &str, mode: Mode, name: &str) -> Result<Outcome, Failure> {
-        let mut left_out = LEFT_OUT.to_owned();
-        if mode == External {
-            left_out += " -external:skip";
-        }
         let mut runtest = Command::new("./runtest");
         runtest
             .current_dir(&self.folder)
@@ -328,8 +333,6 @@ impl Suite {
                 "1",
                 "--durable",
                 "--ignore-encoding",
-                "--tags",
-                &left_out,
             ])
             .args(PORTS)
             .args(SKIPPED.iter().flat_map(|test| ["--skiptest", test]));
@@ -342,8 +345,14 @@ impl Suite {
         } else {
             self.link("redis-server", program)?;
         }
-        if mode == Tls {
-            runtest.arg("--tls");
+        match mode {
+            External => {
+                runtest.args(["--tags", "-external:skip"]);
+            }
+            Own => {}
+            Tls => {
+                runtest.arg("--tls");
+            }
         }
         // The suite's exit code is a failure if a test failed, and it may have to be killed: its output counts.
         let (said, _) = ended_group(runtest, UNIT_TIMEOUT)?;

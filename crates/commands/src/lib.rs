@@ -77,16 +77,14 @@ static HANDLERS: [Option<Handler>; CommandId::COUNT] =
 /// commands that its handler reported. Called after the handler, if the journal has a reader.
 #[cold]
 pub fn propagate(keys: &mut View<'_>, id: CommandId, args: Args<'_>) {
-    let as_called = match spec::gate(id).propagate {
-        Propagate::None => false,
-        Propagate::Verbatim => true,
-        Propagate::Effect => !keys.has_propagated(),
+    let replaces = match spec::gate(id).propagate {
+        Propagate::None => return,
+        Propagate::Verbatim => false,
+        Propagate::Effect => true,
     };
-    if as_called && keys.changes() > 0 {
-        match args.frame() {
-            Some(frame) => keys.propagate_frame(frame),
-            None => keys.propagate((0..args.len()).map(|index| word(args, index))),
-        }
+    if keys.changes() > 0 {
+        let words = (0..args.len()).map(|index| word(args, index));
+        keys.propagate_call(replaces, args.frame(), words);
     }
 }
 

@@ -45,10 +45,8 @@ impl Token {
         Token::new(executor, Self::FIRST_STRIPE_INDEX + usize::from(stripe), 0)
     }
 
-    /// Returns the token of the link to a primary: a place that no session takes, and no stripe.
-    pub fn of_link(executor: usize) -> Token {
-        Token::new(executor, Self::FIRST_STRIPE_INDEX - 1, 0)
-    }
+    /// The token of the link to a primary, with the first executor: a place that no session takes, and no stripe.
+    pub const LINK: Token = Token(Self::FIRST_STRIPE_INDEX as u64 - 1);
 
     /// Returns the stripe, if this is the token of one.
     pub fn stripe(self) -> Option<u16> {
@@ -193,6 +191,8 @@ pub mod flag {
     pub const FOLLOWS_REDIRECTS: u32 = 8192;
     /// A replica (`S`).
     pub const REPLICA: u32 = 16384;
+    /// The primary that this server follows (`M`).
+    pub const PRIMARY: u32 = 32768;
 }
 
 /// Facts about a client that never change.

@@ -605,19 +605,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Does the same with a command that is in the journal's form already: an array of bulk strings, each length without a
-    /// leading zero.
-    pub fn propagate_frame(&mut self, frame: &[u8]) {
-        self.propagated = true;
-        if self.is_journaled() {
-            self.note_unrecorded();
-            self.local.push_frame(self.space, self.db, frame);
+    /// Adds the call itself; if its effect `replaces` it, only where the command has added none. `frame`: the call, if it is in
+    /// the journal's form already: an array of bulk strings, each length without a leading zero.
+    pub fn propagate_call<'w>(
+        &mut self,
+        replaces: bool,
+        frame: Option<&[u8]>,
+        words: impl Words<'w>,
+    ) {
+        if replaces && self.propagated {
+            return;
         }
-    }
-
-    /// Returns true if the command has called [`View::propagate`].
-    pub fn has_propagated(&self) -> bool {
-        self.propagated
+        match frame {
+            Some(frame) if self.is_journaled() => {
+                self.note_unrecorded();
+                self.local.push_frame(self.space, self.db, frame);
+            }
+            _ => self.propagate(words),
+        }
     }
 
     /// Reports that a key was removed, but not by a command.

@@ -288,6 +288,16 @@ impl Stream {
         }
     }
 
+    /// Returns the address of the other end.
+    pub fn peer_address(&self) -> io::Result<PeerAddr> {
+        let address = self.socket.peer_addr()?;
+        match (self.family, address.as_socket()) {
+            (Family::Tcp, Some(address)) => Ok(PeerAddr::Tcp(address)),
+            (Family::Tcp, None) => Err(io::ErrorKind::InvalidData.into()),
+            (Family::Unix, _) => Ok(PeerAddr::Unix(self.unix_path()?)),
+        }
+    }
+
     /// Returns the path of a unix connection. Only the listening end has a name; both ends are called by it.
     fn unix_path(&self) -> io::Result<PathBuf> {
         let local = self.socket.local_addr()?;

@@ -142,6 +142,13 @@ impl Log {
         self.identity.promoted(fresh);
     }
 
+    /// Goes on where a file says that its primary was: see [`Identity::restarted_as_primary`].
+    pub fn restarted_as_primary(&mut self, fresh: Replid, replid: Replid, offset: u64) {
+        self.identity = Identity::restarted_as_primary(fresh, replid, offset);
+        self.marks.clear();
+        self.blocks = Some(Blocks::new(offset));
+    }
+
     /// Takes a fresh id, and goes on with the bytes that are kept.
     pub fn change_id(&mut self, fresh: Replid) {
         self.identity.restarted(fresh);

@@ -229,14 +229,30 @@ impl Primary {
         &self.limits
     }
 
+    /// Goes on where a file says that its primary was, and keeps what follows for replicas that come back.
+    pub fn restarted(&mut self, fresh: Replid, replid: Replid, offset: u64, now_ms: u64) {
+        self.log.restarted_as_primary(fresh, replid, offset);
+        self.alone_since_ms = Some(now_ms);
+    }
+
     /// Goes by other limits.
     pub fn set_limits(&mut self, limits: Limits) {
+        // The last sign of life counts: one that was due by the old period would come at a time that nobody expects.
+        if self.ping_at_ms > 0 {
+            let pinged_at_ms = self.ping_at_ms.saturating_sub(self.limits.ping_period_ms);
+            self.ping_at_ms = pinged_at_ms.saturating_add(limits.ping_period_ms);
+        }
         self.limits = limits;
     }
 
     /// Returns the replicas, those in the handshake included, in the order of their connections.
     pub fn replicas(&self) -> &[Replica] {
         &self.replicas
+    }
+
+    /// Returns true if a snapshot for replicas is being taken.
+    pub fn is_walking(&self) -> bool {
+        self.is_walking
     }
 
     /// Returns true if somebody has asked for the stream.
@@ -284,7 +300,7 @@ impl Primary {
             return self.sync(client, true, fresh, now_ms);
         };
         self.figures.partial_ok += 1;
-        self.alone_since_ms = None;
+        self.begin_pings(now_ms);
         let own = self.log.identity().replid();
         let replica = self.enter(client, now_ms);
         if replica.state != State::Handshake {
@@ -312,7 +328,7 @@ impl Primary {
         fresh: impl FnOnce() -> Replid,
         now_ms: u64,
     ) -> Answer {
-        self.alone_since_ms = None;
+        self.begin_pings(now_ms);
         if self.log.blocks().is_none() && self.log.identity().role() == Role::Primary {
             // What was not kept cannot be continued.
             self.log.restarted(fresh());
@@ -327,6 +343,14 @@ impl Primary {
         }
         self.figures.full += 1;
         Answer::Full
+    }
+
+    /// Counts the period of signs of life from now, if this is the first replica: an offset that nobody has written stands still.
+    fn begin_pings(&mut self, now_ms: u64) {
+        self.alone_since_ms = None;
+        if !self.has_replicas() {
+            self.ping_at_ms = now_ms.saturating_add(self.limits.ping_period_ms);
+        }
     }
 
     /// Notes an acknowledgement: everything up to `offset` is applied, up to `synced` on disk. An offset that was not
@@ -373,6 +397,8 @@ impl Primary {
             self.alone_since_ms.get_or_insert(now_ms);
         }
         self.drop_walks();
+        // Nothing may be written for long.
+        self.trim();
         replica.state != State::Handshake
     }
 
@@ -521,20 +547,23 @@ impl Primary {
             0 => u64::MAX,
             bytes => bytes.max(self.limits.backlog_bytes),
         };
-        let mut slowest = None;
         let mut late = Vec::new();
         for replica in &self.replicas {
-            let Some(sent) = self.place_of(replica) else {
-                continue;
-            };
-            if end - sent > hard_bytes {
+            let place = self.place_of(replica);
+            if place.is_some_and(|sent| end - sent > hard_bytes) {
                 late.push(replica.client);
             }
-            slowest = Some(slowest.map_or(sent, |slowest: u64| slowest.min(sent)));
         }
-        self.log.trim(self.limits.backlog_bytes, slowest);
+        self.trim();
         let awake = self.take_sleepers(|replica| replica.state == State::Online);
         (awake, late)
+    }
+
+    /// Frees what nobody wants any more.
+    fn trim(&mut self) {
+        let replicas = self.replicas.iter();
+        let slowest = replicas.filter_map(|replica| self.place_of(replica)).min();
+        self.log.trim(self.limits.backlog_bytes, slowest);
     }
 
     /// Returns the offset up to which a replica has been handed the stream. `None`: it has no place in the stream yet.

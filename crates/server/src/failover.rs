@@ -31,7 +31,7 @@ pub(crate) struct Failover {
     is_on: AtomicBool,
 }
 
-/// What FAILOVER asks for.
+/// A call of FAILOVER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The replica; `None`: the first that has everything.

@@ -15,6 +15,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use redline_engine::{
@@ -139,6 +140,16 @@ impl Following {
         self.incoming.lock().expect("no panic under the bytes")
     }
 
+    /// Closes the connection to the primary, which is called again. Must not block.
+    pub(crate) fn kill(&self) {
+        self.send(Order::Kill);
+    }
+
+    /// Has the thread do nothing for so long.
+    pub(crate) fn hold(&self, span: Duration) {
+        self.send(Order::Hold(span));
+    }
+
     fn send(&self, order: Order) {
         let thread = self.thread.lock().expect("no panic under the thread");
         if let Some((orders, _)) = &*thread {
@@ -161,17 +172,37 @@ pub(crate) fn begin(shared: &Shared) {
     }
 }
 
-/// Takes the place in a primary's stream that a file was saved at, if the server is to follow one. Called at the start.
-pub(crate) fn take_place(shared: &Shared, loaded: &Loaded) {
+/// Takes up the history of the primary that saved a file, if the server is one again: its replicas can go on. Called at the
+/// start, when the data is that of the file; the unit holds every stripe.
+pub(crate) fn take_up(shared: &Shared, unit: &mut Unit<'_>, loaded: &Loaded) {
+    // Nobody would tell replicas of keys that were left out.
+    let lacks_keys = shared.persistence.loading.lacks_expired_keys();
+    if shared.settings.current().primary.is_some() || lacks_keys {
+        return;
+    }
+    if let Some((replid, offset)) = place_of(loaded) {
+        replication::take_up(shared, unit, replid, offset);
+        log::notice(&format!(
+            "The snapshot was saved at offset {offset} of {replid}: replicas can go on there"
+        ));
+    }
+}
+
+/// Returns the place in a stream that a file was saved at.
+fn place_of(loaded: &Loaded) -> Option<(Replid, u64)> {
     let fact = |wanted: &[u8]| {
         let mut facts = loaded.facts.iter();
         let found = facts.find(|(name, _)| name == wanted);
         found.map(|(_, value)| value.as_slice())
     };
-    let replid = fact(b"repl-id").and_then(Replid::parse);
-    let offset = fact(b"repl-offset").and_then(number::parse_i64);
-    let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-    let (Some(replid), Some(offset)) = (replid, offset) else {
+    let replid = fact(b"repl-id").and_then(Replid::parse)?;
+    let offset = fact(b"repl-offset").and_then(number::parse_i64)?;
+    Some((replid, u64::try_from(offset).ok()?))
+}
+
+/// Takes the place in a primary's stream that a file was saved at, if the server is to follow one. Called at the start.
+pub(crate) fn take_place(shared: &Shared, loaded: &Loaded) {
+    let Some((replid, offset)) = place_of(loaded) else {
         return;
     };
     if shared.settings.current().primary.is_some() {

@@ -308,6 +308,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     // One that was called off goes on until all entries are marked, and only then comes the next.
     let is_saving = files.running_s.is_some()
         || files.is_scheduled
+        || worker.shared.replication.primary().is_walking()
         || worker.shared.keyspace.is_snapshot_running()
             && !worker.shared.persistence.is_making_base();
     out.field("rdb_bgsave_in_progress", u8::from(is_saving))?;

@@ -111,7 +111,7 @@ pub(crate) struct Job {
     pub(crate) count: usize,
 }
 
-/// What a target has answered to a job.
+/// The answer of a target to a job.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// Error for AUTH or SELECT: no command was sent.

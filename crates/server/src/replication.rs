@@ -230,6 +230,15 @@ pub(crate) fn demote(shared: &Shared) -> bool {
     is_whole
 }
 
+/// Goes on as the primary that saved a file at this place. The unit holds every stripe, and the data is that of the file.
+pub(crate) fn take_up(shared: &Shared, unit: &mut Unit<'_>, replid: Replid, offset: u64) {
+    let mut primary = shared.replication.primary();
+    primary.restarted(fresh_id(), replid, offset, clock::monotonic_ms());
+    shared.replication.note_kept(&primary);
+    drop(primary);
+    stream::begin_part(&shared.this(), unit);
+}
+
 /// Begins an own history, which has all of the primary's in common. The unit holds every stripe.
 pub(crate) fn promote(shared: &Shared, unit: &mut Unit<'_>) {
     let mut primary = shared.replication.primary();

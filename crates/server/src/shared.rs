@@ -366,7 +366,7 @@ impl Shared {
         let bytes = |info: &Arc<ClientInfo>| info.memory_bytes.load(Ordering::Relaxed);
         let mut total: u64 = infos.iter().map(bytes).sum();
         infos.retain(|info| {
-            let kept = flag::NO_EVICT | flag::REPLICA;
+            let kept = flag::NO_EVICT | flag::REPLICA | flag::PRIMARY;
             info.flags.load(Ordering::Relaxed) & kept == 0
         });
         infos.sort_by_cached_key(|info| std::cmp::Reverse(bytes(info)));

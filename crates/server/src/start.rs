@@ -27,7 +27,7 @@ use crate::{
     users,
     worker::{Start, Worker},
 };
-use redline_engine::{Engine, ExecutorHandle, chores::Chore, engine::Bell};
+use redline_engine::{Engine, ExecutorHandle, caller::Token, chores::Chore, engine::Bell};
 
 /// Returns the number of descriptors needed beside clients: as many as Redis for up to four workers.
 pub(crate) fn reserved_descriptors(settings: &Settings, workers: usize) -> u64 {
@@ -367,8 +367,16 @@ fn prepare_workers(
     let mailboxes: Vec<redline_engine::Mailbox> = handles
         .iter()
         .map(|handle| {
-            let mailbox = handle.mailbox.clone();
-            redline_engine::Mailbox::new(move |message| mailbox.send(Message::Engine(message)))
+            let (mailbox, weak) = (handle.mailbox.clone(), Arc::downgrade(shared));
+            redline_engine::Mailbox::new(move |message| match message {
+                // Its thread is no worker.
+                redline_engine::Message::Kill(Token::LINK) => {
+                    if let Some(shared) = weak.upgrade() {
+                        shared.following.kill();
+                    }
+                }
+                message => mailbox.send(Message::Engine(message)),
+            })
         })
         .collect();
     bell.set(mailboxes.clone());

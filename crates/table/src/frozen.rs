@@ -1,4 +1,4 @@
-//! What collections keep while they are frozen: given out in pieces as they were at one instant, though they go on
+//! The state that collections keep while they are frozen: given out in pieces as they were at one instant, though they go on
 //! changing. Must not know what takes the pieces, nor types of values.
 //!
 //! A frozen collection remembers how far it was given out. Behind that place changes are free. Before it, whoever changes

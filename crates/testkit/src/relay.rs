@@ -25,7 +25,7 @@ pub struct Relay {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// What a relay and its connections share.
+/// The state that a relay and its connections share.
 #[derive(Debug)]
 struct State {
     target: Mutex<SocketAddr>,
@@ -207,10 +207,7 @@ fn connect(
 
 fn carry(state: &State, mut from: TcpStream, mut to: TcpStream, is_target: bool, mut random: Rng) {
     let mut piece = vec![0; PIECE_BYTES_MAX];
-    loop {
-        let Ok(read @ 1..) = from.read(&mut piece) else {
-            break;
-        };
+    while let Ok(read @ 1..) = from.read(&mut piece) {
         state.wait();
         let mut bytes = read;
         if is_target {

@@ -28,10 +28,10 @@ const SCRIPTS: [&str; 3] = [
 ];
 const LIBRARY: &str = "#!lua name=lib\nredis.register_function('f', function(keys, args) redis.call('set', keys[1], args[1]) return 1 end) -- ";
 
-/// What all servers of a run have.
+/// The features that all servers of a run have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breadth {
-    /// What Redis 7.0 has.
+    /// Those of Redis 7.0.
     Common,
     /// Also fields that expire, and vector sets.
     Newer,
@@ -39,7 +39,7 @@ pub enum Breadth {
     Planted,
 }
 
-/// What clients of a load share.
+/// The state that clients of a load share.
 pub struct Load {
     /// The primary of the moment.
     pub primary: Mutex<SocketAddr>,
@@ -187,7 +187,8 @@ fn one(random: &mut Rng, breadth: Breadth) -> String {
         62 => format!("HSETEX\th:{k}\tPX\t{soon}\tFIELDS\t1\tf{n}\t{m}"),
         63 => format!("HGETDEL\th:{k}\tFIELDS\t1\tf{n}"),
         64 => format!("HEXPIRE\th:{k}\t5000\tFIELDS\t1\tf{n}"),
-        65 | 66 => format!("VADD\tv:{k}\tVALUES\t3\t{quarter}\t1\t{n}\te{n}"),
+        // The same vector each time: Redis does not tell replicas of an update, and its copies would differ.
+        65 | 66 => format!("VADD\tv:{k}\tVALUES\t3\t7\t1\t{n}\te{n}"),
         _ => format!("VREM\tv:{k}\te{n}"),
     }
 }

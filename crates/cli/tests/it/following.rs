@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    append::{digest, info, restarted, until_info},
+    append::{digest, info, restarted, set, start, until_info},
     running::{Running, folder_with, until},
 };
 
@@ -355,6 +355,36 @@ fn a_replica_with_an_append_only_file_has_the_primarys_data_after_a_kill() {
 }
 
 #[test]
+fn replicas_of_a_primary_that_was_started_again_go_on_where_its_file_ends() {
+    let lines = "save \"\"\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 3600\n";
+    let running = start(folder_with(lines));
+    let mut replica = running.connect();
+    replica.send("PSYNC ? -1");
+    let (kept, offset) = ("repl_backlog_active", "master_repl_offset");
+    until_info(&running, kept, "1");
+    assert_eq!(running.call("SET key value"), "+OK");
+    until("it is in the stream", || {
+        (info(&running, offset) != "0").then_some(())
+    });
+    let replid = info(&running, "master_replid");
+    assert_eq!(running.call("SAVE"), "+OK");
+    let running = restarted(running);
+    assert_eq!(info(&running, kept), "1");
+    assert_eq!(info(&running, "master_replid2"), replid);
+    let end: u64 = info(&running, offset).parse().unwrap();
+    assert!(end > 0);
+    let psync = |asked: u64| {
+        let mut replica = running.connect();
+        assert_eq!(replica.call("REPLCONF capa psync2"), "+OK");
+        replica.call(&format!("PSYNC {replid} {asked}"))
+    };
+    let fresh = info(&running, "master_replid");
+    assert_eq!(psync(end + 1), format!("+CONTINUE {fresh}"));
+    assert!(psync(end + 2).starts_with("+FULLRESYNC "), "it has more");
+    assert!(psync(end).starts_with("+FULLRESYNC "), "it has less");
+}
+
+#[test]
 fn a_primary_that_tells_another_id_is_followed_and_a_promoted_replica_goes_on_with_both() {
     let mut primary = Primary::new(snapshot(), stream());
     primary.told = OTHER_REPLID;
@@ -368,4 +398,77 @@ fn a_primary_that_tells_another_id_is_followed_and_a_promoted_replica_goes_on_wi
     let end = primary.end();
     assert_eq!(info(&running, "second_repl_offset"), (end + 1).to_string());
     assert_eq!(running.call("SET own value"), "+OK");
+}
+
+/// Accepts the next connection of a replica.
+fn accepted(listener: &TcpListener) -> Peer {
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Peer {
+        input: BufReader::new(stream),
+        left: usize::MAX,
+    }
+}
+
+#[test]
+fn a_replica_introduces_itself_as_it_is_configured() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let running = start(folder_with(""));
+    for (name, value) in [
+        ("masteruser", "somebody"),
+        ("masterauth", "secret"),
+        ("replica-announce-ip", "192.0.2.7"),
+        ("replica-announce-port", "7007"),
+        ("replica-announced", "no"),
+    ] {
+        set(&running, name, value);
+    }
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(running.call(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK");
+    assert_eq!(info(&running, "replica_announced"), "0");
+    let mut peer = accepted(&listener);
+    let mut told = Vec::new();
+    while told
+        .last()
+        .is_none_or(|words: &Vec<String>| words[0] != "PSYNC")
+    {
+        let words = peer.request().expect("a request");
+        let reply = if words[0] == "PING" { "+PONG" } else { "+OK" };
+        peer.send(format!("{reply}\r\n").as_bytes()).unwrap();
+        told.push(words);
+    }
+    for line in [
+        "AUTH somebody secret",
+        "REPLCONF listening-port 7007",
+        "REPLCONF ip-address 192.0.2.7",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(told.iter().any(|told| *told == words), "{line}: {told:?}");
+    }
+    drop(peer);
+    // The next time it begins a TLS handshake.
+    set(&running, "tls-replication", "yes");
+    let mut first = [0];
+    while first != [22] {
+        let mut peer = accepted(&listener);
+        peer.input.read_exact(&mut first).unwrap();
+    }
+}
+
+#[test]
+fn a_replica_evicts_only_if_it_is_told_to() {
+    const KEYS: usize = 20_000;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let running = start(folder_with("enable-debug-command yes\n"));
+    assert_eq!(running.call(&format!("DEBUG POPULATE {KEYS}")), "+OK");
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(running.call(&format!("REPLICAOF 127.0.0.1 {port}")), "+OK");
+    set(&running, "maxmemory-policy", "allkeys-random");
+    set(&running, "maxmemory", "1mb");
+    assert_eq!(running.call("DBSIZE"), format!(":{KEYS}"));
+    assert_eq!(info(&running, "evicted_keys"), "0");
+    set(&running, "replica-ignore-maxmemory", "no");
+    until("it evicts", || {
+        (info(&running, "evicted_keys") != "0").then_some(())
+    });
 }

@@ -445,8 +445,9 @@ fn flag_letters(info: &ClientInfo) -> String {
 }
 
 fn letters_of(flags: u32) -> String {
-    const LETTERS: [(u32, char); 14] = [
+    const LETTERS: [(u32, char); 15] = [
         (flag::REPLICA, 'S'),
+        (flag::PRIMARY, 'M'),
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),

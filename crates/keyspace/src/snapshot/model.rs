@@ -57,11 +57,11 @@ struct World {
     b: Vec<u8>,
     born: Vec<u8>,
     saved: Saved,
-    /// What was there at the cut.
+    /// The data at the cut.
     expected: std::sync::Mutex<Option<Contents>>,
 }
 
-/// What a writer does: to all keys of its unit, whose stripes are held.
+/// The deed of a writer: to all keys of its unit, whose stripes are held.
 type Act = fn(&World, &mut View<'_>);
 
 /// Parts of a model.

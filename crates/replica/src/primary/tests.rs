@@ -316,6 +316,41 @@ fn signs_of_life_are_part_of_the_stream_and_new_lines_are_not() {
 }
 
 #[test]
+fn what_was_kept_for_a_slow_replica_is_freed_when_it_leaves() {
+    let mut primary = primary();
+    full_sync(&mut primary, 1, b"x");
+    let begin = |primary: &Primary| primary.log().blocks().unwrap().begin();
+    for number in 1..100 {
+        write(&mut primary, &vec![7; 100_000], number);
+    }
+    assert_eq!(begin(&primary), 0, "it has read nothing");
+    primary.gone(1, 0);
+    assert!(begin(&primary) > 0);
+}
+
+#[test]
+fn another_period_counts_from_the_last_sign_of_life() {
+    let period = |ping_period_ms| Limits {
+        ping_period_ms,
+        ..LIMITS
+    };
+    let mut primary = primary();
+    primary.set_limits(period(1000));
+    full_sync(&mut primary, 1, b"x");
+    primary.tick(|| id(4), 5000);
+    let one = PING.len() as u64;
+    assert_eq!(primary.log().identity().offset(), one);
+    primary.set_limits(period(3_600_000));
+    primary.tick(|| id(4), 6000);
+    assert_eq!(primary.log().identity().offset(), one, "due by the old one");
+    primary.set_limits(period(2000));
+    primary.tick(|| id(4), 6999);
+    assert_eq!(primary.log().identity().offset(), one);
+    primary.tick(|| id(4), 7000);
+    assert_eq!(primary.log().identity().offset(), 2 * one);
+}
+
+#[test]
 fn acknowledgements_stand_for_records_and_never_for_the_future() {
     let mut primary = primary();
     full_sync(&mut primary, 1, b"x");

@@ -76,7 +76,7 @@ const HELP: &[&str] = &[
     "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
     "    Take payloads whatever their checksum (1), or not (0). What is inside is checked all the same.",
     "SLEEP <seconds>",
-    "    Stop this client's worker for so long. Decimals are allowed.",
+    "    Stop this client's worker, and the link to a primary, for so long. Decimals are allowed.",
     "HELP",
     "    Print this help.",
 ];
@@ -199,7 +199,9 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
             let seconds = number::parse_f64(&args[2])
                 .unwrap_or(0.0)
                 .clamp(0.0, SECONDS_MAX);
-            std::thread::sleep(Duration::from_secs_f64(seconds));
+            let span = Duration::from_secs_f64(seconds);
+            worker.shared.following.hold(span);
+            std::thread::sleep(span);
             // Inside EXEC and scripts time is constant.
             if worker.compound.is_none() {
                 worker.read_clock();

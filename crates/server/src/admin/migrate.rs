@@ -48,7 +48,7 @@ struct Call<'a> {
     keys: Vec<&'a [u8]>,
 }
 
-/// What is left to do when the stripes are given back.
+/// The work that is left when the stripes are given back.
 enum Next {
     /// Send this, and come back.
     Send(Move, Job),

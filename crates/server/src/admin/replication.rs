@@ -60,9 +60,7 @@ pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
 pub(crate) fn psync(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
     let asked = number::parse_i64(&args[2]).unwrap_or(i64::MIN);
     let replid = args[1].to_vec();
-    let asks_to_take_over = args
-        .get(3)
-        .is_some_and(|word| word.eq_ignore_ascii_case(b"failover"));
+    let asks_to_take_over = Words::new(CommandId::Psync, &args, 3).undocumented("FAILOVER");
     if asks_to_take_over && caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA == 0 {
         take_over(worker, caller, &replid)?;
     }

@@ -166,6 +166,8 @@ fn lines_of(parameter: &Parameter, settings: &Settings) -> Vec<Wanted> {
             Ok(bytes) => vec![memory_text(bytes).into()],
             Err(_) => vec![text],
         },
+        // redis-server does not read an empty one.
+        (Syntax::Words(_), []) if parameter.needs_words => return Vec::new(),
         (Syntax::Words(_), []) => vec![in_quotes(b"")],
         (_, []) => vec![text],
         (_, words) => words.iter().map(|word| quoted(word)).collect(),
@@ -203,6 +205,13 @@ mod tests {
             again,
             "from then on nothing changes"
         );
+    }
+
+    #[test]
+    fn a_promoted_server_has_no_line_of_its_former_primary() {
+        let new = rewritten(b"port 1\nreplicaof a 2\n", &Settings::default(), false);
+        let new = String::from_utf8(new).unwrap();
+        assert!(new.contains("port") && !new.contains("replicaof"), "{new}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::{mem, sync::Arc, sync::atomic::Ordering};
 
-use redline_acl::{Dialect, Users};
+use redline_acl::{Dialect, User, Users};
 use redline_engine::{
     Caller, Halt,
     caller::{ClientInfo, Origin, Token, state},
@@ -424,13 +424,18 @@ fn resolve(worker: &Worker, args: Args<'_>) -> Option<CommandId> {
     command
 }
 
-/// Makes the caller of the primary's commands: it may do everything, and nobody listens to it.
-fn link_caller() -> Caller {
+/// Makes the user who may do everything.
+pub(super) fn link_user() -> Arc<User> {
     let users = Users::new(&Dialect {
         open_channels: true,
         split: redline_resp::split_words,
     });
-    let user = users.default_user().clone();
+    users.default_user().clone()
+}
+
+/// Makes the caller of the primary's commands: it may do everything, and nobody listens to it.
+fn link_caller() -> Caller {
+    let user = link_user();
     let origin = Origin {
         id: u64::MAX - 1,
         addr: String::new(),
@@ -440,7 +445,7 @@ fn link_caller() -> Caller {
         fd: -1,
         created_ms: 0,
     };
-    let info = ClientInfo::new(origin, Token::of_link(0), &user);
+    let info = ClientInfo::new(origin, Token::LINK, &user);
     Caller::new(Arc::new(info), user)
 }
 

@@ -9,21 +9,26 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread::JoinHandle,
     time::Duration,
 };
 
+use redline_engine::caller::{ClientInfo, Origin, Token, flag};
 use redline_net::{
-    Address, Interest, Mailbox, Poller, Read, Sender, Stream, clock, connect, tls::ClientTls,
+    Address, Interest, Mailbox, PeerAddr, Poller, Read, Sender, Stream, clock, connect,
+    tls::ClientTls,
 };
 use redline_persist::load::Progress;
 use redline_replica::{
     Replid,
-    link::{Introduction, Link, Wish},
+    link::{Introduction, Link, State, Wish},
 };
 
-use super::{apply::Install, note_link, wake};
+use super::{
+    apply::{Install, link_user},
+    note_link, wake,
+};
 use crate::{
     failover, log,
     persistence::loading,
@@ -65,6 +70,10 @@ pub(super) enum Order {
         /// The offset.
         result: Result<u64, String>,
     },
+    /// CLIENT KILL: close the connection.
+    Kill,
+    /// DEBUG SLEEP: do nothing for so long.
+    Hold(Duration),
     /// The primary wants to know how much is applied.
     Acknowledge {
         /// Number of the change of the role for which it asked.
@@ -105,6 +114,8 @@ struct Shell {
     term: u64,
     primary: Option<(String, u16)>,
     socket: Option<Socket>,
+    /// The connection among the clients, while the stream flows.
+    shown: Option<Arc<ClientInfo>>,
     receiving: Option<Receiving>,
     /// Bytes that were read and not taken by the link.
     buffer: Vec<u8>,
@@ -127,6 +138,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<(Sender<Order>, JoinHandle<(
         term: 0,
         primary: None,
         socket: None,
+        shown: None,
         receiving: None,
         buffer: Vec::new(),
         reads: true,
@@ -176,6 +188,9 @@ impl Shell {
         self.meet(wish);
         self.write();
         let state = self.link.state();
+        if state == State::Streaming {
+            self.show();
+        }
         note_link(&self.shared, state);
     }
 
@@ -203,6 +218,14 @@ impl Shell {
                 self.link.stop();
             }
             Order::Drained => self.reads = true,
+            // It may have come for a connection that is closed already.
+            Order::Kill => {
+                let is_killed = |info: &Arc<ClientInfo>| info.killed.load(Ordering::Acquire);
+                if self.shown.as_ref().is_some_and(is_killed) {
+                    self.lose("it was killed");
+                }
+            }
+            Order::Hold(span) => std::thread::sleep(span),
             Order::Loaded { term, result } if term == self.term => {
                 if result.is_ok() {
                     log::notice("MASTER <-> REPLICA sync: Finished with success");
@@ -284,8 +307,35 @@ impl Shell {
         self.meet(Some(wish));
     }
 
+    /// Shows the connection among the clients, as that of a primary.
+    fn show(&mut self) {
+        let (None, Some(socket)) = (&self.shown, &self.socket) else {
+            return;
+        };
+        let text = |address: io::Result<PeerAddr>| {
+            address.map_or_else(|_| String::new(), |it| it.to_string())
+        };
+        let origin = Origin {
+            id: self.shared.next_client_id(),
+            addr: text(socket.stream.peer_address()),
+            laddr: text(socket.stream.local_address()),
+            is_local: false,
+            is_unix: false,
+            fd: socket.stream.fd(),
+            created_ms: clock::wall_ms(),
+        };
+        let info = Arc::new(ClientInfo::new(origin, Token::LINK, &link_user()));
+        info.names().user = b"(superuser)".to_vec();
+        info.set_flag(flag::PRIMARY, true);
+        self.shared.clients().insert(info.id, info.clone());
+        self.shown = Some(info);
+    }
+
     /// Drops the connection and what has come of a snapshot.
     fn drop_all(&mut self) {
+        if let Some(info) = self.shown.take() {
+            self.shared.clients().remove(&info.id);
+        }
         if let Some(mut socket) = self.socket.take() {
             let _ = self.poller.deregister(&socket.stream);
             socket.stream.close_notify();
@@ -396,6 +446,11 @@ impl Shell {
                     let mut facts = self.shared.following.facts();
                     facts.heard_ms = Some(clock::monotonic_ms());
                     facts.bytes += bytes as u64;
+                    if let Some(info) = &self.shown {
+                        let now_s = clock::wall_ms() / 1000;
+                        info.active_s.store(now_s as u32, Ordering::Relaxed);
+                        info.net_in.fetch_add(bytes as u64, Ordering::Relaxed);
+                    }
                 }
                 Ok(Read::WouldBlock) => socket.is_readable = false,
                 Ok(Read::Eof) => self.lose("it closed the connection"),

@@ -74,6 +74,11 @@ impl Loading {
         self.is_on.load(Ordering::Acquire)
     }
 
+    /// Returns true if keys were left out since they had expired.
+    pub(crate) fn lacks_expired_keys(&self) -> bool {
+        self.progress.expired.load(Ordering::Relaxed) > 0
+    }
+
     /// Returns the bytes that were read so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.progress.bytes.load(Ordering::Relaxed)
@@ -404,9 +409,14 @@ impl Stage for AtStart<'_> {
         if self.is_snapshot {
             crate::following::take_place(shared, &loaded);
         }
+        let is_snapshot = self.is_snapshot;
         on_worker(shared, move |worker| {
             with_all_stripes(worker, |worker, unit| {
-                publish(worker, unit, &space, &loaded)
+                publish(worker, unit, &space, &loaded)?;
+                if is_snapshot {
+                    crate::following::take_up(worker.shared, unit, &loaded);
+                }
+                Ok(())
             })?
         })?;
         Ok(bytes)

@@ -10,7 +10,7 @@ use std::{
 use redline_server::Server;
 
 use crate::client::{Client, Value, request, settings, start, until};
-use crate::config_live::{field, set};
+use crate::config_live::{field, set, text};
 
 /// Length of the mark behind a snapshot of unknown length.
 const MARK_BYTES: usize = 40;
@@ -336,6 +336,12 @@ fn writes_are_refused_without_enough_replicas() {
     let refused = "NOREPLICAS Not enough good replicas to write.";
     call(&mut client, "SET a 1", refused);
     call(&mut client, "PING", "PONG");
+    call(
+        &mut client,
+        "EVAL return(redis.pcall('set','a','1')) 0",
+        refused,
+    );
+    call(&mut client, "EVAL return(redis.pcall('exists','a')) 0", "0");
     call(&mut client, "EXISTS a", "0");
     let (mut replica, _) = Replica::follow(&server);
     until("a replica is there", || {
@@ -353,6 +359,41 @@ fn writes_are_refused_without_enough_replicas() {
     set(&mut client, "min-replicas-to-write", "0");
     drop(replica);
     call(&mut client, "SET a 5", "OK");
+}
+
+/// CLIENT LIST of primaries, without lines.
+fn primaries(client: &mut Client) -> String {
+    text(&client.call("CLIENT LIST TYPE master"))
+}
+
+#[test]
+fn the_link_to_a_primary_is_a_client_that_is_listed_and_killed() {
+    let (primary, replica) = (server(), server());
+    let address = format!("127.0.0.1:{}", primary.port());
+    let mut client = Client::connect(&replica);
+    call(&mut client, "CLIENT KILL TYPE master", "0");
+    call(
+        &mut client,
+        &format!("REPLICAOF 127.0.0.1 {}", primary.port()),
+        "OK",
+    );
+    until("the link is up", || !primaries(&mut client).is_empty());
+    let listed = primaries(&mut client);
+    assert!(listed.contains(&format!(" addr={address} ")), "{listed}");
+    assert!(listed.contains(" flags=M "), "{listed}");
+    assert!(listed.contains(" user=(superuser) "), "{listed}");
+    let syncs = |field_name: &str| field(&mut Client::connect(&primary), "stats", field_name);
+    assert_eq!(syncs("sync_partial_ok"), "0");
+    call(&mut client, &format!("CLIENT KILL {address}"), "OK");
+    until("it goes on", || syncs("sync_partial_ok") == "1");
+    assert_eq!(syncs("sync_full"), "1");
+    until("it is shown again", || {
+        primaries(&mut client).contains(&address)
+    });
+    call(&mut client, "CLIENT KILL TYPE master", "1");
+    until("it goes on", || syncs("sync_partial_ok") == "2");
+    call(&mut client, "REPLICAOF NO ONE", "OK");
+    until("it is gone", || primaries(&mut client).is_empty());
 }
 
 #[test]

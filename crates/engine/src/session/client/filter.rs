@@ -280,7 +280,9 @@ impl Class {
 
     fn of(info: &ClientInfo) -> Class {
         let flags = info.flags.load(Ordering::Relaxed);
-        if flags & flag::REPLICA != 0 {
+        if flags & flag::PRIMARY != 0 {
+            Class::Primary
+        } else if flags & flag::REPLICA != 0 {
             Class::Replica
         } else if flags & flag::PUBSUB != 0 {
             Class::Pubsub
