@@ -51,7 +51,7 @@ struct Call<'a> {
 /// The work that is left when the stripes are given back.
 enum Next {
     /// Send this, and come back.
-    Send(Move, Job),
+    Send(Box<(Move, Job)>),
     /// Reply that no key was there.
     NoKey,
     /// Reply that all is done.
@@ -139,7 +139,8 @@ pub(crate) fn migrate(
     match next {
         Next::Done => caller.reply().ok(),
         Next::NoKey => caller.reply().simple("NOKEY"),
-        Next::Send(moving, job) => {
+        Next::Send(sent) => {
+            let (moving, job) = *sent;
             let shared = worker.shared.this();
             shared.migrations.send(&shared, caller.info.id, moving, job);
             return Err(Halt::Suspended(Suspended::Target));
@@ -302,7 +303,7 @@ fn send(
             waits: false,
         });
     }
-    Next::Send(make(sent), job)
+    Next::Send(Box::new((make(sent), job)))
 }
 
 /// Takes up the target's answer: keys that it has as they are here are deleted, and others sent again.
