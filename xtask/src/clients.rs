@@ -210,6 +210,8 @@ mod tests {
         "monitor",
         "shutdown",
         // Of links between servers.
+        "failover",
+        "migrate",
         "psync",
         "replconf",
         "sync",

@@ -238,7 +238,9 @@ mod tests {
                 let begin = format!("{} ", row.name);
                 let lines = text.split(|byte| *byte == b'\n');
                 let has_line = lines.clone().any(|line| line.starts_with(begin.as_bytes()));
-                assert!(has_line || !all, "{}", row.name);
+                // A line of it that names nobody would be refused.
+                let is_left_out = row.name == "replicaof";
+                assert!(has_line || !all || is_left_out, "{}", row.name);
             }
         }
     }

@@ -777,7 +777,11 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
             Wish::RewriteEnded { is_done, .. } => rewrite_ended(shared, is_done),
             Wish::Stopped => {
                 replication::wish(shared);
-                append.inner().pending.clear();
+                let mut inner = append.inner();
+                inner.pending.clear();
+                // The cut of a rewrite that has ended with the file: nobody waits for it.
+                inner.cut_for = None;
+                drop(inner);
                 // It may have been turned on again meanwhile.
                 if shared.settings.current().appends {
                     start(shared, false);

@@ -272,7 +272,8 @@ pub fn commands_of_keys() -> Vec<Told> {
         let has =
             |flag: &str| format!("{:?}", parts[2]).contains(&format!("{:?}", flag.as_bytes()));
         let name = String::from_utf8_lossy(parts[0].as_bytes().unwrap()).to_lowercase();
-        (number(3) > 0 && !has("blocking") && !has("pubsub") && name != "watch").then(|| Told {
+        let is_passed_on = name != "watch" && name != "migrate";
+        (number(3) > 0 && !has("blocking") && !has("pubsub") && is_passed_on).then(|| Told {
             reads: has("readonly"),
             name,
             words: number(1).unsigned_abs() as usize,
