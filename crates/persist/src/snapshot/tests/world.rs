@@ -204,7 +204,7 @@ impl World {
                     let id = NewId::Exact(StreamId::new(last.ms + 1, number as u64));
                     let added = stream.add(id, 0, fields, limits);
                     assert!(added.is_ok());
-                    if number % 3 == 0 {
+                    if number.is_multiple_of(3) {
                         let id = StreamId::new(last.ms / 2, number as u64);
                         let found = stream.range(id, StreamId::MAX).next().map(|entry| entry.id);
                         found.map(|id| stream.delete(id, References::Keep));
