@@ -735,6 +735,8 @@ fn weight(row: &Row) -> usize {
         CommandId::Pfselftest => 0,
         // Their replies depend on how long the file before takes.
         CommandId::Save | CommandId::Bgsave | CommandId::Bgrewriteaof => 0,
+        // They make the connection a replica's.
+        CommandId::Psync | CommandId::Sync | CommandId::Replconf => 0,
         // Its reply depends on whether more requests follow.
         CommandId::ScriptDebug => 0,
         // See `access.rs`.

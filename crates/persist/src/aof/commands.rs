@@ -25,7 +25,8 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], value: &Value, compresses: bool) {
         Value::Hash(hash) => write_hash(out, key, hash),
         Value::Zset(zset) => write_zset(out, key, zset),
         Value::Stream(stream) => write_stream(out, key, stream),
-        Value::VectorSet(_) => {
+        // Types whose commands do not tell all of a value.
+        _ => {
             let payload = dump(ObjectRef::Value(value), compresses);
             command(out, &[b"RESTORE", key, b"0", &payload]);
         }

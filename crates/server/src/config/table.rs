@@ -274,7 +274,7 @@ settings! {
     REPLICATION = {
         primary: Option<(String, u16)> as PrimaryAddress = ("replicaof", Start, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").needs_words();
         primary_password: Option<Vec<u8>> = ("masterauth", Live, Syntax::Bytes, "", "Password for the primary.").alias("primaryauth").secret();
-        primary_user: Option<Vec<u8>> = ("masteruser", Live, Syntax::Bytes, "", "User at the primary.").alias("primaryuser").secret();
+        primary_user: Option<String> = ("masteruser", Live, TEXT, "", "User at the primary.").alias("primaryuser").secret();
         serves_stale_data: bool = ("replica-serve-stale-data", Live, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data");
         replica_read_only: bool = ("replica-read-only", Live, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only");
         replica_ignores_maxmemory: bool = ("replica-ignore-maxmemory", Live, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory");

@@ -412,7 +412,7 @@ impl Shell {
         let is_failover = failover::is_under_way(&self.shared);
         let may_resume = is_failover || self.shared.following.may_resume();
         Introduction {
-            user: settings.primary_user.clone(),
+            user: settings.primary_user.clone().map(String::into_bytes),
             password: settings.primary_password.clone(),
             port: settings.replica_announce_port.unwrap_or(own_port),
             address: settings.replica_announce_ip.clone(),
