@@ -6,7 +6,7 @@ use std::{mem, sync::atomic::Ordering};
 
 use redline_keyspace::lock::STRIPES;
 use redline_net::clock;
-use redline_table::heap::{self, Compaction};
+use redline_table::heap::Compaction;
 
 use crate::{
     failover, persistence, replication,
@@ -15,6 +15,7 @@ use crate::{
 };
 use redline_engine::{
     caller::flag,
+    chores::Chore,
     executor::{block::after_upkeep, eviction, figures},
     tracking,
 };
@@ -28,8 +29,7 @@ const EXPIRY_PAUSE_US_MIN: u64 = 10_000;
 /// Length of a slice of compaction, and of the pause in between: microseconds.
 const COMPACTION_SLICE_US: u64 = 1_000;
 const COMPACTION_REST_US: u64 = 4_000;
-/// Number of memory segments that one tick may turn into huge pages.
-const SEGMENTS_PER_TICK: usize = 1;
+
 /// Runs one tick; sets the time of the next.
 pub fn tick(worker: &mut Worker) {
     let period_ms = 1000 / u64::from(worker.outlet.settings.hz.clamp(1, 500));
@@ -213,7 +213,9 @@ fn look_after_memory(worker: &mut Worker) {
     if worker.number != 0 {
         return;
     }
-    heap::maintain(SEGMENTS_PER_TICK);
+    if !worker.shared.is_maintained.swap(true, Ordering::Relaxed) {
+        worker.shared.chore(Chore::Maintain);
+    }
     if worker.outlet.compaction.is_none() {
         worker.outlet.compaction = Compaction::begin().map(|compaction| (compaction, 0));
         compact(worker);

@@ -139,6 +139,8 @@ pub struct Shared {
     over_limit_since_ms: AtomicU64,
     /// Total time for which it did before: milliseconds.
     over_limit_ms: AtomicU64,
+    /// True while the reaper has yet to carry out a `Chore::Maintain`.
+    pub(crate) is_maintained: AtomicBool,
     /// Number of values that the reaper has freed.
     pub reaper_freed: AtomicU64,
     /// Number of scripts evicted from the cache up to the last CONFIG RESETSTAT.
@@ -209,6 +211,7 @@ impl Shared {
             baseline: Mutex::default(),
             over_limit_since_ms: AtomicU64::new(0),
             over_limit_ms: AtomicU64::new(0),
+            is_maintained: AtomicBool::new(false),
             reaper_freed: AtomicU64::new(0),
             evicted_scripts_before: AtomicU64::new(0),
             rates: Rates::default(),

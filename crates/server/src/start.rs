@@ -601,7 +601,10 @@ fn unknown_cpus(list: &str) -> String {
     format!("The workers cannot be kept on the CPUs '{list}'")
 }
 
-/// Frees the garbage of commands.
+/// Number of segments per arena that [`Chore::Maintain`] makes huge pages of.
+const SEGMENTS_PER_CHORE: usize = 1;
+
+/// Frees the garbage of commands, and looks after the heap.
 fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     let mut heap = Heap::new();
     while let Ok(chore) = todo.recv() {
@@ -610,6 +613,10 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
             Chore::Drop(garbage) => drop(garbage),
             Chore::Free(flushed) => flushed.free(&shared.keyspace, &mut heap),
             Chore::Purge => redline_alloc::purge(),
+            Chore::Maintain => {
+                heap::maintain(SEGMENTS_PER_CHORE);
+                shared.is_maintained.store(false, Ordering::Relaxed);
+            }
             Chore::Stop => return,
         }
         heap.flush();

@@ -119,6 +119,8 @@ pub struct Shell<'s> {
     /// Batch for reuse; `None` while a group is served.
     batch: Option<Box<Batch>>,
     group: Vec<Member>,
+    /// Members whose replies wait for the pump; empty between turns.
+    held: Vec<Member>,
     handshakes: Handshakes<Token>,
 }
 
@@ -217,6 +219,7 @@ impl<'s> Shell<'s> {
             replies: Vec::new(),
             batch: None,
             group: Vec::new(),
+            held: Vec::new(),
             handshakes: Handshakes::default(),
             shared,
             poller,

@@ -591,7 +591,7 @@ pub fn serve<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, indexes: &[
         decode(executor, client, number, &mut batch);
     }
     executor.outlet.requests += batch.len() as u64;
-    executor.execute(&mut group, &mut batch);
+    executor.execute(&mut group, &mut batch, false);
     executor.pump();
     for mut client in group {
         if client.decoded == client.query.len() {

@@ -161,7 +161,7 @@ pub fn table_stats() -> Stats {
 
 /// Does work for a quiet moment, about ten times a second: gives back memory kept for allocations that did not come,
 /// and makes huge pages of at most `segments_max` (for each of the two arenas) segments that filled up on small ones:
-/// about 1 ms each, in which page faults of other threads wait.
+/// from 1 to 40 ms each, in which faults of other threads in the same pages wait. So no worker calls it.
 pub fn maintain(segments_max: usize) {
     ENTRIES.maintain(segments_max);
     TABLES.maintain(segments_max);

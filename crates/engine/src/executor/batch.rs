@@ -192,8 +192,9 @@ impl Batch {
 }
 
 impl<O: Outlet> Executor<'_, O> {
-    /// Runs a batch, walking on to its keys.
-    pub fn execute(&mut self, group: &mut [O::Member], batch: &mut Batch) {
+    /// Runs a batch, walking on to its keys. Scripts, which may turn the loop, are deferred unless the group has one member
+    /// and no others are held (out of their places until their replies leave).
+    pub fn execute(&mut self, group: &mut [O::Member], batch: &mut Batch, others_held: bool) {
         if batch.is_empty() {
             return;
         }
@@ -209,7 +210,7 @@ impl<O: Outlet> Executor<'_, O> {
             }
         }
         let charge = self.timing.begin_batch(batch.requests.len(), &self.outlet);
-        let alone = group.len() == 1;
+        let alone = group.len() == 1 && !others_held;
         let mut looked_ahead = 0;
         for index in 0..batch.requests.len() {
             if index >= looked_ahead && self.is_one_of_several(batch, index) {
@@ -363,7 +364,7 @@ impl<O: Outlet> Executor<'_, O> {
             // The reaper falls behind.
             match chore {
                 Chore::Free(flushed) => flushed.free(&self.engine.keyspace, &mut self.local.heap),
-                Chore::Drop(_) | Chore::Purge | Chore::Stop => drop(chore),
+                Chore::Drop(_) | Chore::Purge | Chore::Maintain | Chore::Stop => drop(chore),
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the
 //! steps of `engine/src/executor/run.rs` have something to overlap also where pipelines are short; then all of it is
-//! decoded, the group is executed, and the replies of each session are written once.
+//! decoded, the group is executed, and the replies of each session are written once. While commands are recorded for
+//! the journal's stream, the replies of a turn's groups leave together, behind one round of its pump.
 //!
 //! Must not know: what any command does, where connections come from.
 
@@ -36,6 +37,8 @@ const GROUP_SESSIONS_MAX: usize = 64;
 const GROUPS_PER_TURN_MAX: usize = 16;
 /// Capacity above which an empty reply buffer is released: bytes.
 const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
+/// Bytes of records with which the replies of groups are held no longer.
+const HELD_RECORD_BYTES_MAX: u64 = 128 * 1024;
 /// Size up to which Redis keeps replies in a buffer; it keeps larger ones in a list of such blocks, as CLIENT LIST shows.
 const REPLY_PIECE_BYTES: usize = 16 * 1024;
 /// Number of empty reply buffers that are kept for the next sessions.
@@ -48,9 +51,17 @@ const ROOM_PAUSE: Duration = Duration::from_millis(1);
 const SLICES_MAX: usize = 64;
 
 pub(super) fn serve_ready(worker: &mut Worker) {
+    // Members whose replies wait for the pump. They are out of the slab, as those of the group are.
+    let mut held = mem::take(&mut worker.outlet.held);
     for _ in 0..GROUPS_PER_TURN_MAX {
+        // A deferred request runs as its session joins, and may be a script that turns the loop from inside: then no
+        // other session may be out of the slab.
+        let next = worker.outlet.ready.front();
+        if next.is_none_or(|&index| is_deferred(worker, index)) {
+            release(worker, &mut held);
+        }
         if worker.outlet.ready.is_empty() || (worker.depth > 0 && worker.outlet.stop) {
-            return;
+            break;
         }
         let mut group = mem::take(&mut worker.outlet.group);
         let mut batch = worker.outlet.batch.take().unwrap_or_default();
@@ -59,14 +70,7 @@ pub(super) fn serve_ready(worker: &mut Worker) {
             let Some(&index) = worker.outlet.ready.front() else {
                 break;
             };
-            // Deferred requests run as their session joins. One may be a script that turns the loop from inside, and
-            // then no other session may be out of the slab.
-            let place = &worker.outlet.places[index];
-            let deferred = place
-                .session
-                .as_ref()
-                .is_some_and(|session| session.deferred.is_some());
-            if deferred && !group.is_empty() {
+            if !group.is_empty() && is_deferred(worker, index) {
                 break;
             }
             worker.outlet.ready.pop_front();
@@ -82,17 +86,44 @@ pub(super) fn serve_ready(worker: &mut Worker) {
         for (number, member) in group.iter_mut().enumerate() {
             decode(worker, member, number, &mut batch);
         }
-        worker.execute(&mut group, &mut batch);
-        if worker.local.has_journal_news() {
-            worker.pump_now();
-            wait_for_room(worker);
-        }
+        worker.execute(&mut group, &mut batch, !held.is_empty());
         batch.clear();
-        for member in group.drain(..) {
-            leave(worker, member);
-        }
+        held.append(&mut group);
         worker.outlet.group = group;
         worker.outlet.batch = Some(batch);
+        if !may_hold(worker) {
+            release(worker, &mut held);
+        }
+    }
+    release(worker, &mut held);
+    worker.outlet.held = held;
+}
+
+/// Returns true if the session has deferred requests, which run as it joins a group.
+fn is_deferred(worker: &Worker, index: usize) -> bool {
+    let session = worker.outlet.places[index].session.as_ref();
+    session.is_some_and(|session| session.deferred.is_some())
+}
+
+/// Returns true if the replies of a group may wait for the next groups of the turn: their records then become one
+/// write to the append-only file, as those of Redis's turn do. Without records nothing is gained.
+fn may_hold(worker: &mut Worker) -> bool {
+    worker.depth == 0
+        && worker.local.has_journal_news()
+        && worker.local.journal_waiting_bytes() < HELD_RECORD_BYTES_MAX
+}
+
+/// Offers the thread to the pump if there are records, then ends the turn of the members that were held.
+fn release(worker: &mut Worker, held: &mut Vec<Member>) {
+    if held.is_empty() {
+        return;
+    }
+    if worker.local.has_journal_news() {
+        worker.pump_now();
+        wait_for_room(worker);
+    }
+    for member in held.drain(..) {
+        leave(worker, member);
     }
 }
 
