@@ -18,16 +18,16 @@ const USAGE: &str = "\
 Usage: redline <part> [arguments]
 
  redline server     A data store for Redis clients; takes redis-server's arguments.
- redline bench      A load generator; takes redis-benchmark's arguments, or run, compare,
-                    failover or report with options of its own.
+ redline bench      A load generator; takes redis-benchmark's arguments. Its sub-commands run,
+                    compare, failover and report have options of their own.
  redline proxy      One address in front of many Redis servers.
  redline check-aof  Checks an append-only file, and repairs its end.
  redline check-rdb  Checks a snapshot.
- redline --version  Version.
- redline --help     This text; redline server --help and so on say what each part takes.
+ redline --version  Print the version.
+ redline --help     Print this text. Each part has a --help of its own, as redline server --help.
 
 Called through a link named redis-server, redis-benchmark, redis-check-aof or redis-check-rdb,
-it is that part.
+redline is that part.
 ";
 
 fn print(text: &str) -> ExitCode {

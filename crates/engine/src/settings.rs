@@ -112,7 +112,7 @@ settings! {
 
     /// Serialised values.
     PAYLOADS = {
-        [limits.payload_compressed]: bool = ("rdbcompression", Live, SWITCH, "yes", "Compress long strings in payloads of DUMP.");
+        [limits.payload_compressed]: bool = ("rdbcompression", Live, SWITCH, "yes", "Compress long strings in snapshots and in payloads of DUMP.");
     }
 }
 

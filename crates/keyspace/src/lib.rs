@@ -2,10 +2,11 @@
 //! watched keys, and keyspace events as data.
 //!
 //! Must not know: commands, sockets, files, threads. A [`Unit`] holds stripes, by the protocol of [`lock`]; a [`View`]
-//! is the access to their keys; [`upkeep`] is the work on keys behind the commands.
+//! is the access to their keys; [`upkeep`] and eviction are the work on keys behind the commands.
 
 mod ahead;
 mod entry;
+mod eviction;
 pub mod journal;
 pub mod lock;
 mod notify;
@@ -22,6 +23,7 @@ mod watch;
 
 pub use ahead::{Ahead, Walk};
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, PACKED_BYTES_MAX, StringRef, ValueRef};
+pub use eviction::Evicted;
 pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};
 pub use space::{Flushed, Keyspace, Local, MEMORY_STEP_BYTES, Place, SLOTS, Settings};

@@ -8,7 +8,7 @@
 //! The *cut* ([`Unit::cut`]) flips that of the keyspace, under all stripes: from then on an entry whose phase differs is
 //! one that the snapshot does not have yet. Two parties save entries and bring them into the phase:
 //! - whoever is about to change or remove one for the first time since the cut, at the write door
-//!   (`view/door.rs`), so nothing that was there at the cut is lost;
+//!   (`view/entries/door.rs`), so nothing that was there at the cut is lost;
 //! - the *walk* ([`Keyspace::snapshot_slice`]), which goes over all stripes of all databases in small slices, between
 //!   commands, and takes the rest.
 //!

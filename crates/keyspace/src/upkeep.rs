@@ -1,4 +1,4 @@
-//! Maintenance of keys behind the commands: active expiry, eviction, compaction.
+//! Maintenance of keys behind the commands: active expiry and compaction.
 //!
 //! Each step is a unit of its own: it takes one stripe, does a bounded amount of work, and releases it. A worker calls
 //! the steps from its timer and decides from their results whether to go on; there is no clock in here. Must not know:
@@ -11,12 +11,11 @@ use redline_table::{Index, heap};
 use crate::{
     ahead::Ahead,
     entry::Entry,
+    eviction::{Evicted, Eviction},
     lock::STRIPES,
-    notify::Classes,
-    policy::Policy,
     space::{Db, Keyspace, Local, Place, SLOTS_PER_STRIPE, slot_of},
     unit::Unit,
-    view::{Found, Trace, View},
+    view::View,
 };
 
 /// Number of entries that one expiry step looks at before it releases the stripe.
@@ -59,18 +58,6 @@ pub struct ExpiryCursor {
 
 // SAFETY: the pointers are compared, never followed.
 unsafe impl Send for ExpiryCursor {}
-
-/// Result of an attempt to evict a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evicted {
-    /// A key was evicted.
-    One,
-    /// There are keys that may be evicted, but those that were tried are in use: with several workers that passes at
-    /// once.
-    Later,
-    /// No key may be evicted.
-    Nothing,
-}
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -319,7 +306,7 @@ impl Keyspace {
         Ahead::fetch(&mut ahead);
         for (place, entry) in due {
             // Each is removed once.
-            view.expire(db, place.hash(), entry);
+            view.entries.expire(db, place.hash(), entry);
             view.record();
         }
     }
@@ -331,176 +318,14 @@ impl Keyspace {
         limit != 0 && self.used_bytes() > limit
     }
 
-    /// Evicts one key by the policy; holds nothing before and after.
+    /// Evicts one key by the policy; holds nothing before and after. `publish`: as for [`Keyspace::expire_step`].
     pub fn evict_one(
         &self,
         local: &mut Local,
         now_ms: i64,
         publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
     ) -> Evicted {
-        const ROUNDS_MAX: usize = 16;
-        let policy = Policy::from_number(self.settings.policy.load(Ordering::Relaxed));
-        if policy == Policy::NoEviction {
-            return Evicted::Nothing;
-        }
-        for _ in 0..ROUNDS_MAX {
-            if policy.is_random() {
-                local.pool.clear();
-            }
-            let samples = if policy.is_random() {
-                1
-            } else {
-                self.settings.samples.load(Ordering::Relaxed).max(1)
-            };
-            for _ in 0..samples {
-                if !self.sample(local, policy) && local.pool.is_empty() {
-                    return Evicted::Nothing;
-                }
-            }
-            while let Some(victim) = local.pool.best() {
-                if self.evict(local, victim.db, &victim.key, policy, now_ms, publish) {
-                    return Evicted::One;
-                }
-            }
-        }
-        Evicted::Later
-    }
-
-    /// Returns the number of candidates of a stripe, by database.
-    fn candidates(&self, stripe: usize, volatile: bool) -> impl Iterator<Item = (u32, u64)> {
-        self.used_databases().filter_map(move |number| {
-            let db = self.db(number)?;
-            let state = &db.stripes[stripe];
-            let count = if volatile {
-                state.ttl.len() as u64
-            } else {
-                u64::from(state.keys.load(Ordering::Relaxed))
-            };
-            Some((number, count))
-        })
-    }
-
-    /// Returns a stripe with candidates: one of a few random ones, weighted by its candidates. Were stripes drawn
-    /// without weights, each would lose as many keys as come in, however many it has, and some would soon be empty. All
-    /// are counted only where keys are few. None: there was no candidate at all.
-    fn draw_stripe(&self, local: &mut Local, volatile: bool) -> Option<usize> {
-        const DRAWN: usize = 4;
-        const DRAWS_MAX: usize = 4;
-        let count = |stripe| -> u64 {
-            let counts = self.candidates(stripe, volatile).map(|(_, count)| count);
-            counts.sum()
-        };
-        for _ in 0..DRAWS_MAX {
-            let drawn = [(); DRAWN].map(|()| {
-                let stripe = local.rng.usize(..STRIPES);
-                (stripe, count(stripe))
-            });
-            let total: u64 = drawn.iter().map(|(_, count)| count).sum();
-            if total == 0 {
-                continue;
-            }
-            let mut left = local.rng.u64(..total);
-            for (stripe, count) in drawn {
-                if left < count {
-                    return Some(stripe);
-                }
-                left -= count;
-            }
-        }
-        let stripes: Vec<usize> = (0..STRIPES).filter(|stripe| count(*stripe) > 0).collect();
-        local.rng.choice(stripes)
-    }
-
-    /// Returns a database, weighted by its candidates in this stripe. None: they have been removed since.
-    fn draw_database(&self, local: &mut Local, stripe: usize, volatile: bool) -> Option<u32> {
-        let total: u64 = self.candidates(stripe, volatile).map(|(_, n)| n).sum();
-        let mut left = local.rng.u64(..total.max(1));
-        let mut last = None;
-        for (number, here) in self.candidates(stripe, volatile) {
-            if here > 0 {
-                last = Some(number);
-            }
-            if left < here {
-                break;
-            }
-            left -= here;
-        }
-        last
-    }
-
-    /// Looks at one key and offers it to the pool, unless its stripe is in use. Returns false if there is no key at
-    /// all.
-    fn sample(&self, local: &mut Local, policy: Policy) -> bool {
-        let volatile = policy.is_volatile();
-        let Some(stripe) = self.draw_stripe(local, volatile) else {
-            return false;
-        };
-        let Some(number) = self.draw_database(local, stripe, volatile) else {
-            return true;
-        };
-        let stripe = stripe as u16;
-        let Some(_held) = self.locks.try_one(stripe) else {
-            return true;
-        };
-        // Looked up only now: before the stripe was taken the database may have been flushed and its entries freed.
-        let Some(db) = self.db(number) else {
-            return true;
-        };
-        let entry = if volatile {
-            db.stripes[usize::from(stripe)]
-                .ttl
-                .random(local.rng.u64(..))
-                .map(Entry::from_table)
-        } else {
-            db.random_entry(stripe, &mut local.rng)
-        };
-        if let Some(entry) = entry {
-            // SAFETY: the stripe is held.
-            unsafe {
-                let score = match policy {
-                    Policy::VolatileTtl => {
-                        u64::MAX - entry.expire_at_ms().unwrap_or(i64::MAX).max(0) as u64
-                    }
-                    Policy::AllKeysLfu | Policy::VolatileLfu => {
-                        255 - u64::from(local.clock.frequency(entry.clock()))
-                    }
-                    _ => u64::from(local.clock.idle_s(entry.clock())),
-                };
-                local.pool.offer(score, number, entry.key());
-            }
-        }
-        true
-    }
-
-    fn evict(
-        &self,
-        local: &mut Local,
-        db: u32,
-        key: &[u8],
-        policy: Policy,
-        now_ms: i64,
-        publish: &mut dyn FnMut(&mut Unit<'_>, &mut Local),
-    ) -> bool {
-        let Some(mut unit) = Unit::try_one(self, self.place(key).stripe()) else {
-            return false;
-        };
-        let mut view = unit.view(local, db, now_ms);
-        let eligible = match view.find(key, Trace::Quiet).map(Found::expire_at_ms) {
-            None => false,
-            Some(expiry) => expiry.is_some() || !policy.is_volatile(),
-        };
-        if eligible && view.remove(key) {
-            view.touch_watchers(key);
-            view.propagate_gone(key);
-            view.notify(Classes::EVICTED, "evicted", key);
-            view.local.evicted += 1;
-        }
-        view.finish();
-        unit.record(local);
-        if !local.events.is_empty() || !local.ready.is_empty() {
-            publish(&mut unit, local);
-        }
-        eligible
+        Eviction::new(self).run(local, now_ms, publish)
     }
 
     /// Makes one step of a running compaction ([`heap::Compaction`]): moves the entries of one stripe that lie in
@@ -556,34 +381,51 @@ impl Keyspace {
     }
 }
 
+/// Keyspaces of tests of expiry and eviction.
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod testing {
+    use redline_types::Limits;
+
     use crate::{
-        lock::{NobodyWaits, StripeSet},
-        view::{Expiry, entry_of},
+        lock::NobodyWaits,
+        space::{Keyspace, Local},
+        unit::Unit,
+        view::Expiry,
     };
-    use redline_types::{Hash, Limits};
 
-    const NOW_MS: i64 = 1_000_000;
+    pub(crate) const NOW_MS: i64 = 1_000_000;
 
-    fn keyspace() -> (Keyspace, Local) {
+    pub(crate) fn keyspace() -> (Keyspace, Local) {
         let local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
         (Keyspace::new(2, Box::new(NobodyWaits)), local)
     }
 
     /// Takes the stripe of a key.
-    fn take<'k>(space: &'k Keyspace, key: &[u8]) -> Option<Unit<'k>> {
+    pub(crate) fn take<'k>(space: &'k Keyspace, key: &[u8]) -> Option<Unit<'k>> {
         Unit::try_one(space, space.place(key).stripe())
     }
 
-    fn set(space: &Keyspace, local: &mut Local, key: &[u8], expiry: Expiry) {
+    pub(crate) fn set(space: &Keyspace, local: &mut Local, key: &[u8], expiry: Expiry) {
         let mut unit = take(space, key).expect("nobody else is here");
         let mut view = unit.view(local, 0, NOW_MS);
         view.set_string(key, b"value", expiry);
         view.finish_unreported();
         unit.commit(local);
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        testing::{NOW_MS, keyspace, set, take},
+        *,
+    };
+    use crate::{
+        lock::{NobodyWaits, StripeSet},
+        notify::Classes,
+        view::{Expiry, entry_of},
+    };
+    use redline_types::{Hash, Limits};
 
     /// With a million databases a server without a request took 5 % of a CPU to look for tables ten times a second.
     #[test]
@@ -791,121 +633,5 @@ mod tests {
         drop(held);
         assert_eq!(round(NOW_MS + 70), i64::MAX);
         assert_eq!(space.key_count(0), 1);
-    }
-
-    fn evicts_at_random(space: &Keyspace) {
-        let policy = Policy::AllKeysRandom as u32;
-        space.settings.policy.store(policy, Ordering::Relaxed);
-    }
-
-    #[test]
-    fn a_key_that_goes_meanwhile_does_not_mean_that_nothing_can_be_evicted() {
-        const EVICTIONS: u32 = 100_000;
-        const KEYS_MIN: i64 = 100;
-        let (space, mut local) = keyspace();
-        evicts_at_random(&space);
-        // Keys that have not been evicted yet: never below the least, so there is always one that can be.
-        let keys = std::sync::atomic::AtomicI64::new(0);
-        let evict = |seed: u64| {
-            let mut local = Local::new(fastrand::Rng::with_seed(seed), Limits::default());
-            for _ in 0..EVICTIONS {
-                while keys.fetch_sub(1, Ordering::SeqCst) <= KEYS_MIN {
-                    keys.fetch_add(1, Ordering::SeqCst);
-                    std::thread::yield_now();
-                }
-                loop {
-                    match space.evict_one(&mut local, NOW_MS, &mut |_, _| ()) {
-                        Evicted::One => break,
-                        Evicted::Later => {}
-                        Evicted::Nothing => panic!("{keys:?} keys are left"),
-                    }
-                }
-                local.garbage.clear();
-            }
-        };
-        std::thread::scope(|scope| {
-            let evicting: Vec<_> = [2, 3].map(|seed| scope.spawn(move || evict(seed))).into();
-            let mut key = 0u32;
-            while !evicting.iter().all(|thread| thread.is_finished()) {
-                if keys.load(Ordering::SeqCst) > 2 * KEYS_MIN {
-                    std::thread::yield_now();
-                    continue;
-                }
-                let name = key.to_le_bytes();
-                let Some(mut unit) = take(&space, &name) else {
-                    continue;
-                };
-                let mut view = unit.view(&mut local, 0, NOW_MS);
-                view.set_string(&name, b"value", Expiry::Clear);
-                view.finish_unreported();
-                unit.commit(&mut local);
-                keys.fetch_add(1, Ordering::SeqCst);
-                key += 1;
-            }
-            evicting
-                .into_iter()
-                .for_each(|thread| thread.join().unwrap());
-        });
-    }
-
-    #[test]
-    fn random_eviction_leaves_no_stripe_bare() {
-        let (space, mut local) = keyspace();
-        evicts_at_random(&space);
-        let kept = 24 * STRIPES as u32;
-        for key in 0..kept {
-            set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
-        }
-        for key in kept..7 * kept {
-            set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
-            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
-            assert_eq!(evicted, Evicted::One);
-            local.garbage.clear();
-        }
-        let db = space.db(0).expect("it has keys");
-        let bare = db.stripes.iter();
-        let bare = bare.filter(|stripe| stripe.keys.load(Ordering::Relaxed) <= 2);
-        assert_eq!(bare.count(), 0);
-    }
-
-    #[test]
-    fn a_stripe_in_use_does_not_mean_that_nothing_can_be_evicted() {
-        let (space, mut local) = keyspace();
-        space
-            .settings
-            .policy
-            .store(Policy::AllKeysLru as u32, Ordering::Relaxed);
-        for key in 0u32..200 {
-            set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
-        }
-        let hold = |first: u16| -> Vec<Unit<'_>> {
-            let stripes = (first..STRIPES as u16).step_by(2);
-            let units = stripes.map(|stripe| Unit::try_one(&space, stripe));
-            units
-                .map(|unit| unit.expect("nobody else is here"))
-                .collect()
-        };
-        let even = hold(0);
-        let keys = || space.key_count(0);
-        let free = (0u32..200)
-            .filter(|key| space.place(&key.to_le_bytes()).stripe() % 2 == 1)
-            .count() as u64;
-        for n in 0..free / 2 {
-            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
-            assert_eq!(
-                evicted,
-                Evicted::One,
-                "only {n} of {free} keys in free stripes could go"
-            );
-        }
-        assert_eq!(keys(), 200 - free / 2);
-        let odd = hold(1);
-        let none = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
-        assert_eq!(none, Evicted::Later, "every key is in use");
-        drop((even, odd));
-        while space.evict_one(&mut local, NOW_MS, &mut |_, _| ()) == Evicted::One {}
-        assert_eq!(keys(), 0);
-        let none = space.evict_one(&mut local, NOW_MS, &mut |_, _| ());
-        assert_eq!(none, Evicted::Nothing);
     }
 }

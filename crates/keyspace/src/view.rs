@@ -16,27 +16,25 @@
 //!   [`View::announced`] does the same and counts nothing. A handler that changes nothing calls nothing.
 
 mod database;
-mod door;
 mod elements;
+mod entries;
 mod found;
 mod hints;
-mod store;
 mod waiting;
 
 pub use database::{Database, NoDraw};
-pub(crate) use door::Change;
+pub(crate) use entries::Change;
 #[cfg(debug_assertions)]
-pub(crate) use door::Witness;
+pub(crate) use entries::Witness;
 pub use found::{Found, Trace};
 pub use hints::Hint;
 
-use door::Seen;
-use hints::Hints;
-pub(crate) use store::{entry_of, is_expired};
+use entries::{Entries, Seen};
+pub(crate) use entries::{entry_of, is_expired};
 
 use std::{
-    cell::Cell,
-    sync::{Arc, atomic::Ordering},
+    ops::{Deref, DerefMut},
+    sync::Arc,
 };
 
 use redline_types::{Collection, Kind, Limits, PackedRef};
@@ -44,12 +42,11 @@ use redline_types::{Collection, Kind, Limits, PackedRef};
 use crate::{
     ahead::Ahead,
     entry::{
-        Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, blob_bytes,
-        blob_to_edit,
+        Content, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, blob_bytes, blob_to_edit,
     },
     journal::Words,
     lock::{Held, StripeSet},
-    notify::{Classes, EXPIRED, Event},
+    notify::Classes,
     space::{Keyspace, Local, stripe_of},
     unit::Unit,
 };
@@ -81,23 +78,30 @@ pub enum Expiry {
 
 /// One unit's access to the keyspace. See the module's text.
 pub struct View<'a> {
-    space: &'a Keyspace,
-    held: Held<'a>,
-    /// The worker's share: limits, randomness, events.
-    pub local: &'a mut Local,
-    db: u32,
-    now_ms: i64,
-    hints: Hints<'a>,
-    /// Places of the entries of the two keys that were last looked at to be changed: that was their use.
-    used_ahead: Cell<[usize; 2]>,
+    /// Look-ups and changes, without the handler's reports.
+    pub(crate) entries: Entries<'a>,
     /// Changes so far: what Redis calls `dirty`.
     changes: u64,
     emptied: bool,
     /// The command has called [`View::propagate`].
     propagated: bool,
-    /// Of the unit: it has changed something and no record has been written.
-    #[cfg(debug_assertions)]
-    unrecorded: &'a Cell<bool>,
+}
+
+impl<'a> Deref for View<'a> {
+    type Target = Entries<'a>;
+
+    /// Returns the entries, of which other crates see the worker's share ([`Entries::local`]) alone.
+    #[inline(always)] // a field
+    fn deref(&self) -> &Entries<'a> {
+        &self.entries
+    }
+}
+
+impl DerefMut for View<'_> {
+    #[inline(always)] // a field
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.entries
+    }
 }
 
 impl<'a> View<'a> {
@@ -109,66 +113,49 @@ impl<'a> View<'a> {
         db: u32,
         now_ms: i64,
     ) -> View<'a> {
-        let unit = &*unit;
-        local.opened.close_all();
-        #[cfg(debug_assertions)]
-        local.witness.get_mut().begin();
         View {
-            space: unit.space(),
-            held: unit.held(),
-            local,
-            db,
-            now_ms,
-            hints: Hints::none(),
-            used_ahead: Cell::new([0; 2]),
+            entries: Entries::new(unit, local, db, now_ms),
             changes: 0,
             emptied: false,
             propagated: false,
-            #[cfg(debug_assertions)]
-            unrecorded: unit.unrecorded(),
         }
-    }
-
-    /// Notes for the unit that something has changed.
-    #[inline(always)] // nothing in a release build
-    fn note_unrecorded(&self) {
-        #[cfg(debug_assertions)]
-        self.unrecorded.set(true);
     }
 
     /// Passes on the prefetched state of the key that the unit will look up: saves a second hash, and mostly the search.
     #[inline]
     pub fn hint(&mut self, key: &[u8], ahead: &'a Ahead) {
-        self.hints.take_one(key, ahead);
+        self.entries.hints.take_one(key, ahead);
     }
 
     /// Does the same for many keys, in the order in which the unit will ask for them. Their entries are prefetched a
     /// few keys ahead.
     pub fn hints(&mut self, hints: &'a [Hint]) {
-        self.hints.take_many(hints, self.space, self.db);
+        self.entries
+            .hints
+            .take_many(hints, self.entries.space, self.entries.db);
     }
 
     /// Returns the unit's time: Unix time in milliseconds.
     #[inline]
     pub fn now_ms(&self) -> i64 {
-        self.now_ms
+        self.entries.now_ms
     }
 
     /// Returns the selected database.
     pub fn db(&self) -> u32 {
-        self.db
+        self.entries.db
     }
 
     /// Returns the keyspace.
     pub fn space(&self) -> &'a Keyspace {
-        self.space
+        self.entries.space
     }
 
     /// Works on another database for a moment (MOVE, COPY … DB).
     pub fn in_db<R>(&mut self, db: u32, run: impl FnOnce(&mut View<'a>) -> R) -> R {
-        let selected = std::mem::replace(&mut self.db, db);
+        let selected = std::mem::replace(&mut self.entries.db, db);
         let result = run(self);
-        self.db = selected;
+        self.entries.db = selected;
         result
     }
 
@@ -181,13 +168,13 @@ impl<'a> View<'a> {
     /// up, before it has changed, answered or counted anything, and is called again under a wider set of stripes. The
     /// keys it finds then may be others; so it asks again.
     pub fn require<K: AsRef<[u8]>>(&self, keys: impl Iterator<Item = K>) -> Result<(), Missing> {
-        if matches!(self.held, Held::All) {
+        if matches!(self.entries.held, Held::All) {
             return Ok(());
         }
         let mut missing: Option<Box<StripeSet>> = None;
         for key in keys {
-            let stripe = stripe_of(self.hash(key.as_ref()));
-            if !self.held.covers(stripe) {
+            let stripe = stripe_of(self.entries.hash(key.as_ref()));
+            if !self.entries.held.covers(stripe) {
                 let missing = missing.get_or_insert_with(|| Box::new(StripeSet::EMPTY));
                 missing.insert(stripe);
             }
@@ -195,23 +182,17 @@ impl<'a> View<'a> {
         missing.map_or(Ok(()), |stripes| Err(Missing(stripes)))
     }
 
-    /// Returns the contents of an entry of this unit, unopened.
-    #[inline]
-    fn content(&self, entry: Entry) -> Content<'_> {
-        // SAFETY: the stripe is held, and writers need `&mut self`.
-        unsafe { entry.content() }
-    }
-
     // ---- strings ------------------------------------------------------------------------------
 
     /// Makes the key a string of this value, whatever it was.
     #[inline]
     pub fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
-        let (hash, old) = self.find_mut(key);
-        if self.local.notify.intersects(Classes::REPLACED) {
-            self.announce_replaced(key, old, "string");
+        let (hash, old) = self.entries.find_mut(key);
+        if self.entries.local.notify.intersects(Classes::REPLACED) {
+            self.entries.announce_replaced(key, old, "string");
         }
-        self.store_string(key, hash, old, value, false, expiry);
+        self.entries
+            .store_string(key, hash, old, value, false, expiry);
     }
 
     /// Replaces a string by the result of `map`, with one lookup; its expiry stays. `map` gets the value, or `None`
@@ -223,14 +204,15 @@ impl<'a> View<'a> {
         key: &[u8],
         map: impl FnOnce(Option<&[u8]>) -> Result<(B, R), E>,
     ) -> Result<R, E> {
-        let (hash, old) = self.find_mut(key);
+        let (hash, old) = self.entries.find_mut(key);
         // SAFETY: the stripe is held; the reference ends with the call of `map`.
         let (value, result) = match old.map(|entry| unsafe { entry.content() }) {
             None => map(None)?,
             Some(Content::String(string)) => map(Some(string.as_bytes()))?,
             Some(Content::Object(_) | Content::Packed(_)) => return Err(WrongType.into()),
         };
-        self.store_string(key, hash, old, value.as_ref(), false, Expiry::Keep);
+        self.entries
+            .store_string(key, hash, old, value.as_ref(), false, Expiry::Keep);
         Ok(result)
     }
 
@@ -243,10 +225,10 @@ impl<'a> View<'a> {
         more: usize,
         edit: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let (hash, old) = self.find_mut(key);
-        self.local.scratch.clear();
+        let (hash, old) = self.entries.find_mut(key);
+        self.entries.local.scratch.clear();
         if let Some(entry) = old {
-            let change = self.begin_change(old);
+            let change = self.entries.begin_change(old);
             // SAFETY: the stripe is held, and `&mut self` excludes readers; the references end here.
             unsafe {
                 if let Some(blob) = entry.blob_mut(&change) {
@@ -254,32 +236,36 @@ impl<'a> View<'a> {
                     let result = edit(blob_to_edit(blob, more));
                     let grown = blob_bytes(blob) as i64 - before.0 as i64;
                     let differs = before.1.differs_from(blob);
-                    self.access(entry);
-                    self.end_edit(change, key, grown, differs);
+                    self.entries.access(entry);
+                    self.entries.end_edit(change, key, grown, differs);
                     return result;
                 }
                 let Content::String(string) = entry.content() else {
                     return Err(WrongType.into());
                 };
-                self.local.scratch.extend_from_slice(string.as_bytes());
+                self.entries
+                    .local
+                    .scratch
+                    .extend_from_slice(string.as_bytes());
             }
         }
-        let mut value = std::mem::take(&mut self.local.scratch);
+        let mut value = std::mem::take(&mut self.entries.local.scratch);
         let before = Seen::of(&value);
         let result = edit(&mut value);
         if result.is_ok() {
             let is_same = old.is_some() && !before.differs_from(&value);
             if value.len() > INLINE_BYTES_MAX {
                 let value = Stored::Blob(Arc::new(std::mem::take(&mut value)));
-                self.replace(key, hash, old, value, Expiry::Keep);
+                self.entries.replace(key, hash, old, value, Expiry::Keep);
             } else {
-                self.store_string(key, hash, old, &value, true, Expiry::Keep);
+                self.entries
+                    .store_string(key, hash, old, &value, true, Expiry::Keep);
             }
             if is_same {
                 self.unreported(key);
             }
         }
-        self.local.scratch = value;
+        self.entries.local.scratch = value;
         result
     }
 
@@ -289,10 +275,10 @@ impl<'a> View<'a> {
         key: &[u8],
         edit: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<Option<R>, WrongType> {
-        let (_, Some(entry)) = self.find_mut(key) else {
+        let (_, Some(entry)) = self.entries.find_mut(key) else {
             return Ok(None);
         };
-        let change = self.begin_change(Some(entry));
+        let change = self.entries.begin_change(Some(entry));
         // SAFETY: the stripe is held, and `&mut self` excludes readers; the references end here.
         let (result, grown, differs) = unsafe {
             if let Some(blob) = entry.blob_mut(&change) {
@@ -307,8 +293,8 @@ impl<'a> View<'a> {
                 return Err(WrongType);
             }
         };
-        self.access(entry);
-        self.end_edit(change, key, grown, differs);
+        self.entries.access(entry);
+        self.entries.end_edit(change, key, grown, differs);
         Ok(Some(result))
     }
 
@@ -342,32 +328,33 @@ impl<'a> View<'a> {
         edit: impl FnOnce(&mut T, &Limits) -> R,
     ) -> Result<Option<R>, WrongType> {
         self.emptied = false;
-        let (hash, found) = self.find_mut(key);
+        let (hash, found) = self.entries.find_mut(key);
         // A packed collection is edited in a structure of the worker's.
         let mut opened = match found {
             None if !create => return Ok(None),
             None => Some(match PackedRef::empty(T::KIND) {
-                Some(empty) => self.local.opened.take(empty),
+                Some(empty) => self.entries.local.opened.take(empty),
                 None => T::default().into(),
             }),
             Some(entry) => {
                 if !self
+                    .entries
                     .used_ahead
                     .get()
                     .contains(&entry.pointer().addr().get())
                 {
-                    self.access(entry);
+                    self.entries.access(entry);
                 }
-                match self.content(entry) {
+                match self.entries.content(entry) {
                     Content::Packed(packed) if packed.form.kind() == T::KIND => {
-                        Some(self.local.opened.take(packed))
+                        Some(self.entries.local.opened.take(packed))
                     }
                     _ => None,
                 }
             }
         };
         let is_opened = opened.is_some();
-        let change = self.begin_change(found);
+        let change = self.entries.begin_change(found);
         let value = match (&mut opened, found) {
             (Some(value), _) => value,
             // SAFETY: the stripe is held, and `&mut self` excludes readers.
@@ -380,7 +367,7 @@ impl<'a> View<'a> {
         #[cfg(debug_assertions)]
         let freeze_id = edited.freeze_id();
         // The only call: what handlers do is compiled into it.
-        let result = edit(edited, &self.local.limits);
+        let result = edit(edited, &self.entries.local.limits);
         #[cfg(debug_assertions)]
         assert_eq!(
             edited.freeze_id(),
@@ -389,7 +376,7 @@ impl<'a> View<'a> {
         );
         let Some(entry) = found.filter(|_| !is_opened) else {
             if let Some(value) = opened {
-                self.close_edited(&change, key, hash, found, value);
+                self.emptied = self.entries.close_edited(&change, key, hash, found, value);
             }
             return Ok(Some(result));
         };
@@ -407,12 +394,12 @@ impl<'a> View<'a> {
             grown += self.note_timed(hash, entry, was_timed, earliest_ms);
         }
         // Whether an element has another value only the handler knows.
-        self.end_edit(change, key, grown, differs);
+        self.entries.end_edit(change, key, grown, differs);
         if empty {
-            self.unlink(self.db, hash, entry);
+            self.entries.unlink(self.entries.db, hash, entry);
             self.emptied = true;
         } else if packs {
-            self.pack(hash, entry);
+            self.entries.pack(hash, entry);
         }
         Ok(Some(result))
     }
@@ -437,23 +424,27 @@ impl<'a> View<'a> {
             }
             value => value,
         };
-        let (hash, old) = self.find_mut(key);
-        self.announce_replaced(key, old, value.type_name());
+        let (hash, old) = self.entries.find_mut(key);
+        self.entries.announce_replaced(key, old, value.type_name());
         match value {
-            Owned::Bytes { bytes, raw } => self.store_string(key, hash, old, &bytes, raw, expiry),
-            Owned::Object(value) => self.store_edited(value, |view, stored| {
-                view.replace(key, hash, old, stored, expiry);
+            Owned::Bytes { bytes, raw } => self
+                .entries
+                .store_string(key, hash, old, &bytes, raw, expiry),
+            Owned::Object(value) => self.entries.store_edited(value, |entries, stored| {
+                entries.replace(key, hash, old, stored, expiry);
             }),
-            value => value.with_stored(|stored| self.replace(key, hash, old, stored, expiry)),
+            value => {
+                value.with_stored(|stored| self.entries.replace(key, hash, old, stored, expiry))
+            }
         }
         true
     }
 
     /// Removes a key; returns true if it was there. Reports nothing: see [`View::changed`].
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let (hash, found) = self.find_mut(key);
+        let (hash, found) = self.entries.find_mut(key);
         if let Some(entry) = found {
-            self.unlink(self.db, hash, entry);
+            self.entries.unlink(self.entries.db, hash, entry);
         }
         found.is_some()
     }
@@ -461,44 +452,44 @@ impl<'a> View<'a> {
     /// Does the same for a command whose result is nothing to store: a key that has expired, and that no reader has met
     /// yet, is deleted like any other one.
     pub fn remove_for_nothing(&mut self, key: &[u8]) -> bool {
-        let (hash, found) = self.look(key);
-        let met = self.local.met_expired.get_mut();
+        let (hash, found) = self.entries.look(key);
+        let met = self.entries.local.met_expired.get_mut();
         // Its expiry is reported already, so it only has to be removed.
-        if !met.is_empty() && met.contains(&(self.db, key.into())) {
+        if !met.is_empty() && met.contains(&(self.entries.db, key.into())) {
             return self.remove(key);
         }
         if let Some(entry) = found {
-            self.unlink(self.db, hash, entry);
+            self.entries.unlink(self.entries.db, hash, entry);
         }
         found.is_some()
     }
 
     /// Takes a key's value and expiry out of the database (RENAME, MOVE).
     pub fn take(&mut self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
-        let (hash, found) = self.find_mut(key);
+        let (hash, found) = self.entries.find_mut(key);
         let entry = found?;
         // SAFETY: the stripe is held; after `detach` the entry is ours alone.
         unsafe {
             let expire_at_ms = entry.expire_at_ms();
-            self.detach(self.db, hash, entry);
-            Some((entry.into_owned(&mut self.local.heap), expire_at_ms))
+            self.entries.detach(self.entries.db, hash, entry);
+            Some((entry.into_owned(&mut self.entries.local.heap), expire_at_ms))
         }
     }
 
     /// Stores a value that [`View::take`] or [`Found::copy`] returned, whatever the key was.
     pub fn put_owned(&mut self, key: &[u8], value: Owned, expire_at_ms: Option<i64>) {
         let expiry = expire_at_ms.map_or(Expiry::Clear, Expiry::AtMs);
-        value.with_stored(|stored| self.put(key, stored, expiry));
+        value.with_stored(|stored| self.entries.put(key, stored, expiry));
     }
 
     /// Sets or clears a key's expiry; returns true if the key exists. A time in the past is stored as it is: the
     /// handler decides to delete instead.
     pub fn set_expiry(&mut self, key: &[u8], at: Option<i64>) -> bool {
-        let (hash, Some(entry)) = self.find_mut(key) else {
+        let (hash, Some(entry)) = self.entries.find_mut(key) else {
             return false;
         };
-        self.access(entry);
-        self.store_expiry(hash, entry, at);
+        self.entries.access(entry);
+        self.entries.store_expiry(hash, entry, at);
         true
     }
 
@@ -515,13 +506,13 @@ impl<'a> View<'a> {
     /// move, or nothing at all.
     #[inline]
     pub fn announced(&mut self, class: Classes, event: &'static str, key: &[u8]) {
-        self.note_unrecorded();
+        self.entries.note_unrecorded();
         self.touch_watchers(key);
         self.notify(class, event, key);
         if class == Classes::STREAM {
             // A stream that was there already has more for its readers, or a group less.
-            let hash = self.hash(key);
-            waiting::appeared(self, hash, key, Some(Kind::Stream));
+            let hash = self.entries.hash(key);
+            waiting::appeared(&mut self.entries, hash, key, Some(Kind::Stream));
         }
         if self.emptied {
             self.emptied = false;
@@ -543,48 +534,25 @@ impl<'a> View<'a> {
     /// Raises the flags of a key's watchers, where a change has no event.
     #[inline]
     pub fn touch_watchers(&self, key: &[u8]) {
-        self.note_reported(key);
-        if self.space.watched.load(Ordering::Relaxed) != 0 {
-            self.tell_watchers(key, "");
-        }
+        self.entries.touch_watchers(key);
     }
 
-    /// Raises the flags, and queues the change for clients that track keys; see [`Classes::CHANGED`] for its name.
-    #[cold]
-    fn tell_watchers(&self, key: &[u8], name: &'static str) {
-        let lives = || name != EXPIRED && self.lives(self.db, key);
-        let stripe = stripe_of(self.hash(key));
-        self.space.touch(stripe, self.db, key, lives);
-        if self.space.is_tracked() {
-            self.local.events.push(Event {
-                class: Classes::CHANGED,
-                name,
-                db: self.db,
-                key: key.into(),
-            });
-        }
+    /// Reports that a stream has lost a group, to the clients that wait to read it.
+    pub fn group_gone(&mut self, key: &[u8]) {
+        let hash = self.entries.hash(key);
+        waiting::appeared(&mut self.entries, hash, key, Some(Kind::Stream));
     }
 
     /// Queues a keyspace event, if its class is wanted.
     #[inline]
     pub fn notify(&self, class: Classes, event: &'static str, key: &[u8]) {
-        if self.local.notify.intersects(class) {
-            self.local.events.push(Event {
-                class,
-                name: event,
-                db: self.db,
-                key: key.into(),
-            });
-        }
+        self.entries.notify(class, event, key);
     }
 
     /// Queues the events of a value that replaces another one. Setting a value does this by itself; RENAME and COPY
     /// remove the old value first and report later.
     pub fn notify_replaced(&self, key: &[u8], old_type: &str, new_type: &str) {
-        self.notify(Classes::OVERWRITTEN, "overwritten", key);
-        if old_type != new_type {
-            self.notify(Classes::TYPE_CHANGED, "type_changed", key);
-        }
+        self.entries.notify_replaced(key, old_type, new_type);
     }
 
     // ---- the journal --------------------------------------------------------------------------
@@ -592,7 +560,7 @@ impl<'a> View<'a> {
     /// Returns true if the journal has a stream: without one, [`View::propagate`] drops its command.
     #[inline]
     pub fn is_journaled(&self) -> bool {
-        self.space.journal.is_attached()
+        self.entries.space.journal.is_attached()
     }
 
     /// Adds a command that the journal gets in place of the call itself, where its words depend on chance or on a span of
@@ -600,8 +568,10 @@ impl<'a> View<'a> {
     pub fn propagate<'w>(&mut self, words: impl Words<'w>) {
         self.propagated = true;
         if self.is_journaled() {
-            self.note_unrecorded();
-            self.local.push_effect(self.space, self.db, words);
+            self.entries.note_unrecorded();
+            self.entries
+                .local
+                .push_effect(self.entries.space, self.entries.db, words);
         }
     }
 
@@ -618,29 +588,23 @@ impl<'a> View<'a> {
         }
         match frame {
             Some(frame) if self.is_journaled() => {
-                self.note_unrecorded();
-                self.local.push_frame(self.space, self.db, frame);
+                self.entries.note_unrecorded();
+                self.entries
+                    .local
+                    .push_frame(self.entries.space, self.entries.db, frame);
             }
             _ => self.propagate(words),
         }
     }
 
-    /// Reports that a key was removed, but not by a command.
-    pub(crate) fn propagate_gone(&self, key: &[u8]) {
-        self.note_unrecorded();
-        // Not the command's own effect: the call may still be recorded.
-        let words = [&b"DEL"[..], key];
-        self.local.push_effect(self.space, self.db, words);
-    }
-
     /// Reports that fields of a hash were removed, but not by a command.
     pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
-        self.note_unrecorded();
+        self.entries.note_unrecorded();
         if self.is_journaled() {
             let fields = fields.iter().map(|field| &**field);
-            self.local.push_effect(
-                self.space,
-                self.db,
+            self.entries.local.push_effect(
+                self.entries.space,
+                self.entries.db,
                 [&b"HDEL"[..], key].into_iter().chain(fields),
             );
         }
@@ -649,8 +613,8 @@ impl<'a> View<'a> {
     /// Writes a separate record of the changes so far: the next change in the same unit gets another number.
     pub(crate) fn record(&mut self) {
         #[cfg(debug_assertions)]
-        self.unrecorded.set(false);
-        self.space.record(self.local);
+        self.entries.unrecorded.set(false);
+        self.entries.space.record(self.entries.local);
     }
 
     // ---- its end ------------------------------------------------------------------------------
@@ -661,14 +625,14 @@ impl<'a> View<'a> {
     pub fn finish(&mut self) {
         self.end();
         #[cfg(debug_assertions)]
-        self.local.witness.get_mut().check();
+        self.entries.local.witness.get_mut().check();
     }
 
     #[inline]
     fn end(&mut self) {
-        self.local.changes += self.changes;
-        if !self.local.met_expired.get_mut().is_empty() {
-            self.remove_met_expired();
+        self.entries.local.changes += self.changes;
+        if !self.entries.local.met_expired.get_mut().is_empty() {
+            self.entries.remove_met_expired();
         }
     }
 }

@@ -31,6 +31,11 @@ pub struct Tool<'a> {
 /// Runs `check-aof` with its arguments and returns its exit code. An error is one of the report itself.
 pub fn aof_main(tool: &mut Tool<'_>, args: impl Iterator<Item = OsString>) -> io::Result<u8> {
     let args: Vec<OsString> = args.collect();
+    if asks_for_help(&args) {
+        aof_usage(tool)?;
+        write!(tool.out, "{AOF_HELP}")?;
+        return Ok(0);
+    }
     let Some((file, flags)) = args.split_last() else {
         return aof_usage(tool);
     };
@@ -74,9 +79,13 @@ fn aof_usage(tool: &mut Tool<'_>) -> io::Result<u8> {
 /// Runs `check-rdb` with its arguments and returns its exit code. An error is one of the report itself.
 pub fn rdb_main(tool: &mut Tool<'_>, args: impl Iterator<Item = OsString>) -> io::Result<u8> {
     let args: Vec<OsString> = args.collect();
+    if asks_for_help(&args) {
+        rdb_usage(tool)?;
+        write!(tool.out, "{RDB_HELP}")?;
+        return Ok(0);
+    }
     let [argument] = &args[..] else {
-        writeln!(tool.out, "Usage: {} <rdb-file-name>", tool.name)?;
-        return Ok(1);
+        return rdb_usage(tool);
     };
     if argument == "-v" || argument == "--version" {
         writeln!(tool.out, "{} {}", tool.name, env!("CARGO_PKG_VERSION"))?;
@@ -86,6 +95,32 @@ pub fn rdb_main(tool: &mut Tool<'_>, args: impl Iterator<Item = OsString>) -> io
     let end = check_rdb(tool, path, &path.display().to_string())?;
     Ok(u8::from(end.is_none()))
 }
+
+fn rdb_usage(tool: &mut Tool<'_>) -> io::Result<u8> {
+    writeln!(tool.out, "Usage: {} <rdb-file-name>", tool.name)?;
+    Ok(1)
+}
+
+/// Returns true if the one argument is the option for help. Redis's tools have none, and would look for such a file.
+fn asks_for_help(args: &[OsString]) -> bool {
+    matches!(args, [word] if word == "--help" || word == "-h")
+}
+
+const AOF_HELP: &str = "
+Checks an append-only file, or all files of a manifest. Exit code: 0 if they are valid or were repaired, else 1.
+A file is never cut within a transaction. Stop the server before a repair.
+
+  --fix                             Cut off an end that is incomplete or damaged, after a question.
+  --fix --yes                       The same without the question.
+  --truncate-to-timestamp <seconds> Cut off what was written after this Unix time; the file needs timestamps
+                                    (aof-timestamp-enabled yes).
+";
+
+const RDB_HELP: &str = "
+Checks a snapshot, and counts its keys. Exit code: 0 if a server can load it, else 1.
+
+  --version, -v  Print the version.
+";
 
 #[cfg(test)]
 mod tests;

@@ -694,8 +694,11 @@ impl Requests {
         match command.id {
             CommandId::ScriptLoad => conns.ctx.shared.scripts.learn(&args[2]),
             CommandId::ScriptFlush => conns.ctx.shared.scripts.forget(),
-            // A single server learns scripts by itself.
-            CommandId::Eval | CommandId::EvalRo if !conns.ctx.has_one_shard(me) => {
+            // A single server learns scripts by itself; a call that is refused for its keys leaves no script anywhere.
+            CommandId::Eval | CommandId::EvalRo
+                if !conns.ctx.has_one_shard(me)
+                    && spec::keys(command.id, args.len(), |at| &args[at]).is_ok() =>
+            {
                 conns.ctx.shared.scripts.learn(&args[1]);
             }
             _ => {}

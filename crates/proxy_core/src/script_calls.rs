@@ -70,3 +70,24 @@ pub(crate) fn load(body: &[u8]) -> Vec<u8> {
     encode_request([b"SCRIPT", &b"LOAD"[..], body], &mut load);
     load
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Proxy;
+
+    #[test]
+    fn a_script_whose_call_has_no_number_of_keys_is_not_given_to_servers() {
+        let mut proxy = Proxy::of_cluster();
+        let name = sha1_smol::Sha1::from("script").digest().to_string();
+        let is_known = |proxy: &Proxy| {
+            let scripts = &proxy.core.conns.ctx.shared.scripts;
+            scripts.find(name.as_bytes()).is_some()
+        };
+        let me = proxy.client();
+        proxy.send(me, &["EVAL script many a"]);
+        assert!(!is_known(&proxy));
+        let me = proxy.client();
+        proxy.send(me, &["EVAL script 1 a"]);
+        assert!(is_known(&proxy));
+    }
+}

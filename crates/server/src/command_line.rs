@@ -344,18 +344,18 @@ fn usage() -> String {
         "\
 Usage: redline server [/path/to/redis.conf] [-] [--parameter value ...]
 
-A configuration file comes first; - reads more of it from standard input; what comes later wins.
+A configuration file comes first; - reads configuration from standard input. The last value of a parameter counts.
 
-  redline server                            With defaults, on port 6379.
-  redline server /etc/redis/6379.conf       With a file written for redis-server.
-  redline server --port 7000 --threads 2    With parameters.
+  redline server                            Start with defaults, on port 6379.
+  redline server /etc/redis/6379.conf       Start with a configuration file of redis-server.
+  redline server --port 7000 --threads 2    Start with parameters.
   echo 'maxmemory 128mb' | redline server -
-  redline server --check-config redis.conf  Says whether it would start with that; other words as above.
-  redline server --test-memory 4096         Tests so many megabytes of memory.
-  redline server --version                  Version, on one line.
-  redline server --help                     This text.
+  redline server --check-config redis.conf  Check the configuration (a file, parameters or both) and exit.
+  redline server --test-memory 4096         Test 4096 megabytes of memory and exit.
+  redline server --version                  Print the version and exit.
+  redline server --help                     Print this text and exit.
 
-Parameters that have an effect, each with its default; * marks those that CONFIG SET changes while the server runs.
+Parameters with their defaults; * marks those that CONFIG SET changes while the server runs.
 A size may have a unit: kb, mb and gb are powers of 1024; k, m and g are powers of 1000.
 ",
     );
@@ -370,7 +370,7 @@ A size may have a unit: kb, mb and gb are powers of 1024; k, m and g are powers 
             describe(row, &mut text);
         }
     }
-    text.push_str("\nParameters of parts that are not built yet: a value that needs its part ends the start.\n\n");
+    text.push_str("\nParameters of features that do not exist yet: the server does not start with a value that asks for one.\n\n");
     let rest = || table::ROWS.iter().filter(|row| !row.is_effective());
     for row in rest() {
         if let Some(part) = row.unbuilt_part() {

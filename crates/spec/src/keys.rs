@@ -20,6 +20,10 @@ pub struct KeySpec {
     pub variable: Option<VariableAccess>,
 }
 
+/// Options that are skipped, with their arguments, by the search for a word: their names in upper case, and the number
+/// of arguments of each.
+pub type SkippedOptions = &'static [(&'static str, u8)];
+
 /// Layout of the keys of a spec from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
@@ -40,24 +44,24 @@ pub enum Find {
     Behind {
         /// Word, in upper case.
         token: &'static str,
-        /// Other options, in upper case, each with its number of arguments: those are skipped.
-        options: &'static [(&'static str, u8)],
+        /// Other options.
+        options: SkippedOptions,
     },
     /// The one argument after a word (`STORE`), none without the word. COMMAND INFO tells clients to search for the first
     /// from the beginning on; here it is the last that is not an option's argument, which is the one that the handler uses.
     OneBehind {
         /// Word, in upper case.
         keyword: &'static str,
-        /// Other options, in upper case, each with its number of arguments: those are skipped.
-        options: &'static [(&'static str, u8)],
+        /// Other options.
+        options: SkippedOptions,
     },
     /// The first half of the arguments after a word (`STREAMS`). COMMAND INFO tells clients to search for it from the
     /// beginning on; here it is found by reading the options from the first argument on, as the handler does.
     FirstHalf {
         /// Word, in upper case.
         keyword: &'static str,
-        /// Options before it, in upper case, each with its number of arguments: those are skipped.
-        options: &'static [(&'static str, u8)],
+        /// Options before it.
+        options: SkippedOptions,
     },
     /// The argument at the beginning, unless keys stand behind a word (`KEYS`): then it is none, and has to be empty. COMMAND
     /// INFO tells clients of one key in any case.
@@ -66,16 +70,16 @@ pub enum Find {
         keyword: &'static str,
         /// Position from which the word is searched for.
         from: u8,
-        /// Other options, in upper case, each with its number of arguments: those are skipped.
-        options: &'static [(&'static str, u8)],
+        /// Other options.
+        options: SkippedOptions,
     },
     /// All arguments after a word (`KEYS`), none without the word. COMMAND INFO tells clients to search for it from the last
     /// argument but one backwards; here it is found by reading the options from the beginning on, as the handler does.
     RestBehind {
         /// Word, in upper case.
         keyword: &'static str,
-        /// Other options, in upper case, each with its number of arguments: those are skipped.
-        options: &'static [(&'static str, u8)],
+        /// Other options.
+        options: SkippedOptions,
     },
 }
 
@@ -110,6 +114,16 @@ pub enum When {
 }
 
 impl KeySpec {
+    const fn new(begin: u8, find: Find, access: Access) -> KeySpec {
+        KeySpec {
+            begin,
+            find,
+            access,
+            note: None,
+            variable: None,
+        }
+    }
+
     /// Returns the spec of one key at a position.
     pub(crate) const fn at(position: u8, access: Access) -> KeySpec {
         KeySpec::range(position, 0, 1, access)
@@ -117,83 +131,47 @@ impl KeySpec {
 
     /// Returns the spec of keys from a position on, `last` as in [`Find::Range`].
     pub(crate) const fn range(begin: u8, last: i8, step: u8, access: Access) -> KeySpec {
-        KeySpec {
-            begin,
-            find: Find::Range { last, step },
-            access,
-            note: None,
-            variable: None,
-        }
+        KeySpec::new(begin, Find::Range { last, step }, access)
     }
 
     /// Returns the spec of keys whose number is the argument at a position, directly after it.
     pub(crate) const fn counted_at(position: u8, access: Access) -> KeySpec {
-        KeySpec {
-            begin: position,
-            find: Find::KeyNum,
-            access,
-            note: None,
-            variable: None,
-        }
+        KeySpec::new(position, Find::KeyNum, access)
     }
 
     /// Returns the spec of keys that no argument names.
     pub(crate) const fn unknown(access: Access) -> KeySpec {
-        KeySpec {
-            begin: 0,
-            find: Find::Unknown,
-            access,
-            note: None,
-            variable: None,
-        }
+        KeySpec::new(0, Find::Unknown, access)
     }
 
     /// Returns the spec of one key after a word, searched for from a position on: see [`Find::Behind`].
     pub(crate) const fn behind(
         begin: u8,
         token: &'static str,
-        options: &'static [(&'static str, u8)],
+        options: SkippedOptions,
         access: Access,
     ) -> KeySpec {
-        KeySpec {
-            begin,
-            find: Find::Behind { token, options },
-            access,
-            note: None,
-            variable: None,
-        }
+        KeySpec::new(begin, Find::Behind { token, options }, access)
     }
 
     /// Returns the spec of one key after a word, which is searched for from a position on and optional: see [`Find::OneBehind`].
     pub(crate) const fn one_behind(
         begin: u8,
         keyword: &'static str,
-        options: &'static [(&'static str, u8)],
+        options: SkippedOptions,
         access: Access,
     ) -> KeySpec {
-        KeySpec {
-            begin,
-            find: Find::OneBehind { keyword, options },
-            access,
-            note: None,
-            variable: None,
-        }
+        KeySpec::new(begin, Find::OneBehind { keyword, options }, access)
     }
 
     /// Returns the spec of as many keys as there are other arguments after a word: see [`Find::FirstHalf`].
     pub(crate) const fn first_half(
         begin: u8,
         keyword: &'static str,
-        options: &'static [(&'static str, u8)],
+        options: SkippedOptions,
         access: Access,
     ) -> KeySpec {
-        KeySpec {
-            begin,
-            find: Find::FirstHalf { keyword, options },
-            access,
-            note: None,
-            variable: None,
-        }
+        KeySpec::new(begin, Find::FirstHalf { keyword, options }, access)
     }
 
     /// Returns the spec of one key at a position, or of none if keys stand behind a word: see [`Find::OneUnless`].
@@ -201,38 +179,30 @@ impl KeySpec {
         position: u8,
         keyword: &'static str,
         from: u8,
-        options: &'static [(&'static str, u8)],
+        options: SkippedOptions,
         access: Access,
     ) -> KeySpec {
-        KeySpec {
-            find: Find::OneUnless {
-                keyword,
-                from,
-                options,
-            },
-            ..KeySpec::at(position, access)
-        }
+        let find = Find::OneUnless {
+            keyword,
+            from,
+            options,
+        };
+        KeySpec::new(position, find, access)
     }
 
     /// Returns the spec of all arguments after a word, which is searched for from a position on: see [`Find::RestBehind`].
     pub(crate) const fn rest_behind(
         begin: u8,
         keyword: &'static str,
-        options: &'static [(&'static str, u8)],
+        options: SkippedOptions,
         access: Access,
     ) -> KeySpec {
-        KeySpec {
-            find: Find::RestBehind { keyword, options },
-            ..KeySpec::at(begin, access)
-        }
+        KeySpec::new(begin, Find::RestBehind { keyword, options }, access)
     }
 
     /// Returns the spec of pairs of a key and another word, whose number is the argument at a position.
     pub(crate) const fn pairs_counted_at(position: u8, access: Access) -> KeySpec {
-        KeySpec {
-            find: Find::PairNum,
-            ..KeySpec::counted_at(position, access)
-        }
+        KeySpec::new(position, Find::PairNum, access)
     }
 
     pub(crate) const fn note(mut self, note: &'static str) -> KeySpec {

@@ -70,6 +70,22 @@ pub fn subscribed(full_name: &str) -> String {
     )
 }
 
+/// The error for a client name that is none: see [`is_client_name`].
+pub const NO_CLIENT_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
+
+/// Returns true if a name, of a client or of its library, may stand in a line of fields with spaces between them, as
+/// CLIENT LIST has them.
+pub fn is_client_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// Returns the error for CLIENT SETINFO with a value that is no such name.
+pub fn no_client_info(option: &[u8]) -> Vec<u8> {
+    let why = " cannot contain spaces, newlines or special characters.";
+    quoting("ERR ", option, why)
+}
+
 /// Returns the error for a transaction that is aborted because of an error line for EXEC itself.
 pub fn exec_aborted(line: &[u8]) -> Vec<u8> {
     let reason = line.strip_prefix(b"ERR ").unwrap_or(line);
@@ -110,6 +126,12 @@ mod tests {
         let before = b"ERR unknown subcommand '";
         let expected = [before, &long.as_bytes()[..128], b"'. Try OBJECT HELP."].concat();
         assert_eq!(name, expected);
+    }
+
+    #[test]
+    fn a_client_name_has_no_spaces() {
+        assert!(is_client_name(b"a-b") && is_client_name(b""));
+        assert!(!is_client_name(b"a b") && !is_client_name(b"\n") && !is_client_name(b"\xff"));
     }
 
     #[test]

@@ -12,7 +12,13 @@ use std::num::NonZeroU64;
 pub type FreezeId = NonZeroU64;
 
 /// The state of a frozen collection, if it is frozen. A copy of the collection is not.
-pub struct Frozen<T>(Option<Box<T>>);
+pub struct Frozen<T>(Option<Box<Freeze<T>>>);
+
+/// A freeze: its name, and how far the collection was given out.
+struct Freeze<T> {
+    id: FreezeId,
+    state: T,
+}
 
 impl<T> Default for Frozen<T> {
     fn default() -> Self {
@@ -27,14 +33,20 @@ impl<T> Clone for Frozen<T> {
 }
 
 impl<T> Frozen<T> {
-    /// Makes the state of a collection that is frozen.
-    pub fn new(state: T) -> Self {
-        Frozen(Some(Box::new(state)))
-    }
-
     /// Makes the state of a collection that is not frozen.
     pub const fn none() -> Self {
         Frozen(None)
+    }
+
+    /// Freezes the collection, which is not frozen yet, under a name.
+    pub fn freeze(&mut self, id: FreezeId, state: T) {
+        debug_assert!(!self.is_frozen(), "it is frozen once");
+        self.0 = Some(Box::new(Freeze { id, state }));
+    }
+
+    /// Returns the name of the freeze, if the collection is frozen.
+    pub fn id(&self) -> Option<FreezeId> {
+        self.0.as_ref().map(|freeze| freeze.id)
     }
 
     /// Returns true if the collection is frozen.
@@ -46,13 +58,13 @@ impl<T> Frozen<T> {
     /// Returns the state.
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        self.0.as_deref()
+        self.0.as_ref().map(|freeze| &freeze.state)
     }
 
     /// Returns the state, to be changed.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        self.0.as_deref_mut()
+        self.0.as_mut().map(|freeze| &mut freeze.state)
     }
 
     /// Takes the state out: the collection is not frozen any more.
@@ -159,8 +171,10 @@ mod tests {
 
     #[test]
     fn a_copy_of_a_collection_is_not_frozen() {
-        let frozen = Frozen::new(1);
-        assert!(frozen.is_frozen() && !frozen.clone().is_frozen());
-        assert!(!Frozen::<u8>::none().is_frozen());
+        let mut frozen = Frozen::none();
+        assert!(!frozen.is_frozen() && frozen.id().is_none());
+        frozen.freeze(FreezeId::MIN, 1);
+        assert_eq!((frozen.id(), frozen.get()), (Some(FreezeId::MIN), Some(&1)));
+        assert!(!frozen.clone().is_frozen());
     }
 }

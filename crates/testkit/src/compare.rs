@@ -485,6 +485,8 @@ impl Side {
                 expect_ok(&client.call(&["CONFIG", "SET", name, value])?, name)?;
             }
         }
+        // A proxy keeps scripts as well, and gives them to servers that lack them.
+        expect_ok(&side.control.call(&["SCRIPT", "FLUSH"])?, "SCRIPT FLUSH")?;
         if setup.contains(&("notify-keyspace-events", EVENTS)) {
             let mut listener = Client::connect(servers[0])?;
             listener.call(&["PSUBSCRIBE", "__key*", EVENTS_END])?;

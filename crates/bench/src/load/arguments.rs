@@ -134,7 +134,7 @@ pub struct TargetArguments {
     /// Use TLS
     #[arg(long)]
     pub tls: bool,
-    /// CA certificates that the server's is verified against [default: those of the system]
+    /// CA certificates for verifying the server's certificate [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<String>,
     /// Client certificate

@@ -71,7 +71,7 @@ Options:
  -e                 Accepted without effect: errors always end the run.
  --tls              Connect with TLS.
  --sni <host>       Server name indication (SNI) to send.
- --cacert <file>    CA certificates that the server's is verified against.
+ --cacert <file>    CA certificates for verifying the server's certificate.
  --cacertdir <dir>  The same, as a directory (default: those of the system).
  --insecure         Do not verify the server's certificate (insecure).
  --cert <file>      Client certificate.

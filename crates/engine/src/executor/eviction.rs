@@ -2,7 +2,7 @@
 //!
 //! Must not know: which keys are evicted (that is the keyspace's part).
 
-use redline_keyspace::upkeep::Evicted;
+use redline_keyspace::Evicted;
 
 use crate::{
     executor::{Executor, Outlet, block::after_upkeep, figures},

@@ -10,7 +10,7 @@ use std::{fmt::Write, sync::atomic::Ordering};
 use redline_commands::{Error, Words};
 use redline_keyspace::End;
 use redline_resp::Args;
-use redline_spec::{self as spec, CommandId};
+use redline_spec::{self as spec, CommandId, refusal};
 use redline_types::number;
 
 use crate::{
@@ -59,8 +59,8 @@ pub(crate) fn client_setname<O: Outlet>(
 
 /// Returns an error if a client may not have this name.
 pub fn check_name(name: &[u8]) -> Result<(), Error> {
-    const WRONG: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
-    is_printable(name).then_some(()).ok_or(Error::line(WRONG))
+    let wrong = Error::line(refusal::NO_CLIENT_NAME);
+    refusal::is_client_name(name).then_some(()).ok_or(wrong)
 }
 
 /// Sets the name of the connection (CLIENT SETNAME, HELLO SETNAME).
@@ -79,9 +79,8 @@ pub(crate) fn client_setinfo<O: Outlet>(
     let library = Words::new(CommandId::ClientSetinfo, &args, 2)
         .one_of(&[("LIB-NAME", true), ("LIB-VER", false)])
         .ok_or_else(|| quoted("ERR Unrecognized option", option))?;
-    if !is_printable(value) {
-        let why = " cannot contain spaces, newlines or special characters.";
-        return Err(Error::quoting("ERR ", option, why).into());
+    if !refusal::is_client_name(value) {
+        return Err(Error::Quoting(refusal::no_client_info(option).into()).into());
     }
     let mut names = caller.info.names();
     let place = if library {
@@ -477,11 +476,6 @@ fn letters_of(flags: u32) -> String {
 fn on_or_off(mut words: Words<'_>) -> Result<bool, Error> {
     let on = words.one_of(&[("ON", true), ("OFF", false)]);
     on.ok_or(Error::Syntax)
-}
-
-/// Returns true if a name may stand in a line of space-separated fields.
-fn is_printable(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
 fn quoted(text: &str, what: &[u8]) -> Error {

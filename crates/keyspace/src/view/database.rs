@@ -6,7 +6,11 @@ use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::{Index, prefetch};
 
-use super::{Busy, Found, Held, View, store::is_expired, waiting::make_all_ready};
+use super::{
+    Busy, Found, Held, View,
+    entries::{Entries, is_expired},
+    waiting::make_all_ready,
+};
 use crate::{
     entry::Entry,
     lock::Guard,
@@ -44,20 +48,22 @@ impl Met {
 
 /// The selected database as a whole: see [`View::database`].
 pub struct Database<'v, 'a> {
-    view: &'v mut View<'a>,
+    entries: &'v mut Entries<'a>,
 }
 
 impl<'a> View<'a> {
     /// Returns the selected database as a whole.
     pub fn database(&mut self) -> Database<'_, 'a> {
-        Database { view: self }
+        Database {
+            entries: &mut self.entries,
+        }
     }
 }
 
 impl<'a> Database<'_, 'a> {
     /// Returns the number of keys.
     pub fn key_count(&self) -> u64 {
-        self.view.space.key_count(self.view.db)
+        self.entries.space.key_count(self.entries.db)
     }
 
     /// Makes one step of SCAN: visits the keys of at least `count` (if there are as many) under this cursor and returns
@@ -70,7 +76,7 @@ impl<'a> Database<'_, 'a> {
         mut visit: impl FnMut(&[u8], Found<'_>),
     ) -> Result<u64, Busy> {
         const H16_BITS: u32 = 16;
-        let Some(db) = self.view.space.db(self.view.db) else {
+        let Some(db) = self.entries.space.db(self.entries.db) else {
             return Ok(0);
         };
         let mut slot = (cursor >> H16_BITS) as usize;
@@ -89,7 +95,7 @@ impl<'a> Database<'_, 'a> {
                 Err(_) => break,
             };
             // Looked up anew: before the stripe was taken the database may have been flushed, and these be freed.
-            let Some(db) = self.view.space.db(self.view.db) else {
+            let Some(db) = self.entries.space.db(self.entries.db) else {
                 return Ok(0);
             };
             let end = (usize::from(stripe) + 1) * SLOTS_PER_STRIPE;
@@ -115,17 +121,20 @@ impl<'a> Database<'_, 'a> {
 
     /// Takes a stripe for a moment, unless the unit holds it anyway.
     fn own(&self, stripe: u16) -> Result<Option<Guard<'a>>, Busy> {
-        if self.view.held.covers(stripe) {
+        if self.entries.held.covers(stripe) {
             return Ok(None);
         }
-        let own = self.view.space.locks().try_one(stripe);
+        let own = self.entries.space.locks().try_one(stripe);
         own.map(Some).ok_or(Busy(stripe))
     }
 
     /// Visits every key; the unit holds all stripes (KEYS).
     pub fn for_each(&self, mut visit: impl FnMut(&[u8], Found<'_>)) {
-        assert!(matches!(self.view.held, Held::All), "every stripe is held");
-        let Some(db) = self.view.space.db(self.view.db) else {
+        assert!(
+            matches!(self.entries.held, Held::All),
+            "every stripe is held"
+        );
+        let Some(db) = self.entries.space.db(self.entries.db) else {
             return;
         };
         let mut met = Met::default();
@@ -149,8 +158,8 @@ impl<'a> Database<'_, 'a> {
             let entry = Entry::from_table(pointer);
             // SAFETY: the stripe is held.
             unsafe {
-                if !is_expired(entry, self.view.now_ms) {
-                    visit(entry.key(), Found::new(entry, self.view.local));
+                if !is_expired(entry, self.entries.now_ms) {
+                    visit(entry.key(), Found::new(entry, self.entries.local));
                 }
             }
         }
@@ -161,27 +170,27 @@ impl<'a> Database<'_, 'a> {
     pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, NoDraw> {
         /// Draws of keys that stay, though they have expired.
         const STALE_MAX: u32 = 100;
-        let Some(db) = self.view.space.db(self.view.db) else {
+        let Some(db) = self.entries.space.db(self.entries.db) else {
             return Ok(None);
         };
         let mut stale = 0;
         while stale < STALE_MAX {
-            let Some(stripe) = db.stripe_by_size(&mut self.view.local.rng) else {
+            let Some(stripe) = db.stripe_by_size(&mut self.entries.local.rng) else {
                 return Ok(None);
             };
             let own = self.own(stripe).map_err(NoDraw::Busy)?;
             // Looked up anew, as by `scan`.
-            let Some(db) = self.view.space.db(self.view.db) else {
+            let Some(db) = self.entries.space.db(self.entries.db) else {
                 return Ok(None);
             };
             let drawn = db
-                .random_entry(stripe, &mut self.view.local.rng)
+                .random_entry(stripe, &mut self.entries.local.rng)
                 .map(|entry| {
                     // SAFETY: the stripe is held.
                     unsafe {
                         (
                             Box::<[u8]>::from(entry.key()),
-                            is_expired(entry, self.view.now_ms),
+                            is_expired(entry, self.entries.now_ms),
                         )
                     }
                 });
@@ -191,9 +200,9 @@ impl<'a> Database<'_, 'a> {
                 Some((key, false)) => return Ok(Some(key)),
                 // Counts may have moved.
                 None => stale += 1,
-                Some(_) if self.view.local.keeps_expired => stale += 1,
+                Some(_) if self.entries.local.keeps_expired => stale += 1,
                 Some((key, true)) if was_taken => return Err(NoDraw::Expired(key)),
-                Some((key, true)) => drop(self.view.find_mut(&key)),
+                Some((key, true)) => drop(self.entries.find_mut(&key)),
             }
         }
         Ok(None)
@@ -202,43 +211,44 @@ impl<'a> Database<'_, 'a> {
     /// Empties the database (FLUSHDB); the unit holds all stripes. Its contents are freed behind the command. Returns
     /// the number of keys.
     pub fn flush(&mut self) -> u64 {
-        let view = &mut *self.view;
-        assert!(matches!(view.held, Held::All), "every stripe is held");
-        let db = view.db;
-        view.space
-            .touch_all(db, |key, saw_stale| !saw_stale && view.in_table(db, key));
+        let entries = &mut *self.entries;
+        assert!(matches!(entries.held, Held::All), "every stripe is held");
+        let db = entries.db;
+        entries
+            .space
+            .touch_all(db, |key, saw_stale| !saw_stale && entries.in_table(db, key));
         // Several databases in a row are one event: clients that track keys do not tell databases apart.
-        if view.space.is_tracked() && !view.local.events.ends_with(Classes::FLUSHED) {
-            view.local.events.push(Event {
+        if entries.space.is_tracked() && !entries.local.events.ends_with(Classes::FLUSHED) {
+            entries.local.events.push(Event {
                 class: Classes::FLUSHED,
                 name: "",
                 db,
                 key: Box::default(),
             });
         }
-        let Some(flushed) = view.space.take_db(db) else {
+        let Some(flushed) = entries.space.take_db(db) else {
             return 0;
         };
-        make_all_ready(view, db);
+        make_all_ready(entries, db);
         let keys = flushed.len();
-        view.local.flushed.push(flushed);
+        entries.local.flushed.push(flushed);
         keys
     }
 
     /// Swaps the database with another one (SWAPDB); the unit holds all stripes.
     pub fn swap(&mut self, with: u32) {
-        let view = &mut *self.view;
-        assert!(matches!(view.held, Held::All), "every stripe is held");
-        let own = view.db;
+        let entries = &mut *self.entries;
+        assert!(matches!(entries.held, Held::All), "every stripe is held");
+        let own = entries.db;
         for (db, other) in [(own, with), (with, own)] {
             // Where there was no key, one that has expired already is no change.
-            view.space.touch_all(db, |key, saw_stale| {
-                !saw_stale && view.in_table(db, key) || view.lives(other, key)
+            entries.space.touch_all(db, |key, saw_stale| {
+                !saw_stale && entries.in_table(db, key) || entries.lives(other, key)
             });
         }
-        view.space.swap_dbs(own, with);
-        make_all_ready(view, own);
-        make_all_ready(view, with);
+        entries.space.swap_dbs(own, with);
+        make_all_ready(entries, own);
+        make_all_ready(entries, with);
     }
 }
 

@@ -19,11 +19,11 @@ impl View<'_> {
         if !self.has_timed_neighbours(key) {
             return;
         }
-        let now_ms = self.now_ms;
-        let Some(entry) = self.find_entry(key) else {
+        let now_ms = self.entries.now_ms;
+        let Some(entry) = self.entries.find_entry(key) else {
             return;
         };
-        let Content::Object(Value::Hash(hash)) = self.content(entry) else {
+        let Content::Object(Value::Hash(hash)) = self.entries.content(entry) else {
             return;
         };
         let is_due = |field: &&[u8]| {
@@ -42,7 +42,7 @@ impl View<'_> {
     /// Reports fields that have expired and that the caller has removed itself, since it goes on with the hash that
     /// they were in.
     pub fn fields_expired(&mut self, key: &[u8], fields: &[&[u8]]) {
-        self.local.expired_elements += fields.len() as u64;
+        self.entries.local.expired_elements += fields.len() as u64;
         let gone: Vec<Box<[u8]>> = fields.iter().map(|field| Box::from(*field)).collect();
         self.propagate_fields_gone(key, &gone);
         self.notify(Classes::HASH, "hexpired", key);
@@ -50,7 +50,7 @@ impl View<'_> {
 
     /// Removes up to `max` due elements from an entry's collection (active expiry), and returns their number.
     pub(crate) fn expire_elements(&mut self, entry: Entry, max: usize) -> usize {
-        let now_ms = self.now_ms;
+        let now_ms = self.entries.now_ms;
         // SAFETY: the stripe is held; the key is copied, since the entry may be freed.
         let key = Box::<[u8]>::from(unsafe { entry.key() });
         self.remove_elements(&key, |hash, gone| hash.remove_due(now_ms, max, gone))
@@ -63,7 +63,7 @@ impl View<'_> {
         remove: impl FnOnce(&mut Hash, &mut dyn FnMut(&[u8])) -> usize,
     ) -> usize {
         // No client uses the key: its clock stays.
-        let frozen = std::mem::replace(&mut self.local.clock.frozen, true);
+        let frozen = std::mem::replace(&mut self.entries.local.clock.frozen, true);
         let journaled = self.is_journaled();
         let mut gone: Vec<Box<[u8]>> = Vec::new();
         let removed = self.write::<Hash, _>(key, |hash, _| {
@@ -73,12 +73,12 @@ impl View<'_> {
                 }
             })
         });
-        self.local.clock.frozen = frozen;
+        self.entries.local.clock.frozen = frozen;
         let removed = removed.ok().flatten().unwrap_or(0);
         if removed == 0 {
             return 0;
         }
-        self.local.expired_elements += removed as u64;
+        self.entries.local.expired_elements += removed as u64;
         self.touch_watchers(key);
         self.propagate_fields_gone(key, &gone);
         self.notify(Classes::HASH, "hexpired", key);
@@ -90,8 +90,8 @@ impl View<'_> {
 
     /// Returns true if a key of this key's stripe has elements that expire.
     fn has_timed_neighbours(&self, key: &[u8]) -> bool {
-        let stripe = usize::from(stripe_of(self.hash(key)));
-        let db = self.space.db(self.db);
+        let stripe = usize::from(stripe_of(self.entries.hash(key)));
+        let db = self.entries.space.db(self.entries.db);
         db.is_some_and(|db| !db.stripes[stripe].timed.is_empty())
     }
 
@@ -104,7 +104,7 @@ impl View<'_> {
         was_timed: bool,
         earliest_ms: Option<i64>,
     ) -> i64 {
-        let db = self.space.db_or_create(self.db);
+        let db = self.entries.space.db_or_create(self.entries.db);
         match (was_timed, earliest_ms) {
             (true, Some(at)) => {
                 db.note_element_expiry(hash, at);

@@ -8,7 +8,7 @@
 
 use redline_types::{Collection, DataType, Kind};
 
-use super::{View, WrongType, store::is_expired};
+use super::{View, WrongType, entries::is_expired};
 use crate::{
     entry::{Content, Entry, Owned, StringRef, ValueRef},
     space::Local,
@@ -211,7 +211,7 @@ impl View<'_> {
             Trace::Write => self.visit_to_write(key),
             Trace::Probe => self.probe_entry(key),
             Trace::Glance => self.glance_entry(key),
-            Trace::Quiet => self.find_entry(key),
+            Trace::Quiet => self.entries.find_entry(key),
             Trace::Prefetch => self.prefetched_entry(key),
         };
         entry.map(|entry| self.found(entry))
@@ -226,7 +226,10 @@ impl View<'_> {
     /// Returns a string, with the trace of [`Trace::Read`].
     #[inline]
     pub fn string(&self, key: &[u8]) -> Result<Option<StringRef<'_>>, WrongType> {
-        match self.visit_entry(key).map(|entry| self.content(entry)) {
+        match self
+            .visit_entry(key)
+            .map(|entry| self.entries.content(entry))
+        {
             None => Ok(None),
             Some(Content::String(string)) => Ok(Some(string)),
             Some(Content::Object(_) | Content::Packed(_)) => Err(WrongType),
@@ -237,45 +240,52 @@ impl View<'_> {
     #[inline]
     fn found(&self, entry: Entry) -> Found<'_> {
         // SAFETY: the stripe is held, and writers need `&mut self`.
-        unsafe { Found::new(entry, self.local) }
+        unsafe { Found::new(entry, self.entries.local) }
     }
 
     /// Looks an entry up with [`Trace::Read`].
     #[inline(always)] // a call less of the five that a GET makes
     fn visit_entry(&self, key: &[u8]) -> Option<Entry> {
-        let Some(entry) = self.find_entry(key) else {
-            self.missed(key);
+        let Some(entry) = self.entries.find_entry(key) else {
+            self.entries.missed(key);
             return None;
         };
-        self.local.hits.set(self.local.hits.get() + 1);
-        self.access(entry);
+        self.entries
+            .local
+            .hits
+            .set(self.entries.local.hits.get() + 1);
+        self.entries.access(entry);
         Some(entry)
     }
 
     /// Looks an entry up with [`Trace::Write`].
     #[inline]
     fn visit_to_write(&self, key: &[u8]) -> Option<Entry> {
-        let entry = self.find_entry(key)?;
-        self.access_ahead(entry);
+        let entry = self.entries.find_entry(key)?;
+        self.entries.access_ahead(entry);
         Some(entry)
     }
 
     /// Looks an entry up with [`Trace::Probe`].
     fn probe_entry(&self, key: &[u8]) -> Option<Entry> {
-        let found = self.find_entry(key);
+        let found = self.entries.find_entry(key);
         match found {
-            Some(_) => self.local.hits.set(self.local.hits.get() + 1),
-            None => self.missed(key),
+            Some(_) => self
+                .entries
+                .local
+                .hits
+                .set(self.entries.local.hits.get() + 1),
+            None => self.entries.missed(key),
         }
         found
     }
 
     /// Looks an entry up with [`Trace::Glance`].
     fn glance_entry(&self, key: &[u8]) -> Option<Entry> {
-        let found = self.find_entry(key);
+        let found = self.entries.find_entry(key);
         let counter = match found {
-            Some(_) => &self.local.hits,
-            None => &self.local.misses,
+            Some(_) => &self.entries.local.hits,
+            None => &self.entries.local.misses,
         };
         counter.set(counter.get() + 1);
         found
@@ -283,9 +293,9 @@ impl View<'_> {
 
     /// Looks an entry up with [`Trace::Prefetch`].
     fn prefetched_entry(&self, key: &[u8]) -> Option<Entry> {
-        let entry = self.look(key).1?;
+        let entry = self.entries.look(key).1?;
         // SAFETY: the stripe is held.
-        (!unsafe { is_expired(entry, self.now_ms) }).then_some(entry)
+        (!unsafe { is_expired(entry, self.entries.now_ms) }).then_some(entry)
     }
 }
 

@@ -98,3 +98,21 @@ fn arguments_that_are_none_get_the_usage() {
     }
     assert!(run(rdb_main, &disk, &["-v"], "").1.starts_with("check 0."));
 }
+
+#[test]
+fn help_is_no_name_of_a_file() {
+    let disk = with_files(&[]);
+    for word in ["--help", "-h"] {
+        let (code, text) = run(aof_main, &disk, &[word], "");
+        assert!(
+            code == 0 && text.contains("Cut off an end"),
+            "{code}: {text}"
+        );
+        let (code, text) = run(rdb_main, &disk, &[word], "");
+        assert!(
+            code == 0 && text.contains("Checks a snapshot"),
+            "{code}: {text}"
+        );
+    }
+    assert_eq!(run(aof_main, &disk, &["--help", "--fix"], "").0, 1);
+}

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use redline_net::clock;
 use redline_proxy_core::client_info::ClientInfo;
 use redline_proxy_core::clients::Clients;
-use redline_proxy_core::local_commands::{BAD_NAME, is_name};
 use redline_resp::Args;
 use redline_spec::{CommandId, refusal};
 
@@ -62,7 +61,9 @@ pub(crate) fn about_clients(ctx: &mut Context, me: Ref, id: CommandId, args: Arg
                 None => ctx.clients.answer(me, |reply| reply.null()),
             }
         }
-        CommandId::ClientSetname if !is_name(&args[2]) => ctx.clients.refuse(me, BAD_NAME),
+        CommandId::ClientSetname if !refusal::is_client_name(&args[2]) => {
+            ctx.clients.refuse(me, refusal::NO_CLIENT_NAME)
+        }
         CommandId::ClientSetname => {
             ctx.clients.set_about(me, |client| {
                 client.about.get_or_insert_default().name = args[2].to_vec();
@@ -120,9 +121,8 @@ fn set_info(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
         let line = refusal::quoting("ERR Unrecognized option '", what, "'");
         return ctx.clients.refuse(me, &line);
     }
-    if !is_name(value) {
-        let why = " cannot contain spaces, newlines or special characters.";
-        return ctx.clients.refuse(me, &refusal::quoting("ERR ", what, why));
+    if !refusal::is_client_name(value) {
+        return ctx.clients.refuse(me, &refusal::no_client_info(what));
     }
     ctx.clients.set_about(me, |client| {
         let about = client.about.get_or_insert_default();

@@ -133,7 +133,7 @@ settings! {
 
     /// Listeners and connections.
     LISTENERS = {
-        bind: Vec<String> = ("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on: * is every IPv4 address, ::* every IPv6 address; one behind a - may be missing.");
+        bind: Vec<String> = ("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on: * is every IPv4 address, ::* every IPv6 address; one with a - before it is left out if the machine does not have it.");
         /// Port 0: chosen by the system.
         metrics_port: Option<u16> as Port = ("metrics-port", Start, PORT, "0", "HTTP port of the metrics for Prometheus, under /metrics; 0: none.");
         metrics_bind: Vec<String> = ("metrics-bind", Start, Syntax::Words(addresses), "127.0.0.1 -::1", "Addresses of the metrics port, as in bind; metrics can be read without a password.");
@@ -153,9 +153,9 @@ settings! {
     BUFFERS = {
         query_buffer_bytes_max: u64 = ("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "Maximum size of a client's query buffer; a client above it is closed.");
         /// Limits of clients, replicas and subscribers.
-        output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client above the first size is closed at once, one that is above the second for so many seconds as well; 0: no limit.").lines(output_limit_lines);
+        output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client is closed as soon as it is above the first size, or when it has been above the second for so many seconds; 0: no limit.").lines(output_limit_lines);
         /// Negative: percent of `maxmemory_bytes`.
-        client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, those that use most are closed. A percentage is one of maxmemory; 0: no limit.");
+        client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, the clients that use most are closed. A percentage is a share of maxmemory; 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
         _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS.");
         _ = ("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary.");
@@ -170,7 +170,7 @@ settings! {
     /// Threads.
     THREADS = {
         threads: usize = ("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use.");
-        event_coalescing_us: u64 = ("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker with many clients sleeps before it polls its sockets again, so that requests arrive together; twice as long beside other workers, up to three times (or 300, if it is busy most of the time) where waking up costs much CPU time, as on many virtual machines; 0: off.");
+        event_coalescing_us: u64 = ("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker with many clients sleeps before it polls its sockets again, so that more requests arrive together; 0: off. With several workers the sleep is twice as long. Where waking up costs much CPU time, as on many virtual machines, it may be three times as long, or 300 for a worker that is busy most of the time.");
         balance_clients: bool = ("balance-clients", Live, SWITCH, "yes", "Move clients between workers: one worker serves all while it can, and an overloaded worker gives some away.");
         server_cpulist: Option<String> = ("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist");
         _ = ("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads.");
@@ -236,8 +236,8 @@ settings! {
 
     /// Snapshots: times.
     SNAPSHOTS = {
-        save_points: Vec<(u64, u64)> as SavePoints = ("save", Live, Syntax::Words(save_points), "3600 1 300 100 60 10000", "When to save: seconds and changes, in pairs; empty: never.").adds_up();
-        db_filename: String = ("dbfilename", Live, Syntax::Checked(file_name), "dump.rdb", "Name of the snapshot.").protected();
+        save_points: Vec<(u64, u64)> as SavePoints = ("save", Live, Syntax::Words(save_points), "3600 1 300 100 60 10000", "Save after so many seconds with at least so many changes; pairs of both numbers, empty: never.").adds_up();
+        db_filename: String = ("dbfilename", Live, Syntax::Checked(file_name), "dump.rdb", "File name of the snapshot, in dir.").protected();
     }
 
     /// Snapshots: contents.
@@ -246,58 +246,58 @@ settings! {
         rdb_format: Option<FileVersion> as RdbFormat = ("rdb-format-version", Live, Syntax::Choice(RdbFormat::NAMES), "auto", "Version of the snapshot's format; auto: the lowest that holds the data, which the most servers read.");
         _ = ("rdb-version-check", Inert, Syntax::Choice(&["strict", "relaxed"]), "strict", "Refuse snapshots of later versions: RESTORE always refuses such values.");
         _ = ("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas.");
-        saves_in_steps: bool = ("rdb-save-incremental-fsync", Live, SWITCH, "yes", "Flush the snapshot in steps.");
-        key_save_delay_us: u64 = ("rdb-key-save-delay", Live, SECONDS, "0", "Microseconds that each key of a snapshot takes at least: for tests.");
-        key_load_delay_us: u64 = ("key-load-delay", Live, SECONDS, "0", "Microseconds that each key that is loaded, or command, takes at least: for tests.");
-        stop_writes_on_save_error: bool = ("stop-writes-on-bgsave-error", Live, SWITCH, "yes", "Refuse writes while saving fails.");
+        saves_in_steps: bool = ("rdb-save-incremental-fsync", Live, SWITCH, "yes", "Flush a snapshot to the disk in steps while it is written; no: all at its end.");
+        key_save_delay_us: u64 = ("rdb-key-save-delay", Live, SECONDS, "0", "For tests: microseconds for which the saving of a key waits.");
+        key_load_delay_us: u64 = ("key-load-delay", Live, SECONDS, "0", "For tests: microseconds for which the loading of a key or a command waits.");
+        stop_writes_on_save_error: bool = ("stop-writes-on-bgsave-error", Live, SWITCH, "yes", "Refuse writes after a snapshot has failed, until one succeeds.");
         _ = ("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply.");
     }
 
     /// The append-only file.
     APPEND_ONLY_FILE = {
-        appends: bool = ("appendonly", Live, SWITCH, "no", "Log every write to a file.").rests_while_loading();
+        appends: bool = ("appendonly", Live, SWITCH, "no", "Write every change to the append-only file.").rests_while_loading();
         append_filename: String = ("appendfilename", Start, Syntax::Checked(append_filename), "appendonly.aof", "Beginning of the names of the append-only files.");
-        append_dir_name: String = ("appenddirname", Start, Syntax::Checked(append_dir_name), "appendonlydir", "Folder of the append-only files.");
-        append_sync: Policy as AppendSync = ("appendfsync", Live, Syntax::Choice(AppendSync::NAMES), "everysec", "When the append-only file is flushed.");
+        append_dir_name: String = ("appenddirname", Start, Syntax::Checked(append_dir_name), "appendonlydir", "Folder of the append-only files, in dir.");
+        append_sync: Policy as AppendSync = ("appendfsync", Live, Syntax::Choice(AppendSync::NAMES), "everysec", "When the append-only file is flushed to the disk: once a second, before replies to writes are sent (always), or when the system does it (no).");
         _ = ("no-appendfsync-on-rewrite", Inert, SWITCH, "no", "Do not flush it while it is rewritten.");
-        rewrite_percentage: u64 = ("auto-aof-rewrite-percentage", Live, SECONDS, "100", "Growth at which it is rewritten; 0: never.");
-        rewrite_bytes_min: u64 = ("auto-aof-rewrite-min-size", Live, memory(0), "67108864", "Size below which it is not.");
-        loads_truncated: bool = ("aof-load-truncated", Live, SWITCH, "yes", "Load a file whose end is missing.");
-        corrupt_tail_bytes_max: u64 = ("aof-load-corrupt-tail-max-size", Live, memory(0), "0", "Load a file with a damaged end of at most this size; 0: never.");
-        keeps_append_history: bool = ("aof-disable-auto-gc", Live, SWITCH, "no", "Keep the files that a rewrite has replaced.");
-        base_is_snapshot: bool = ("aof-use-rdb-preamble", Live, SWITCH, "yes", "Begin a rewritten file with a snapshot, not with commands.");
-        append_timestamps: bool = ("aof-timestamp-enabled", Live, SWITCH, "no", "Write times into the file.");
+        rewrite_percentage: u64 = ("auto-aof-rewrite-percentage", Live, SECONDS, "100", "Rewrite the append-only file when it has grown by this percentage since the last rewrite; 0: only on BGREWRITEAOF.");
+        rewrite_bytes_min: u64 = ("auto-aof-rewrite-min-size", Live, memory(0), "67108864", "Size below which auto-aof-rewrite-percentage has no effect.");
+        loads_truncated: bool = ("aof-load-truncated", Live, SWITCH, "yes", "Load an append-only file whose last command is incomplete, without that command; no: do not start.");
+        corrupt_tail_bytes_max: u64 = ("aof-load-corrupt-tail-max-size", Live, memory(0), "0", "Load an append-only file whose end is damaged, without that end, if it has at most this size; 0: do not start.");
+        keeps_append_history: bool = ("aof-disable-auto-gc", Live, SWITCH, "no", "Keep append-only files that a rewrite has replaced.");
+        base_is_snapshot: bool = ("aof-use-rdb-preamble", Live, SWITCH, "yes", "Rewrite the append-only file in the form of a snapshot; no: as commands.");
+        append_timestamps: bool = ("aof-timestamp-enabled", Live, SWITCH, "no", "Write timestamps into the append-only file, for check-aof --truncate-to-timestamp.");
         _ = ("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps.");
     }
 
     /// Replication.
     REPLICATION = {
-        primary: Option<(String, u16)> as PrimaryAddress = ("replicaof", Start, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").needs_words();
-        primary_password: Option<Vec<u8>> = ("masterauth", Live, Syntax::Bytes, "", "Password for the primary.").alias("primaryauth").secret();
-        primary_user: Option<String> = ("masteruser", Live, TEXT, "", "User at the primary.").alias("primaryuser").secret();
-        serves_stale_data: bool = ("replica-serve-stale-data", Live, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data");
-        replica_read_only: bool = ("replica-read-only", Live, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only");
-        replica_ignores_maxmemory: bool = ("replica-ignore-maxmemory", Live, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory");
+        primary: Option<(String, u16)> as PrimaryAddress = ("replicaof", Start, Syntax::Words(primary), "", "Host and port of the primary whose replica this server is; empty: it is a primary itself.").alias("slaveof").needs_words();
+        primary_password: Option<Vec<u8>> = ("masterauth", Live, Syntax::Bytes, "", "Password with which a replica authenticates to its primary.").alias("primaryauth").secret();
+        primary_user: Option<String> = ("masteruser", Live, TEXT, "", "User as which a replica authenticates to its primary; empty: the default user.").alias("primaryuser").secret();
+        serves_stale_data: bool = ("replica-serve-stale-data", Live, SWITCH, "yes", "Answer a replica's clients while its link to the primary is down; no: -MASTERDOWN.").alias("slave-serve-stale-data");
+        replica_read_only: bool = ("replica-read-only", Live, SWITCH, "yes", "Refuse writes of clients on a replica.").alias("slave-read-only");
+        replica_ignores_maxmemory: bool = ("replica-ignore-maxmemory", Live, SWITCH, "yes", "Do not evict on a replica: keys that the primary evicts are deleted on both.").alias("slave-ignore-maxmemory");
         _ = ("replica-lazy-flush", Inert, SWITCH, "no", "Free old data in the background before a full load.").alias("slave-lazy-flush");
-        replica_priority: u64 = ("replica-priority", Live, SECONDS, "100", "Who is promoted first.").alias("slave-priority");
-        replica_announced: bool = ("replica-announced", Live, SWITCH, "yes", "Be named to those who ask for replicas.");
-        replica_announce_ip: Option<String> = ("replica-announce-ip", Live, TEXT, "", "Address that the primary tells others.").alias("slave-announce-ip");
-        replica_announce_port: Option<u16> as Port = ("replica-announce-port", Live, PORT, "0", "Port that the primary tells others.").alias("slave-announce-port");
+        replica_priority: u64 = ("replica-priority", Live, SECONDS, "100", "Priority for promotion by Sentinel: the lowest is promoted first; 0: never.").alias("slave-priority");
+        replica_announced: bool = ("replica-announced", Live, SWITCH, "yes", "Let Sentinel report this replica to clients.");
+        replica_announce_ip: Option<String> = ("replica-announce-ip", Live, TEXT, "", "Address under which the primary reports this replica; empty: the one from which it connects.").alias("slave-announce-ip");
+        replica_announce_port: Option<u16> as Port = ("replica-announce-port", Live, PORT, "0", "Port under which the primary reports this replica; 0: the listening port.").alias("slave-announce-port");
         _ = ("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk fails.");
         _ = ("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes kept while a replica loads a snapshot.");
-        repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send snapshots to replicas without a file.");
-        repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas.");
-        repl_enough: u64 = ("repl-diskless-sync-max-replicas", Live, SECONDS, "0", "Replicas at which not to wait any longer.");
+        repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send a snapshot to replicas while it is made; no: write it to a file, and send that.");
+        repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas before a snapshot is sent to all of them.");
+        repl_enough: u64 = ("repl-diskless-sync-max-replicas", Live, SECONDS, "0", "Number of waiting replicas at which the wait of repl-diskless-sync-delay ends; 0: it is never cut short.");
         _ = ("repl-diskless-load", Inert, Syntax::Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", "Load a snapshot without a file.");
         _ = ("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections.");
         _ = ("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary.");
-        repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period");
-        repl_timeout_s: u64 = ("repl-timeout", Live, int(1, INT_MAX), "60", "Seconds after which the other side is given up.");
+        repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between the PINGs of a primary to its replicas.").alias("repl-ping-slave-period");
+        repl_timeout_s: u64 = ("repl-timeout", Live, int(1, INT_MAX), "60", "Seconds of silence after which a primary or a replica closes the link between them.");
         _ = ("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas.");
-        backlog_bytes: u64 = ("repl-backlog-size", Live, memory(1), "1048576", "Bytes kept for replicas that come back; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
-        backlog_ttl_s: u64 = ("repl-backlog-ttl", Live, int(0, i64::MAX), "3600", "Seconds that they are kept without a replica.");
-        min_replicas: u64 = ("min-replicas-to-write", Live, SECONDS, "0", "Refuse writes with fewer replicas.").alias("min-slaves-to-write");
-        min_replicas_lag_s: u64 = ("min-replicas-max-lag", Live, SECONDS, "10", "Seconds after which a replica does not count.").alias("min-slaves-max-lag");
+        backlog_bytes: u64 = ("repl-backlog-size", Live, memory(1), "1048576", "Size of the replication backlog, from which a replica that reconnects catches up; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
+        backlog_ttl_s: u64 = ("repl-backlog-ttl", Live, int(0, i64::MAX), "3600", "Seconds after which a primary without replicas frees the backlog; 0: never.");
+        min_replicas: u64 = ("min-replicas-to-write", Live, SECONDS, "0", "Refuse writes while fewer replicas than this are connected and up to date; 0: never.").alias("min-slaves-to-write");
+        min_replicas_lag_s: u64 = ("min-replicas-max-lag", Live, SECONDS, "10", "Seconds since its last acknowledgement up to which a replica counts as up to date; 0: min-replicas-to-write is off.").alias("min-slaves-max-lag");
         _ = ("propagation-error-behavior", Inert, Syntax::Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", "What to do when a replica refuses a write.");
     }
 
@@ -384,7 +384,7 @@ settings! {
         /// Port 0: chosen by the system.
         port: Option<u16> as Port = ("tls-port", Live, PORT, "0", "TLS port, beside the plain port or, with --port 0, instead of it; 0: none.");
         _ = ("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus.");
-        replication: bool = ("tls-replication", Live, SWITCH, "no", "TLS towards the primary.");
+        replication: bool = ("tls-replication", Live, SWITCH, "no", "Connect to the primary by TLS.");
         auth_clients: ClientAuth as ClientCertificates = ("tls-auth-clients", Live, Syntax::Choice(ClientCertificates::NAMES), "yes", "Require a client certificate of a trusted authority; optional: verify one if the client presents it.");
         prefer_server_ciphers: bool = ("tls-prefer-server-ciphers", Live, SWITCH, "no", "Choose the cipher in the server's order instead of the client's.");
         session_caching: bool = ("tls-session-caching", Live, SWITCH, "yes", "Let clients resume TLS sessions.");
@@ -393,7 +393,7 @@ settings! {
         cert_file: Option<String> = ("tls-cert-file", Live, TEXT, "", "Server certificate and its chain, in PEM format; setting it, even to the same path, reads all TLS files again, as SIGHUP does.");
         key_file: Option<String> = ("tls-key-file", Live, TEXT, "", "Private key of tls-cert-file, not encrypted.");
         key_file_pass: Option<String> = ("tls-key-file-pass", Live, TEXT, "", "Password of tls-key-file; encrypted keys are refused.").secret();
-        client_cert_file: Option<String> = ("tls-client-cert-file", Live, TEXT, "", "Certificate for outgoing connections: read and checked.");
+        client_cert_file: Option<String> = ("tls-client-cert-file", Live, TEXT, "", "Certificate for connections to other servers, as to the primary; empty: tls-cert-file.");
         client_key_file: Option<String> = ("tls-client-key-file", Live, TEXT, "", "Private key of tls-client-cert-file.");
         client_key_file_pass: Option<String> = ("tls-client-key-file-pass", Live, TEXT, "", "Password of tls-client-key-file; encrypted keys are refused.").secret();
         auto_reload_interval_s: u64 = ("tls-auto-reload-interval", Live, SECONDS, "0", "Seconds between checks whether files of certificates and keys have changed, which are then read again; 0: never.");

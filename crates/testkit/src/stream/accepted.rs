@@ -227,18 +227,7 @@ pub fn explain(case: Case<'_>) -> Option<&'static Deliberate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(lines: &[&str]) -> Vec<Told> {
-        let told = |line: &&str| Told {
-            db: 0,
-            group: None,
-            words: line
-                .split(' ')
-                .map(|word| word.as_bytes().to_vec())
-                .collect(),
-        };
-        lines.iter().map(told).collect()
-    }
+    use crate::stream::told::told;
 
     fn explained(ours: &[&str], theirs: &[&str]) -> Option<&'static str> {
         let hunk = Hunk {

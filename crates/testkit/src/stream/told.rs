@@ -269,21 +269,23 @@ fn close(ours: &[u8], theirs: &[u8]) -> bool {
     }
 }
 
+/// Returns commands outside of transactions, one for each line.
+#[cfg(test)]
+pub(super) fn told(lines: &[&str]) -> Vec<Told> {
+    let told = |line: &&str| Told {
+        db: 0,
+        group: None,
+        words: line
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect(),
+    };
+    lines.iter().map(told).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(lines: &[&str]) -> Vec<Told> {
-        let told = |line: &&str| Told {
-            db: 0,
-            group: None,
-            words: line
-                .split(' ')
-                .map(|word| word.as_bytes().to_vec())
-                .collect(),
-        };
-        lines.iter().map(told).collect()
-    }
 
     #[test]
     fn a_command_too_many_is_one_difference_and_what_follows_is_compared_again() {

@@ -1,5 +1,7 @@
 //! Small collections inside their entries: the same as outside, whatever is done to them and in whatever order.
 
+use std::sync::atomic::Ordering;
+
 use redline_table::heap::Compaction;
 use redline_types::zset::AddFlags;
 
@@ -530,7 +532,7 @@ fn small_collections_are_evicted_like_any_key() {
     maxmemory.store(limit, Ordering::Relaxed);
     while alone.space.over_limit() {
         let evicted = alone.space.evict_one(&mut alone.local, 0, &mut |_, _| ());
-        assert_eq!(evicted, crate::upkeep::Evicted::One);
+        assert_eq!(evicted, crate::Evicted::One);
         alone.used_bytes();
     }
     let left = alone.space.key_count(0);

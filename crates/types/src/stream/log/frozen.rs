@@ -3,12 +3,11 @@
 //! Nodes are given in the order of their first ids. One that changes or goes before its turn is kept aside.
 
 use super::{Log, Node, NodeView, StreamId};
-use redline_table::frozen::{FreezeId, Frozen};
+use redline_table::frozen::FreezeId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a frozen log.
 pub(in crate::stream) struct Progress {
-    id: FreezeId,
     /// The first ids of nodes that were not given yet are from here on; `None`: all were.
     from: Option<StreamId>,
     /// The first id of the last node that there was.
@@ -37,10 +36,6 @@ impl Progress {
     #[cold]
     #[inline(never)]
     pub(super) fn keep_copy(&mut self, first: StreamId, node: &Node) {
-        #[cfg(test)]
-        if planted::is_on() {
-            return;
-        }
         if self.is_left(first) && self.passed_over.insert(first) {
             self.kept.insert(first, node.clone());
         }
@@ -58,19 +53,20 @@ impl Progress {
 
 impl Log {
     pub(in crate::stream) fn freeze(&mut self, id: FreezeId) {
-        debug_assert!(!self.frozen.is_frozen(), "it is frozen once");
         let last = self.nodes.last_key_value().map(|(first, _)| *first);
-        self.frozen = Frozen::new(Progress {
+        self.frozen.freeze(
             id,
-            from: last.map(|_| StreamId::MIN),
-            last: last.unwrap_or(StreamId::MIN),
-            passed_over: BTreeSet::new(),
-            kept: BTreeMap::new(),
-        });
+            Progress {
+                from: last.map(|_| StreamId::MIN),
+                last: last.unwrap_or(StreamId::MIN),
+                passed_over: BTreeSet::new(),
+                kept: BTreeMap::new(),
+            },
+        );
     }
 
     pub(in crate::stream) fn freeze_id(&self) -> Option<FreezeId> {
-        self.frozen.get().map(|progress| progress.id)
+        self.frozen.id()
     }
 
     pub(in crate::stream) fn thaw(&mut self) {
@@ -109,25 +105,6 @@ impl Log {
             self.frozen.take();
         }
         is_done
-    }
-}
-
-/// A fault for the tests to find.
-#[cfg(test)]
-pub(in crate::stream) mod planted {
-    use std::cell::Cell;
-
-    thread_local! {
-        static IS_ON: Cell<bool> = const { Cell::new(false) };
-    }
-
-    pub(super) fn is_on() -> bool {
-        IS_ON.get()
-    }
-
-    /// From now on no node that changes is kept in this thread.
-    pub(super) fn turn_on() {
-        IS_ON.set(true);
     }
 }
 
@@ -190,7 +167,8 @@ mod tests {
         format!("{} {:?}", node.first, entries.collect::<Vec<_>>())
     }
 
-    fn run(seed: u64) {
+    /// `forgets`: the nodes that are kept are lost.
+    fn run(seed: u64, forgets: bool) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut stream = Stream::new();
         for round in 0..10 {
@@ -207,6 +185,9 @@ mod tests {
             let mut given = Vec::new();
             while !stream.give_piece(&mut |node| given.push(text(&node))) {
                 (0..pace).for_each(|_| change(&mut stream, &mut rng));
+                if let Some(progress) = stream.log.frozen.get_mut().filter(|_| forgets) {
+                    progress.kept.clear();
+                }
                 if empties && rng.u8(..20) == 0 {
                     let trim = Trim {
                         to: TrimTo::MaxLen(0),
@@ -224,15 +205,12 @@ mod tests {
 
     #[test]
     fn the_pieces_are_what_was_there_whatever_changes_between_them() {
-        (0..10).for_each(run);
+        (0..10).for_each(|seed| run(seed, false));
     }
 
     #[test]
     fn a_log_that_keeps_no_node_that_changes_is_found() {
-        let found = std::thread::spawn(|| {
-            planted::turn_on();
-            (0..10).for_each(run);
-        });
-        assert!(found.join().is_err());
+        let found = std::panic::catch_unwind(|| (0..10).for_each(|seed| run(seed, true)));
+        assert!(found.is_err());
     }
 }

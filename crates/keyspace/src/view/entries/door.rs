@@ -2,10 +2,10 @@
 //!
 //! # The two halves of a change
 //!
-//! Access to an entry's contents for a change needs a [`Change`] of that entry, which [`View::begin_change`] alone makes.
+//! Access to an entry's contents for a change needs a [`Change`] of that entry, which [`Entries::begin_change`] alone makes.
 //! So everything that must happen before an entry is first changed belongs there: a snapshot that is being taken saves
 //! it as it was (see [`snapshot`](crate::snapshot)). Everything that must happen after a key has changed (the account of
-//! memory, an index of its contents) belongs to [`View::end_change`].
+//! memory, an index of its contents) belongs to [`Entries::end_change`].
 //!
 //! The handler reports a change, by [`View::changed`] and [`View::announced`]: watchers, clients that track the key,
 //! keyspace events, and the count that puts the command into the journal depend on these alone. It is the handler's to
@@ -19,10 +19,10 @@
 //!
 //! Must not know: commands, the receivers of reports.
 
-use super::View;
-use crate::{entry::Entry, snapshot};
+use super::Entries;
+use crate::{View, entry::Entry, snapshot};
 
-/// Permission to change one entry, or to add or replace it. Made by [`View::begin_change`] only; functions that change an
+/// Permission to change one entry, or to add or replace it. Made by [`Entries::begin_change`] only; functions that change an
 /// entry ask for it.
 pub(crate) struct Change {
     /// The entry that was there before; `None` if there was none.
@@ -73,11 +73,11 @@ impl Change {
     }
 }
 
-impl View<'_> {
+impl Entries<'_> {
     /// Begins a change of a key of the selected database, before anything of its entry, if it has one, is changed: a
     /// snapshot that is being taken saves it first.
     #[inline(always)] // a load and a branch
-    pub(super) fn begin_change(&mut self, entry: Option<Entry>) -> Change {
+    pub(in crate::view) fn begin_change(&mut self, entry: Option<Entry>) -> Change {
         self.note_unrecorded();
         if self.space.snapshots.is_running()
             && let Some(entry) = entry
@@ -97,47 +97,55 @@ impl View<'_> {
 
     /// Ends a change by which the key takes so many bytes more.
     #[inline(always)] // one addition
-    pub(super) fn end_change(&mut self, _change: Change, key: &[u8], grown: i64) {
+    pub(in crate::view) fn end_change(&mut self, _change: Change, key: &[u8], grown: i64) {
         self.note_changed(key);
         self.local.account(self.space, grown);
     }
 
     /// Ends an edit, which need not have changed anything.
     #[inline(always)] // as `end_change`
-    pub(super) fn end_edit(&mut self, change: Change, key: &[u8], grown: i64, differs: bool) {
+    pub(in crate::view) fn end_edit(
+        &mut self,
+        change: Change,
+        key: &[u8],
+        grown: i64,
+        differs: bool,
+    ) {
         self.end_change(change, key, grown);
         if !differs {
-            self.unreported(key);
+            self.note_reported(key);
         }
     }
 
     /// Notes that a key has changed; before the unit ends it must be reported.
     #[inline(always)] // nothing in a release build
-    pub(super) fn note_changed(&self, _key: &[u8]) {
+    pub(in crate::view) fn note_changed(&self, _key: &[u8]) {
         #[cfg(debug_assertions)]
         self.local.witness.borrow_mut().changed(self.db, _key);
     }
 
     /// Notes that a change of a key has been reported.
     #[inline(always)] // nothing in a release build
-    pub(super) fn note_reported(&self, _key: &[u8]) {
+    pub(in crate::view) fn note_reported(&self, _key: &[u8]) {
         #[cfg(debug_assertions)]
         self.local.witness.borrow_mut().reported(self.db, _key);
     }
+}
 
+impl View<'_> {
     /// Ends a view whose changes are not to be reported.
     #[cfg(test)]
     pub(crate) fn finish_unreported(&mut self) {
         self.end();
         #[cfg(debug_assertions)]
-        self.local.witness.get_mut().begin();
+        self.entries.local.witness.get_mut().begin();
     }
 
     /// A planted fault: changes a short string with the permission to change another key.
     #[cfg(test)]
     pub(crate) fn change_past_the_door(&mut self, key: &[u8], other: &[u8]) {
-        let (entry, other) = (self.find_mut(key).1, self.find_mut(other).1);
-        let change = self.begin_change(other);
+        let (entry, other) = (self.entries.find_mut(key).1, self.entries.find_mut(other).1);
+        let change = self.entries.begin_change(other);
         // SAFETY: the stripe is held, and `&mut self` excludes readers.
         let bytes = unsafe { entry.expect("it is there").inline_mut(&change) };
         bytes.expect("a short string").fill(b'!');
@@ -146,16 +154,16 @@ impl View<'_> {
     /// Notes that a change of a key is deliberately not reported: clients see no difference.
     #[inline(always)] // nothing in a release build
     pub fn unreported(&self, key: &[u8]) {
-        self.note_reported(key);
+        self.entries.note_reported(key);
     }
 }
 
 /// A string as it was before an edit: in a debug build, to see whether the edit has changed it.
-pub(super) struct Seen(#[cfg(debug_assertions)] u64);
+pub(in crate::view) struct Seen(#[cfg(debug_assertions)] u64);
 
 impl Seen {
     #[inline(always)] // nothing in a release build
-    pub(super) fn of(_bytes: &[u8]) -> Seen {
+    pub(in crate::view) fn of(_bytes: &[u8]) -> Seen {
         Seen(
             #[cfg(debug_assertions)]
             redline_table::hash(_bytes),
@@ -163,7 +171,7 @@ impl Seen {
     }
 
     #[inline(always)] // nothing in a release build
-    pub(super) fn differs_from(&self, _bytes: &[u8]) -> bool {
+    pub(in crate::view) fn differs_from(&self, _bytes: &[u8]) -> bool {
         #[cfg(debug_assertions)]
         return self.0 != redline_table::hash(_bytes);
         #[cfg(not(debug_assertions))]

@@ -1,29 +1,103 @@
-//! Finding, storing and removing entries of a view, in the tables of its database and in the account of memory.
+//! The entries of a unit: found, stored and removed in the tables of a database and in the account of memory. What an
+//! entry's expiry, arrival or going causes by itself is reported from here; the reports of a handler are [`View`](super::View)'s.
 //!
-//! Must not know: commands.
+//! Must not know: commands, the number of changes that a handler reports.
 
-use std::sync::atomic::Ordering;
+mod door;
+
+pub(crate) use door::Change;
+pub(super) use door::Seen;
+#[cfg(debug_assertions)]
+pub(crate) use door::Witness;
+
+use std::{cell::Cell, sync::atomic::Ordering};
 
 use redline_types::{PackedRef, Value};
 
-use super::{Expiry, View, door::Change, waiting};
+use super::{Expiry, hints::Hints, waiting};
 use crate::{
     entry::{Content, Entry, Garbage, Stored, fit_for_entry},
-    notify::{Classes, EXPIRED},
-    space::{Keyspace, stripe_of},
+    lock::Held,
+    notify::{Classes, EXPIRED, Event},
+    space::{Keyspace, Local, stripe_of},
+    unit::Unit,
 };
 
-impl View<'_> {
+/// The entries of the stripes that a unit holds, in the selected database.
+pub struct Entries<'a> {
+    pub(super) space: &'a Keyspace,
+    pub(super) held: Held<'a>,
+    /// The worker's share: limits, randomness, events.
+    pub local: &'a mut Local,
+    /// The selected database.
+    pub(super) db: u32,
+    pub(super) now_ms: i64,
+    pub(super) hints: Hints<'a>,
+    /// Places of the entries of the two keys that were last looked at to be changed: that was their use.
+    pub(super) used_ahead: Cell<[usize; 2]>,
+    /// Of the unit: it has changed something and no record has been written.
+    #[cfg(debug_assertions)]
+    pub(super) unrecorded: &'a Cell<bool>,
+}
+
+impl<'a> Entries<'a> {
+    /// Makes those of a unit, for a view of it.
+    #[inline(always)] // as `View::new`
+    pub(super) fn new(
+        unit: &'a mut Unit<'_>,
+        local: &'a mut Local,
+        db: u32,
+        now_ms: i64,
+    ) -> Entries<'a> {
+        let unit = &*unit;
+        local.opened.close_all();
+        #[cfg(debug_assertions)]
+        local.witness.get_mut().begin();
+        Entries {
+            space: unit.space(),
+            held: unit.held(),
+            local,
+            db,
+            now_ms,
+            hints: Hints::none(),
+            used_ahead: Cell::new([0; 2]),
+            #[cfg(debug_assertions)]
+            unrecorded: unit.unrecorded(),
+        }
+    }
+
+    /// Notes for the unit that something has changed.
+    #[inline(always)] // nothing in a release build
+    pub(super) fn note_unrecorded(&self) {
+        #[cfg(debug_assertions)]
+        self.unrecorded.set(true);
+    }
+
+    /// Works on another database for a moment.
+    pub(super) fn in_db<R>(&mut self, db: u32, run: impl FnOnce(&mut Self) -> R) -> R {
+        let selected = std::mem::replace(&mut self.db, db);
+        let result = run(self);
+        self.db = selected;
+        result
+    }
+
+    /// Returns the contents of an entry of this unit, unopened.
+    #[inline]
+    pub(super) fn content(&self, entry: Entry) -> Content<'_> {
+        // SAFETY: the stripe is held, and writers need `&mut self`.
+        unsafe { entry.content() }
+    }
+
     #[cold]
     pub(super) fn remove_met_expired(&mut self) {
         for (db, key) in std::mem::take(self.local.met_expired.get_mut()) {
-            self.in_db(db, |view| {
+            self.in_db(db, |entries| {
                 // Not there any more, or there again, if the unit went on to write the key.
-                if let (hash, Some(entry)) = view.look(&key)
+                if let (hash, Some(entry)) = entries.look(&key)
                     // SAFETY: the stripe is held.
-                    && unsafe { is_expired(entry, view.now_ms) }
+                    && unsafe { is_expired(entry, entries.now_ms) }
                 {
-                    view.unlink(db, hash, entry);
+                    entries.unlink(db, hash, entry);
                 }
             });
         }
@@ -61,6 +135,61 @@ impl View<'_> {
     pub(super) fn missed(&self, key: &[u8]) {
         self.local.misses.set(self.local.misses.get() + 1);
         self.notify(Classes::KEY_MISS, "keymiss", key);
+    }
+
+    /// Raises the flags of a key's watchers, where a change has no event.
+    #[inline]
+    pub(super) fn touch_watchers(&self, key: &[u8]) {
+        self.note_reported(key);
+        if self.space.watched.load(Ordering::Relaxed) != 0 {
+            self.tell_watchers(key, "");
+        }
+    }
+
+    /// Raises the flags, and queues the change for clients that track keys; see [`Classes::CHANGED`] for its name.
+    #[cold]
+    fn tell_watchers(&self, key: &[u8], name: &'static str) {
+        let lives = || name != EXPIRED && self.lives(self.db, key);
+        let stripe = stripe_of(self.hash(key));
+        self.space.touch(stripe, self.db, key, lives);
+        if self.space.is_tracked() {
+            self.local.events.push(Event {
+                class: Classes::CHANGED,
+                name,
+                db: self.db,
+                key: key.into(),
+            });
+        }
+    }
+
+    /// Queues a keyspace event, if its class is wanted.
+    #[inline]
+    pub(super) fn notify(&self, class: Classes, event: &'static str, key: &[u8]) {
+        if self.local.notify.intersects(class) {
+            self.local.events.push(Event {
+                class,
+                name: event,
+                db: self.db,
+                key: key.into(),
+            });
+        }
+    }
+
+    /// Queues the events of a value that replaces another one. Setting a value does this by itself; RENAME and COPY
+    /// remove the old value first and report later.
+    pub(super) fn notify_replaced(&self, key: &[u8], old_type: &str, new_type: &str) {
+        self.notify(Classes::OVERWRITTEN, "overwritten", key);
+        if old_type != new_type {
+            self.notify(Classes::TYPE_CHANGED, "type_changed", key);
+        }
+    }
+
+    /// Reports that a key was removed, but not by a command.
+    pub(crate) fn propagate_gone(&self, key: &[u8]) {
+        self.note_unrecorded();
+        // Not the command's own effect: the call may still be recorded.
+        let words = [&b"DEL"[..], key];
+        self.local.push_effect(self.space, self.db, words);
     }
 
     pub(super) fn announce_replaced(&self, key: &[u8], old: Option<Entry>, new_type: &str) {
@@ -131,7 +260,7 @@ impl View<'_> {
         self.unlink(db, hash, entry);
         let met = self.local.met_expired.get_mut();
         if met.is_empty() || !met.remove(&id) {
-            self.in_db(db, |view| view.report_expired(&id.1));
+            self.in_db(db, |entries| entries.report_expired(&id.1));
         }
     }
 
@@ -249,8 +378,8 @@ impl View<'_> {
         }
     }
 
-    /// Stores a value that was opened or made to be edited, under its key, which is removed with the last element (but
-    /// of a stream).
+    /// Stores a value that was opened or made to be edited, under its key. Returns true if that is removed, since the last
+    /// element has gone (but a stream stays).
     pub(super) fn close_edited(
         &mut self,
         change: &Change,
@@ -258,19 +387,24 @@ impl View<'_> {
         hash: u64,
         old: Option<Entry>,
         value: Value,
-    ) {
+    ) -> bool {
         match old {
             Some(entry) => self.exchange_edited(change, key, hash, entry, value),
             None if value.leaves_no_key() => {
                 self.local.opened.give_back(value);
+                false
             }
-            None => self.store_edited(value, |view, stored| {
-                view.replace(key, hash, None, stored, Expiry::Clear);
-            }),
+            None => {
+                self.store_edited(value, |entries, stored| {
+                    entries.replace(key, hash, None, stored, Expiry::Clear);
+                });
+                false
+            }
         }
     }
 
-    /// Stores a value that has been edited in the place of the packed one that it was.
+    /// Stores a value that has been edited in the place of the packed one that it was. Returns true if it is empty, so
+    /// that its key is removed.
     fn exchange_edited(
         &mut self,
         change: &Change,
@@ -278,12 +412,11 @@ impl View<'_> {
         hash: u64,
         entry: Entry,
         value: Value,
-    ) {
+    ) -> bool {
         if value.is_empty() {
             self.unlink(self.db, hash, entry);
-            self.emptied = true;
             self.local.opened.give_back(value);
-            return;
+            return true;
         }
         let packed = fit_for_entry(&value);
         if cfg!(debug_assertions) && self.differs(entry, packed, value.len()) {
@@ -295,15 +428,16 @@ impl View<'_> {
         {
             // The size class is the same: nothing to account for.
             self.local.opened.give_back(value);
-            return;
+            return false;
         }
-        self.store_edited(value, |view, stored| {
+        self.store_edited(value, |entries, stored| {
             // SAFETY: as above.
             unsafe {
-                let fresh = entry.with_value(&mut view.local.heap, stored);
-                view.exchange(hash, entry, fresh);
+                let fresh = entry.with_value(&mut entries.local.heap, stored);
+                entries.exchange(hash, entry, fresh);
             }
         });
+        false
     }
 
     /// Returns true if an edited collection of so many elements, packed if it is small, surely differs from the entry's.
