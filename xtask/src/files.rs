@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use redline_testkit::client::Client;
+use redline_testkit::client::Value;
 use redline_testkit::files::{self, Answers, Data, Likeness, Options};
 use redline_testkit::process::ServerProcess;
 
@@ -24,15 +26,54 @@ struct Kind {
     name: &'static str,
     /// Arguments with which a server writes and loads them.
     words: &'static [&'static str],
-    /// The call after which everything is in them.
-    call: &'static [&'static str],
+    form: Form,
 }
 
-const KINDS: &[Kind] = &[Kind {
-    name: "snapshot",
-    words: &["--dbfilename", "dump.rdb"],
-    call: &["SAVE"],
-}];
+/// What the files of a kind are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// What SAVE writes.
+    Snapshot,
+    /// A folder whose base, a snapshot, has all the data.
+    Folder,
+    /// A folder of commands: those that were called, then a base of commands.
+    Commands,
+    /// One append-only file as servers before Redis 7 have it: a snapshot, and the commands behind it.
+    Single,
+}
+
+impl Form {
+    /// Returns true if records of accesses are in it.
+    fn has_accesses(self) -> bool {
+        self != Form::Commands
+    }
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "snapshot",
+        words: &["--dbfilename", "dump.rdb"],
+        form: Form::Snapshot,
+    },
+    Kind {
+        name: "append-only folder",
+        words: &["--appendonly", "yes"],
+        form: Form::Folder,
+    },
+    Kind {
+        name: "append-only folder of commands",
+        words: &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
+        form: Form::Commands,
+    },
+    Kind {
+        name: "single append-only file",
+        words: &["--appendonly", "yes"],
+        form: Form::Single,
+    },
+];
+
+/// Longest time that a rewrite may take.
+const REWRITE_MAX: Duration = Duration::from_secs(60);
 
 /// A real server: a program, what it can hold, and which of our versions it reads.
 struct Real {
@@ -44,6 +85,24 @@ struct Real {
     likeness: Likeness,
     /// Versions of the format that ours writes for it; the last one for all of its data.
     versions: &'static [&'static str],
+}
+
+impl Real {
+    /// Returns how much of what files of this form hold both servers show in the same way.
+    fn likeness(&self, form: Form) -> Likeness {
+        match (form, self.likeness) {
+            (Form::Commands, Likeness::Same) => Likeness::Told,
+            (_, likeness) => likeness,
+        }
+    }
+
+    /// Returns the versions to go through. The forms of an append-only file show no more with the others.
+    fn versions(&self, form: Form) -> &'static [&'static str] {
+        match form {
+            Form::Snapshot => self.versions,
+            _ => &self.versions[..1],
+        }
+    }
 }
 
 /// A folder that goes with its value.
@@ -101,7 +160,12 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let (mut keys, mut files) = (0, 0);
     for kind in KINDS {
         for real in &reals {
-            for policy in ["allkeys-lru", "allkeys-lfu"] {
+            let policies = ["allkeys-lru", "allkeys-lfu"];
+            let policies = match kind.form.has_accesses() {
+                true => &policies[..],
+                false => &policies[..1],
+            };
+            for policy in policies {
                 let report =
                     |failure: Failure| format!("{}, {}, {policy}: {failure}", kind.name, real.name);
                 let (more, written) =
@@ -141,32 +205,43 @@ fn there_and_back(
     if reloaded.is_error() {
         return Err(format!("DEBUG RELOAD answered {reloaded:?}"));
     }
-    let mut made = broken(files::answers(&mut client, &data, real.likeness))?;
-    broken(files::leave_an_expired_key(&mut client))?;
-    keep(&mut client, kind)?;
+    let likeness = real.likeness(kind.form);
+    let mut made = broken(files::answers(&mut client, &data, likeness))?;
+    match kind.form {
+        Form::Snapshot => {
+            broken(files::leave_an_expired_key(&mut client))?;
+            keep(&mut client, kind)?;
+        }
+        // What was called is there.
+        Form::Commands => {}
+        Form::Folder | Form::Single => keep(&mut client, kind)?,
+    }
     end(origin)?;
+    convert(kind, &folder.0)?;
 
     let mut redline = start_ours(setting, kind, &folder.0, policy, "auto")?;
-    check(&redline, &data, real, &made, lfu)
+    check(&redline, &data, (real, kind), &made, lfu)
         .map_err(|failure| format!("loaded by us: {failure}"))?;
     let mut files = 1;
-    for version in real.versions {
+    for version in real.versions(kind.form) {
         let mut client = connect(&redline)?;
         broken(client.call(&["CONFIG", "SET", "rdb-format-version", version]))?;
         keep(&mut client, kind)?;
         stop(redline)?;
+        convert(kind, &folder.0)?;
         let loads = start_real(real, kind, &folder.0, policy)?;
         if *version == OLD_FORM {
             made.retain(|(what, _)| is_in_old_form(what));
         }
         let failed = |failure| format!("version {version}, loaded by the real one: {failure}");
-        check(&loads, &data, real, &made, lfu).map_err(failed)?;
+        check(&loads, &data, (real, kind), &made, lfu).map_err(failed)?;
         // Ours goes on with what the real one writes.
         keep(&mut connect(&loads)?, kind)?;
         end(loads)?;
+        convert(kind, &folder.0)?;
         redline = start_ours(setting, kind, &folder.0, policy, version)?;
         let failed = |failure| format!("version {version}, loaded by us again: {failure}");
-        check(&redline, &data, real, &made, lfu).map_err(failed)?;
+        check(&redline, &data, (real, kind), &made, lfu).map_err(failed)?;
         files += 2;
     }
     stop(redline)?;
@@ -183,15 +258,17 @@ fn is_in_old_form(question: &str) -> bool {
 fn check(
     server: &ServerProcess,
     data: &Data,
-    real: &Real,
+    (real, kind): (&Real, &Kind),
     made: &Answers,
     lfu: bool,
 ) -> Result<(), Failure> {
     let mut client = connect(server)?;
-    if let Some(wrong) = broken(files::wrong_accesses(&mut client, lfu))? {
+    if kind.form.has_accesses()
+        && let Some(wrong) = broken(files::wrong_accesses(&mut client, lfu))?
+    {
         return Err(wrong);
     }
-    let mut loaded = broken(files::answers(&mut client, data, real.likeness))?;
+    let mut loaded = broken(files::answers(&mut client, data, real.likeness(kind.form)))?;
     let asked: BTreeSet<&String> = made.iter().map(|(what, _)| what).collect();
     loaded.retain(|(what, _)| asked.contains(what));
     match files::difference(made, &loaded) {
@@ -237,11 +314,51 @@ fn connect(server: &ServerProcess) -> Result<Client, Failure> {
 
 /// Has a server put everything into its files.
 fn keep(client: &mut Client, kind: &Kind) -> Result<(), Failure> {
-    let reply = broken(client.call(kind.call))?;
-    match reply.is_error() {
-        true => Err(format!("{} answered {reply:?}", kind.call.join(" "))),
-        false => Ok(()),
+    let call = match kind.form {
+        Form::Snapshot => "SAVE",
+        _ => "BGREWRITEAOF",
+    };
+    let reply = broken(client.call(&[call]))?;
+    if reply.is_error() {
+        return Err(format!("{call} answered {reply:?}"));
     }
+    let deadline = Instant::now() + REWRITE_MAX;
+    loop {
+        let Value::Bulk(info) = broken(client.call(&["INFO", "persistence"]))? else {
+            return Err("INFO answered no text".into());
+        };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let has = |line: &str| info.lines().any(|text| text == line);
+        if has("aof_rewrite_in_progress:0") && has("aof_rewrite_scheduled:0") {
+            return match has("aof_last_bgrewrite_status:ok") {
+                true => Ok(()),
+                false => Err(format!("{call} has failed: {info}")),
+            };
+        }
+        if Instant::now() > deadline {
+            return Err(format!("{call} does not end: {info}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes one file of an append-only folder, if the kind has one: its files in their order.
+fn convert(kind: &Kind, folder: &Path) -> Result<(), Failure> {
+    if kind.form != Form::Single {
+        return Ok(());
+    }
+    let files = folder.join("appendonlydir");
+    let failed = |error: std::io::Error| format!("{}: {error}", files.display());
+    let manifest = std::fs::read_to_string(files.join("appendonly.aof.manifest"));
+    let mut whole = Vec::new();
+    for line in manifest.map_err(failed)?.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["file", name, "seq", _, "type", "b" | "i"] = words[..] {
+            whole.extend(std::fs::read(files.join(name)).map_err(failed)?);
+        }
+    }
+    std::fs::write(folder.join("appendonly.aof"), whole).map_err(failed)?;
+    std::fs::remove_dir_all(&files).map_err(failed)
 }
 
 /// Ends a real server.

@@ -117,6 +117,25 @@ impl Allocator {
     }
 }
 
+/// Runs before the first allocation: see [`spare_addresses`].
+#[cfg(all(target_os = "linux", not(miri)))]
+#[used]
+// SAFETY: the loader calls what is in this section once, on the only thread; the function allocates nothing.
+#[unsafe(link_section = ".init_array")]
+static AT_LOADING: extern "C" fn() = spare_addresses;
+
+/// Has mimalloc take addresses as it needs them where the process has a limit on them. It would reserve a GiB with its first
+/// block otherwise, and leave too few for the ranges and the stacks of threads.
+#[cfg(all(target_os = "linux", not(miri)))]
+extern "C" fn spare_addresses() {
+    /// The option `arena_reserve`; the crate has a name for some options only.
+    const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
+    if os::address_limit_bytes().is_some() {
+        // SAFETY: an option may be set at any time before it is used; the call only writes the option's value.
+        unsafe { libmimalloc_sys::mi_option_set(ARENA_RESERVE, 0) };
+    }
+}
+
 /// Starts the thread that returns memory to the system. Further calls do nothing.
 ///
 /// # Errors

@@ -9,11 +9,12 @@
 //! that come meanwhile queue behind it. One such record is on its way at a time.
 //!
 //! The walk rests while [`STREAM_BYTES_MAX`] wait for the writer. Entries that are saved because a command is about to
-//! change them cannot rest: what they bring comes on top.
+//! change them cannot rest: what they bring comes on top, up to a limit beyond which it goes to the [`spool`].
 //!
 //! Must not know: where the bytes go, threads, commands.
 
 pub mod file;
+pub mod spool;
 
 use std::{
     collections::VecDeque,
@@ -38,7 +39,8 @@ use redline_rdb::{
 };
 use redline_types::Value;
 
-use crate::aof::commands;
+use crate::{aof::commands, disk::error_text};
+use spool::{SPOOL_BYTES_MIN, Spool};
 
 /// Size of a chunk: bytes. The last entry may exceed it.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -107,7 +109,10 @@ pub struct Stream {
     /// Entries are encoded as commands, not in the format.
     writes_commands: bool,
     queue: Mutex<Queue>,
+    /// There is a chunk, or there will be none.
     filled: Condvar,
+    /// There are too many of them, or the spool is closed.
+    crowded: Condvar,
     waiting_bytes: AtomicU64,
     /// Those of them that are the record's in pieces.
     record_bytes: AtomicU64,
@@ -120,6 +125,7 @@ struct Queue {
     chunks: VecDeque<Chunk>,
     /// The record in pieces that is being written.
     record: Option<OpenRecord>,
+    spool: Spool,
     is_ended: bool,
     /// The key that the format cannot hold, and what it is.
     refused: Option<Refused>,
@@ -153,6 +159,8 @@ pub enum End {
     Unwanted,
     /// A value cannot be written.
     Refused(Refused),
+    /// The spool cannot be written or read, for this reason.
+    Spool(String),
 }
 
 impl Stream {
@@ -176,6 +184,7 @@ impl Stream {
             writes_commands,
             queue: Mutex::default(),
             filled: Condvar::new(),
+            crowded: Condvar::new(),
             waiting_bytes: AtomicU64::new(0),
             record_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -210,7 +219,7 @@ impl Stream {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of chunks that wait for the writer.
+    /// Returns the bytes of chunks that wait for the writer in memory.
     pub fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes.load(Ordering::Relaxed)
     }
@@ -221,6 +230,7 @@ impl Stream {
         let mut queue = self.queue();
         self.drop_chunks(&mut queue);
         self.filled.notify_all();
+        self.crowded.notify_all();
     }
 
     /// Takes the next chunk. Waits for it.
@@ -229,6 +239,9 @@ impl Stream {
         loop {
             if let Some(refused) = &queue.refused {
                 return Err(End::Refused(refused.clone()));
+            }
+            if let Some(why) = &queue.spool.failed {
+                return Err(End::Spool(why.clone()));
             }
             if self.is_unwanted() {
                 return Err(End::Unwanted);
@@ -239,14 +252,20 @@ impl Stream {
                     queue.record = None;
                 }
                 if let Some(chunk) = chunk {
-                    self.waiting_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
+                    self.release_bytes(chunk.bytes);
                     self.record_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
                     return Ok(chunk);
                 }
             } else if let Some(chunk) = queue.chunks.pop_front() {
-                self.waiting_bytes.fetch_sub(chunk.bytes, Ordering::Relaxed);
+                self.release_bytes(chunk.bytes);
                 return Ok(chunk);
-            } else if queue.is_ended {
+            } else if let Some(read) = queue.spool.next() {
+                drop(queue);
+                return read().map_err(|error| {
+                    self.fail_spool(&mut self.queue(), &error);
+                    End::Spool(error_text(&error))
+                });
+            } else if queue.is_ended && !queue.spool.has_chunks() {
                 return Err(End::Complete);
             }
             let waited = self.filled.wait(queue);
@@ -272,9 +291,15 @@ impl Stream {
         self.is_unwanted.load(Ordering::Relaxed)
     }
 
+    /// Takes bytes off those that wait in memory.
+    fn release_bytes(&self, bytes: u64) {
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     fn drop_chunks(&self, queue: &mut Queue) {
         queue.chunks.clear();
         queue.record = None;
+        queue.spool.clear();
         self.waiting_bytes.store(0, Ordering::Relaxed);
         self.record_bytes.store(0, Ordering::Relaxed);
     }
@@ -303,6 +328,9 @@ impl Stream {
         self.waiting_bytes.fetch_add(chunk.bytes, Ordering::Relaxed);
         queue.chunks.push_back(chunk);
         self.filled.notify_one();
+        if self.waiting_bytes() > SPOOL_BYTES_MIN {
+            self.crowded.notify_one();
+        }
     }
 
     fn refuse(&self, refused: Refused) {
@@ -311,6 +339,7 @@ impl Stream {
         self.is_unwanted.store(true, Ordering::Relaxed);
         self.drop_chunks(&mut queue);
         self.filled.notify_all();
+        self.crowded.notify_all();
     }
 }
 

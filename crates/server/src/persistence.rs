@@ -12,6 +12,7 @@ mod leftovers;
 pub(crate) mod loading;
 pub(crate) mod playback;
 pub(crate) mod slices;
+mod writing;
 
 use std::{
     path::PathBuf,
@@ -31,7 +32,6 @@ use redline_keyspace::{
 };
 use redline_net::clock;
 use redline_persist::{
-    Disk, RealDisk,
     aof::writer::{Base, Job},
     snapshot::{
         Encoding, Stream,
@@ -42,12 +42,13 @@ use redline_rdb::format::{FileVersion, Format};
 use redline_replica::{Replid, primary::Form};
 
 use crate::{
-    log,
-    replication::{self, spool::SpoolDisk},
+    log, replication,
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,
 };
+
+pub(crate) use writing::write_files;
 
 /// Seconds after a snapshot that failed before save points are looked at again.
 const RETRY_S: u64 = 5;
@@ -508,29 +509,6 @@ pub(crate) fn note_refusal(shared: &Shared) {
     let refuses = failed && settings.stop_writes_on_save_error && !settings.save_points.is_empty();
     let refusals = &shared.engine.refusals;
     refusals.set(Reason::SaveFailed, refuses, &shared.engine.settings);
-}
-
-/// Writes the files of snapshots, one after the other, until the senders are gone.
-pub(crate) fn write_files(shared: &Shared, todo: &mpsc::Receiver<Option<SaveJob>>) {
-    while let Ok(Some(job)) = todo.recv() {
-        let spool;
-        let disk: &dyn Disk = match job.purpose {
-            Purpose::Replicas(walk, _) => {
-                spool = SpoolDisk::new(shared, walk);
-                &spool
-            }
-            _ => &RealDisk,
-        };
-        let result = file::write_file(
-            disk,
-            &job.stream,
-            &job.head,
-            job.manner,
-            &job.temporary,
-            &job.path,
-        );
-        shared.persistence.ended(shared, &job, &result);
-    }
 }
 
 /// Begins a snapshot. The unit holds every stripe. Returns its number.

@@ -44,6 +44,8 @@ pub struct Options {
 pub enum Likeness {
     /// Both follow the same version: also encodings, and all of what is known of streams.
     Same,
+    /// Both follow the same version, and what commands tell: no encodings, and of streams what a rewritten file has.
+    Told,
     /// Contents, times and groups of streams.
     Contents,
 }

@@ -809,6 +809,31 @@ fn the_file_is_loaded_again_under_load_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_rewrite_that_ended_beside_a_load_had_removed_its_files() {
+    let running = start(with_workers(""));
+    // Many, so that a load takes long.
+    running.call("DEBUG POPULATE 20000");
+    rewrite(&running);
+    let data = digest(&running);
+    let stops = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = running.connect();
+            while !stops.load(Ordering::Relaxed) {
+                client.call("BGREWRITEAOF");
+            }
+        });
+        let mut client = running.connect();
+        let replies: Vec<String> = (0..60).map(|_| client.call("DEBUG LOADAOF")).collect();
+        stops.store(true, Ordering::Relaxed);
+        assert!(replies.iter().all(|reply| reply == "+OK"), "{replies:?}");
+    });
+    until_info(&running, "aof_rewrite_in_progress", "0");
+    assert_eq!(digest(&running), data);
+    assert_eq!(digest(&restarted(running)), data);
+}
+
+#[test]
 fn snapshots_are_cut_while_a_file_is_reloaded() {
     let running = start(with_workers(""));
     // Many, so that a load takes long.

@@ -99,6 +99,19 @@ fn a_limit_on_addresses_that_is_too_low_ended_the_first_write_and_not_the_start(
 }
 
 #[test]
+fn a_limit_on_addresses_of_little_more_than_a_gib_ended_the_start() {
+    // The allocator of small blocks had reserved a GiB of them by then.
+    for limit in [524_288, 1_200_000, 1_300_000, 1_500_000, 2_500_000_u64] {
+        let running = Running::of(under(&format!("-v {limit}")), folder_with(""), None);
+        assert_eq!(running.call("SET k v"), "+OK", "{limit}");
+        let maxmemory = running.call("CONFIG GET maxmemory");
+        let bytes: u64 = maxmemory["maxmemory ".len()..].parse().unwrap();
+        // Three quarters of a quarter, but for what is rounded.
+        assert!(bytes > limit * 1024 / 6, "{limit}: {bytes}");
+    }
+}
+
+#[test]
 fn the_end_of_the_addresses_was_a_panic_and_not_an_oom_reply() {
     /// Bytes that one script writes, as values of one size.
     const STEP_BYTES: usize = 5_000_000;

@@ -9,6 +9,7 @@ mod bench_run;
 mod bench_tls;
 mod check;
 mod console;
+mod disk_errors;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;
 mod files;

@@ -56,6 +56,8 @@ pub enum SaveError {
     Disk(&'static str, io::Error),
     /// A value cannot be written in this format.
     Refused(Refused),
+    /// What waits for the file did not fit into memory, and the spool cannot be written or read for this reason.
+    Spool(String),
     /// It was not wanted any more.
     Unwanted,
 }
@@ -71,6 +73,9 @@ impl fmt::Display for SaveError {
                 refused.db,
                 refused.what
             ),
+            SaveError::Spool(why) => {
+                write!(f, "The spool of what waits for the file failed: {why}")
+            }
             SaveError::Unwanted => f.write_str("it is not wanted any more"),
         }
     }
@@ -160,6 +165,7 @@ fn write_temporary(
             Err(End::Complete) => break,
             Err(End::Unwanted) => return Err(SaveError::Unwanted),
             Err(End::Refused(refused)) => return Err(SaveError::Refused(refused)),
+            Err(End::Spool(why)) => return Err(SaveError::Spool(why)),
         }
     }
     out.flush()?;

@@ -46,6 +46,8 @@ pub(crate) struct Append {
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
     adopting: Mutex<()>,
+    /// Held while a job runs, and by whoever reads the files while they are in use: see [`Append::hold_jobs`].
+    running: Mutex<()>,
     /// Microseconds that each sync is delayed: for tests.
     pub(crate) sync_delay_us: AtomicU64,
 }
@@ -235,6 +237,7 @@ impl Append {
             }),
             jobs: Mutex::new(jobs),
             adopting: Mutex::default(),
+            running: Mutex::default(),
             sync_delay_us: AtomicU64::new(0),
         };
         (append, todo)
@@ -330,6 +333,12 @@ impl Append {
         self.give(None);
     }
 
+    /// Has no file put into its place, or removed, until the result is dropped. Waits for the job that runs, so the caller must
+    /// hold nothing that a job waits for; stripes are none of that.
+    pub(crate) fn hold_jobs(&self) -> MutexGuard<'_, ()> {
+        self.running.lock().expect("no panic while a job runs")
+    }
+
     fn give(&self, job: Option<Job>) {
         let jobs = self.jobs.lock().expect("no panic under the jobs");
         // The thread ends last.
@@ -423,14 +432,17 @@ pub(crate) fn start(shared: &Shared, starts: bool) {
 }
 
 /// Has all that units have recorded so far written, before the files are read while they are in use. The caller holds every
-/// stripe, so that nothing comes meanwhile but messages to the nodes. Returns false if the disk refuses it.
+/// stripe, so that nothing comes meanwhile but messages to the nodes. Returns false if the disk refuses it, or if the file is
+/// only being made: then the data are in none.
 pub(crate) fn write_out(shared: &Shared) -> bool {
     let last = shared.keyspace.journal().last();
     loop {
         let _ = shared.keyspace.journal().pump(&mut || false);
         let inner = shared.persistence.append.inner();
         match inner.writer.as_ref() {
-            Some(writer) if writer.state() == State::Refusing => return false,
+            Some(writer) if matches!(writer.state(), State::Refusing | State::Starting) => {
+                return false;
+            }
             Some(writer) if matches!(writer.state(), State::On | State::Rewriting) => {
                 if inner.pending.is_empty() && writer.written() >= last {
                     return true;
@@ -641,7 +653,9 @@ pub(crate) fn run_jobs(shared: &Shared, todo: &mpsc::Receiver<Option<Job>>) {
         if is_sync && delay_us > 0 {
             thread::sleep(Duration::from_micros(delay_us));
         }
+        let running = shared.persistence.append.hold_jobs();
         let done = job.run(&RealDisk);
+        drop(running);
         let mut inner = shared.persistence.append.inner();
         if is_sync {
             inner.is_syncing = false;

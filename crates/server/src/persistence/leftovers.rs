@@ -12,10 +12,11 @@ use redline_net::process;
 use crate::log;
 
 /// The names: what stands before and behind the number of the process.
-const NAMES: [(&str, &str); 3] = [
+const NAMES: [(&str, &str); 4] = [
     ("temp-", ".rdb"),
     ("temp-rewriteaof-bg-", ".aof"),
     ("temp-rewriteaof-", ".aof"),
+    ("temp-spool-", ".rdb"),
 ];
 
 /// Returns the path of a snapshot that is being written, beside the file that it will be.
@@ -26,6 +27,11 @@ pub(super) fn snapshot_path(folder: &Path, pid: u32) -> PathBuf {
 /// Returns the paths of a base while it is written, and when it is finished.
 pub(super) fn base_paths(pid: u32) -> (PathBuf, PathBuf) {
     (named(2, pid).into(), named(1, pid).into())
+}
+
+/// Returns the path that the spool of a snapshot has for a moment, beside its file.
+pub(super) fn spool_path(folder: &Path, pid: u32) -> PathBuf {
+    folder.join(named(3, pid))
 }
 
 fn named(which: usize, pid: u32) -> String {
@@ -85,6 +91,7 @@ mod tests {
             ("temp-17.rdb", Some(17)),
             ("temp-rewriteaof-17.aof", Some(17)),
             ("temp-rewriteaof-bg-17.aof", Some(17)),
+            ("temp-spool-17.rdb", Some(17)),
             ("temp-.rdb", None),
             ("temp-017.rdb", None),
             ("temp-0.rdb", None),
@@ -103,5 +110,6 @@ mod tests {
         let name = |path: &Path| path.to_str().and_then(pid_of);
         assert_eq!((name(&writing), name(&finished)), (Some(3), Some(3)));
         assert_ne!(writing, finished);
+        assert_eq!(name(&spool_path(Path::new(""), 3)), Some(3));
     }
 }

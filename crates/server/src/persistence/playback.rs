@@ -113,9 +113,13 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
     // What is in the lanes goes to the file before that is read; what the load does must not.
     if !append::write_out(&shared) {
         block::commit(worker.executor, unit);
-        log::warning("DEBUG LOADAOF: the file could not be written before");
+        log::warning(
+            "DEBUG LOADAOF: the data are not in the file, which is being made or cannot be written",
+        );
         return Err(NOT_LOADED.into());
     }
+    // A rewrite that ends meanwhile would remove files that the manifest names which is read below.
+    let _no_jobs = shared.persistence.append.hold_jobs();
     let was_attached = shared.keyspace.journal().is_attached();
     shared.keyspace.journal().detach();
     worker.compound = Some(Box::new(Compound::new(unit)));

@@ -24,7 +24,10 @@ use redline_server::Settings;
 
 use crate::{
     client::{Client, Value, encode, request, settings, start, until},
-    journal::{Contents, DATABASES, Replica, attach, contents, new_local, random_requests, run},
+    journal::{
+        DATABASES, attach, random_requests,
+        replica::{Contents, Replica, contents, new_local, run},
+    },
 };
 
 /// Snapshots of one round.
