@@ -1,11 +1,13 @@
 //! `cargo xtask crash`: a server under load is killed at random moments and started again; what its clients were told
-//! must be in its append-only file, and no unit torn. The last point plants a loss, which must be found.
+//! must be in its append-only file, and no unit torn. The last point plants a loss, which must be found. With two servers:
+//! see [`pair`].
 //!
 //! A kill of the process leaves what the kernel has taken; losses of power are simulated in `redline-persist`.
 //!
 //! Must not know: the form of the files, but which of them is the last.
 
 mod history;
+mod pair;
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -47,6 +49,8 @@ pub struct Options {
     points: u64,
     policy: String,
     seed: u64,
+    /// A replica is there as well.
+    has_replica: bool,
     binary: Option<PathBuf>,
 }
 
@@ -58,6 +62,7 @@ impl Options {
             points: 100,
             policy: "always".to_owned(),
             seed: now.as_nanos() as u64,
+            has_replica: false,
             binary: None,
         };
         for pair in words.chunks(2) {
@@ -72,6 +77,10 @@ impl Options {
             match name.as_str() {
                 "--points" => options.points = number()?,
                 "--seed" => options.seed = number()?,
+                "--servers" if ["1", "2"].contains(&value.as_str()) => {
+                    options.has_replica = value == "2";
+                }
+                "--servers" => return Err(format!("--servers {value}: 1 or 2")),
                 "--policy" if ["always", "everysec", "no"].contains(&value.as_str()) => {
                     options.policy = value.clone();
                 }
@@ -92,6 +101,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             .map_err(|error| format!("{}: {error}", binary.display()))?,
         None => release_binary()?,
     };
+    if options.has_replica {
+        return pair::run(options, &program);
+    }
     let folder = Folder::new().map_err(|error| format!("a folder: {error}"))?;
     let mut trial = Trial {
         program,
@@ -740,7 +752,15 @@ mod tests {
         let options = Options::parse(&words("--points 7 --policy everysec --seed 3")).unwrap();
         assert_eq!((options.points, options.seed), (7, 3));
         assert_eq!(options.policy, "everysec");
-        for wrong in ["--points", "--points x", "--policy sometimes", "--other 1"] {
+        assert!(!options.has_replica);
+        assert!(Options::parse(&words("--servers 2")).unwrap().has_replica);
+        for wrong in [
+            "--points",
+            "--points x",
+            "--policy sometimes",
+            "--servers 3",
+            "--other 1",
+        ] {
             assert!(Options::parse(&words(wrong)).is_err(), "{wrong}");
         }
     }

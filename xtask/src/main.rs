@@ -52,8 +52,9 @@ cargo xtask compat [STEP ...] [--calls N] [--seconds N] [--seed N] [--only STEP,
 {}
 cargo xtask cost [--only NAME,...] [--requests N] [--binary REDLINE]
     What every data command costs beside a real Redis in CPU time, as a table; fails if one costs more than {} of that.
-cargo xtask crash [--points N] [--policy always|everysec|no] [--seed N] [--binary REDLINE]
+cargo xtask crash [--points N] [--policy always|everysec|no] [--servers 1|2] [--seed N] [--binary REDLINE]
     Kills a server under load at random moments and starts it again: nothing that was acknowledged is lost, no unit torn.
+    With two, a primary or its replica: the other has what WAIT and WAITAOF have confirmed.
 cargo xtask tidy
     The rules of the house that a program can check.
 cargo xtask new-type-check

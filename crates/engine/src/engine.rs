@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
         mpsc,
     },
 };
@@ -95,6 +95,15 @@ pub struct Pause {
     pub all: bool,
 }
 
+/// A reason to suspend calls that write for as long as it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// A replica is to come to the end of the stream, to change roles.
+    Failover = 1,
+    /// The server is about to end.
+    Shutdown = 2,
+}
+
 /// See the head of the module.
 pub struct Engine {
     /// The data.
@@ -129,8 +138,8 @@ pub struct Engine {
     pub scripts_may_look: AtomicBool,
     /// The calls that CLIENT PAUSE suspends. Published with an epoch of the settings.
     pub pause: Mutex<Option<Pause>>,
-    /// FAILOVER suspends calls that write, beside CLIENT PAUSE. Published likewise.
-    pub holds_writes: AtomicBool,
+    /// Bits of [`Hold`]: who suspends calls that write, beside CLIENT PAUSE. Published likewise.
+    holds: AtomicU8,
     /// Reasons to refuse calls. Published with an epoch of the settings.
     pub refusals: Refusals,
     /// Number of clients that wait for keys with a timeout.
@@ -168,7 +177,7 @@ impl Engine {
             stats_epoch: AtomicU64::new(0),
             scripts_may_look: AtomicBool::new(false),
             pause: Mutex::new(None),
-            holds_writes: AtomicBool::new(false),
+            holds: AtomicU8::new(0),
             refusals: Refusals::default(),
             timed_waits: AtomicU64::new(0),
             backlog: Backlog::default(),
@@ -177,6 +186,29 @@ impl Engine {
             next_client_id: AtomicU64::new(1),
             executors: OnceLock::new(),
         }
+    }
+
+    /// Suspends calls that write, or resumes them if nobody else has them suspended.
+    pub fn hold_writes(&self, hold: Hold, holds: bool) {
+        let bit = hold as u8;
+        let before = match holds {
+            true => self.holds.fetch_or(bit, Ordering::AcqRel),
+            false => self.holds.fetch_and(!bit, Ordering::AcqRel),
+        };
+        if (before & bit != 0) == holds {
+            return;
+        }
+        self.settings.move_epoch();
+        if before == bit {
+            for executor in self.executors() {
+                executor.mailbox.send(Message::Resume);
+            }
+        }
+    }
+
+    /// Returns true if somebody has calls that write suspended, beside CLIENT PAUSE.
+    pub fn holds_writes(&self) -> bool {
+        self.holds.load(Ordering::Acquire) != 0
     }
 
     /// Sets the executors. Called once, before the first executor runs.

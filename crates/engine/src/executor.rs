@@ -350,10 +350,10 @@ impl<'e, O: Outlet> Executor<'e, O> {
         access::adopt_users(self);
     }
 
-    /// Returns the pause of CLIENT PAUSE, or, if that is over or there is none, that of FAILOVER.
+    /// Returns the pause of CLIENT PAUSE, or, if that is over or there is none, that of a [`Hold`](crate::engine::Hold).
     fn pause_now(&self) -> Option<Pause> {
         let pause = *self.engine.pause.lock().expect("no panic under the pause");
-        let holds_writes = self.engine.holds_writes.load(Ordering::Acquire);
+        let holds_writes = self.engine.holds_writes();
         let is_over = |pause: Pause| self.outlet.monotonic_ms() >= pause.end_ms;
         match holds_writes && pause.is_none_or(is_over) {
             true => Some(Pause {
@@ -368,7 +368,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
     pub fn end_pause(&mut self) {
         let Some(pause) = self.pause else { return };
         if self.outlet.monotonic_ms() >= pause.end_ms {
-            let holds_writes = self.engine.holds_writes.load(Ordering::Acquire);
+            let holds_writes = self.engine.holds_writes();
             self.pause = self.pause_now().filter(|_| holds_writes);
             self.local.keeps_expired = self.pause.is_some() || self.follows();
             self.set_detour();

@@ -3,7 +3,8 @@
 //!
 //! It is fed with events ([`Link::connected`], [`Link::lost`], [`Link::loaded`]), with bytes ([`Link::take`]) and with time
 //! ([`Link::tick`]); it leaves bytes to send ([`Link::out`]) and [`Wish`]es. Whatever goes wrong ends in one wish with a
-//! line for the log, and in another attempt after a pause.
+//! line for the log, and in another attempt after a pause. A link that stood and is lost is made again at once: what it
+//! missed may not be kept for long.
 //!
 //! | state | leaves by |
 //! |---|---|
@@ -28,7 +29,7 @@ use std::collections::VecDeque;
 use crate::identity::Replid;
 use transfer::Transfer;
 
-/// Pause after a failure, and between two acknowledgements or signs of life: milliseconds.
+/// Pause after a failure, least time between two calls, and between two acknowledgements or signs of life: milliseconds.
 const PERIOD_MS: u64 = 1000;
 /// Most bytes of a line of the primary.
 const LINE_BYTES_MAX: usize = 16 * 1024;
@@ -149,6 +150,8 @@ pub struct Link {
     out: Vec<u8>,
     /// The beginning of a line whose end is yet to come.
     line: Vec<u8>,
+    /// When the primary was last called.
+    called_ms: u64,
     /// When something was last heard of the primary, or done about it.
     heard_ms: u64,
     /// When the next acknowledgement or sign of life is due.
@@ -164,6 +167,7 @@ impl Default for Link {
             introduction: Introduction::default(),
             out: Vec::new(),
             line: Vec::new(),
+            called_ms: 0,
             heard_ms: 0,
             due_ms: 0,
             acknowledges: false,
@@ -289,7 +293,7 @@ impl Link {
                 if now_ms < *until_ms {
                     return None;
                 }
-                self.heard_ms = now_ms;
+                (self.called_ms, self.heard_ms) = (now_ms, now_ms);
                 self.phase = Phase::Connecting;
                 Some(Wish::Connect)
             }
@@ -560,10 +564,13 @@ impl Link {
     }
 
     fn fail(&mut self, why: String, now_ms: u64) -> Wish<'static> {
-        self.reset();
-        self.phase = Phase::Pausing {
-            until_ms: now_ms + PERIOD_MS,
+        let until_ms = match self.phase {
+            // No more often than once a period: it may be lost again and again.
+            Phase::Streaming => now_ms.max(self.called_ms + PERIOD_MS),
+            _ => now_ms + PERIOD_MS,
         };
+        self.reset();
+        self.phase = Phase::Pausing { until_ms };
         Wish::Failed(why)
     }
 

@@ -13,14 +13,15 @@ use crate::{
 };
 
 /// Number of marks that are kept.
-const MARKS_MAX: usize = 4096;
+const MARKS_MAX: usize = 16 * 1024;
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct Log {
     identity: Identity,
     blocks: Option<Blocks>,
-    /// Ends of rounds, ascending: the number of the last record, and the offset behind it.
+    /// Ends of rounds, ascending: the number of the last record, and the offset behind it. A replica's are the records that
+    /// its own journal has of what it applied.
     marks: VecDeque<(u64, u64)>,
 }
 
@@ -85,7 +86,12 @@ impl Log {
     /// Notes that everything up to this record of the journal is before the end.
     pub fn mark(&mut self, number: u64) {
         if self.marks.len() == MARKS_MAX {
-            self.marks.pop_front();
+            // Of older ones every other will do: who is between two has what is before the first.
+            let mut at = 0;
+            self.marks.retain(|_| {
+                at += 1;
+                at > MARKS_MAX / 2 || at % 2 == 1
+            });
         }
         self.marks.push_back((number, self.identity.offset()));
     }
@@ -94,6 +100,13 @@ impl Log {
     pub fn record_at(&self, offset: u64) -> u64 {
         let behind = self.marks.partition_point(|(_, end)| *end <= offset);
         behind.checked_sub(1).map_or(0, |at| self.marks[at].0)
+    }
+
+    /// Returns the offset up to which somebody has everything who has this record, and all before it. `None`: none that is
+    /// known.
+    pub fn offset_at(&self, record: u64) -> Option<u64> {
+        let behind = self.marks.partition_point(|(number, _)| *number <= record);
+        behind.checked_sub(1).map(|at| self.marks[at].1)
     }
 
     /// Returns the last record that is in the stream; 0: none that is known.
@@ -120,7 +133,6 @@ impl Log {
     /// See [`Identity::demoted`].
     pub fn demoted(&mut self) {
         self.identity.demoted();
-        self.marks.clear();
     }
 
     /// Takes over a primary's history and data ([`Identity::full_resync`]): what was kept is of another history.
@@ -200,6 +212,33 @@ mod tests {
         }
         let records = [9, 10, 11, 21, 22, 34, 35, 1000].map(|offset| log.record_at(offset));
         assert_eq!(records, [0, 3, 3, 3, 5, 9, 9, 9]);
+        let offsets = [0, 2, 3, 4, 5, 8, 9, 1000].map(|record| log.offset_at(record));
+        let [none, first, second, third] = [None, Some(10), Some(22), Some(34)];
+        assert_eq!(
+            offsets,
+            [none, none, first, first, second, second, third, third]
+        );
         assert_eq!(log.last_record(), 9);
+    }
+
+    #[test]
+    fn old_records_are_known_less_exactly_but_not_forgotten() {
+        let mut log = Log::new(Identity::new(id(1)));
+        log.keep();
+        let many = 5 * MARKS_MAX as u64;
+        let kept = MARKS_MAX as u64;
+        for number in 1..=many {
+            log.append(&[0; 10]);
+            log.mark(number);
+        }
+        assert!(log.marks.len() <= MARKS_MAX);
+        // The newest exactly, and then ever less so.
+        for (age, tolerated) in [(0, 0), (kept / 2, 0), (kept, 9), (2 * kept, 99)] {
+            let number = many - age;
+            let record = log.record_at(10 * number);
+            assert!((number - tolerated..=number).contains(&record), "{record}");
+            assert_eq!(log.offset_at(number), Some(10 * record));
+        }
+        assert_eq!(log.record_at(10), 1);
     }
 }

@@ -185,7 +185,11 @@ pub struct Primary {
     is_walking: bool,
     /// The record behind which replicas are asked how far they are.
     asks_at: Option<u64>,
+    /// The same, from when the stream goes on.
+    asks_later: Option<u64>,
     ping_at_ms: u64,
+    /// Time since which replicas are to come to the end of the stream: see [`Primary::hold_still`].
+    still_since_ms: Option<u64>,
     newline_at_ms: u64,
     /// Time since which there is no replica.
     alone_since_ms: Option<u64>,
@@ -206,7 +210,9 @@ impl Primary {
             last_walk: 0,
             is_walking: false,
             asks_at: None,
+            asks_later: None,
             ping_at_ms: 0,
+            still_since_ms: None,
             newline_at_ms: 0,
             alone_since_ms: None,
             failed: VecDeque::new(),
@@ -233,6 +239,20 @@ impl Primary {
     pub fn restarted(&mut self, fresh: Replid, replid: Replid, offset: u64, now_ms: u64) {
         self.log.restarted_as_primary(fresh, replid, offset);
         self.alone_since_ms = Some(now_ms);
+    }
+
+    /// Adds nothing more by itself to the stream from now on, so that who waits for replicas to come to its end does not wait in
+    /// vain; `None`: goes on. Signs of life are due again after half of the time after which a replica would give up. Returns
+    /// those that have something to send.
+    pub fn hold_still(&mut self, since_ms: Option<u64>) -> Vec<u64> {
+        self.still_since_ms = since_ms;
+        if since_ms.is_none() {
+            self.asks_at = self.asks_at.max(self.asks_later.take());
+        }
+        match self.ask_if_due() {
+            true => self.after_append().0,
+            false => Vec::new(),
+        }
     }
 
     /// Goes by other limits.
@@ -582,7 +602,11 @@ impl Primary {
     /// Has all replicas asked how far they are, once this record is in the stream. Returns those that have
     /// something to send.
     pub fn ask_acks(&mut self, record: u64) -> Vec<u64> {
-        self.asks_at = Some(self.asks_at.map_or(record, |other| other.max(record)));
+        if self.still_since_ms.is_some() {
+            self.asks_later = self.asks_later.max(Some(record));
+            return Vec::new();
+        }
+        self.asks_at = self.asks_at.max(Some(record));
         match self.ask_if_due() {
             true => self.after_append().0,
             false => Vec::new(),
@@ -714,7 +738,9 @@ impl Primary {
     pub fn tick(&mut self, fresh: impl FnOnce() -> Replid, now_ms: u64) -> Tick {
         let mut tick = Tick::default();
         let is_primary = self.log.identity().role() == Role::Primary;
-        if is_primary && self.has_replicas() && now_ms >= self.ping_at_ms {
+        let is_still = |since_ms: u64| now_ms.saturating_sub(since_ms) < self.limits.timeout_ms / 2;
+        let is_pinging = is_primary && !self.still_since_ms.is_some_and(is_still);
+        if is_pinging && self.has_replicas() && now_ms >= self.ping_at_ms {
             self.ping_at_ms = now_ms + self.limits.ping_period_ms;
             let number = self.log.last_record();
             self.append(PING);

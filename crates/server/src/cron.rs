@@ -9,7 +9,7 @@ use redline_net::clock;
 use redline_table::heap::Compaction;
 
 use crate::{
-    failover, persistence, replication,
+    ending, failover, persistence, replication,
     session::Session,
     worker::{Worker, handover, serve},
 };
@@ -86,6 +86,7 @@ pub fn tick(worker: &mut Worker) {
         persistence::append::tick(worker.shared);
         replication::tick(worker.shared);
         failover::tick(worker.shared);
+        ending::look(worker.shared);
         look_at_certificates(worker);
     }
     worker.flush_account();

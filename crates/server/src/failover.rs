@@ -11,14 +11,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use redline_engine::engine::Message as Mail;
+use redline_engine::engine::Hold;
 use redline_net::clock;
 use redline_replica::primary::{Replica, State};
 
-use crate::{
-    following, log,
-    shared::{Message, Shared},
-};
+use crate::{following, log, replication, shared::Shared};
 
 /// Host and port of a server.
 type Address = (String, u16);
@@ -92,6 +89,13 @@ pub(crate) fn is_on(shared: &Shared) -> bool {
     shared.failover.is_on.load(Ordering::Acquire)
 }
 
+/// Returns true while the replica lacks something.
+fn is_waiting(shared: &Shared) -> bool {
+    let attempt = shared.failover.attempt();
+    let phase = attempt.as_ref().map(|attempt| attempt.phase);
+    phase == Some(Phase::WaitForSync)
+}
+
 /// Returns true while the replica is asked to take over.
 pub(crate) fn is_under_way(shared: &Shared) -> bool {
     let attempt = shared.failover.attempt();
@@ -151,7 +155,12 @@ pub(crate) fn begin(shared: &Shared, request: Request) -> Result<(), Refusal> {
     });
     shared.failover.is_on.store(true, Ordering::Release);
     drop(attempt);
-    hold_writes(shared, true);
+    shared.engine.hold_writes(Hold::Failover, true);
+    look(shared);
+    if is_waiting(shared) {
+        replication::ask_acks(shared, shared.keyspace.journal().last());
+    }
+    replication::hold_still(shared, true);
     Ok(())
 }
 
@@ -291,7 +300,8 @@ fn give_up(shared: &Shared, why: &str) -> bool {
 
 fn end(shared: &Shared) {
     shared.failover.is_on.store(false, Ordering::Release);
-    hold_writes(shared, false);
+    shared.engine.hold_writes(Hold::Failover, false);
+    replication::hold_still(shared, false);
 }
 
 /// Returns the replica that has everything, if one has that may be the target.
@@ -311,15 +321,4 @@ fn synced(shared: &Shared, attempt: &Attempt) -> Option<Address> {
 
 fn is_at(replica: &Replica, (host, port): &Address) -> bool {
     replica.peer.port == *port && replica.peer.shown_ip().eq_ignore_ascii_case(host)
-}
-
-fn hold_writes(shared: &Shared, holds: bool) {
-    let engine = &shared.engine;
-    engine.holds_writes.store(holds, Ordering::Release);
-    engine.settings.move_epoch();
-    if !holds {
-        for worker in shared.workers() {
-            worker.mailbox.send(Message::Engine(Mail::Resume));
-        }
-    }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Following {
     /// See [`Following::may_resume`].
     resumes: AtomicBool,
     link: Mutex<LinkFacts>,
+    /// True if the primary waits to hear that what was applied is on disk.
+    owes_on_disk: AtomicBool,
     /// Serialises changes of the refusals that come from the role.
     role: Mutex<()>,
     thread: Mutex<Option<(Sender<Order>, JoinHandle<()>)>>,
@@ -92,6 +94,7 @@ impl Following {
                 snapshot_bytes: None,
                 bytes: 0,
             }),
+            owes_on_disk: AtomicBool::new(false),
             role: Mutex::new(()),
             thread: Mutex::new(None),
         }
@@ -143,6 +146,13 @@ impl Following {
     /// Closes the connection to the primary, which is called again. Must not block.
     pub(crate) fn kill(&self) {
         self.send(Order::Kill);
+    }
+
+    /// Hears that more may be on disk.
+    pub(crate) fn note_on_disk(&self) {
+        if self.owes_on_disk.swap(false, Ordering::AcqRel) {
+            self.send(Order::Synced);
+        }
     }
 
     /// Has the thread do nothing for so long.
@@ -364,7 +374,7 @@ fn note_link(shared: &Shared, state: State) {
 }
 
 /// Has worker 0 look at what there is to apply.
-fn wake(shared: &Shared) {
+pub(crate) fn wake(shared: &Shared) {
     if !shared.following.has_work.swap(true, Ordering::AcqRel) {
         shared.workers()[0]
             .mailbox

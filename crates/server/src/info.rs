@@ -156,6 +156,9 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     if !zone.is_empty() {
         out.field("availability_zone", zone)?;
     }
+    if let Some(left_ms) = shared.ending.left_ms() {
+        out.field("shutdown_in_milliseconds", left_ms)?;
+    }
     listeners(worker, out)
 }
 

@@ -13,6 +13,7 @@
 //! | | `worker/outlet` | the worker's services for its executor |
 //! | | `balance`, `worker/handover` | the choice of a client's worker; how a client changes its worker |
 //! | | `cron` | the timer: expiry, eviction, idle clients |
+//! | the end | `ending` | SHUTDOWN and the signals: time for replicas, then the files |
 //! | files | `persistence` | snapshots: when they are taken, slices of the walk, loading |
 //! | | `shared`, `session` | state that all workers share; a connection with its caller |
 //! | commands | `admin` | commands that need the worker, its connections or the configuration, by group |
@@ -29,6 +30,7 @@ mod balance;
 pub mod command_line;
 pub mod config;
 mod cron;
+mod ending;
 mod failover;
 mod following;
 mod info;
@@ -60,18 +62,6 @@ use shared::{Message, Shared};
 use std::sync::atomic::Ordering;
 
 pub use redline_engine::{REDIS_VERSION, REDLINE_VERSION};
-
-/// Ends the server on a signal; returns at once.
-pub(crate) fn shutdown(shared: &Shared) {
-    if !shared.stopping.load(Ordering::Acquire) {
-        log::notice("User requested shutdown...");
-    }
-    if persistence::begin_to_end(shared, persistence::Ending::default())
-        == persistence::Begun::Refused
-    {
-        log::warning("Errors trying to shut down the server. Check the logs for more information.");
-    }
-}
 
 /// Ends all workers; returns at once.
 pub(crate) fn stop_workers(shared: &Shared) {

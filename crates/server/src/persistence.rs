@@ -24,7 +24,9 @@ use std::{
     time::Duration,
 };
 
-use redline_engine::{Message as Mail, REDIS_VERSION, executor::figures, refusals::Reason};
+use redline_engine::{
+    Message as Mail, REDIS_VERSION, engine::Hold, executor::figures, refusals::Reason,
+};
 use redline_keyspace::{
     Unit,
     lock::StripeSet,
@@ -42,7 +44,8 @@ use redline_rdb::format::{FileVersion, Format};
 use redline_replica::{Replid, primary::Form};
 
 use crate::{
-    log, replication,
+    ending, log,
+    replication,
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,
@@ -217,9 +220,8 @@ impl State {
     }
 
     /// Notes for the clients that asked for a shutdown that there is none.
-    fn refuse(&mut self, shutdown: &Shutdown) {
-        let clients = shutdown.clients.iter();
-        self.waiting.extend(clients.map(|client| Waiting {
+    fn refuse(&mut self, clients: &[u64]) {
+        self.waiting.extend(clients.iter().map(|client| Waiting {
             client: *client,
             number: None,
             result: Some(false),
@@ -467,7 +469,7 @@ impl Persistence {
         if let Some(shutdown) = state.shutdown.take_if(is_awaited) {
             ends = Some(is_ok || shutdown.is_forced);
             woken.extend(&shutdown.clients);
-            state.refuse(&shutdown);
+            state.refuse(&shutdown.clients);
         }
         drop(state);
         note_refusal(shared);
@@ -478,11 +480,16 @@ impl Persistence {
             }
             Some(false) => {
                 log::warning("Error trying to save the DB, can't exit.");
-                hold_writes(shared, false);
+                ending::failed(shared);
             }
             None => {}
         }
         wake(shared, &woken);
+    }
+
+    /// Notes for clients that asked for a shutdown that there is none.
+    pub(crate) fn refuse_end(&self, clients: &[u64]) {
+        self.state().refuse(clients);
     }
 
     /// Returns true if the end of the process, for which this client asked, waits for a snapshot.
@@ -641,7 +648,7 @@ fn note_save(shared: &Shared, state: &mut State) {
     {
         shutdown.number = number;
         // What is written from here on would not be in the file.
-        hold_writes(shared, true);
+        shared.engine.hold_writes(Hold::Shutdown, true);
     }
 }
 
@@ -821,34 +828,15 @@ pub(crate) fn flushed_all(shared: &Shared) {
     }
 }
 
-/// Suspends commands that write, or resumes them.
-fn hold_writes(shared: &Shared, holds: bool) {
-    let pause = holds.then_some(redline_engine::engine::Pause {
-        end_ms: u64::MAX,
-        all: false,
-    });
-    *shared
-        .engine
-        .pause
-        .lock()
-        .expect("no panic under the pause") = pause;
-    shared.engine.settings.move_epoch();
-    if !holds {
-        for worker in shared.workers() {
-            worker.mailbox.send(Message::Engine(Mail::Resume));
-        }
-    }
-}
-
-/// The way in which a server is asked to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ending {
-    /// A snapshot is saved before: `None`: if there are save points.
+/// What is to become of the files at the end of the server.
+#[derive(Debug)]
+pub(crate) struct Files<'a> {
+    /// A snapshot is saved before; `None`: if there are save points.
     pub(crate) saves: Option<bool>,
     /// The process ends even if that fails.
     pub(crate) is_forced: bool,
-    /// The client that asks.
-    pub(crate) client: Option<u64>,
+    /// The clients that ask, which are taken out if they are to wait for the snapshot.
+    pub(crate) clients: &'a mut Vec<u64>,
 }
 
 /// The answer to the wish to end the server.
@@ -856,14 +844,14 @@ pub(crate) struct Ending {
 pub(crate) enum Begun {
     /// It ends.
     Ends,
-    /// It waits for a snapshot.
+    /// It waits for replicas or a snapshot.
     Waits,
     /// It goes on: the data would be lost.
     Refused,
 }
 
-/// Begins to end the server.
-pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> Begun {
+/// Begins to end the server, which replicas have had time for.
+pub(crate) fn begin_to_end(shared: &Shared, ending: Files<'_>) -> Begun {
     let settings = shared.settings.current();
     // No file holds yet what the append-only file is to hold.
     if shared.persistence.append.is_being_turned_on() {
@@ -896,7 +884,7 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> Begun {
         is_forced: false,
         number: None,
     });
-    shutdown.clients.extend(ending.client);
+    shutdown.clients.append(ending.clients);
     shutdown.is_forced |= ending.is_forced;
     persistence.has_wishes.store(true, Ordering::Release);
     drop(state);
@@ -906,7 +894,7 @@ pub(crate) fn begin_to_end(shared: &Shared, ending: Ending) -> Begun {
     Begun::Waits
 }
 
-/// Calls a shutdown off. Returns false if there is none.
+/// Calls off a shutdown that waits for a snapshot. Returns false if there is none.
 pub(crate) fn abort_shutdown(shared: &Shared) -> bool {
     let mut state = shared.persistence.state();
     let Some(shutdown) = state.shutdown.take() else {
@@ -916,10 +904,8 @@ pub(crate) fn abort_shutdown(shared: &Shared) -> bool {
     if let Some(running) = state.running.as_ref().filter(own) {
         running.stream.give_up();
     }
-    state.refuse(&shutdown);
+    state.refuse(&shutdown.clients);
     drop(state);
-    log::notice("Shutdown manually aborted.");
-    hold_writes(shared, false);
     wake(shared, &shutdown.clients);
     true
 }

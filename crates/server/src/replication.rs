@@ -25,7 +25,7 @@ use redline_replica::{
 };
 
 use crate::{
-    failover, log,
+    ending, failover, log,
     persistence::{self, Purpose},
     session::Session,
     settings::Settings,
@@ -187,8 +187,8 @@ pub(crate) fn history_at_cut(worker: &Worker, last: u64) -> Option<(Identity, u3
 pub(crate) fn append_applied(shared: &Shared, bytes: &[u8]) {
     let mut primary = shared.replication.primary();
     primary.append(bytes);
-    let last = primary.log().last_record();
-    let (awake, late) = primary.end_round(last);
+    // Nobody else applies, so these units' records are before it.
+    let (awake, late) = primary.end_round(shared.keyspace.journal().last());
     drop(primary);
     wake(shared, &awake);
     for client in late {
@@ -196,10 +196,22 @@ pub(crate) fn append_applied(shared: &Shared, bytes: &[u8]) {
     }
 }
 
+/// Returns the number of bytes of the primary's stream that were applied, and of those that are in the append-only file on
+/// disk; `None`: there is no file, or none that has the data in which the stream goes on.
+pub(crate) fn applied(shared: &Shared) -> (u64, Option<u64>) {
+    let primary = shared.replication.primary();
+    let log = primary.log();
+    // Under the lock: data that is replaced comes with another log.
+    let record = shared.persistence.append.on_disk(shared);
+    let synced = record.and_then(|record| log.offset_at(record));
+    (log.identity().offset(), synced)
+}
+
 /// Takes over a primary's history with its data. Own replicas have other data: they ask again.
 pub(crate) fn take_history(shared: &Shared, replid: Replid, offset: u64) {
     let mut primary = shared.replication.primary();
     primary.log_mut().full_resync(replid, offset);
+    primary.log_mut().mark(shared.keyspace.journal().last());
     shared.replication.note_kept(&primary);
     drop(primary);
     close_all(shared, "the data is another primary's now");
@@ -234,6 +246,7 @@ pub(crate) fn demote(shared: &Shared) -> bool {
 pub(crate) fn take_up(shared: &Shared, unit: &mut Unit<'_>, replid: Replid, offset: u64) {
     let mut primary = shared.replication.primary();
     primary.restarted(fresh_id(), replid, offset, clock::monotonic_ms());
+    primary.log_mut().mark(shared.keyspace.journal().last());
     shared.replication.note_kept(&primary);
     drop(primary);
     stream::begin_part(&shared.this(), unit);
@@ -241,10 +254,15 @@ pub(crate) fn take_up(shared: &Shared, unit: &mut Unit<'_>, replid: Replid, offs
 
 /// Begins an own history, which has all of the primary's in common. The unit holds every stripe.
 pub(crate) fn promote(shared: &Shared, unit: &mut Unit<'_>) {
+    let journal = shared.keyspace.journal();
+    // What is in the lanes is of the primary's history, or nobody's.
+    let _ = journal.pump(&mut || false);
     let mut primary = shared.replication.primary();
     let before = *primary.log().identity();
     let fresh = fresh_id();
     primary.log_mut().promoted(fresh);
+    // The data is that of the stream's end: who becomes a replica before anything is written can go on there.
+    primary.log_mut().mark(journal.last());
     let is_kept = shared.replication.is_kept();
     drop(primary);
     if is_kept {
@@ -431,6 +449,14 @@ pub(crate) fn ask_acks(shared: &Shared, record: u64) {
     wake(shared, &awake);
 }
 
+/// Has nothing of this server's own added to the stream while replicas are to come to its end, or has it go on.
+pub(crate) fn hold_still(shared: &Shared, holds: bool) {
+    let mut primary = shared.replication.primary();
+    let awake = primary.hold_still(holds.then(clock::monotonic_ms));
+    drop(primary);
+    wake(shared, &awake);
+}
+
 /// Reports what replicas have, for those who wait for it.
 fn report_acks(shared: &Shared) {
     // One report after the other: the state stays locked.
@@ -443,6 +469,7 @@ fn report_acks(shared: &Shared) {
 pub(crate) fn acknowledged(shared: &Shared) {
     report_acks(shared);
     failover::look(shared);
+    ending::look(shared);
     let settings = shared.settings.current();
     if settings.min_replicas > 0 {
         note_good_replicas(shared, &settings);

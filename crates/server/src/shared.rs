@@ -20,6 +20,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    ending::Ending,
     failover::Failover,
     following::{self, Following},
     log,
@@ -161,6 +162,8 @@ pub struct Shared {
     pub(crate) persistence: Persistence,
     /// The server as a replica.
     pub(crate) following: Following,
+    /// The end of the server, once it is asked for.
+    pub(crate) ending: Ending,
     /// FAILOVER, while there is one.
     pub(crate) failover: Failover,
     /// The stream for replicas, and these.
@@ -221,6 +224,7 @@ impl Shared {
             connections_rejected: AtomicU64::new(0),
             persistence,
             following: Following::new(),
+            ending: Ending::default(),
             failover: Failover::default(),
             replication,
             migrations: Migrations::default(),

@@ -39,7 +39,7 @@ use redline_table::heap::Compaction;
 
 use crate::{
     admin::migrate,
-    cron, following, log, persistence, replication,
+    cron, ending, following, log, persistence, replication,
     session::Session,
     settings::Settings,
     shared::{Message, Shared, TcpPort},
@@ -338,6 +338,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         if self.number == 0 && self.depth == 0 && persistence::has_wishes(self.shared) {
             persistence::drive(self);
+        }
+        if self.number == 0 && self.depth == 0 && self.shared.ending.has_work() {
+            ending::drive(self);
         }
         if self.number == 0 && self.depth == 0 && self.shared.following.has_work() {
             following::drive(self);
@@ -648,12 +651,15 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
-                    let name = match signal {
-                        Signal::Interrupt => "SIGINT",
-                        _ => "SIGTERM",
+                    let settings = self.shared.settings.current();
+                    let (name, manner) = match signal {
+                        Signal::Interrupt => ("SIGINT", settings.service.on_sigint),
+                        _ => ("SIGTERM", settings.service.on_sigterm),
                     };
                     log::notice(&format!("Received {name} scheduling shutdown..."));
-                    crate::shutdown(self.shared);
+                    if !self.shared.stopping.load(Ordering::Acquire) {
+                        ending::begin(self.shared, manner, None);
+                    }
                 }
                 Signal::Hangup => self.shared.reload_tls(),
                 // Not requested.

@@ -355,6 +355,48 @@ fn a_replica_with_an_append_only_file_has_the_primarys_data_after_a_kill() {
 }
 
 #[test]
+fn a_replica_tells_what_it_has_on_disk_once_its_file_has_the_snapshot() {
+    for (lines, tells) in [
+        ("appendonly yes\nappendfsync always\n", true),
+        ("appendonly yes\nappendfsync everysec\n", true),
+        ("", false),
+        // The base is never written to its end.
+        ("appendonly yes\nappendfsync always\n", false),
+    ] {
+        let primary = Primary::new(snapshot(), stream());
+        let running = follower(lines, primary.port());
+        if !tells {
+            set(&running, "rdb-key-save-delay", "600000000");
+        }
+        let (stream, _) = primary.listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut peer = Peer {
+            input: BufReader::new(stream),
+            left: usize::MAX,
+        };
+        let mut served = Served::Handshake;
+        primary.serve_one(&mut peer, &mut served).unwrap();
+        let end = primary.end().to_string();
+        // One comes each second, and one when more is on disk.
+        let mut synced = None;
+        for _ in 0..if tells { 30 } else { 3 } {
+            let told = peer.request().unwrap();
+            let words: Vec<&str> = told.iter().map(String::as_str).collect();
+            match words[..] {
+                ["REPLCONF", "ACK", _, "FACK", offset] => synced = Some(offset.to_owned()),
+                ["REPLCONF", "ACK", _] => {}
+                _ => panic!("{lines}: {told:?}"),
+            }
+            assert_eq!(told[2], end, "{lines}");
+            if synced.as_ref() == Some(&end) {
+                break;
+            }
+        }
+        assert_eq!(synced, tells.then_some(end), "{lines}");
+    }
+}
+
+#[test]
 fn replicas_of_a_primary_that_was_started_again_go_on_where_its_file_ends() {
     let lines = "save \"\"\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 3600\n";
     let running = start(folder_with(lines));

@@ -30,6 +30,86 @@ fn signals_end_it_cleanly() {
     }
 }
 
+/// Asks for the stream over a connection, and never says how far it is.
+fn lagging_replica(running: &Running) -> crate::running::Client {
+    let mut replica = running.connect();
+    assert_eq!(running.call("CONFIG SET repl-diskless-sync-delay 0"), "+OK");
+    replica.send("PSYNC ? -1");
+    assert!(replica.read().starts_with("+FULLRESYNC"));
+    replica
+}
+
+#[test]
+fn a_signal_ends_it_as_is_configured() {
+    for (lines, signal, saves, waits) in [
+        ("shutdown-timeout 1", "TERM", false, true),
+        ("shutdown-on-sigterm now save", "TERM", true, false),
+        ("shutdown-on-sigint default", "INT", false, true),
+        (
+            "save 3600 1000000\nshutdown-on-sigint nosave now",
+            "INT",
+            false,
+            false,
+        ),
+        (
+            "save 3600 1000000\nshutdown-on-sigint nosave now",
+            "TERM",
+            true,
+            true,
+        ),
+    ] {
+        let config = format!("save \"\"\nshutdown-timeout 1\n{lines}\n");
+        let running = Running::start(folder_with(&config), &["r.conf"], None);
+        let _replica = lagging_replica(&running);
+        assert_eq!(running.call("SET k v"), "+OK");
+        running.signal(signal);
+        let (status, log, folder) = running.ended();
+        assert_eq!(status.code(), Some(0), "{lines}: {log}");
+        let is_saved = folder.path().join("dump.rdb").exists();
+        assert_eq!(is_saved, saves, "{lines}: {log}");
+        let has_waited = log.contains("Waiting for replicas before shutting down.");
+        assert_eq!(has_waited, waits, "{lines}: {log}");
+        for line in [
+            "Lagging replica ",
+            "0 of 1 replicas are in sync when shutting down.",
+        ] {
+            assert!(log.contains(line), "{lines}: {log}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_that_is_followed_by_an_abort_does_not_end_it() {
+    let running = Running::start(
+        folder_with("logfile log\nshutdown-timeout 3600\n"),
+        &["r.conf"],
+        None,
+    );
+    let log = |running: &Running| fs::read_to_string(running.path("log")).unwrap();
+    let _replica = lagging_replica(&running);
+    let waiting = "Waiting for replicas before shutting down.";
+    for round in 1..=2 {
+        // The second has no effect of its own.
+        for _ in 0..2 {
+            running.signal("TERM");
+        }
+        until("it waits", || {
+            let has_heard = log(&running).matches("scheduling shutdown...").count() == 2 * round;
+            (has_heard && log(&running).matches(waiting).count() == round).then_some(())
+        });
+        assert_eq!(running.call("SHUTDOWN ABORT"), "+OK");
+    }
+    assert_eq!(running.call("SET k v"), "+OK");
+    assert_eq!(
+        running.call("CONFIG SET shutdown-on-sigterm \"save nosave\""),
+        "-ERR CONFIG SET failed (possibly related to argument 'shutdown-on-sigterm') - shutdown options SAVE and NOSAVE can't be used simultaneously"
+    );
+    assert_eq!(running.call("CONFIG SET shutdown-on-sigterm now"), "+OK");
+    running.signal("TERM");
+    let (status, ..) = running.ended();
+    assert_eq!(status.code(), Some(0));
+}
+
 #[test]
 fn it_says_what_it_listens_on_and_with_how_many_workers() {
     let running = Running::start(folder_with("threads 2\n"), &["r.conf"], None);

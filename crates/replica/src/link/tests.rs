@@ -236,6 +236,25 @@ fn a_cut_link_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_link_that_stood_is_made_again_at_once_but_not_again_and_again() {
+    let mut play = Play::connected(Some((id(1), 99)));
+    full()[..6].iter().for_each(|message| play.send(message));
+    play.send(b"+CONTINUE\r\n");
+    let called_ms = play.now_ms;
+    play.now_ms += 5 * PERIOD_MS;
+    assert!(play.link.lost("reset by peer", play.now_ms).is_some());
+    assert_eq!(play.link.tick(99, None, play.now_ms), Some(Wish::Connect));
+    // It stands again, and is lost in the same moment.
+    play.link
+        .connected(introduction(Some((id(1), 99))), play.now_ms);
+    full()[..6].iter().for_each(|message| play.send(message));
+    play.send(b"+CONTINUE\r\n");
+    assert!(play.link.lost("reset by peer", play.now_ms).is_some());
+    assert_eq!(play.link.next_ms(), Some(called_ms + 6 * PERIOD_MS));
+    assert_eq!(play.link.tick(99, None, play.now_ms), None);
+}
+
+#[test]
 fn answers_that_make_no_sense_are_failures() {
     let answers = [
         "+CONTINUE\r\n".to_owned(),

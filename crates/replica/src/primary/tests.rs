@@ -316,6 +316,30 @@ fn signs_of_life_are_part_of_the_stream_and_new_lines_are_not() {
 }
 
 #[test]
+fn nothing_is_added_while_replicas_are_to_come_to_the_end() {
+    let mut primary = primary();
+    let ping_period_ms = 3000;
+    primary.set_limits(Limits {
+        ping_period_ms,
+        ..LIMITS
+    });
+    full_sync(&mut primary, 1, b"x");
+    write(&mut primary, b"unit", 7);
+    take(&mut primary, 1, b"", 0);
+    assert_eq!(primary.hold_still(Some(1000)), [0; 0]);
+    assert_eq!(primary.ask_acks(7), [0; 0]);
+    primary.tick(|| id(4), 1000 + LIMITS.timeout_ms / 2 - 1);
+    assert_eq!(take(&mut primary, 1, b"", 0), b"");
+    assert_eq!(primary.log().identity().offset(), 4);
+    // Replicas that hear nothing would leave.
+    primary.tick(|| id(4), 1000 + LIMITS.timeout_ms / 2);
+    assert_eq!(take(&mut primary, 1, b"", 0), PING);
+    // Who waits for acknowledgements has not been forgotten.
+    assert_eq!(primary.hold_still(None), [1]);
+    assert_eq!(take(&mut primary, 1, b"", 0), GETACK);
+}
+
+#[test]
 fn what_was_kept_for_a_slow_replica_is_freed_when_it_leaves() {
     let mut primary = primary();
     full_sync(&mut primary, 1, b"x");

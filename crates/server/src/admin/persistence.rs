@@ -5,7 +5,7 @@
 use redline_commands::{Error, Words};
 use redline_engine::{
     Caller, Halt,
-    caller::Suspended,
+    caller::{Suspended, flag},
     executor::{block, units},
 };
 use redline_keyspace::lock::StripeSet;
@@ -13,8 +13,9 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 
 use crate::{
+    ending::{self, Manner},
     log,
-    persistence::{self, Begun, Ending, NotBegun, Purpose, append},
+    persistence::{self, Begun, NotBegun, Purpose, append},
     worker::Worker,
 };
 
@@ -178,7 +179,7 @@ pub(crate) fn shutdown(
         return Err(Error::Syntax.into());
     }
     if abort {
-        return match persistence::abort_shutdown(worker.shared) {
+        return match ending::abort(worker.shared) {
             true => {
                 caller.reply().ok();
                 Ok(())
@@ -190,21 +191,25 @@ pub(crate) fn shutdown(
         return Err(worker.shared.running_script.busy_error().into());
     }
     let client = caller.info.id;
-    if worker.shared.persistence.is_ending_for(client) {
+    if ending::awaits(worker.shared, client) {
         return Err(Halt::Suspended(Suspended::File));
     }
+    caller.info.set_flag(flag::BLOCKED, false);
     if worker.shared.persistence.outcome_for(client).is_some() {
-        // The snapshot has failed, or the shutdown was called off.
+        // The files could not be seen to, or the shutdown was called off.
         return Err(NOT_ENDED.into());
     }
-    let ending = Ending {
+    let manner = Manner {
         saves: (save || nosave).then_some(save),
+        is_now: now,
         is_forced: force,
-        client: Some(client),
     };
-    match persistence::begin_to_end(worker.shared, ending) {
+    match ending::begin(worker.shared, manner, Some(client)) {
         Begun::Ends => caller.closing = true,
-        Begun::Waits => return Err(Halt::Suspended(Suspended::File)),
+        Begun::Waits => {
+            caller.info.set_flag(flag::BLOCKED, true);
+            return Err(Halt::Suspended(Suspended::File));
+        }
         Begun::Refused => return Err(NOT_ENDED.into()),
     }
     Ok(())

@@ -16,7 +16,7 @@ use redline_settings::{
 use redline_types::number;
 
 use super::checks::{OUTPUT_CLASSES, output_class, output_limit};
-use crate::settings::OutputLimit;
+use crate::{ending::Manner, settings::OutputLimit};
 
 /// Codec of the requirement for clients to present a certificate, by words.
 pub struct ClientCertificates;
@@ -57,6 +57,38 @@ impl Codec<[i32; 3]> for OomScores {
 
     fn value(scores: &[i32; 3]) -> Value {
         Value::Words(scores.map(|n| n.to_string().into_bytes()).into())
+    }
+}
+
+/// Codec of a way to end the server: a bit for each of `save`, `nosave`, `now` and `force`.
+pub struct Endings;
+
+impl Codec<Manner> for Endings {
+    fn of(value: &Value) -> Result<Manner, Refusal> {
+        let has = |bit: i64| value.integer() >> bit & 1 == 1;
+        let saves = match (has(0), has(1)) {
+            (true, true) => {
+                return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".into());
+            }
+            (saves, false) => saves.then_some(true),
+            (false, true) => Some(false),
+        };
+        Ok(Manner {
+            saves,
+            is_now: has(2),
+            is_forced: has(3),
+        })
+    }
+
+    fn value(manner: &Manner) -> Value {
+        let bits = [
+            manner.saves == Some(true),
+            manner.saves == Some(false),
+            manner.is_now,
+            manner.is_forced,
+        ];
+        let bits = bits.into_iter().enumerate();
+        Value::Integer(bits.map(|(at, is_set)| i64::from(is_set) << at).sum())
     }
 }
 

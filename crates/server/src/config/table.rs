@@ -26,11 +26,12 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, PrimaryAddress,
-        RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, Endings, OomScores, OpenChannels, OutputLimits,
+        PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
     },
 };
 use crate::{
+    ending::Manner,
     log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
     settings::{OutputLimit, Permission, UserLine},
@@ -367,9 +368,9 @@ settings! {
         _ = ("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose.");
         oom_score: OomScore = ("oom-score-adj", Live, Syntax::Choice(OomScore::NAMES), "no", "Set the score by which the kernel's OOM killer chooses processes; relative (or yes) adds to the score at the start.");
         oom_scores: [i32; 3] as OomScores = ("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "OOM scores of a primary, a replica and a background process; the first is used.");
-        _ = ("shutdown-timeout", Inert, SECONDS, "10", "Seconds that a shutdown waits for replicas.");
-        _ = ("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.");
-        _ = ("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.");
+        shutdown_timeout_s: u64 = ("shutdown-timeout", Live, SECONDS, "10", "Seconds that a shutdown waits for replicas to have everything; 0: it does not.");
+        on_sigint: Manner as Endings = ("shutdown-on-sigint", Live, ENDING, "default", "How SIGINT ends the server: the words are those of SHUTDOWN.");
+        on_sigterm: Manner as Endings = ("shutdown-on-sigterm", Live, ENDING, "default", "How SIGTERM ends the server, likewise.");
         dir: Option<PathBuf> as WorkingDir = ("dir", Live, TEXT, "", "Working directory; by default that of the process.").protected().rests_while_loading().always_written();
     }
 }

@@ -249,6 +249,7 @@ impl Applier {
         let install = self.install.take().expect("seen by the caller");
         let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
         if published.is_ok() {
+            shared.persistence.append.note_replaced();
             let history = install.history;
             let (replid, offset) = history.unwrap_or_else(|| (replication::fresh_id(), 0));
             replication::take_history(shared, replid, offset);
@@ -296,6 +297,13 @@ pub(crate) fn drive(worker: &mut Worker) {
         }
         block::commit(worker.executor, unit);
         failover::switched(shared);
+        return;
+    }
+    // Own replicas are to come to the end of the stream.
+    if shared.ending.is_on() {
+        applier.caller = Some(caller);
+        drop(applier);
+        following.has_work.store(true, Ordering::Release);
         return;
     }
     // Deliveries of streams get the time at which they are repeated here.

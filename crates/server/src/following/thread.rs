@@ -79,6 +79,8 @@ pub(super) enum Order {
         /// Number of the change of the role for which it asked.
         term: u64,
     },
+    /// More of what was applied may be on disk, which the primary waits for.
+    Synced,
     /// The bytes of the primary are no stream.
     Broken {
         /// Number of the change of the role for which it came.
@@ -117,6 +119,8 @@ struct Shell {
     /// The connection among the clients, while the stream flows.
     shown: Option<Arc<ClientInfo>>,
     receiving: Option<Receiving>,
+    /// Bytes of the stream of which the primary wants to hear when they are on disk.
+    asked: u64,
     /// Bytes that were read and not taken by the link.
     buffer: Vec<u8>,
     /// False while worker 0 has enough to do.
@@ -140,6 +144,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<(Sender<Order>, JoinHandle<(
         socket: None,
         shown: None,
         receiving: None,
+        asked: 0,
         buffer: Vec::new(),
         reads: true,
         ends: false,
@@ -183,8 +188,9 @@ impl Shell {
             }
         }
         self.read();
-        let (applied, now_ms) = (self.applied(), clock::monotonic_ms());
-        let wish = self.link.tick(applied, None, now_ms);
+        let (applied, synced) = replication::applied(&self.shared);
+        let now_ms = clock::monotonic_ms();
+        let wish = self.link.tick(applied, synced, now_ms);
         self.meet(wish);
         self.write();
         let state = self.link.state();
@@ -194,8 +200,17 @@ impl Shell {
         note_link(&self.shared, state);
     }
 
-    fn applied(&self) -> u64 {
-        replication::identity(&self.shared).offset()
+    /// Tells the primary what was applied and is on disk; if that is less than it asked for, once more when it is.
+    fn acknowledge(&mut self) {
+        let owes = &self.shared.following.owes_on_disk;
+        // Before the look: what comes to the disk behind it is heard of.
+        owes.store(true, Ordering::Release);
+        let (applied, synced) = replication::applied(&self.shared);
+        self.link
+            .acknowledge(applied, synced, clock::monotonic_ms());
+        if synced.is_none_or(|synced| synced >= self.asked) {
+            owes.store(false, Ordering::Release);
+        }
     }
 
     fn takes_bytes(&self) -> bool {
@@ -234,9 +249,10 @@ impl Shell {
                 self.meet(wish);
             }
             Order::Acknowledge { term } if term == self.term => {
-                let applied = self.applied();
-                self.link.acknowledge(applied, None, now_ms);
+                self.asked = replication::identity(&self.shared).offset();
+                self.acknowledge();
             }
+            Order::Synced => self.acknowledge(),
             Order::Broken { term, why } if term == self.term => {
                 let wish = self.link.give_up(why, now_ms);
                 self.meet(Some(wish));

@@ -44,6 +44,10 @@ pub(crate) struct Append {
     /// The part that others look at, as of the last time that `inner` was let go of.
     shown: Mutex<Shown>,
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
+    /// Number of times that all data was replaced, by a primary's.
+    replaced: AtomicU64,
+    /// The same number as of the cut of the last base that was finished.
+    replaced_in_base: AtomicU64,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
     adopting: Mutex<()>,
     /// Held while a job runs, and by whoever reads the files while they are in use: see [`Append::hold_jobs`].
@@ -69,6 +73,8 @@ struct Inner {
     /// A base is wanted while the file is off.
     wants_lone_base: bool,
     is_last_lone_base_done: bool,
+    /// Number of times that all data had been replaced when the journal was last cut for a rewrite.
+    replaced_at_cut: u64,
     /// The rewrite whose cut is on its way through the journal, and the last record before that.
     cut_for: Option<(u64, u64)>,
     /// A base that was finished before its cut came through.
@@ -217,6 +223,7 @@ impl Append {
                 wants_cut: None,
                 wants_lone_base: false,
                 is_last_lone_base_done: true,
+                replaced_at_cut: 0,
                 cut_for: None,
                 early_base: None,
                 is_gated: false,
@@ -236,6 +243,8 @@ impl Append {
                 ..Shown::default()
             }),
             jobs: Mutex::new(jobs),
+            replaced: AtomicU64::new(0),
+            replaced_in_base: AtomicU64::new(0),
             adopting: Mutex::default(),
             running: Mutex::default(),
             sync_delay_us: AtomicU64::new(0),
@@ -314,6 +323,21 @@ impl Append {
     /// Returns true if a base is wanted while the file is off.
     pub(crate) fn wants_lone_base(&self) -> bool {
         self.shown().wants_lone_base
+    }
+
+    /// Notes that all data is replaced: what the file has does not count until a base of the new data is made. The caller holds
+    /// every stripe, and sees to that base.
+    pub(crate) fn note_replaced(&self) {
+        self.replaced.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the last record up to which the file has the data on disk; `None`: there is no file, or it does not have them.
+    pub(crate) fn on_disk(&self, shared: &Shared) -> Option<u64> {
+        let OnDisk::UpTo(record) = shared.keyspace.journal().gate.on_disk() else {
+            return None;
+        };
+        let replaced = self.replaced.load(Ordering::Acquire);
+        (self.replaced_in_base.load(Ordering::Acquire) == replaced).then_some(record)
     }
 
     /// Has a base made, though the file is off.
@@ -514,6 +538,7 @@ pub(crate) fn cut_journal(shared: &Arc<Shared>, unit: &mut Unit<'_>, rewrite: u6
     // Under the lock, so that the cut does not come through before it is known whose it is.
     let number = stream::begin_part(shared, unit);
     inner.cut_for = Some((rewrite, number));
+    inner.replaced_at_cut = shared.persistence.append.replaced.load(Ordering::Acquire);
 }
 
 /// Attaches the file to the journal. The unit holds every stripe.
@@ -821,6 +846,10 @@ fn rewrite_ended(shared: &Shared, is_done: bool) {
     inner.rewrite_took_s = took.filter(|_| !starts);
     inner.rewrites += u64::from(is_done && !starts);
     inner.is_last_lone_base_done |= is_done;
+    if is_done {
+        let in_base = &shared.persistence.append.replaced_in_base;
+        in_base.store(inner.replaced_at_cut, Ordering::Release);
+    }
     let is_off = inner
         .writer
         .as_ref()
@@ -875,6 +904,7 @@ fn note_gate(shared: &Shared) {
             shared.persistence.append.give(Some(job));
         }
     }
+    shared.following.note_on_disk();
 }
 
 fn now_s() -> i64 {

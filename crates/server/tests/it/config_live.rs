@@ -50,6 +50,7 @@ fn every_live_parameter_is_tested() {
         include_str!("admin.rs"),
         include_str!("metrics.rs"),
         include_str!("replication.rs"),
+        include_str!("ending.rs"),
         include_str!("observe.rs"),
         include_str!("tls.rs"),
         include_str!("tracking.rs"),

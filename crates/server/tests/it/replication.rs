@@ -16,15 +16,15 @@ use crate::config_live::{field, set, text};
 const MARK_BYTES: usize = 40;
 
 /// A replica that does nothing by itself.
-struct Replica {
+pub struct Replica {
     stream: TcpStream,
     buffer: Vec<u8>,
     /// Bytes of the stream that were read.
-    offset: u64,
+    pub offset: u64,
 }
 
 impl Replica {
-    fn connect(server: &Server) -> Replica {
+    pub fn connect(server: &Server) -> Replica {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -36,12 +36,12 @@ impl Replica {
         }
     }
 
-    fn send(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         self.stream.write_all(&request(line)).unwrap();
     }
 
     /// Reads more; returns false at the end.
-    fn more(&mut self) -> bool {
+    pub fn more(&mut self) -> bool {
         let mut chunk = [0; 16 * 1024];
         let bytes = self.stream.read(&mut chunk).unwrap_or(0);
         self.buffer.extend_from_slice(&chunk[..bytes]);
@@ -73,13 +73,13 @@ impl Replica {
     }
 
     #[track_caller]
-    fn tells(&mut self, line: &str) {
+    pub fn tells(&mut self, line: &str) {
         self.send(line);
         assert_eq!(self.line(), "+OK", "{line}");
     }
 
     /// Reads `+FULLRESYNC` and the snapshot behind it; returns the id and the snapshot.
-    fn snapshot(&mut self) -> (String, Vec<u8>) {
+    pub fn snapshot(&mut self) -> (String, Vec<u8>) {
         let line = self.line();
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!((words[0], words.len()), ("+FULLRESYNC", 3), "{line}");
@@ -107,7 +107,7 @@ impl Replica {
     }
 
     /// Brings it online; returns the id.
-    fn follow(server: &Server) -> (Replica, String) {
+    pub fn follow(server: &Server) -> (Replica, String) {
         let mut replica = Replica::connect(server);
         replica.tells("REPLCONF capa eof capa psync2");
         replica.send("PSYNC ? -1");
@@ -116,7 +116,7 @@ impl Replica {
         (replica, id)
     }
 
-    fn ack(&mut self) {
+    pub fn ack(&mut self) {
         let offset = self.offset;
         self.send(&format!("REPLCONF ACK {offset} FACK {offset}"));
     }
@@ -143,7 +143,7 @@ impl Replica {
     }
 
     #[track_caller]
-    fn expects(&mut self, commands: &[&str]) {
+    pub fn expects(&mut self, commands: &[&str]) {
         for command in commands {
             assert_eq!(self.command(), *command);
         }
@@ -154,7 +154,7 @@ impl Replica {
     }
 }
 
-fn server() -> Server {
+pub fn server() -> Server {
     let server = start(settings(2));
     let mut client = Client::connect(&server);
     set(&mut client, "repl-diskless-sync-delay", "0");
@@ -162,7 +162,7 @@ fn server() -> Server {
 }
 
 #[track_caller]
-fn call(client: &mut Client, line: &str, reply: &str) {
+pub fn call(client: &mut Client, line: &str, reply: &str) {
     let got = match client.call(line) {
         Value::Simple(text) | Value::Error(text) => text,
         Value::Integer(number) => number.to_string(),
