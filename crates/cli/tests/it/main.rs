@@ -13,6 +13,7 @@ mod console;
 mod fake_server;
 mod files;
 mod following;
+mod following_diskless;
 mod limits;
 mod live;
 mod memory;

@@ -347,7 +347,8 @@ fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<()
         crate::log::warning(&format!("DEBUG RELOAD: {}: {error}", path.display()));
         NOT_RELOADED
     };
-    let result = match loading::load_file(path, worker.shared, &settings, clock, &progress) {
+    let loaded = loading::load_file(path, worker.shared, &settings, clock, &progress, false);
+    let result = match loaded {
         Err(error) => Err(refused(&error)),
         Ok(file) if reload.flushes => {
             let published = loading::publish(worker, &mut unit, &file.space, &file.loaded);

@@ -26,14 +26,14 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, PrimaryAddress,
-        RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, DisklessLoading, OomScores, OpenChannels, OutputLimits,
+        PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
     },
 };
 use crate::{
     log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
-    settings::{OutputLimit, Permission, UserLine},
+    settings::{DisklessLoad, OutputLimit, Permission, UserLine},
 };
 
 /// Number of databases: each has a place, used or not, and some work goes over all places.
@@ -288,7 +288,7 @@ settings! {
         repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send snapshots to replicas without a file.");
         repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas.");
         repl_enough: u64 = ("repl-diskless-sync-max-replicas", Live, SECONDS, "0", "Replicas at which not to wait any longer.");
-        _ = ("repl-diskless-load", Inert, Syntax::Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", "Load a snapshot without a file.");
+        diskless_load: DisklessLoad as DisklessLoading = ("repl-diskless-load", Live, Syntax::Choice(DisklessLoading::NAMES), "disabled", "Load a snapshot without a file: never, into an empty server, beside the data, or in their place.");
         _ = ("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections.");
         _ = ("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary.");
         repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period");
