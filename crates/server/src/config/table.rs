@@ -383,7 +383,7 @@ settings! {
     TLS = {
         /// Port 0: chosen by the system.
         port: Option<u16> as Port = ("tls-port", Live, PORT, "0", "TLS port, beside the plain port or, with --port 0, instead of it; 0: none.");
-        _ = ("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus.");
+        cluster: bool = ("tls-cluster", Live, SWITCH, "no", "TLS towards the targets of MIGRATE.");
         replication: bool = ("tls-replication", Live, SWITCH, "no", "TLS towards the primary.");
         auth_clients: ClientAuth as ClientCertificates = ("tls-auth-clients", Live, Syntax::Choice(ClientCertificates::NAMES), "yes", "Require a client certificate of a trusted authority; optional: verify one if the client presents it.");
         prefer_server_ciphers: bool = ("tls-prefer-server-ciphers", Live, SWITCH, "no", "Choose the cipher in the server's order instead of the client's.");
