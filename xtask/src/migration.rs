@@ -110,8 +110,7 @@ fn play(
                         break Ok(());
                     }
                     let number = numbers[random.usize(..numbers.len())];
-                    if let Err(failure) = moved(servers, number, &lists[number], by_hand, figures)
-                    {
+                    if let Err(failure) = moved(servers, number, &lists[number], by_hand, figures) {
                         break Err(failure);
                     }
                 };

@@ -25,6 +25,7 @@ use crate::{
     commandlog::CommandLogs,
     executor::block::Outcome,
     monitor::{Line, Monitors},
+    own_keys::OwnKeys,
     pubsub::{Delivery, PubSub, Transit},
     refusals::Refusals,
     rename_command::Names,
@@ -133,6 +134,8 @@ pub struct Engine {
     pub holds_writes: AtomicBool,
     /// Reasons to refuse calls. Published with an epoch of the settings.
     pub refusals: Refusals,
+    /// Keys that a writable replica removes itself when they are due.
+    pub own_keys: OwnKeys,
     /// Number of clients that wait for keys with a timeout.
     pub timed_waits: AtomicU64,
     /// Garbage that was handed over and is not yet freed.
@@ -170,6 +173,7 @@ impl Engine {
             pause: Mutex::new(None),
             holds_writes: AtomicBool::new(false),
             refusals: Refusals::default(),
+            own_keys: OwnKeys::default(),
             timed_waits: AtomicU64::new(0),
             backlog: Backlog::default(),
             chores: Mutex::new(chores),

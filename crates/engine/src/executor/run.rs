@@ -502,6 +502,10 @@ impl<O: Outlet> Executor<'_, O> {
         self.local.clock.frozen = caller.is(state::NO_TOUCH) && id != CommandId::Touch;
         let reads_every_key =
             spec::gate(id).scope != Scope::KeysPlus || access::may_read_every_key(caller, id, args);
+        // The primary's stream says itself when its keys go.
+        let is_own = self.refusals.has(Reason::Follows)
+            && caller.info.token() != Token::LINK
+            && spec::gate(id).flags.has(Flags::WRITE);
         let mut ctx = Ctx {
             keys: unit.view(&mut self.local, caller.db, self.now_ms),
             bulk_bytes_max: self.settings.bulk_bytes_max,
@@ -516,6 +520,9 @@ impl<O: Outlet> Executor<'_, O> {
             &mut Reply::new(&mut caller.out, caller.proto),
         );
         inside.changes += ctx.keys.changes();
+        if is_own && ctx.keys.changes() > 0 {
+            engine.own_keys.note_call(&ctx.keys, caller.db, id, args);
+        }
         ctx.keys.finish();
         if ctx.keys.is_journaled() {
             redline_commands::propagate(&mut ctx.keys, id, args);

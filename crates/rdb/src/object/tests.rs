@@ -10,6 +10,21 @@ use redline_types::{
     zset::AddFlags,
 };
 
+#[test]
+fn a_payload_for_any_server_is_of_the_lowest_version_that_holds_it() {
+    let version = |value: &Value| {
+        let payload = crate::dump_for_any(ObjectRef::Value(value), true);
+        assert!(restore(&payload, &limits()).is_ok());
+        payload[payload.len() - 10]
+    };
+    let mut set = Set::new();
+    set.add(b"member", &limits());
+    assert_eq!(version(&set.into()), 10);
+    assert_eq!(version(&redline_types::Stream::default().into()), 11);
+    let string = crate::dump_for_any(ObjectRef::String(b"text"), true);
+    assert_eq!(string[string.len() - 10], 10);
+}
+
 fn dump(object: ObjectRef<'_>) -> Vec<u8> {
     crate::dump(object, true)
 }

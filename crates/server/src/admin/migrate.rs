@@ -270,7 +270,7 @@ fn serialise(
                     .expire_at_ms()
                     .map_or(0, |at_ms| (at_ms - now_ms).max(1));
                 let ttl_ms = ttl_ms.to_string();
-                let payload = redline_rdb::dump(object_of(found.value()), compresses);
+                let payload = redline_rdb::dump_for_any(object_of(found.value()), compresses);
                 let mut words = vec![&b"RESTORE"[..], key, ttl_ms.as_bytes(), &payload];
                 words.extend((call.replaces || rounds > 0).then_some(&b"REPLACE"[..]));
                 push_command(&mut parcel.frames, &words);

@@ -187,7 +187,7 @@ fn a_replica_gets_a_snapshot_and_then_the_stream() {
     assert!(snapshot.starts_with(b"REDIS0010"), "who tells nothing");
     assert!(contains(&snapshot, b"before") && contains(&snapshot, id.as_bytes()));
     call(&mut client, "SET behind 2", "OK");
-    assert!(field(&mut client, "replication", "slave0").contains("state=send_bulk"));
+    assert!(field(&mut client, "replication", "slave0").contains("state=online"));
     replica.ack();
     replica.expects(&["SELECT 0", "SET behind 2"]);
     client.call("SELECT 3");
