@@ -267,7 +267,11 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
     let primary = worker.shared.replication.primary();
     let kept = primary.log().blocks().map_or(0, |blocks| blocks.len());
-    let backlog = kept.min(primary.limits().backlog_bytes);
+    // Without a replica nothing is kept for one, only whole blocks of the backlog.
+    let backlog = match primary.has_replicas() {
+        true => kept.min(primary.limits().backlog_bytes),
+        false => kept,
+    };
     drop(primary);
     // Neither counts as used memory.
     out.zeros(&["mem_not_counted_for_evict"])?;
