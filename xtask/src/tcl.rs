@@ -29,8 +29,7 @@ const SKIPPED: [&str; 2] = [
     "Tracking invalidation message of eviction keys should be before response",
 ];
 /// Directives of Redis for tests alone, which are dropped where ours does not know them.
-const TEST_DIRECTIVES: [&str; 3] = [
-    "key-load-delay",
+const TEST_DIRECTIVES: [&str; 2] = [
     "loading-process-events-interval-bytes",
     "use-exit-on-panic",
 ];

@@ -60,12 +60,18 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, RestoreError> 
     let (signed, checksum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;
     let (body, version) = signed.split_last_chunk::<2>().ok_or(WRONG)?;
     let is_right = || u64::from_le_bytes(*checksum) == crc64::update(0, signed);
-    if u16::from_le_bytes(*version) > VERSION || !(limits.payload_checksum_skipped || is_right()) {
+    if !(limits.payload_checksum_skipped || is_right()) {
         return Err(WRONG);
     }
+    let number = u16::from_le_bytes(*version);
+    let version = match FileVersion::Valkey(number) {
+        _ if number <= VERSION => FileVersion::LATEST,
+        FileVersion::VALKEY => FileVersion::VALKEY,
+        _ => return Err(WRONG),
+    };
     let mut reader = Reader::new(body);
     let kind = reader.byte()?;
-    let object = read(&mut reader, FileVersion::LATEST, kind, limits)?;
+    let object = read(&mut reader, version, kind, limits)?;
     if !reader.is_empty() {
         return Err(Corrupt("bytes behind the object").into());
     }

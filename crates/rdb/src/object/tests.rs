@@ -25,6 +25,20 @@ fn a_payload_for_any_server_is_of_the_lowest_version_that_holds_it() {
     assert_eq!(string[string.len() - 10], 10);
 }
 
+#[test]
+fn payloads_of_valkeys_version_are_read() {
+    let taken = |version: u16| {
+        let mut payload = dump(ObjectRef::String(b"text"));
+        payload.truncate(payload.len() - 10);
+        payload.extend_from_slice(&version.to_le_bytes());
+        let checksum = crc64::update(0, &payload);
+        payload.extend_from_slice(&checksum.to_le_bytes());
+        restore(&payload, &limits()).is_ok()
+    };
+    let versions = [1, 11, 12, 13, 79, 80, 81].map(taken);
+    assert_eq!(versions, [true, true, true, false, false, true, false]);
+}
+
 fn dump(object: ObjectRef<'_>) -> Vec<u8> {
     crate::dump(object, true)
 }
