@@ -391,6 +391,63 @@ fn replicas_of_a_primary_that_was_started_again_go_on_where_its_file_ends() {
 }
 
 #[test]
+fn replicas_that_go_on_after_a_start_are_told_of_what_had_expired() {
+    let lines = "save \"\"\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 3600\nenable-debug-command yes\n";
+    let running = start(folder_with(lines));
+    let mut replica = running.connect();
+    replica.send("PSYNC ? -1");
+    until_info(&running, "repl_backlog_active", "1");
+    assert_eq!(running.call("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK");
+    assert_eq!(running.call("SET key value PX 1"), "+OK");
+    let replid = info(&running, "master_replid");
+    assert_eq!(running.call("SAVE"), "+OK");
+    let end: u64 = info(&running, "master_repl_offset").parse().unwrap();
+    let running = restarted(running);
+    let mut replica = running.connect();
+    assert_eq!(replica.call("REPLCONF capa psync2"), "+OK");
+    let answer = replica.call(&format!("PSYNC {replid} {}", end + 1));
+    assert!(answer.starts_with("+CONTINUE "), "{answer}");
+    assert_eq!(replica.read(), "SELECT 0");
+    assert_eq!(replica.read(), "DEL key");
+    assert_eq!(info(&running, "rdb_last_load_keys_expired"), "1");
+}
+
+#[test]
+fn a_writable_replica_removes_what_its_clients_let_expire() {
+    let mut primary = Primary::new(snapshot(), Vec::new());
+    // Its own clock tells nothing: it never says that its key goes.
+    primary.stream = encoded("SET gone x PXAT 1");
+    primary.stream.extend(encoded("REPLCONF GETACK *"));
+    let running = follower("replica-read-only no\n", primary.port());
+    assert_eq!(primary.serve(std::iter::empty()), [Served::Full]);
+    let before: u64 = running.call("DBSIZE")[1..].parse().unwrap();
+    assert_eq!(running.call("SET own x PX 20"), "+OK");
+    assert_eq!(
+        running.call("EVAL \"redis.call('SET', 'mine', 'x', 'PX', '20')\" 0"),
+        "(nil)"
+    );
+    assert_eq!(running.call("SET kept x PX 20"), "+OK");
+    assert_eq!(running.call("PERSIST kept"), ":1");
+    until("they are removed", || {
+        (running.call("DBSIZE") == format!(":{}", before + 1)).then_some(())
+    });
+    assert_eq!(running.call("GET kept"), "x");
+    assert_eq!(running.call("EXISTS own mine"), ":0");
+}
+
+#[test]
+fn inside_a_transaction_the_role_shows_at_once() {
+    let running = start(folder_with(""));
+    let mut client = running.connect();
+    for call in ["MULTI", "REPLICAOF 127.0.0.1 1", "INFO replication"] {
+        client.call(call);
+    }
+    let replies = client.call("EXEC");
+    assert!(replies.contains("role:slave"), "{replies}");
+    assert!(replies.contains("master_link_status:down"), "{replies}");
+}
+
+#[test]
 fn a_primary_that_tells_another_id_is_followed_and_a_promoted_replica_goes_on_with_both() {
     let mut primary = Primary::new(snapshot(), stream());
     primary.told = OTHER_REPLID;

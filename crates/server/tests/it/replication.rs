@@ -155,7 +155,10 @@ impl Replica {
 }
 
 fn server() -> Server {
-    let server = start(settings(2));
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    });
     let mut client = Client::connect(&server);
     set(&mut client, "repl-diskless-sync-delay", "0");
     server
@@ -217,6 +220,8 @@ fn a_replica_gets_a_snapshot_and_then_the_stream() {
     assert_eq!(field(&mut client, "replication", "connected_slaves"), "1");
     assert_eq!(field(&mut client, "replication", "master_replid"), id);
     assert_eq!(field(&mut client, "stats", "sync_full"), "1");
+    call(&mut client, "CONFIG RESETSTAT", "OK");
+    assert_eq!(field(&mut client, "stats", "sync_full"), "0");
     let role = Client::connect(&server).call("ROLE");
     let port = Value::Bulk(b"7777".to_vec());
     assert_eq!(role.array()[2].array()[0].array()[1], port);
@@ -523,6 +528,8 @@ fn a_handshake_with_errors_is_told_so() {
     call(&mut client, "PING", "PONG");
     assert_eq!(field(&mut client, "replication", "connected_slaves"), "0");
     call(&mut client, "PSYNC ? x", not_a_number);
+    let nobody = "ERR There is no replica to be told anything";
+    call(&mut client, "DEBUG REPLICATE made up", nobody);
     // A replica that talks of the future, and out of turn.
     let (mut replica, _) = Replica::follow(&server);
     replica.send("REPLCONF ACK 9223372036854775807");
@@ -531,6 +538,8 @@ fn a_handshake_with_errors_is_told_so() {
     call(&mut client, "SET a 1", "OK");
     replica.expects(&["SELECT 0", "SET a 1"]);
     call(&mut client, "WAIT 1 1", "0");
+    call(&mut client, "DEBUG REPLICATE made up", "OK");
+    replica.expects(&["made up"]);
     // A reply would stand in its stream.
     replica.send("SET a 2");
     assert!(replica.is_closed());
