@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use redline_server::Server;
+use redline_server::{Permission, Server, Settings};
 
 use crate::client::{Client, Value, request, settings, start, until};
 use crate::config_live::{field, set, text};
