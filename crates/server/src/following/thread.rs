@@ -346,8 +346,9 @@ impl Shell {
             let _ = self.poller.deregister(&socket.stream);
             socket.stream.close_notify();
         }
-        self.receiving = None;
+        // In this order: its loader knows that it is given up when no more bytes come.
         self.end_attempt();
+        self.receiving = None;
         self.shared.following.facts().snapshot_bytes = None;
         self.buffer.clear();
         self.reads = true;
