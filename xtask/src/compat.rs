@@ -11,8 +11,8 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, files, histories,
-    install, jobs, many, memcached, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls,
-    replication, reports, sentinel, stream, suite, tcl, through, tls, verdicts,
+    install, jobs, many, memcached, migration, proxy, proxy_cache, proxy_face, proxy_reads,
+    proxy_tls, replication, reports, sentinel, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     always("files", files::run),
     always("stream", stream::run),
     always("replication", replication::run),
+    always("migrate", migration::run),
     always("access", compare_access),
     always("valkey", compare_with_valkey),
     always("config", compare_configuration),

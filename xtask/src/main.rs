@@ -21,6 +21,7 @@ mod install;
 mod jobs;
 mod many;
 mod memcached;
+mod migration;
 mod names;
 mod new_type;
 mod proxy;

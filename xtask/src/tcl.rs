@@ -29,11 +29,7 @@ const SKIPPED: [&str; 2] = [
     "Tracking invalidation message of eviction keys should be before response",
 ];
 /// Directives of Redis for tests alone, which are dropped where ours does not know them.
-const TEST_DIRECTIVES: [&str; 3] = [
-    "key-load-delay",
-    "loading-process-events-interval-bytes",
-    "use-exit-on-panic",
-];
+const TEST_DIRECTIVES: [&str; 2] = ["loading-process-events-interval-bytes", "use-exit-on-panic"];
 /// Script that the suite starts as redis-server for ours. The tests of busy scripts wait until their requests are refused,
 /// as in Redis.
 const STARTER: &str = "#!/bin/bash

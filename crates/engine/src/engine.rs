@@ -25,6 +25,7 @@ use crate::{
     commandlog::CommandLogs,
     executor::block::Outcome,
     monitor::{Line, Monitors},
+    own_keys::OwnKeys,
     pubsub::{Delivery, PubSub, Transit},
     refusals::Refusals,
     rename_command::Names,
@@ -142,6 +143,8 @@ pub struct Engine {
     holds: AtomicU8,
     /// Reasons to refuse calls. Published with an epoch of the settings.
     pub refusals: Refusals,
+    /// Keys that a writable replica removes itself when they are due.
+    pub own_keys: OwnKeys,
     /// Number of clients that wait for keys with a timeout.
     pub timed_waits: AtomicU64,
     /// Garbage that was handed over and is not yet freed.
@@ -179,6 +182,7 @@ impl Engine {
             pause: Mutex::new(None),
             holds: AtomicU8::new(0),
             refusals: Refusals::default(),
+            own_keys: OwnKeys::default(),
             timed_waits: AtomicU64::new(0),
             backlog: Backlog::default(),
             chores: Mutex::new(chores),

@@ -29,6 +29,7 @@ pub mod engine;
 pub mod errors;
 pub mod executor;
 pub mod monitor;
+pub mod own_keys;
 pub mod pubsub;
 pub mod redaction;
 pub mod refusals;

@@ -34,6 +34,10 @@ pub enum Reason {
     Stale = 64,
     /// It follows one, which alone decides what is evicted.
     KeepsAll = 128,
+    /// A primary's snapshot is being loaded, and the data until then, if there are any, are not to be seen.
+    Emptied = 256,
+    /// A primary's snapshot is being loaded beside the data: what would get in its way is not run.
+    LoadsBeside = 512,
 }
 
 /// The reasons that hold now.

@@ -47,6 +47,9 @@ pub struct LoadOptions {
     pub clock: Clock,
     /// Keys that have expired by this Unix time in milliseconds are left out, as on a primary.
     pub now_ms: Option<i64>,
+    /// A file that tells its place in a stream keeps them: whoever goes on in that stream has them, and is to be told when
+    /// they go.
+    pub keeps_history: bool,
 }
 
 /// How far a load has come; read by other threads.
@@ -56,8 +59,10 @@ pub struct Progress {
     pub bytes: AtomicU64,
     /// Keys that were inserted.
     pub keys: AtomicU64,
-    /// Keys that had expired, and were left out.
+    /// Keys that had expired.
     pub expired: AtomicU64,
+    /// Those of them that were kept all the same.
+    pub kept: AtomicU64,
     /// Keys of empty collections, which were left out.
     pub empty: AtomicU64,
     /// Set by others: the load is to end.
@@ -165,6 +170,7 @@ pub fn load<S: Source>(
         options,
         progress,
         failed: Mutex::new(None),
+        keeps_expired: AtomicBool::new(false),
         transit: Transit::default(),
         empty_keys: Mutex::default(),
     };
@@ -216,6 +222,8 @@ struct Common<'a> {
     progress: &'a Progress,
     /// The first error of a thread.
     failed: Mutex<Option<LoadError>>,
+    /// See [`LoadOptions::keeps_history`]. The fact comes before all keys.
+    keeps_expired: AtomicBool,
     transit: Transit,
     /// See [`Loaded::empty_keys`].
     empty_keys: Mutex<Vec<Box<[u8]>>>,
@@ -358,6 +366,9 @@ fn scan<S: Source>(
             }
             Record::ResizeDb { .. } => {}
             Record::Aux { name, value } => {
+                if common.options.keeps_history && &*name == b"repl-id" {
+                    common.keeps_expired.store(true, Ordering::Relaxed);
+                }
                 let fact = (name.to_vec(), value.to_vec());
                 loaded.facts.push(fact);
             }
@@ -416,10 +427,15 @@ impl<'a> Inserter<'a> {
             &batch.bytes[entry.key.clone()],
             &batch.bytes[entry.value.clone()],
         );
+        let is_expired = |at_ms: i64| common.options.now_ms.is_some_and(|now_ms| now_ms > at_ms);
         let expiry = match entry.meta.expire_at_ms {
-            Some(at_ms) if common.options.now_ms.is_some_and(|now_ms| now_ms > at_ms) => {
+            Some(at_ms) if is_expired(at_ms) => {
                 common.progress.expired.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
+                if !common.keeps_expired.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                common.progress.kept.fetch_add(1, Ordering::Relaxed);
+                Expiry::AtMs(at_ms)
             }
             Some(at_ms) => Expiry::AtMs(at_ms),
             None => Expiry::Clear,

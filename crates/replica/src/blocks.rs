@@ -8,8 +8,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-/// Bytes of a full block.
+/// Most bytes of a full block.
 pub const BLOCK_BYTES: usize = 64 * 1024;
+/// Fewest bytes of a full block, where little is to be kept.
+const BLOCK_BYTES_MIN: usize = 16 * 1024;
 
 /// The bytes of the stream from one offset to another.
 #[derive(Debug)]
@@ -18,10 +20,12 @@ pub struct Blocks {
     begin: u64,
     /// The offset behind the last byte.
     end: u64,
-    /// Full blocks, oldest first. They are of one size, but for those that a large piece made.
+    /// Full blocks, oldest first.
     full: VecDeque<(u64, Arc<Vec<u8>>)>,
     /// The newest bytes; shorter than a block.
     open: Vec<u8>,
+    /// Bytes at which a block is full.
+    block_bytes: usize,
 }
 
 /// Bytes from some offset on.
@@ -41,6 +45,7 @@ impl Blocks {
             end: offset,
             full: VecDeque::new(),
             open: Vec::new(),
+            block_bytes: BLOCK_BYTES,
         }
     }
 
@@ -68,15 +73,16 @@ impl Blocks {
     pub fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.open.capacity() == 0 {
-                self.open.reserve_exact(BLOCK_BYTES);
+                self.open.reserve_exact(self.block_bytes);
             }
-            let (now, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.open.len()));
+            let room = self.block_bytes.saturating_sub(self.open.len());
+            let (now, rest) = bytes.split_at(bytes.len().min(room));
             self.open.extend_from_slice(now);
             self.end += now.len() as u64;
             bytes = rest;
-            if self.open.len() == BLOCK_BYTES {
+            if self.open.len() >= self.block_bytes {
                 let full = std::mem::take(&mut self.open);
-                let begin = self.end - BLOCK_BYTES as u64;
+                let begin = self.end - full.len() as u64;
                 self.full.push_back((begin, Arc::new(full)));
             }
         }
@@ -97,8 +103,10 @@ impl Blocks {
     }
 
     /// Frees blocks that nobody wants: all their bytes are older than the newest `backlog_bytes`, and before the offset of
-    /// the slowest reader.
+    /// the slowest reader. Later blocks are of a size that suits so small a backlog.
     pub fn trim(&mut self, backlog_bytes: u64, slowest: Option<u64>) {
+        let suiting = usize::try_from(backlog_bytes / 16).unwrap_or(BLOCK_BYTES);
+        self.block_bytes = suiting.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES);
         let kept_from = self.end.saturating_sub(backlog_bytes);
         let kept_from = slowest.map_or(kept_from, |slowest| kept_from.min(slowest));
         while let Some((begin, block)) = self.full.front()
@@ -113,6 +121,21 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_backlog_has_small_blocks() {
+        let backlog = BLOCK_BYTES_MIN as u64;
+        let mut blocks = Blocks::new(0);
+        blocks.append(&bytes(BLOCK_BYTES - 1));
+        blocks.trim(backlog, None);
+        let end = BLOCK_BYTES - 1 + 10 * BLOCK_BYTES_MIN + 7;
+        blocks.append(&bytes(end)[BLOCK_BYTES - 1..]);
+        blocks.trim(backlog, None);
+        assert_eq!(blocks.end(), end as u64);
+        assert!((backlog..2 * backlog).contains(&blocks.len()));
+        let begin = blocks.begin();
+        assert_eq!(read(&blocks, begin), bytes(end)[begin as usize..]);
+    }
 
     /// Reads everything from an offset on.
     fn read(blocks: &Blocks, mut offset: u64) -> Vec<u8> {

@@ -3,8 +3,8 @@
 //!
 //! It is fed with events ([`Link::connected`], [`Link::lost`], [`Link::loaded`]), with bytes ([`Link::take`]) and with time
 //! ([`Link::tick`]); it leaves bytes to send ([`Link::out`]) and [`Wish`]es. Whatever goes wrong ends in one wish with a
-//! line for the log, and in another attempt after a pause. A link that stood and is lost is made again at once: what it
-//! missed may not be kept for long.
+//! line for the log, and in another attempt: at once if the last one is long ago, since what the primary keeps of the stream
+//! does not grow, or else after a pause.
 //!
 //! | state | leaves by |
 //! |---|---|
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use crate::identity::Replid;
 use transfer::Transfer;
 
-/// Pause after a failure, least time between two calls, and between two acknowledgements or signs of life: milliseconds.
+/// Shortest time between two calls, and between two acknowledgements or signs of life: milliseconds.
 const PERIOD_MS: u64 = 1000;
 /// Most bytes of a line of the primary.
 const LINE_BYTES_MAX: usize = 16 * 1024;
@@ -246,12 +246,19 @@ impl Link {
         self.fail(why, now_ms)
     }
 
+    /// Takes note that the snapshot waits for whoever loads it: its silence is not the primary's.
+    pub fn waits_for_loader(&mut self, now_ms: u64) {
+        if matches!(self.phase, Phase::Transfer(_)) {
+            self.heard_ms = now_ms;
+        }
+    }
+
     /// Goes on after the snapshot was loaded, of which the offset was applied. `why`: it cannot be loaded.
     pub fn loaded(&mut self, result: Result<u64, String>, now_ms: u64) -> Option<Wish<'static>> {
-        if !matches!(self.phase, Phase::Loading) {
-            return None;
-        }
         match result {
+            // One that is loaded while it comes may turn out to be damaged before its end.
+            Err(why) if matches!(self.phase, Phase::Transfer(_)) => Some(self.fail(why, now_ms)),
+            _ if !matches!(self.phase, Phase::Loading) => None,
             Ok(applied) => {
                 self.heard_ms = now_ms;
                 self.phase = Phase::Streaming;
@@ -564,13 +571,10 @@ impl Link {
     }
 
     fn fail(&mut self, why: String, now_ms: u64) -> Wish<'static> {
-        let until_ms = match self.phase {
-            // No more often than once a period: it may be lost again and again.
-            Phase::Streaming => now_ms.max(self.called_ms + PERIOD_MS),
-            _ => now_ms + PERIOD_MS,
-        };
         self.reset();
-        self.phase = Phase::Pausing { until_ms };
+        self.phase = Phase::Pausing {
+            until_ms: now_ms.max(self.called_ms + PERIOD_MS),
+        };
         Wish::Failed(why)
     }
 

@@ -880,7 +880,9 @@ impl Replica {
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::Handshake | State::Waits => "wait_bgsave",
-            State::Receives if self.snapshot_at.is_none() => "wait_bgsave",
+            // As in Redis, where one that goes straight to the socket has ended when it is sent.
+            State::Receives if self.snapshot_at.is_none() || self.peer.got_mark => "wait_bgsave",
+            State::AwaitsAck if self.peer.got_mark => "online",
             State::Receives | State::AwaitsAck => "send_bulk",
             State::Online => "online",
         }

@@ -4,7 +4,7 @@
 
 use std::{mem, sync::atomic::Ordering};
 
-use redline_keyspace::lock::STRIPES;
+use redline_keyspace::{Trace, Unit, lock::STRIPES};
 use redline_net::clock;
 use redline_table::heap::Compaction;
 
@@ -16,8 +16,11 @@ use crate::{
 use redline_engine::{
     caller::flag,
     chores::Chore,
-    executor::{block::after_upkeep, eviction, figures},
-    tracking,
+    executor::{
+        block::{self, after_upkeep},
+        eviction, figures,
+    },
+    tracking::{self, By},
 };
 
 /// Length of a slice of active expiry: microseconds. No command waits longer for it.
@@ -43,6 +46,7 @@ pub fn tick(worker: &mut Worker) {
         return;
     }
     expire(worker);
+    expire_own(worker);
     if !worker.shared.persistence.loading.is_on() {
         eviction::make_room_for_long(worker.executor);
     }
@@ -102,6 +106,36 @@ fn look_at_certificates(worker: &mut Worker) {
     }
     worker.outlet.certificates_seen_ms = now_ms;
     worker.shared.reload_changed_tls();
+}
+
+/// Removes, on the first worker, keys that clients of a writable replica have written, and that are due: nothing else expires
+/// on a replica by itself.
+fn expire_own(worker: &mut Worker) {
+    const KEYS_MAX: usize = 256;
+    if worker.number != 0 {
+        return;
+    }
+    let (shared, now_ms) = (worker.shared, worker.now_ms);
+    let own = &shared.engine.own_keys;
+    if !worker.follows() {
+        own.clear();
+        return;
+    }
+    for (db, key) in own.take_due(now_ms, KEYS_MAX) {
+        let place = shared.keyspace.place(&key);
+        let Some(mut unit) = Unit::try_one(&shared.keyspace, place.stripe()) else {
+            own.note(db, &key, now_ms - 1);
+            continue;
+        };
+        worker.local.keeps_expired = false;
+        let mut view = unit.view(&mut worker.local, db, now_ms);
+        // It goes if it is still due.
+        let _ = view.find(&key, Trace::Quiet);
+        view.finish();
+        worker.local.keeps_expired = true;
+        worker.publish_events(By::Nobody);
+        block::commit(worker.executor, unit);
+    }
 }
 
 /// Returns the pause of active expiry after a slice that left keys due: half as long as the slice at the least effort,

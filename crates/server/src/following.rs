@@ -1,12 +1,14 @@
 //! The server as a replica: whom it follows, what the role means for its clients, and how roles change.
 //!
-//! A thread of its own has the connection ([`thread`]); worker 0 applies what comes, in slices between its clients
-//! ([`apply`]). A change of roles holds the script mutex and every stripe, so each unit belongs to one side of it. What is
+//! A thread of its own has the connection ([`thread`]) and takes snapshots ([`snapshot`], [`pipe`]); worker 0 applies what
+//! comes, in slices between its clients ([`apply`]). A change of roles holds the script mutex and every stripe, so each unit belongs to one side of it. What is
 //! on its way from before a change carries the number of an earlier *term*, and is dropped.
 //!
 //! Must not know: the words of the handshake, what a command does.
 
 mod apply;
+mod pipe;
+mod snapshot;
 mod thread;
 
 use std::{
@@ -38,6 +40,7 @@ use crate::{
     worker::Worker,
 };
 use apply::{Applier, Incoming};
+use snapshot::Attempt;
 use thread::Order;
 
 pub(crate) use apply::drive;
@@ -73,6 +76,8 @@ pub(crate) struct LinkFacts {
     pub(crate) down_since_ms: Option<u64>,
     /// Bytes of the snapshot that have come, while one does.
     pub(crate) snapshot_bytes: Option<u64>,
+    /// The snapshot that is loaded as it comes.
+    pub(crate) loading: Option<Arc<Attempt>>,
     /// Bytes that came from primaries since the start.
     pub(crate) bytes: u64,
 }
@@ -92,6 +97,7 @@ impl Following {
                 heard_ms: None,
                 down_since_ms: None,
                 snapshot_bytes: None,
+                loading: None,
                 bytes: 0,
             }),
             owes_on_disk: AtomicBool::new(false),
@@ -342,12 +348,19 @@ pub(crate) fn note_role(shared: &Shared) {
     let _alone = following.role.lock().expect("no panic under the role");
     let settings = shared.settings.current();
     let follows = settings.primary.is_some();
-    let is_up = following.facts().state == State::Streaming;
+    let facts = following.link();
+    let is_up = facts.state == State::Streaming;
+    let loads = |beside: bool| {
+        let loading = facts.loading.as_ref();
+        loading.is_some_and(|attempt| attempt.is_beside() == beside)
+    };
     let reasons = [
         (Reason::Follows, true),
         (Reason::ReadOnly, settings.replica_read_only),
         (Reason::KeepsAll, settings.replica_ignores_maxmemory),
         (Reason::Stale, !settings.serves_stale_data && !is_up),
+        (Reason::Emptied, loads(false)),
+        (Reason::LoadsBeside, loads(true)),
     ];
     for (reason, holds) in reasons {
         let refusals = &shared.engine.refusals;

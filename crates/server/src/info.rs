@@ -270,7 +270,11 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
     let primary = worker.shared.replication.primary();
     let kept = primary.log().blocks().map_or(0, |blocks| blocks.len());
-    let backlog = kept.min(primary.limits().backlog_bytes);
+    // Without a replica nothing is kept for one, only whole blocks of the backlog.
+    let backlog = match primary.has_replicas() {
+        true => kept.min(primary.limits().backlog_bytes),
+        false => kept,
+    };
     drop(primary);
     // Neither counts as used memory.
     out.zeros(&["mem_not_counted_for_evict"])?;
@@ -296,9 +300,12 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let loading = &worker.shared.persistence.loading;
     let status = |is_ok| if is_ok { "ok" } else { "err" };
     let or_none = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
-    let is_loading = loading.is_on();
+    let received = worker.shared.following.link().loading;
+    let is_beside = received.as_ref().is_some_and(|it| it.is_beside());
+    let is_loading = loading.is_on() || received.is_some() && !is_beside;
     out.field("loading", u8::from(is_loading))?;
-    out.zeros(&["async_loading", "current_cow_peak"])?;
+    out.field("async_loading", u8::from(is_beside))?;
+    out.zeros(&["current_cow_peak"])?;
     // What a copy of pages is elsewhere: encoded entries that wait to be written.
     out.field("current_cow_size", files.waiting_bytes)?;
     out.zeros(&["current_cow_size_age"])?;
@@ -354,9 +361,16 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         out.field("aof_pending_bio_fsync", append.pending_syncs)?;
         out.zeros(&["aof_delayed_fsync"])?;
     }
-    if is_loading {
-        let (bytes, total) = (loading.bytes(), loading.total_bytes.load(Ordering::Relaxed));
-        let began_s = loading.began_s.load(Ordering::Relaxed);
+    if is_loading || is_beside {
+        // How long a snapshot is that comes is not known.
+        let (bytes, total, began_s) = match &received {
+            Some(received) => (received.bytes(), 0, received.began_s),
+            None => (
+                loading.bytes(),
+                loading.total_bytes.load(Ordering::Relaxed),
+                loading.began_s.load(Ordering::Relaxed),
+            ),
+        };
         let span_s = (clock::wall_ms() / 1000).saturating_sub(began_s);
         let left = total.saturating_sub(bytes);
         let eta_s = (span_s * left).checked_div(bytes).unwrap_or(1);
@@ -482,7 +496,8 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let now_ms = clock::monotonic_ms();
     let settings = &worker.outlet.settings;
     let identity = primary.log().identity();
-    match &settings.primary {
+    // Inside EXEC, REPLICAOF has changed it already, and this worker's settings have not.
+    match &worker.shared.settings.current().primary {
         None => out.field("role", "master")?,
         Some(address) => follower(worker, address, identity.offset(), out)?,
     }

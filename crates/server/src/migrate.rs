@@ -7,10 +7,11 @@
 //!
 //! Must not know: keys, stripes, what a target's error means for the source.
 
+mod wire;
+
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, BufRead, BufReader, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, Weak,
         atomic::{AtomicUsize, Ordering},
@@ -19,9 +20,11 @@ use std::{
 };
 
 use redline_engine::{Message, caller::EndedWatch};
+use redline_net::{Address, tls::ClientTlsOptions};
 use redline_resp::{Args, ArgsBuf};
 
 use crate::{log, shared::Shared, start};
+use wire::Wire;
 
 /// Threads that send at the same time; further jobs wait.
 const THREADS_MAX: usize = 16;
@@ -94,6 +97,8 @@ pub(crate) struct Target {
     pub(crate) port: String,
     /// Arguments of AUTH; none: it is not sent.
     pub(crate) auth: Vec<Box<[u8]>>,
+    /// The way to speak TLS to it; none: without.
+    pub(crate) tls: Option<ClientTlsOptions>,
 }
 
 /// Commands for a target.
@@ -135,7 +140,7 @@ pub(crate) enum Failure {
 
 struct Connection {
     target: Target,
-    stream: TcpStream,
+    wire: Wire,
     /// The database that is selected, if that is known.
     db: Option<i64>,
     used: Instant,
@@ -320,30 +325,19 @@ impl Pool {
 impl Connection {
     fn open(job: &Job) -> Result<Connection, Failure> {
         let port: u16 = job.target.port.parse().map_err(|_| Failure::Connecting)?;
-        let addresses = (job.target.host.as_str(), port)
-            .to_socket_addrs()
-            .map_err(|_| Failure::Connecting)?;
-        let mut failure = Failure::Connecting;
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, job.timeout) {
-                Ok(stream) => {
-                    // A socket that refuses it works, too.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(Connection {
-                        target: job.target.clone(),
-                        stream,
-                        db: None,
-                        used: Instant::now(),
-                    });
-                }
-                // Redis learns of it only as it writes.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    failure = Failure::Writing;
-                }
-                Err(_) => {}
-            }
-        }
-        Err(failure)
+        let address = Address::tcp(job.target.host.clone(), port);
+        let wire = Wire::connect(&address, job.timeout, job.target.tls.as_ref());
+        let wire = wire.map_err(|error| match error.kind() {
+            // Redis learns of it only as it writes.
+            io::ErrorKind::ConnectionRefused => Failure::Writing,
+            _ => Failure::Connecting,
+        })?;
+        Ok(Connection {
+            target: job.target.clone(),
+            wire,
+            db: None,
+            used: Instant::now(),
+        })
     }
 
     /// Sends a job and reads the answer. Returns true with it if the target was silent for too long.
@@ -361,11 +355,8 @@ impl Connection {
     fn try_talk(&mut self, job: &Job, answer: &mut Answer) -> Result<(), (Failure, io::Error)> {
         let writing = |error| (Failure::Writing, error);
         let reading = |error| (Failure::Reading, error);
-        let timeout = Some(job.timeout);
-        self.stream.set_read_timeout(timeout).map_err(reading)?;
-        self.stream.set_write_timeout(timeout).map_err(writing)?;
-        let mut stream = &self.stream;
-        let mut replies = BufReader::new(stream);
+        self.wire.set_timeout(job.timeout);
+        let mut replies = BufReader::new(&mut self.wire);
         // Keys must not reach a target that refuses the user or the database: they would land in another one.
         let (mut head, mut awaited) = (Vec::new(), 0);
         if !job.target.auth.is_empty() {
@@ -381,7 +372,7 @@ impl Connection {
             push_command(&mut head, &[b"SELECT", job.db.to_string().as_bytes()]);
             awaited += 1;
         }
-        stream.write_all(&head).map_err(writing)?;
+        send(replies.get_mut(), &head).map_err(writing)?;
         for _ in 0..awaited {
             let reply = read_reply(&mut replies).map_err(reading)?;
             answer.refused = answer.refused.take().or(reply.err());
@@ -390,7 +381,7 @@ impl Connection {
             return Ok(());
         }
         self.db = Some(job.db);
-        stream.write_all(&job.frames).map_err(writing)?;
+        send(replies.get_mut(), &job.frames).map_err(writing)?;
         for _ in 0..job.count {
             answer
                 .replies
@@ -398,6 +389,11 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn send(wire: &mut Wire, bytes: &[u8]) -> io::Result<()> {
+    wire.write_all(bytes)?;
+    wire.flush()
 }
 
 /// Reads a reply of one line.
@@ -434,6 +430,7 @@ mod tests {
                 host: "127.0.0.1".to_owned(),
                 port: port.to_string(),
                 auth: vec![b"word"[..].into()],
+                tls: None,
             },
             db: 3,
             timeout: Duration::from_secs(20),

@@ -23,6 +23,7 @@ use redline_replica::{
     Identity, Log, Primary, Replid, Role,
     primary::{Limits, MARK_BYTES, State},
 };
+use redline_resp::Args;
 
 use crate::{
     ending, failover, log,
@@ -157,6 +158,27 @@ pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
     for client in late {
         close(shared, client, "it is too far behind");
     }
+}
+
+/// Adds a command to the stream that nothing here has led to. Returns false if the stream is not the server's own, or nobody
+/// wants it.
+pub(crate) fn tell(shared: &Shared, words: Args<'_>) -> bool {
+    let mut primary = shared.replication.primary();
+    let is_own = primary.log().identity().role() == Role::Primary;
+    if !is_own || !shared.replication.is_kept() {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    redline_resp::encode_request(words.iter(), &mut bytes);
+    primary.append(&bytes);
+    let last = primary.log().last_record();
+    let (awake, late) = primary.end_round(last);
+    drop(primary);
+    wake(shared, &awake);
+    for client in late {
+        close(shared, client, "it is too far behind");
+    }
+    true
 }
 
 /// Returns ids and offset.

@@ -102,6 +102,19 @@ pub enum Permission {
     Local,
 }
 
+/// The way of a primary's snapshot into a replica's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisklessLoad {
+    /// Through a file.
+    Never,
+    /// As it comes, if there are no data; otherwise through a file.
+    OnEmpty,
+    /// As it comes, beside the data.
+    Beside,
+    /// As it comes, when the data have been dropped.
+    Emptied,
+}
+
 choices! {
     Permission: Permission { "no" => No, "yes" => Yes, "local" => Local }
 }

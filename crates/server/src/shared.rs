@@ -434,6 +434,7 @@ impl Shared {
         let evicted = self.scripts.evicted();
         self.evicted_scripts_before
             .store(evicted, Ordering::Relaxed);
+        self.replication.primary().figures = redline_replica::primary::Figures::default();
         self.rates.reset();
         self.over_limit_ms.store(0, Ordering::Relaxed);
         self.reaper_freed.store(0, Ordering::Relaxed);

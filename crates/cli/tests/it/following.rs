@@ -14,9 +14,9 @@ use crate::{
     running::{Running, folder_with, until},
 };
 
-const REPLID: &str = "0123456789abcdef0123456789abcdef01234567";
+pub const REPLID: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER_REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";
-const MARK: &str = "89abcdef0123456789abcdef0123456789abcdef";
+pub const MARK: &str = "89abcdef0123456789abcdef0123456789abcdef";
 /// Offset of the snapshot.
 const OFFSET: usize = 1000;
 /// Silence after which a test has failed.
@@ -32,7 +32,7 @@ struct Primary {
 }
 
 /// A connection of a replica, which ends after so many bytes.
-struct Peer {
+pub struct Peer {
     input: BufReader<TcpStream>,
     left: usize,
 }
@@ -52,7 +52,7 @@ enum Served {
 
 impl Peer {
     /// Sends bytes, as many as are left.
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let sent = bytes.len().min(self.left);
         self.left -= sent;
         self.input.get_mut().write_all(&bytes[..sent])?;
@@ -71,7 +71,7 @@ impl Peer {
     }
 
     /// Reads a request; empty lines are signs of life.
-    fn request(&mut self) -> io::Result<Vec<String>> {
+    pub fn request(&mut self) -> io::Result<Vec<String>> {
         loop {
             let line = self.line()?;
             let Some(count) = line.strip_prefix('*') else {
@@ -179,7 +179,7 @@ impl Primary {
     }
 }
 
-fn encoded(line: &str) -> Vec<u8> {
+pub fn encoded(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out = Vec::new();
     redline_resp::encode_request(words, &mut out);
@@ -207,7 +207,7 @@ fn commands() -> Vec<String> {
 }
 
 /// Makes a snapshot with some keys.
-fn snapshot() -> Vec<u8> {
+pub fn snapshot() -> Vec<u8> {
     let running = Running::start(folder_with("save \"\"\n"), &["r.conf"], None);
     running.call("SET first value");
     running.call("RPUSH list a b c");
@@ -241,7 +241,7 @@ fn stream() -> Vec<u8> {
     stream
 }
 
-fn follower(more: &str, port: u16) -> Running {
+pub fn follower(more: &str, port: u16) -> Running {
     let lines = format!("save \"\"\nenable-debug-command yes\nreplicaof 127.0.0.1 {port}\n{more}");
     Running::start(folder_with(&lines), &["r.conf"], None)
 }
@@ -265,11 +265,17 @@ fn a_replica_whose_link_is_cut_anywhere_has_what_its_primary_has() {
     let expected = expected(&snapshot);
     let handshake = 200;
     thread::scope(|scope| {
-        for seed in 1..=3 {
+        for (seed, way) in [
+            (1, "disabled"),
+            (2, "swapdb"),
+            (3, "flush-before-load"),
+            (4, "on-empty-db"),
+        ] {
             let (snapshot, expected) = (&snapshot, &expected);
             scope.spawn(move || {
                 let primary = Primary::new(snapshot.clone(), stream());
-                let running = follower("", primary.port());
+                let way = format!("repl-diskless-load {way}\n");
+                let running = follower(&way, primary.port());
                 let mut dice = Dice(seed);
                 let budgets = vec![
                     dice.below(80),
@@ -427,6 +433,63 @@ fn replicas_of_a_primary_that_was_started_again_go_on_where_its_file_ends() {
 }
 
 #[test]
+fn replicas_that_go_on_after_a_start_are_told_of_what_had_expired() {
+    let lines = "save \"\"\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 3600\nenable-debug-command yes\n";
+    let running = start(folder_with(lines));
+    let mut replica = running.connect();
+    replica.send("PSYNC ? -1");
+    until_info(&running, "repl_backlog_active", "1");
+    assert_eq!(running.call("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK");
+    assert_eq!(running.call("SET key value PX 1"), "+OK");
+    let replid = info(&running, "master_replid");
+    assert_eq!(running.call("SAVE"), "+OK");
+    let end: u64 = info(&running, "master_repl_offset").parse().unwrap();
+    let running = restarted(running);
+    let mut replica = running.connect();
+    assert_eq!(replica.call("REPLCONF capa psync2"), "+OK");
+    let answer = replica.call(&format!("PSYNC {replid} {}", end + 1));
+    assert!(answer.starts_with("+CONTINUE "), "{answer}");
+    assert_eq!(replica.read(), "SELECT 0");
+    assert_eq!(replica.read(), "DEL key");
+    assert_eq!(info(&running, "rdb_last_load_keys_expired"), "1");
+}
+
+#[test]
+fn a_writable_replica_removes_what_its_clients_let_expire() {
+    let mut primary = Primary::new(snapshot(), Vec::new());
+    // Its own clock tells nothing: it never says that its key goes.
+    primary.stream = encoded("SET gone x PXAT 1");
+    primary.stream.extend(encoded("REPLCONF GETACK *"));
+    let running = follower("replica-read-only no\n", primary.port());
+    assert_eq!(primary.serve(std::iter::empty()), [Served::Full]);
+    let before: u64 = running.call("DBSIZE")[1..].parse().unwrap();
+    assert_eq!(running.call("SET own x PX 20"), "+OK");
+    assert_eq!(
+        running.call("EVAL \"redis.call('SET', 'mine', 'x', 'PX', '20')\" 0"),
+        "(nil)"
+    );
+    assert_eq!(running.call("SET kept x PX 20"), "+OK");
+    assert_eq!(running.call("PERSIST kept"), ":1");
+    until("they are removed", || {
+        (running.call("DBSIZE") == format!(":{}", before + 1)).then_some(())
+    });
+    assert_eq!(running.call("GET kept"), "x");
+    assert_eq!(running.call("EXISTS own mine"), ":0");
+}
+
+#[test]
+fn inside_a_transaction_the_role_shows_at_once() {
+    let running = start(folder_with(""));
+    let mut client = running.connect();
+    for call in ["MULTI", "REPLICAOF 127.0.0.1 1", "INFO replication"] {
+        client.call(call);
+    }
+    let replies = client.call("EXEC");
+    assert!(replies.contains("role:slave"), "{replies}");
+    assert!(replies.contains("master_link_status:down"), "{replies}");
+}
+
+#[test]
 fn a_primary_that_tells_another_id_is_followed_and_a_promoted_replica_goes_on_with_both() {
     let mut primary = Primary::new(snapshot(), stream());
     primary.told = OTHER_REPLID;
@@ -443,7 +506,7 @@ fn a_primary_that_tells_another_id_is_followed_and_a_promoted_replica_goes_on_wi
 }
 
 /// Accepts the next connection of a replica.
-fn accepted(listener: &TcpListener) -> Peer {
+pub fn accepted(listener: &TcpListener) -> Peer {
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     Peer {

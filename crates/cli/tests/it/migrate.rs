@@ -1,6 +1,10 @@
 //! MIGRATE between two servers of ours: replies, and keys that clients change while they move.
 
-use std::{io::Read, net::TcpListener, thread};
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+};
 
 use crate::{
     append::info,
@@ -153,4 +157,46 @@ fn a_silent_target_delays_its_own_client_only() {
         "-IOERR error or timeout reading to target instance"
     );
     assert_eq!(source.call("GET k"), "vw");
+}
+
+/// Reads from a connection until something has come.
+fn until_comes(connection: &mut TcpStream, text: &[u8]) {
+    let mut all = Vec::new();
+    while !all.windows(text.len()).any(|part| part == text) {
+        let mut some = [0; 4096];
+        let bytes = connection.read(&mut some).unwrap();
+        assert_ne!(bytes, 0, "{}", all.escape_ascii());
+        all.extend_from_slice(&some[..bytes]);
+    }
+}
+
+#[test]
+fn what_a_refused_call_had_sent_is_not_taken_up_by_another() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let source = Running::start(folder_with("threads 2\n"), &["r.conf"], None);
+    source.call("SET k v");
+    let mut client = source.connect();
+    let call = format!("MIGRATE 127.0.0.1 {port} k 0 60000");
+    client.send(&call);
+    let (mut target, _) = listener.accept().unwrap();
+    until_comes(&mut target, b"SELECT");
+    target.write_all(b"+OK\r\n").unwrap();
+    until_comes(&mut target, b"RESTORE");
+    assert_eq!(source.call("CONFIG SET min-replicas-to-write 1"), "+OK");
+    target.write_all(b"+OK\r\n").unwrap();
+    assert_eq!(
+        client.read(),
+        "-NOREPLICAS Not enough good replicas to write."
+    );
+    assert_eq!(source.call("CONFIG SET min-replicas-to-write 0"), "+OK");
+    // The target may have done anything with the key since.
+    client.send(&call);
+    until_comes(&mut target, b"RESTORE");
+    target.write_all(b"-BUSYKEY no\r\n").unwrap();
+    assert_eq!(
+        client.read(),
+        "-ERR Target instance replied with error: BUSYKEY no"
+    );
+    assert_eq!(source.call("GET k"), "v");
 }

@@ -37,6 +37,10 @@ use crate::{
 
 /// Time of a call after which the wall clock is read again: nanoseconds.
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
+/// Flags of commands on keys.
+const ON_KEYS: Flags = Flags::WRITE
+    .with(Flags::READONLY)
+    .with(Flags::MAY_REPLICATE);
 
 /// State that the unit around a command shares with the command's handler, in both directions.
 #[derive(Default)]
@@ -212,6 +216,10 @@ impl<O: Outlet> Executor<'_, O> {
             Err(error) => return Err(self.reject(caller, args, &error)),
         };
         let gate = spec::gate(id);
+        if caller.is(state::REPLICA) && is_out_of_place(caller, id) {
+            end_replica::<O>(caller, id, gate);
+            return Ok(());
+        }
         if let Err(error) = self.check(caller, id, gate, args) {
             self.stats.commands[id as usize].rejected.add(1);
             return Err(self.reject(caller, args, &error));
@@ -400,17 +408,18 @@ impl<O: Outlet> Executor<'_, O> {
         if self.refusals.has(Reason::Stale) && queued_or_own(caller, id, Flags::STALE, false) {
             return Err(errors::PRIMARY_DOWN);
         }
-        if self.refusals.has(Reason::Loading) && !gate.flags.has(Flags::LOADING) {
+        let is_loading = self.refusals.has(Reason::Loading) || self.refusals.has(Reason::Emptied);
+        let refuses_some = self.refusals.has(Reason::LoadsBeside);
+        if is_loading && !gate.flags.has(Flags::LOADING)
+            || refuses_some && gate.flags.has(Flags::NO_ASYNC_LOADING)
+        {
             return Err(errors::LOADING);
         }
         // A call that has waited has passed this check before.
         if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && caller.again.is_none() {
             return Err(self.engine.running_script.busy_error());
         }
-        let keyspace = Flags::WRITE
-            .with(Flags::READONLY)
-            .with(Flags::MAY_REPLICATE);
-        if caller.is(state::MONITOR) && gate.flags.has_any(keyspace) {
+        if caller.is(state::MONITOR) && gate.flags.has_any(ON_KEYS) {
             return Err(errors::MONITOR_TOUCHES_KEYS);
         }
         Ok(())
@@ -493,6 +502,10 @@ impl<O: Outlet> Executor<'_, O> {
         self.local.clock.frozen = caller.is(state::NO_TOUCH) && id != CommandId::Touch;
         let reads_every_key =
             spec::gate(id).scope != Scope::KeysPlus || access::may_read_every_key(caller, id, args);
+        // The primary's stream says itself when its keys go.
+        let is_own = self.refusals.has(Reason::Follows)
+            && caller.info.token() != Token::LINK
+            && spec::gate(id).flags.has(Flags::WRITE);
         let mut ctx = Ctx {
             keys: unit.view(&mut self.local, caller.db, self.now_ms),
             bulk_bytes_max: self.settings.bulk_bytes_max,
@@ -507,6 +520,9 @@ impl<O: Outlet> Executor<'_, O> {
             &mut Reply::new(&mut caller.out, caller.proto),
         );
         inside.changes += ctx.keys.changes();
+        if is_own && ctx.keys.changes() > 0 {
+            engine.own_keys.note_call(&ctx.keys, caller.db, id, args);
+        }
         ctx.keys.finish();
         if ctx.keys.is_journaled() {
             redline_commands::propagate(&mut ctx.keys, id, args);
@@ -576,6 +592,27 @@ fn payload_bytes(args: Args<'_>) -> u64 {
 #[inline]
 fn note_last(caller: &Caller, id: CommandId) {
     caller.info.command.store(id as u16, Ordering::Relaxed);
+}
+
+/// Returns true if the caller is a replica, and the call has a reply, which would stand in its stream.
+fn is_out_of_place(caller: &Caller, id: CommandId) -> bool {
+    let is_replica = caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA != 0;
+    is_replica && !matches!(id, CommandId::Replconf | CommandId::Psync | CommandId::Sync)
+}
+
+/// Ends a replica that makes such a call, in Redis's words.
+fn end_replica<O: Outlet>(caller: &mut Caller, id: CommandId, gate: Gate) {
+    let (name, addr) = (spec::row(id).full_name, &caller.info.addr);
+    if gate.flags.has_any(ON_KEYS) {
+        let text = format!(
+            "== CRITICAL == This master is sending an error to its replica: 'Replica can't interact with the keyspace' after processing the command '{name}'"
+        );
+        O::log(Level::Warning, &text);
+    }
+    let text = format!("Replica generated a reply to command '{name}', disconnecting it: {addr}");
+    O::log(Level::Warning, &text);
+    caller.closing = true;
+    caller.info.set_flag(flag::CLOSING, true);
 }
 
 /// Closes a connection that sends HTTP, so that a browser's form does not run commands: no further request is read, and unsent

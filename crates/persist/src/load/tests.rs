@@ -26,6 +26,7 @@ fn options(threads: usize) -> LoadOptions {
         limits: Limits::default(),
         clock: clock(false),
         now_ms: None,
+        keeps_history: false,
     }
 }
 
@@ -275,6 +276,35 @@ fn keys_that_have_expired_are_left_out_unless_there_is_no_time() {
             let expired = times.len() - kept.len();
             assert_eq!(count_of(&end.progress.expired), expired as u64);
         }
+    }
+}
+
+#[test]
+fn a_file_with_a_place_in_a_stream_keeps_what_has_expired_if_it_is_to() {
+    let expired = EntryMeta {
+        expire_at_ms: Some(999),
+        recency: None,
+    };
+    for (fact, keeps_history, kept) in [
+        (b"repl-id".as_slice(), true, 1),
+        (b"repl-id", false, 0),
+        (b"ctime", true, 0),
+    ] {
+        let bytes = file_of(|out| {
+            write::aux(out, fact, b"0");
+            write::select_db(out, 0);
+            string(out, b"key", b"text", expired);
+        });
+        let options = LoadOptions {
+            now_ms: Some(1_000),
+            keeps_history,
+            ..options(2)
+        };
+        let end = load_bytes(&bytes, &options);
+        end.result.expect("it is loaded");
+        assert_eq!(count_of(&end.progress.keys), kept, "{keeps_history}");
+        assert_eq!(count_of(&end.progress.kept), kept);
+        assert_eq!(count_of(&end.progress.expired), 1);
     }
 }
 

@@ -10,6 +10,35 @@ use redline_types::{
     zset::AddFlags,
 };
 
+#[test]
+fn a_payload_for_any_server_is_of_the_lowest_version_that_holds_it() {
+    let version = |value: &Value| {
+        let payload = crate::dump_for_any(ObjectRef::Value(value), true);
+        assert!(restore(&payload, &limits()).is_ok());
+        payload[payload.len() - 10]
+    };
+    let mut set = Set::new();
+    set.add(b"member", &limits());
+    assert_eq!(version(&set.into()), 10);
+    assert_eq!(version(&redline_types::Stream::default().into()), 11);
+    let string = crate::dump_for_any(ObjectRef::String(b"text"), true);
+    assert_eq!(string[string.len() - 10], 10);
+}
+
+#[test]
+fn payloads_of_valkeys_version_are_read() {
+    let taken = |version: u16| {
+        let mut payload = dump(ObjectRef::String(b"text"));
+        payload.truncate(payload.len() - 10);
+        payload.extend_from_slice(&version.to_le_bytes());
+        let checksum = crc64::update(0, &payload);
+        payload.extend_from_slice(&checksum.to_le_bytes());
+        restore(&payload, &limits()).is_ok()
+    };
+    let versions = [1, 11, 12, 13, 79, 80, 81].map(taken);
+    assert_eq!(versions, [true, true, true, false, false, true, false]);
+}
+
 fn dump(object: ObjectRef<'_>) -> Vec<u8> {
     crate::dump(object, true)
 }

@@ -176,10 +176,9 @@ fn a_message_that_is_lost_ends_in_another_call() {
             matches!(failed, Some(Wish::Failed(_))),
             "without message {lost}: {failed:?}"
         );
-        assert_eq!(play.link.next_ms(), Some(play.now_ms + PERIOD_MS));
-        assert_eq!(play.link.tick(0, None, play.now_ms + PERIOD_MS - 1), None);
-        let again = play.link.tick(0, None, play.now_ms + PERIOD_MS);
-        assert_eq!(again, Some(Wish::Connect));
+        // The last call is long ago.
+        assert_eq!(play.link.next_ms(), Some(play.now_ms));
+        assert_eq!(play.link.tick(0, None, play.now_ms), Some(Wish::Connect));
         // What comes late over the old connection is nobody's.
         assert_eq!(
             play.link.take(&full()[lost], play.now_ms, &mut Vec::new()),
@@ -252,6 +251,45 @@ fn a_link_that_stood_is_made_again_at_once_but_not_again_and_again() {
     assert!(play.link.lost("reset by peer", play.now_ms).is_some());
     assert_eq!(play.link.next_ms(), Some(called_ms + 6 * PERIOD_MS));
     assert_eq!(play.link.tick(99, None, play.now_ms), None);
+}
+
+#[test]
+fn calls_are_a_second_apart_and_no_longer() {
+    let mut link = Link::default();
+    link.follow(5000);
+    assert_eq!(link.tick(0, None, 5000), Some(Wish::Connect));
+    assert!(link.lost("refused", 5003).is_some());
+    assert_eq!(link.next_ms(), Some(5000 + PERIOD_MS));
+    assert_eq!(link.tick(0, None, 5000 + PERIOD_MS - 1), None);
+    assert_eq!(link.tick(0, None, 6000), Some(Wish::Connect));
+    // One that stood for longer is replaced at once.
+    assert!(link.lost("reset by peer", 7500).is_some());
+    assert_eq!(link.tick(0, None, 7500), Some(Wish::Connect));
+    // Another primary is called at once, too.
+    link.follow(7600);
+    assert_eq!(link.tick(0, None, 7600), Some(Wish::Connect));
+}
+
+#[test]
+fn a_snapshot_that_is_loaded_as_it_comes_may_fail_before_its_end() {
+    let mut play = Play::connected(None);
+    let messages = full();
+    messages[..7].iter().for_each(|message| play.send(message));
+    play.send(&messages[7][..60]);
+    assert_eq!(play.link.state(), State::Transfer);
+    assert_eq!(play.link.loaded(Ok(77), play.now_ms), None);
+    // Whoever loads it is slow.
+    play.now_ms += TIMEOUT_MS;
+    play.link.waits_for_loader(play.now_ms);
+    assert_eq!(play.link.tick(0, None, play.now_ms), None);
+    let failed = play.link.loaded(Err("damaged".to_owned()), play.now_ms);
+    assert_eq!(failed, Some(Wish::Failed("damaged".to_owned())));
+    assert_eq!(play.link.state(), State::Pausing);
+    assert_eq!(
+        play.link.loaded(Err("again".to_owned()), play.now_ms),
+        None,
+        "it is given up already"
+    );
 }
 
 #[test]

@@ -236,7 +236,10 @@ fn parse_names<'a>(
         {
             return Err(failed(name, "can't set protected config"));
         }
-        if row.rests_while_loading && worker.shared.persistence.loading.is_on() {
+        let shared = worker.shared;
+        let is_loading =
+            || shared.persistence.loading.is_on() || shared.following.link().loading.is_some();
+        if row.rests_while_loading && is_loading() {
             return Err(errors::LOADING);
         }
         if changes

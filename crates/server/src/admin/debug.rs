@@ -67,6 +67,8 @@ const HELP: &[&str] = &[
     "RELOAD [MERGE] [NOFLUSH]",
     "    Save a snapshot and load it. MERGE: keys that are there are overwritten. NOFLUSH: the data is not emptied before.",
     "    NOSAVE: load the file that is there.",
+    "REPLICATE <command> [<argument> ...]",
+    "    Tell replicas a command, which is not run here: their data become other than the primary's.",
     "SDSLEN <key>",
     "    Tell how long a key and its string are, and what room they take.",
     "SET-ACTIVE-EXPIRE <0|1>",
@@ -188,6 +190,12 @@ pub(crate) fn debug(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) ->
                 settings.limits.list_plain_node_bytes = (bytes > 0).then_some(bytes);
                 Ok::<(), Error>(())
             })?;
+            caller.reply().ok();
+        }
+        (b"replicate", 3..) => {
+            if !replication::tell(worker.shared, args.from(2)) {
+                return Err(Error::line("ERR There is no replica to be told anything").into());
+            }
             caller.reply().ok();
         }
         (b"reload", _) => {
@@ -347,7 +355,8 @@ fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<()
         crate::log::warning(&format!("DEBUG RELOAD: {}: {error}", path.display()));
         NOT_RELOADED
     };
-    let result = match loading::load_file(path, worker.shared, &settings, clock, &progress) {
+    let loaded = loading::load_file(path, worker.shared, &settings, clock, &progress, false);
+    let result = match loaded {
         Err(error) => Err(refused(&error)),
         Ok(file) if reload.flushes => {
             let published = loading::publish(worker, &mut unit, &file.space, &file.loaded);

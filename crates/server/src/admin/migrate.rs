@@ -23,6 +23,7 @@ use redline_types::number;
 
 use crate::{
     migrate::{Answer, Failure, Job, Move, Stage, Target, push_command},
+    settings::TlsSettings,
     worker::Worker,
 };
 
@@ -65,7 +66,7 @@ struct Parcel {
 }
 
 impl<'a> Call<'a> {
-    fn parse(args: &'a Args<'a>) -> Result<Call<'a>, Error> {
+    fn parse(args: &'a Args<'a>, tls: &TlsSettings) -> Result<Call<'a>, Error> {
         let (mut copies, mut replaces, mut auth) = (false, false, Vec::new());
         let mut keys = vec![&args[3]];
         let mut words = Words::new(CommandId::Migrate, args, 6);
@@ -102,6 +103,8 @@ impl<'a> Call<'a> {
                 host: text(1),
                 port: text(2),
                 auth,
+                // As in Redis: the target is taken for a node of the same cluster.
+                tls: tls.cluster.then(|| tls.client_options()),
             },
             db,
             timeout: Duration::from_millis(match timeout_ms {
@@ -131,7 +134,8 @@ pub(crate) fn migrate(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let call = Call::parse(&args)?;
+    let settings = worker.outlet.settings.clone();
+    let call = Call::parse(&args, &settings.tls)?;
     let next = match worker.compound.is_some() {
         true => run_inside(worker, caller, &call)?,
         false => run_alone(worker, caller, &call, args)?,
@@ -266,7 +270,7 @@ fn serialise(
                     .expire_at_ms()
                     .map_or(0, |at_ms| (at_ms - now_ms).max(1));
                 let ttl_ms = ttl_ms.to_string();
-                let payload = redline_rdb::dump(object_of(found.value()), compresses);
+                let payload = redline_rdb::dump_for_any(object_of(found.value()), compresses);
                 let mut words = vec![&b"RESTORE"[..], key, ttl_ms.as_bytes(), &payload];
                 words.extend((call.replaces || rounds > 0).then_some(&b"REPLACE"[..]));
                 push_command(&mut parcel.frames, &words);

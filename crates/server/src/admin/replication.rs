@@ -58,12 +58,19 @@ pub(crate) fn role(worker: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Res
 
 /// Asks for the stream from an offset on: `PSYNC replid offset`.
 pub(crate) fn psync(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
-    let asked = number::parse_i64(&args[2]).unwrap_or(i64::MIN);
+    let asked = number::parse_i64(&args[2]);
     let replid = args[1].to_vec();
     let asks_to_take_over = Words::new(CommandId::Psync, &args, 3).undocumented("FAILOVER");
     if asks_to_take_over && caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA == 0 {
         take_over(worker, caller, &replid)?;
     }
+    let asked = asked.ok_or_else(|| {
+        let addr = &caller.info.addr;
+        log::warning(&format!(
+            "Replica {addr} asks for synchronization but with a wrong offset"
+        ));
+        Error::NotInteger
+    })?;
     become_replica(worker, caller, Some((&replid, asked)))
 }
 

@@ -16,7 +16,10 @@ use redline_settings::{
 use redline_types::number;
 
 use super::checks::{OUTPUT_CLASSES, output_class, output_limit};
-use crate::{ending::Manner, settings::OutputLimit};
+use crate::{
+    ending::Manner,
+    settings::{DisklessLoad, OutputLimit},
+};
 
 /// Codec of the requirement for clients to present a certificate, by words.
 pub struct ClientCertificates;
@@ -119,6 +122,18 @@ pub struct AppendSync;
 
 choices! {
     AppendSync: Policy { "everysec" => EverySecond, "always" => Always, "no" => No }
+}
+
+/// Codec of the way of a primary's snapshot, by words.
+pub struct DisklessLoading;
+
+choices! {
+    DisklessLoading: DisklessLoad {
+        "disabled" => Never,
+        "on-empty-db" => OnEmpty,
+        "swapdb" => Beside,
+        "flush-before-load" => Emptied,
+    }
 }
 
 /// Codec of save points: seconds and changes.

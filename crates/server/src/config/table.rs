@@ -26,7 +26,7 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, Endings, OomScores, OpenChannels, OutputLimits,
+        AppendSync, ClientCertificates, DisklessLoading, Endings, OomScores, OpenChannels, OutputLimits,
         PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
     },
 };
@@ -34,7 +34,7 @@ use crate::{
     ending::Manner,
     log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
-    settings::{OutputLimit, Permission, UserLine},
+    settings::{DisklessLoad, OutputLimit, Permission, UserLine},
 };
 
 /// Number of databases: each has a place, used or not, and some work goes over all places.
@@ -289,7 +289,7 @@ settings! {
         repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send a snapshot to replicas while it is made; no: write it to a file, and send that.");
         repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas before a snapshot is sent to all of them.");
         repl_enough: u64 = ("repl-diskless-sync-max-replicas", Live, SECONDS, "0", "Number of waiting replicas at which the wait of repl-diskless-sync-delay ends; 0: it is never cut short.");
-        _ = ("repl-diskless-load", Inert, Syntax::Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", "Load a snapshot without a file.");
+        diskless_load: DisklessLoad as DisklessLoading = ("repl-diskless-load", Live, Syntax::Choice(DisklessLoading::NAMES), "disabled", "Load a snapshot without a file: never, into an empty server, beside the data, or in their place.");
         _ = ("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections.");
         _ = ("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary.");
         repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between the PINGs of a primary to its replicas.").alias("repl-ping-slave-period");
@@ -384,7 +384,7 @@ settings! {
     TLS = {
         /// Port 0: chosen by the system.
         port: Option<u16> as Port = ("tls-port", Live, PORT, "0", "TLS port, beside the plain port or, with --port 0, instead of it; 0: none.");
-        _ = ("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus.");
+        cluster: bool = ("tls-cluster", Live, SWITCH, "no", "TLS towards the targets of MIGRATE.");
         replication: bool = ("tls-replication", Live, SWITCH, "no", "Connect to the primary by TLS.");
         auth_clients: ClientAuth as ClientCertificates = ("tls-auth-clients", Live, Syntax::Choice(ClientCertificates::NAMES), "yes", "Require a client certificate of a trusted authority; optional: verify one if the client presents it.");
         prefer_server_ciphers: bool = ("tls-prefer-server-ciphers", Live, SWITCH, "no", "Choose the cipher in the server's order instead of the client's.");

@@ -16,15 +16,12 @@ use redline_engine::{
 };
 use redline_keyspace::Keyspace;
 use redline_persist::load::Loaded;
-use redline_replica::{
-    Replid,
-    link::units::{Unit, Units},
-};
+use redline_replica::link::units::{Unit, Units};
 use redline_resp::{Args, ArgsBuf};
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
-use super::{Following, Order, switch, wake};
+use super::{Following, Order, snapshot::Attempt, switch, wake};
 use crate::{
     failover, log,
     persistence::{append, loading},
@@ -47,6 +44,8 @@ pub(super) struct Applier {
     pub(super) term: u64,
     /// Data to be published.
     pub(super) install: Option<Install>,
+    /// All data is to be dropped, since a snapshot has begun to come.
+    pub(super) is_to_empty: bool,
     caller: Option<Box<Caller>>,
     units: Units,
     /// The unit that waits for a stripe.
@@ -70,8 +69,8 @@ pub(super) struct Install {
     pub(super) space: Keyspace,
     /// Its other contents.
     pub(super) loaded: Loaded,
-    /// The history that it is of, and the offset; unknown of a primary without PSYNC.
-    pub(super) history: Option<(Replid, u64)>,
+    /// The attempt that it came of.
+    pub(super) attempt: Arc<Attempt>,
 }
 
 /// A unit whose call was suspended; that of a transaction is with the caller.
@@ -132,6 +131,7 @@ impl Applier {
     pub(super) fn forget(&mut self) {
         self.units = Units::default();
         self.install = None;
+        self.is_to_empty = false;
         self.gives_way = true;
         self.stalled = None;
     }
@@ -143,7 +143,9 @@ impl Applier {
             caller.set_state(state::MULTI, false);
             caller.multi = Default::default();
         }
-        if self.install.is_some() && !self.publish(worker, caller) {
+        if self.is_to_empty && !self.empty(worker, caller)
+            || self.install.is_some() && !self.publish(worker, caller)
+        {
             return Slice::Stuck;
         }
         let mut wants_ack = false;
@@ -250,7 +252,7 @@ impl Applier {
         let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
         if published.is_ok() {
             shared.persistence.append.note_replaced();
-            let history = install.history;
+            let history = install.attempt.history;
             let (replid, offset) = history.unwrap_or_else(|| (replication::fresh_id(), 0));
             replication::take_history(shared, replid, offset);
             let resumes = &shared.following.resumes;
@@ -265,8 +267,26 @@ impl Applier {
             append.schedule();
         }
         let result = published.map(|()| replication::identity(shared).offset());
-        let term = self.term;
-        shared.following.send(Order::Loaded { term, result });
+        let attempt = install.attempt;
+        shared.following.send(Order::Loaded { attempt, result });
+        true
+    }
+
+    /// Drops all data. Returns false if something else runs: it is tried again.
+    fn empty(&mut self, worker: &mut Worker, caller: &mut Caller) -> bool {
+        let shared = worker.shared;
+        let Ok(mut unit) = units::take_everything(worker.executor, caller) else {
+            return false;
+        };
+        self.is_to_empty = false;
+        let nothing = shared.keyspace.unpublished();
+        let emptied = loading::publish(worker, &mut unit, &nothing, &Loaded::default());
+        emptied.expect("no library is loaded");
+        // Nothing of the history is left, and nobody may go on in it.
+        replication::restart_history(shared);
+        shared.following.resumes.store(false, Ordering::Release);
+        block::commit(worker.executor, unit);
+        units::give_way(worker.executor, caller);
         true
     }
 }

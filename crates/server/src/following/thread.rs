@@ -1,14 +1,12 @@
 //! The thread that has the connection to the primary: it carries out what the link wants.
 //!
-//! Snapshots go into a file beside that of the configuration, and are loaded from there by another thread, into tables that
-//! nobody uses; worker 0 publishes them. The stream is handed to worker 0 as it comes.
+//! Another thread loads a snapshot into tables that nobody uses ([`snapshot`](super::snapshot)), and worker 0 publishes
+//! them. The stream is handed to worker 0 as it comes.
 //!
 //! Must not know: what the primary says, which is the link's part; what a command does.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
-    path::PathBuf,
+    io,
     sync::{Arc, atomic::Ordering},
     thread::JoinHandle,
     time::Duration,
@@ -19,20 +17,18 @@ use redline_net::{
     Address, Interest, Mailbox, PeerAddr, Poller, Read, Sender, Stream, clock, connect,
     tls::ClientTls,
 };
-use redline_persist::load::Progress;
 use redline_replica::{
     Replid,
     link::{Introduction, Link, State, Wish},
 };
 
 use super::{
-    apply::{Install, link_user},
-    note_link, wake,
+    apply::link_user,
+    note_link, note_role,
+    snapshot::{Attempt, Receiving},
 };
 use crate::{
-    failover, log,
-    persistence::loading,
-    replication,
+    failover, log, replication,
     settings::Settings,
     shared::{Shared, TcpPort},
     start::{self, StartError},
@@ -65,8 +61,8 @@ pub(super) enum Order {
     Drained,
     /// A snapshot was published up to an offset, or cannot be used.
     Loaded {
-        /// Number of the change of the role for which it came.
-        term: u64,
+        /// The attempt that it came of.
+        attempt: Arc<Attempt>,
         /// The offset.
         result: Result<u64, String>,
     },
@@ -100,14 +96,6 @@ struct Socket {
     is_readable: bool,
 }
 
-/// A snapshot that is being received.
-struct Receiving {
-    file: File,
-    path: PathBuf,
-    bytes: u64,
-    history: Option<(Replid, u64)>,
-}
-
 struct Shell {
     shared: Arc<Shared>,
     poller: Poller,
@@ -118,9 +106,12 @@ struct Shell {
     socket: Option<Socket>,
     /// The connection among the clients, while the stream flows.
     shown: Option<Arc<ClientInfo>>,
+    /// The snapshot that is being received.
     receiving: Option<Receiving>,
     /// Bytes of the stream of which the primary wants to hear when they are on disk.
     asked: u64,
+    /// The snapshot that is being received or loaded.
+    attempt: Option<Arc<Attempt>>,
     /// Bytes that were read and not taken by the link.
     buffer: Vec<u8>,
     /// False while worker 0 has enough to do.
@@ -145,6 +136,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<(Sender<Order>, JoinHandle<(
         shown: None,
         receiving: None,
         asked: 0,
+        attempt: None,
         buffer: Vec::new(),
         reads: true,
         ends: false,
@@ -190,6 +182,12 @@ impl Shell {
         self.read();
         let (applied, synced) = replication::applied(&self.shared);
         let now_ms = clock::monotonic_ms();
+        if !self.reads {
+            self.link.waits_for_loader(now_ms);
+        }
+        if let Some(attempt) = &self.attempt {
+            attempt.adopt(&self.shared.settings.current());
+        }
         let wish = self.link.tick(applied, synced, now_ms);
         self.meet(wish);
         self.write();
@@ -241,8 +239,9 @@ impl Shell {
                 }
             }
             Order::Hold(span) => std::thread::sleep(span),
-            Order::Loaded { term, result } if term == self.term => {
+            Order::Loaded { attempt, result } if self.is_current(&attempt) => {
                 if result.is_ok() {
+                    self.end_attempt();
                     log::notice("MASTER <-> REPLICA sync: Finished with success");
                 }
                 let wish = self.link.loaded(result, now_ms);
@@ -292,16 +291,23 @@ impl Shell {
                 let Some(receiving) = &mut self.receiving else {
                     return;
                 };
-                receiving.bytes += bytes.len() as u64;
-                let written = receiving.file.write_all(bytes);
-                self.shared.following.facts().snapshot_bytes = Some(receiving.bytes);
-                if let Err(error) = written {
-                    self.fail(format!(
-                        "Write error or short write writing to the DB dump file needed for MASTER <-> REPLICA synchronization: {error}"
-                    ));
+                let orders = self.mailbox.sender();
+                let taken = receiving.take(&self.shared, bytes, orders);
+                self.shared.following.facts().snapshot_bytes = Some(receiving.bytes());
+                match taken {
+                    Ok(goes_on) => self.reads = goes_on,
+                    Err(why) => self.fail(why),
                 }
             }
-            Some(Wish::Load { surplus }) => self.load(surplus),
+            Some(Wish::Load { surplus }) => {
+                self.shared.following.facts().snapshot_bytes = None;
+                let orders = self.mailbox.sender();
+                let receiving = self.receiving.take();
+                let begun = receiving.map(|it| it.end(&self.shared, surplus, orders));
+                if let Some(Err(why)) = begun {
+                    self.fail(why);
+                }
+            }
             Some(Wish::Refused(why)) => {
                 self.meet(Some(Wish::Failed(why)));
                 failover::refused(&self.shared);
@@ -356,10 +362,9 @@ impl Shell {
             let _ = self.poller.deregister(&socket.stream);
             socket.stream.close_notify();
         }
-        if let Some(receiving) = self.receiving.take() {
-            // It is of no use, and may be gone.
-            let _ = fs::remove_file(receiving.path);
-        }
+        // In this order: its loader knows that it is given up when no more bytes come.
+        self.end_attempt();
+        self.receiving = None;
         self.shared.following.facts().snapshot_bytes = None;
         self.buffer.clear();
         self.reads = true;
@@ -515,77 +520,25 @@ impl Shell {
     // ---- snapshots ----------------------------------------------------------------------------
 
     fn begin_snapshot(&mut self, history: Option<(Replid, u64)>) -> io::Result<()> {
-        let settings = self.shared.settings.current();
-        let folder = PathBuf::from(&settings.db_filename);
-        let name = format!(
-            "temp-{}.{}.rdb",
-            clock::wall_ms() / 1000,
-            std::process::id()
-        );
-        let path = folder.with_file_name(name);
-        let file = File::create(&path)?;
-        self.receiving = Some(Receiving {
-            file,
-            path,
-            bytes: 0,
-            history,
-        });
+        let attempt = Arc::new(Attempt::new(&self.shared, self.term, history));
+        self.receiving = Some(Receiving::begin(&self.shared, attempt.clone())?);
+        self.attempt = Some(attempt);
         self.shared.following.facts().snapshot_bytes = Some(0);
         Ok(())
     }
 
-    /// Has the snapshot loaded by another thread, and then published by worker 0.
-    fn load(&mut self, surplus: usize) {
-        let Some(receiving) = self.receiving.take() else {
+    fn is_current(&self, attempt: &Arc<Attempt>) -> bool {
+        let current = self.attempt.as_ref();
+        current.is_some_and(|current| Arc::ptr_eq(current, attempt))
+    }
+
+    /// Forgets the attempt. Whoever loads for it stops, and clients are served again.
+    fn end_attempt(&mut self) {
+        let Some(attempt) = self.attempt.take() else {
             return;
         };
-        self.shared.following.facts().snapshot_bytes = None;
-        let bytes = receiving.bytes - surplus as u64;
-        let path = receiving.path.clone();
-        if let Err(error) = receiving.file.set_len(bytes) {
-            return self.fail(format!("{}: {error}", path.display()));
-        }
-        log::notice(&format!(
-            "MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"
-        ));
-        let (shared, term) = (self.shared.clone(), self.term);
-        let orders = self.mailbox.sender();
-        let spawned = start::spawn("load", move || {
-            if let Err(why) = load_received(&shared, term, &receiving) {
-                let why = format!(
-                    "Failed trying to load the MASTER synchronization DB from disk: {}: {why}",
-                    receiving.path.display()
-                );
-                let result = Err(why);
-                orders.send(Order::Loaded { term, result });
-            }
-            let _ = fs::remove_file(&receiving.path);
-        });
-        if let Err(error) = spawned {
-            let _ = fs::remove_file(path);
-            self.fail(format!(
-                "Cannot load the MASTER synchronization DB: {error}"
-            ));
-        }
+        attempt.give_up();
+        self.shared.following.facts().loading = None;
+        note_role(&self.shared);
     }
-}
-
-/// Loads a snapshot, and leaves it to worker 0.
-fn load_received(shared: &Shared, term: u64, receiving: &Receiving) -> Result<(), String> {
-    let settings = shared.settings.current();
-    let clock = loading::clock_of(&settings);
-    let progress = Progress::default();
-    let file = loading::load_file(&receiving.path, shared, &settings, clock, &progress)
-        .map_err(|error| error.to_string())?;
-    let mut applier = shared.following.applier();
-    if applier.term == term {
-        applier.install = Some(Install {
-            space: file.space,
-            loaded: file.loaded,
-            history: receiving.history,
-        });
-    }
-    drop(applier);
-    wake(shared);
-    Ok(())
 }

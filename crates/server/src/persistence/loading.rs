@@ -76,7 +76,8 @@ impl Loading {
 
     /// Returns true if keys were left out since they had expired.
     pub(crate) fn lacks_expired_keys(&self) -> bool {
-        self.progress.expired.load(Ordering::Relaxed) > 0
+        let kept = self.progress.kept.load(Ordering::Relaxed);
+        self.progress.expired.load(Ordering::Relaxed) > kept
     }
 
     /// Returns the bytes that were read so far.
@@ -156,32 +157,53 @@ pub(crate) struct File {
 }
 
 /// Loads a file into a keyspace of its own, on this thread and others. Who follows a primary keeps keys that have expired,
-/// until that one says that they are gone.
+/// until that one says that they are gone. `keeps_history`: so does who goes on where a file was saved, and tells it itself.
 pub(crate) fn load_file(
     path: &Path,
     shared: &Shared,
     settings: &Settings,
     clock: Clock,
     progress: &Progress,
+    keeps_history: bool,
 ) -> Result<File, NotLoaded> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NotLoaded::NoFile),
         file => file.map_err(NotLoaded::Open)?,
     };
-    let failed = |error: FileError| NotLoaded::Load(error.into());
     let mut scanner = Scanner::new(FileSource(file));
-    if !settings.checksums {
-        scanner.ignore_checksum();
-    }
-    let version = scanner.header().map_err(failed)?;
-    let space = shared.keyspace.unpublished();
-    let options = LoadOptions {
+    let mut options = options(shared, settings, clock);
+    options.keeps_history = keeps_history;
+    load_scanned(&mut scanner, shared, settings, &options, progress, || ())
+}
+
+/// Returns the way to load a snapshot on this thread and as many others as there are workers.
+pub(crate) fn options(shared: &Shared, settings: &Settings, clock: Clock) -> LoadOptions {
+    LoadOptions {
         threads: shared.workers().len(),
         limits: settings.engine.limits.clone(),
         clock,
         now_ms: settings.primary.is_none().then(|| clock::wall_ms() as i64),
-    };
-    let loaded = load::load(&mut scanner, version, &space, &options, progress);
+        keeps_history: false,
+    }
+}
+
+/// Loads what a scanner is about to find into a keyspace of its own. `begins` is called when its header is one that is read here.
+pub(crate) fn load_scanned<S: Source>(
+    scanner: &mut Scanner<S>,
+    shared: &Shared,
+    settings: &Settings,
+    options: &LoadOptions,
+    progress: &Progress,
+    begins: impl FnOnce(),
+) -> Result<File, NotLoaded> {
+    let failed = |error: FileError| NotLoaded::Load(error.into());
+    if !settings.checksums {
+        scanner.ignore_checksum();
+    }
+    let version = scanner.header().map_err(failed)?;
+    begins();
+    let space = shared.keyspace.unpublished();
+    let loaded = load::load(scanner, version, &space, options, progress);
     let loaded = loaded.map_err(NotLoaded::Load)?;
     Ok(File {
         space,
@@ -395,7 +417,8 @@ impl Stage for AtStart<'_> {
         let shared = self.shared;
         let clock = clock_of(settings);
         let loading = &shared.persistence.loading;
-        let loaded = load_file(path, shared, settings, clock, &loading.progress);
+        let progress = &loading.progress;
+        let loaded = load_file(path, shared, settings, clock, progress, self.is_snapshot);
         let File {
             space,
             loaded,

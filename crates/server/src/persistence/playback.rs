@@ -81,7 +81,7 @@ impl Stage for InPlace<'_, '_, '_, '_> {
     fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String> {
         let worker = &mut *self.worker;
         let (clock, progress) = (worker.local.clock, Progress::default());
-        let file = loading::load_file(path, worker.shared, settings, clock, &progress)
+        let file = loading::load_file(path, worker.shared, settings, clock, &progress, false)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         let mut compound = worker.compound.take().expect("the unit of the load");
         let published = loading::publish(worker, &mut compound.unit, &file.space, &file.loaded);

@@ -620,6 +620,8 @@ fn run_deferred(worker: &mut Worker, session: &mut Session) {
             session.deferred = Some(deferred);
             return;
         }
+        // It may have been refused where it was to take up what a target has answered.
+        migrate::forget(worker, session.info.id);
         session.again = None;
         deferred.requests.pop_front();
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use redline_server::Server;
+use redline_server::{Permission, Server, Settings};
 
 use crate::client::{Client, Value, request, settings, start, until};
 use crate::config_live::{field, set, text};
@@ -155,7 +155,10 @@ impl Replica {
 }
 
 pub fn server() -> Server {
-    let server = start(settings(2));
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    });
     let mut client = Client::connect(&server);
     set(&mut client, "repl-diskless-sync-delay", "0");
     server
@@ -187,7 +190,9 @@ fn a_replica_gets_a_snapshot_and_then_the_stream() {
     assert!(snapshot.starts_with(b"REDIS0010"), "who tells nothing");
     assert!(contains(&snapshot, b"before") && contains(&snapshot, id.as_bytes()));
     call(&mut client, "SET behind 2", "OK");
-    assert!(field(&mut client, "replication", "slave0").contains("state=send_bulk"));
+    until("it is sent", || {
+        field(&mut client, "replication", "slave0").contains("state=online")
+    });
     replica.ack();
     replica.expects(&["SELECT 0", "SET behind 2"]);
     client.call("SELECT 3");
@@ -215,6 +220,8 @@ fn a_replica_gets_a_snapshot_and_then_the_stream() {
     assert_eq!(field(&mut client, "replication", "connected_slaves"), "1");
     assert_eq!(field(&mut client, "replication", "master_replid"), id);
     assert_eq!(field(&mut client, "stats", "sync_full"), "1");
+    call(&mut client, "CONFIG RESETSTAT", "OK");
+    assert_eq!(field(&mut client, "stats", "sync_full"), "0");
     let role = Client::connect(&server).call("ROLE");
     let port = Value::Bulk(b"7777".to_vec());
     assert_eq!(role.array()[2].array()[0].array()[1], port);
@@ -520,17 +527,21 @@ fn a_handshake_with_errors_is_told_so() {
     client.send("REPLCONF ACK 100");
     call(&mut client, "PING", "PONG");
     assert_eq!(field(&mut client, "replication", "connected_slaves"), "0");
+    call(&mut client, "PSYNC ? x", not_a_number);
+    let nobody = "ERR There is no replica to be told anything";
+    call(&mut client, "DEBUG REPLICATE made up", nobody);
     // A replica that talks of the future, and out of turn.
     let (mut replica, _) = Replica::follow(&server);
     replica.send("REPLCONF ACK 9223372036854775807");
     replica.send("REPLCONF ACK -1");
-    replica.send("GET a");
     replica.send("PSYNC ? -1");
-    until("it was heard", || {
-        let stats = client.call("INFO commandstats");
-        matches!(stats, Value::Bulk(text) if contains(&text, b"cmdstat_get:calls=1,"))
-    });
     call(&mut client, "SET a 1", "OK");
     replica.expects(&["SELECT 0", "SET a 1"]);
     call(&mut client, "WAIT 1 1", "0");
+    call(&mut client, "DEBUG REPLICATE made up", "OK");
+    replica.expects(&["made up"]);
+    // A reply would stand in its stream.
+    replica.send("SET a 2");
+    assert!(replica.is_closed());
+    call(&mut client, "GET a", "1");
 }

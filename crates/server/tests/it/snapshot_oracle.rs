@@ -186,6 +186,7 @@ fn loaded(bytes: &[u8]) -> Contents {
         limits: redline_types::Limits::default(),
         clock: Clock::default(),
         now_ms: None,
+        keeps_history: false,
     };
     let result = load(
         &mut scanner,

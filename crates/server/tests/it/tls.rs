@@ -527,6 +527,37 @@ fn certificates_for_outgoing_connections_are_checked() {
 }
 
 #[test]
+fn keys_migrate_over_tls_if_the_target_is_taken_for_a_node_of_the_same_cluster() {
+    let target = Setup::new(|_, _| {});
+    let source = Setup::new(|settings, _| {
+        settings.tls.ca_cert_file = Some(target.path("ca.pem"));
+    });
+    let large = "v".repeat(3 * MIB);
+    source
+        .plain()
+        .call_args(&[b"SET", b"key", large.as_bytes()])
+        .ok();
+    let migrate = |timeout_ms: u32| {
+        let port = target.server.tls_port();
+        let call = format!("MIGRATE 127.0.0.1 {port} key 0 {timeout_ms} COPY REPLACE");
+        source.plain().call(&call)
+    };
+    assert_ne!(migrate(500), Value::Simple("OK".into()), "without TLS");
+    source.set("tls-cluster", "yes");
+    for _ in 0..2 {
+        // The second goes over the connection of the first.
+        assert_eq!(migrate(20_000), Value::Simple("OK".into()));
+    }
+    let copied = target.plain().call("GET key");
+    assert_eq!(copied, Value::Bulk(large.into_bytes()));
+    // A target that nobody vouches for gets nothing.
+    source.set("tls-ca-cert-file", &source.path("ca.pem"));
+    target.plain().call("DEL key");
+    assert_ne!(migrate(20_000), Value::Simple("OK".into()));
+    assert_eq!(target.plain().call("EXISTS key"), Value::Integer(0));
+}
+
+#[test]
 fn a_start_that_cannot_work_ends_with_one_line() {
     let folder = TempDir::new().unwrap();
     let authority = Authority::new("authority.test");

@@ -1,0 +1,333 @@
+//! A primary's snapshot on its way into tables that no client reaches: through a file, or as it comes.
+//!
+//! The file is one beside that of the configuration, and is loaded when it is whole. What is loaded as it comes may take the
+//! place of data that are not to be seen any more, which `repl-diskless-load` decides. Whatever goes wrong leaves nothing but
+//! the data that were there, if they were not in the way.
+//!
+//! Must not know: the connection, what the primary says.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use redline_net::{Sender, clock};
+use redline_persist::load::Progress;
+use redline_rdb::file::Scanner;
+use redline_replica::Replid;
+
+use super::{
+    apply::Install,
+    note_role,
+    pipe::{self, Reader, Writer},
+    thread::Order,
+    wake,
+};
+use crate::{
+    log,
+    persistence::loading,
+    replication,
+    settings::{DisklessLoad, Settings},
+    shared::Shared,
+    start,
+};
+
+/// One attempt to take a snapshot, from the primary's word that it comes to its end.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    /// Number of the change of the role for which it comes.
+    pub(super) term: u64,
+    /// The history that the snapshot is of, and the offset; unknown of a primary without PSYNC.
+    pub(super) history: Option<(Replid, u64)>,
+    /// How far it is loaded. Told to stop, it was given up.
+    progress: Progress,
+    /// Unix time at which it began, in seconds.
+    pub(crate) began_s: u64,
+    way: Way,
+}
+
+/// The way of a snapshot into the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Through a file. Clients see the data until it is loaded.
+    File,
+    /// As it comes. Clients see the data until it is loaded.
+    Beside,
+    /// As it comes. Clients are told that it is being loaded.
+    Hidden,
+    /// As it comes, and the data are dropped as soon as it has begun.
+    Emptied,
+}
+
+impl Attempt {
+    /// Begins an attempt.
+    pub(super) fn new(shared: &Shared, term: u64, history: Option<(Replid, u64)>) -> Attempt {
+        let settings = shared.settings.current();
+        let databases = 0..shared.keyspace.databases();
+        let is_empty = || {
+            let mut counts = databases.map(|db| shared.keyspace.key_count(db));
+            counts.all(|count| count == 0)
+        };
+        // Data of another history are no old state of what is loaded.
+        let is_own = || {
+            let own = replication::identity(shared).replid();
+            history.is_some_and(|(replid, _)| replid == own)
+        };
+        let way = match settings.diskless_load {
+            DisklessLoad::Beside if is_own() => Way::Beside,
+            DisklessLoad::Beside => Way::Hidden,
+            DisklessLoad::OnEmpty if is_empty() => Way::Hidden,
+            DisklessLoad::Emptied => Way::Emptied,
+            DisklessLoad::Never | DisklessLoad::OnEmpty => Way::File,
+        };
+        let attempt = Attempt {
+            term,
+            history,
+            progress: Progress::default(),
+            began_s: clock::wall_ms() / 1000,
+            way,
+        };
+        attempt.adopt(&settings);
+        attempt
+    }
+
+    /// Goes by changed settings.
+    pub(super) fn adopt(&self, settings: &Settings) {
+        let delay_us = &self.progress.key_delay_us;
+        delay_us.store(settings.key_load_delay_us, Ordering::Relaxed);
+    }
+
+    /// Gives it up: who loads for it stops, and nothing of it is published.
+    pub(super) fn give_up(&self) {
+        self.progress.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.progress.stop.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if clients see the data until it is loaded.
+    pub(crate) fn is_beside(&self) -> bool {
+        matches!(self.way, Way::File | Way::Beside)
+    }
+
+    /// Returns the number of bytes that were loaded.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.progress.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A snapshot that is being received. One that is dropped before its end is lost.
+pub(super) struct Receiving {
+    attempt: Arc<Attempt>,
+    bytes: u64,
+    sink: Sink,
+}
+
+enum Sink {
+    File(Received),
+    /// Whoever loads it begins with the first bytes.
+    Pipe(Option<Writer>),
+}
+
+/// A file with a received snapshot, which is removed when this goes.
+struct Received {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        // It is of no use, and may be gone.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Receiving {
+    /// Makes room for a snapshot.
+    pub(super) fn begin(shared: &Shared, attempt: Arc<Attempt>) -> io::Result<Receiving> {
+        let sink = match attempt.way {
+            Way::File => {
+                let settings = shared.settings.current();
+                let (now_s, process) = (clock::wall_ms() / 1000, std::process::id());
+                let name = format!("temp-{now_s}.{process}.rdb");
+                let path = PathBuf::from(&settings.db_filename).with_file_name(name);
+                let file = File::create(&path)?;
+                Sink::File(Received { file, path })
+            }
+            _ => Sink::Pipe(None),
+        };
+        Ok(Receiving {
+            attempt,
+            bytes: 0,
+            sink,
+        })
+    }
+
+    /// Returns the number of bytes that have come.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes bytes that have come. Returns false if no more are to be read until [`Order::Drained`]. The error is a line for
+    /// the log.
+    pub(super) fn take(
+        &mut self,
+        shared: &Shared,
+        bytes: &[u8],
+        orders: Sender<Order>,
+    ) -> Result<bool, String> {
+        self.bytes += bytes.len() as u64;
+        match &mut self.sink {
+            Sink::File(received) => received.file.write_all(bytes).map(|()| true).map_err(|error| {
+                format!(
+                    "Write error or short write writing to the DB dump file needed for MASTER <-> REPLICA synchronization: {error}"
+                )
+            }),
+            Sink::Pipe(Some(writer)) => Ok(writer.push(bytes)),
+            Sink::Pipe(none) => {
+                let writer = begin_piped(shared, &self.attempt, orders)?;
+                Ok(none.insert(writer).push(bytes))
+            }
+        }
+    }
+
+    /// Ends it: everything has come, and so many bytes at the end are no part of it. The error is a line for the log.
+    pub(super) fn end(
+        self,
+        shared: &Shared,
+        surplus: usize,
+        orders: Sender<Order>,
+    ) -> Result<(), String> {
+        let received = match self.sink {
+            Sink::File(received) => received,
+            // What is behind the snapshot's end is passed over.
+            Sink::Pipe(writer) => {
+                writer.into_iter().for_each(Writer::finish);
+                return Ok(());
+            }
+        };
+        let bytes = self.bytes - surplus as u64;
+        let cut = received.file.set_len(bytes);
+        cut.map_err(|error| format!("{}: {error}", received.path.display()))?;
+        log::notice(&format!(
+            "MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"
+        ));
+        let (shared, attempt) = (shared.this(), self.attempt);
+        spawn_loader(orders, attempt.clone(), move || {
+            let loaded = load_received(&shared, &attempt, &received);
+            loaded.map_err(|why| {
+                format!(
+                    "Failed trying to load the MASTER synchronization DB from disk: {}: {why}",
+                    received.path.display()
+                )
+            })
+        })
+    }
+}
+
+/// Has a thread load something, and tells if that fails.
+fn spawn_loader(
+    orders: Sender<Order>,
+    attempt: Arc<Attempt>,
+    load: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<(), String> {
+    let spawned = start::spawn("load", move || {
+        if let Err(why) = load() {
+            let result = Err(why);
+            orders.send(Order::Loaded { attempt, result });
+        }
+    });
+    spawned
+        .map(drop)
+        .map_err(|error| format!("Cannot load the MASTER synchronization DB: {error}"))
+}
+
+/// Loads a snapshot from its file, and leaves it to worker 0.
+fn load_received(shared: &Shared, attempt: &Arc<Attempt>, from: &Received) -> Result<(), String> {
+    let settings = shared.settings.current();
+    let clock = loading::clock_of(&settings);
+    let progress = &attempt.progress;
+    let file = loading::load_file(&from.path, shared, &settings, clock, progress, false)
+        .map_err(|error| error.to_string())?;
+    install(shared, attempt, file);
+    Ok(())
+}
+
+/// Begins to load a snapshot that comes.
+fn begin_piped(
+    shared: &Shared,
+    attempt: &Arc<Attempt>,
+    orders: Sender<Order>,
+) -> Result<Writer, String> {
+    shared.following.facts().loading = Some(attempt.clone());
+    note_role(shared);
+    log::notice("MASTER <-> REPLICA sync: Loading DB in memory");
+    let told = orders.clone();
+    let (writer, reader) = pipe::pipe(move || told.send(Order::Drained));
+    let (shared, attempt) = (shared.this(), attempt.clone());
+    spawn_loader(orders, attempt.clone(), move || {
+        let result = load_piped(&shared, &attempt, reader);
+        // Who has given it up has said another reason already.
+        if let Err(why) = &result
+            && attempt.is_given_up()
+        {
+            log::warning(why);
+        }
+        result
+    })?;
+    Ok(writer)
+}
+
+/// Loads a snapshot as it comes, and leaves it to worker 0. The error is a line for the log.
+fn load_piped(shared: &Shared, attempt: &Arc<Attempt>, reader: Reader) -> Result<(), String> {
+    let settings = shared.settings.current();
+    let clock = loading::clock_of(&settings);
+    let begins = || {
+        if attempt.way == Way::Emptied {
+            empty(shared, attempt);
+        }
+    };
+    let mut scanner = Scanner::new(reader);
+    let (options, progress) = (
+        loading::options(shared, &settings, clock),
+        &attempt.progress,
+    );
+    let loaded = loading::load_scanned(&mut scanner, shared, &settings, &options, progress, begins);
+    let failed =
+        |offset: u64, why: &str| format!("Internal error in RDB reading offset {offset}: {why}");
+    let file = loaded.map_err(|error| failed(scanner.offset(), &error.to_string()))?;
+    let (reader, _) = scanner.into_parts();
+    if !reader.is_whole() {
+        return Err(failed(
+            file.bytes,
+            "the connection ended before the snapshot did",
+        ));
+    }
+    install(shared, attempt, file);
+    Ok(())
+}
+
+/// Leaves what was loaded to worker 0, unless it was given up.
+fn install(shared: &Shared, attempt: &Arc<Attempt>, file: loading::File) {
+    let mut applier = shared.following.applier();
+    if applier.term == attempt.term && !attempt.is_given_up() {
+        applier.install = Some(Install {
+            space: file.space,
+            loaded: file.loaded,
+            attempt: attempt.clone(),
+        });
+    }
+    drop(applier);
+    wake(shared);
+}
+
+/// Has worker 0 drop all data, unless the attempt was given up.
+fn empty(shared: &Shared, attempt: &Attempt) {
+    let mut applier = shared.following.applier();
+    applier.is_to_empty = applier.term == attempt.term && !attempt.is_given_up();
+    drop(applier);
+    wake(shared);
+}
