@@ -696,6 +696,9 @@ impl Primary {
 
     fn step_of_stream(&mut self, at: usize, out: &mut ReplyBuffer) -> Step {
         let replica = &mut self.replicas[at];
+        if self.log.blocks().is_some_and(|blocks| blocks.end() > replica.sent) {
+            self.log.close_block();
+        }
         let blocks = self.log.blocks();
         let Some(found) = blocks.and_then(|blocks| blocks.at(replica.sent)) else {
             // It is closed when its time is up; nothing that it lacks is there any more.

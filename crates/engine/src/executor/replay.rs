@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     caller::Caller,
-    engine::Engine,
-    executor::{Executor, Outlet},
+    executor::{Executor, Outlet, figures},
     rename_command::Names,
+    timing::Charge,
 };
 
 /// Calls of a stream in the order in which they will be run, and the steps to their keys.
@@ -28,6 +28,8 @@ pub struct Replay {
     calls: Vec<Planned>,
     /// The number of calls that were taken.
     taken: usize,
+    /// The time of the calls, if it is taken for all of them together.
+    charge: Option<Charge>,
     named: [Option<CommandId>; HEADS],
 }
 
@@ -38,6 +40,9 @@ pub struct Planned {
     id: Option<CommandId>,
     /// The number of its key in the walk; [`NO_KEY`]: none.
     key: u32,
+    words: u32,
+    /// It has run on the straight path.
+    has_run: bool,
 }
 
 const NO_KEY: u32 = u32::MAX;
@@ -59,6 +64,8 @@ impl Replay {
         let mut planned = Planned {
             id: None,
             key: NO_KEY,
+            words: args.len() as u32,
+            has_run: false,
         };
         if let Some(id) = id {
             let first = spec::data_key(id);
@@ -71,17 +78,6 @@ impl Replay {
             }
         }
         self.calls.push(planned);
-    }
-
-    /// Walks on to the first keys, when all calls are here.
-    pub fn begin(&mut self, engine: &Engine) {
-        self.walk.begin();
-        if engine.executors().len() > 1 {
-            let locks = engine.keyspace.locks();
-            for key in self.walk.keys() {
-                locks.prefetch(key.place().stripe());
-            }
-        }
     }
 
     /// Takes the next call, and walks on to the keys behind it.
@@ -106,6 +102,7 @@ impl Replay {
         self.walk.clear();
         self.calls.clear();
         self.taken = 0;
+        self.charge = None;
     }
 
     fn ahead(&self, planned: Planned) -> Option<&Ahead> {
@@ -125,13 +122,36 @@ pub enum Replayed {
 }
 
 impl<O: Outlet> Executor<'_, O> {
+    /// Walks on to the first keys, when all calls are here, and begins to take their time.
+    pub fn begin_replay(&mut self, replay: &mut Replay) {
+        replay.walk.begin();
+        if self.engine.executors().len() > 1 {
+            let locks = self.engine.keyspace.locks();
+            for key in replay.walk.keys() {
+                locks.prefetch(key.place().stripe());
+            }
+        }
+        replay.charge = self.timing.begin_batch(replay.calls.len(), &self.outlet);
+    }
+
+    /// Ends the time of the calls that have run, before other work follows.
+    pub fn end_replay(&mut self, replay: &mut Replay) {
+        if let Some(charge) = replay.charge.take() {
+            let calls = replay.calls[..replay.taken].iter();
+            let have_run = calls.filter(|call| call.has_run);
+            let calls = have_run.filter_map(|call| Some((call.id?, call.words as usize)));
+            self.charge_calls(replay.taken, calls, &charge);
+        }
+        figures::copy_counts(self);
+    }
+
     /// Runs a call of a stream, if it is plain and nothing stands in its way. `bytes`: those of the call in the stream. The
     /// settings are those that the executor took over last.
     #[inline]
     pub fn replay(
         &mut self,
         caller: &mut Caller,
-        replay: &Replay,
+        replay: &mut Replay,
         planned: Planned,
         args: Args<'_>,
         bytes: usize,
@@ -142,10 +162,12 @@ impl<O: Outlet> Executor<'_, O> {
         };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let known = Known { id, ahead, bytes };
-        match self.run_straight(caller, args, known) {
+        let replayed = match self.run_straight(caller, args, known) {
             Straight::Done => Replayed::Done,
             Straight::Failed => Replayed::Failed,
-            Straight::Refused => Replayed::NotPlain,
-        }
+            Straight::Refused => return Replayed::NotPlain,
+        };
+        replay.calls[replay.taken - 1].has_run = true;
+        replayed
     }
 }

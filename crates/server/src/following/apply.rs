@@ -190,7 +190,7 @@ impl Applier {
                 if applied >= SLICE_BYTES {
                     break Slice::More;
                 }
-                self.look_ahead(shared, caller.db);
+                self.look_ahead(worker, caller.db);
             }
             match self.units.next_unit() {
                 Ok(None) => break Slice::Done,
@@ -204,6 +204,7 @@ impl Applier {
                         }
                         Applied::Stalled(call) => {
                             self.stalled = Some(Stalled { call, bytes });
+                            worker.executor.end_replay(&mut self.replay);
                             self.replay.forget_steps();
                             // Its bytes have been read, but are not applied.
                             self.note_applied_before(shared, applied, bytes);
@@ -220,15 +221,18 @@ impl Applier {
                 }
             }
         };
+        worker.executor.end_replay(&mut self.replay);
         self.note_applied(shared, applied);
         slice
     }
 
     /// Decodes the next group, and begins the steps to its keys.
-    fn look_ahead(&mut self, shared: &Shared, mut db: u32) {
+    fn look_ahead(&mut self, worker: &mut Worker, mut db: u32) {
+        worker.executor.end_replay(&mut self.replay);
         let Some(commands) = self.units.look_ahead(GROUP_COMMANDS, GROUP_BYTES) else {
             return;
         };
+        let shared = worker.shared;
         let (names, space) = (&shared.engine.names, &shared.keyspace);
         let replay = &mut self.replay;
         replay.clear();
@@ -239,7 +243,7 @@ impl Applier {
                 db = selected.map_or(db, |selected| selected as u32);
             }
         }
-        replay.begin(&shared.engine);
+        worker.executor.begin_replay(replay);
     }
 
     fn note_applied(&self, shared: &Shared, bytes: usize) {
@@ -427,7 +431,7 @@ fn run_plain(
     worker: &mut Worker,
     caller: &mut Caller,
     unit: &Unit<'_>,
-    replay: &Replay,
+    replay: &mut Replay,
     planned: Planned,
     args: Args<'_>,
 ) -> bool {
