@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `run` | the way of a request, from its checks to its handler |
 //! | `batch` | requests that run together, and the steps to their keys |
+//! | `replay` | calls of a stream that another server has told, likewise |
 //! | `units` | the stripes of a command, an EXEC, a script |
 //! | `block` | clients that wait for keys: how they are served, how a wait ends |
 //! | `access` | whether a user may make a call |
@@ -19,6 +20,7 @@ mod batch;
 pub mod block;
 pub mod eviction;
 pub mod figures;
+mod replay;
 mod run;
 pub mod units;
 pub mod watch;
@@ -43,6 +45,7 @@ use crate::{
 
 pub use batch::Batch;
 use block::{Outcome, Waits};
+pub use replay::{Planned, Replay, Replayed};
 pub use run::Halt;
 pub(crate) use run::{count_command, runs_script};
 pub use units::Compound;
@@ -237,6 +240,8 @@ pub struct Executor<'e, O: Outlet> {
     pub(crate) refusals: refusals::Held,
     /// True if no command may take the straight path, since a check or a monitor needs the longer one.
     pub(crate) detour: bool,
+    /// True while a call runs that was checked, as those of clients are.
+    pub(crate) was_let_in: bool,
     /// Timing of calls.
     pub timing: Timing,
     /// Number of the reset of the counters since which times are taken; see `Engine::stats_epoch`.
@@ -275,6 +280,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
             busy_to_all: false,
             refusals: refusals::Held::default(),
             detour: false,
+            was_let_in: false,
             timing: Timing::default(),
             stats_epoch: u64::MAX,
             gate: engine.keyspace.journal().gate.make_queue(number),
@@ -295,9 +301,15 @@ impl<'e, O: Outlet> Executor<'e, O> {
     /// Takes over settings if they were published since; called before they are used.
     #[inline]
     pub fn refresh_if_changed(&mut self) {
-        if self.engine.settings.epoch() != self.epoch {
+        if self.is_behind() {
             self.refresh();
         }
+    }
+
+    /// Returns true if settings, or what goes with their epoch, were published since the executor took them over.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.engine.settings.epoch() != self.epoch
     }
 
     fn set_detour(&mut self) {

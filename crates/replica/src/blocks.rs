@@ -12,6 +12,8 @@ use std::{collections::VecDeque, sync::Arc};
 pub const BLOCK_BYTES: usize = 64 * 1024;
 /// Fewest bytes of a full block, where little is to be kept.
 const BLOCK_BYTES_MIN: usize = 16 * 1024;
+/// Bytes from which on an open block is closed for its readers: fewer are cheaper to copy.
+pub const CLOSED_BYTES_MIN: usize = 8 * 1024;
 
 /// The bytes of the stream from one offset to another.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub struct Blocks {
     begin: u64,
     /// The offset behind the last byte.
     end: u64,
-    /// Full blocks, oldest first.
+    /// Full blocks and closed ones, oldest first.
     full: VecDeque<(u64, Arc<Vec<u8>>)>,
     /// The newest bytes; shorter than a block.
     open: Vec<u8>,
@@ -86,6 +88,19 @@ impl Blocks {
                 self.full.push_back((begin, Arc::new(full)));
             }
         }
+    }
+
+    /// Closes the open block if it is worth it, so that all who are behind it read it from where it lies.
+    pub fn close(&mut self) {
+        if self.open.len() < CLOSED_BYTES_MIN {
+            return;
+        }
+        let mut closed = std::mem::take(&mut self.open);
+        if closed.len() < BLOCK_BYTES / 2 {
+            closed.shrink_to_fit();
+        }
+        let begin = self.end - closed.len() as u64;
+        self.full.push_back((begin, Arc::new(closed)));
     }
 
     /// Returns bytes that come after an offset. `None`: they are not kept, or are yet to come.
@@ -181,6 +196,35 @@ mod tests {
             assert_eq!(read(&blocks, 1000 + offset as u64), all[offset..at]);
         }
         assert!(blocks.at(999).is_none() && blocks.at(1001 + at as u64).is_none());
+    }
+
+    #[test]
+    fn a_block_that_was_closed_is_read_and_freed_as_any() {
+        let all = bytes(2 * BLOCK_BYTES + 3 * CLOSED_BYTES_MIN);
+        let mut blocks = Blocks::new(5);
+        let pieces = [
+            CLOSED_BYTES_MIN - 1,
+            1,
+            BLOCK_BYTES - 1,
+            CLOSED_BYTES_MIN + 1,
+            BLOCK_BYTES / 2,
+            BLOCK_BYTES / 2 + CLOSED_BYTES_MIN,
+        ];
+        let mut at = 0;
+        for piece in pieces {
+            blocks.append(&all[at..at + piece]);
+            at += piece;
+            blocks.close();
+            for offset in [0, at / 2, at - 1, at] {
+                assert_eq!(read(&blocks, 5 + offset as u64), all[offset..at]);
+            }
+        }
+        assert_eq!(at, all.len());
+        assert_eq!(blocks.full.len(), 5, "all but the first piece were closed");
+        blocks.trim(0, Some(5 + BLOCK_BYTES as u64));
+        assert_eq!(blocks.begin(), 5 + CLOSED_BYTES_MIN as u64);
+        blocks.trim(0, None);
+        assert!(blocks.is_empty());
     }
 
     #[test]

@@ -75,6 +75,13 @@ impl Log {
         }
     }
 
+    /// Closes the open block: see [`Blocks::close`].
+    pub fn close_block(&mut self) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.close();
+        }
+    }
+
     /// Adds bytes, which end with a whole unit when the caller lets go of the log.
     pub fn append(&mut self, bytes: &[u8]) {
         if let Some(blocks) = &mut self.blocks {

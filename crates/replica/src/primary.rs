@@ -10,14 +10,16 @@
 //! ```
 //!
 //! The caller names clients by numbers, tells the time in milliseconds of any clock that does not go back, and writes what
-//! [`Primary::next`] returns. A replica for which there was nothing to send is *asleep*: what brings something new names
+//! [`Primary::fill`] puts into a replica's buffer. A replica for which there was nothing to send is *asleep*: what brings something new names
 //! it as one to be woken.
 //!
 //! Must not know: sockets, sessions, files, who takes snapshots.
 
 mod peer;
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::collections::VecDeque;
+
+use redline_resp::ReplyBuffer;
 
 pub use peer::{Form, Peer};
 
@@ -27,7 +29,7 @@ use crate::{
     log::{Log, Resume},
 };
 
-/// Bytes that are handed out at a time: those of a piece of a snapshot, or of the open block.
+/// Bytes of a snapshot that are handed out at a time.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Number of addresses that are remembered for a format that did not work.
 const FAILED_MAX: usize = 64;
@@ -120,13 +122,9 @@ pub enum Answer {
     Full,
 }
 
-/// Bytes that are sent next.
-#[derive(Debug)]
+/// What is due behind the bytes in a replica's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// A part of a block.
-    Block(Arc<Vec<u8>>, Range<usize>),
     /// Bytes of the walk's snapshot. The caller reports with [`Primary::snapshot_handed_out`] how many it took.
     Snapshot {
         /// Number of the walk.
@@ -138,6 +136,16 @@ pub enum Next {
     },
     /// Nothing for now.
     Nothing,
+    /// There may be more than the buffer is to hold.
+    More,
+}
+
+/// What became of one step of [`Primary::fill`].
+enum Step {
+    /// Bytes went into the buffer, or the replica's state has changed.
+    Put,
+    /// It is the caller's turn.
+    Stop(Next),
 }
 
 /// A snapshot that is being made, or sent, or both.
@@ -304,7 +312,7 @@ impl Primary {
     // ---- the handshake --------------------------------------------------------------------------
 
     /// Answers PSYNC: `asked` is the offset of the first byte wanted, counted from 1. A client that has asked before is
-    /// not heard again. What it is told comes by [`Primary::next`]. `fresh` makes the id of a history that begins now.
+    /// not heard again. What it is told comes by [`Primary::fill`]. `fresh` makes the id of a history that begins now.
     pub fn psync(
         &mut self,
         client: u64,
@@ -636,89 +644,106 @@ impl Primary {
             .collect()
     }
 
-    /// Returns what a replica is sent next, and takes it as handed out (but for [`Next::Snapshot`]).
-    pub fn next(&mut self, client: u64) -> Next {
-        let Some(at) = self
-            .replicas
-            .iter()
-            .position(|replica| replica.client == client)
-        else {
+    /// Puts what a replica is sent next into its buffer, until that holds this many bytes, and takes it as handed out. Full
+    /// blocks are put there by reference. Returns what is due behind that.
+    pub fn fill(&mut self, client: u64, out: &mut ReplyBuffer, bytes_max: usize) -> Next {
+        let mut replicas = self.replicas.iter();
+        let Some(at) = replicas.position(|replica| replica.client == client) else {
             return Next::Nothing;
         };
-        if !self.replicas[at].texts.is_empty() {
-            return Next::Bytes(std::mem::take(&mut self.replicas[at].texts));
-        }
-        let next = match self.replicas[at].state {
-            State::Handshake | State::Waits | State::AwaitsAck => Next::Nothing,
-            State::Receives => self.next_of_snapshot(at),
-            State::Online => self.next_of_stream(at),
+        let next = loop {
+            if out.len_bytes() >= bytes_max {
+                break Next::More;
+            }
+            if let Step::Stop(next) = self.step(at, out) {
+                break next;
+            }
         };
-        self.replicas[at].is_asleep = matches!(next, Next::Nothing);
+        self.replicas[at].is_asleep = next == Next::Nothing;
         next
     }
 
-    fn next_of_snapshot(&mut self, at: usize) -> Next {
+    fn step(&mut self, at: usize, out: &mut ReplyBuffer) -> Step {
+        let replica = &mut self.replicas[at];
+        if !replica.texts.is_empty() {
+            out.push_bytes(&std::mem::take(&mut replica.texts));
+            return Step::Put;
+        }
+        match replica.state {
+            State::Handshake | State::Waits | State::AwaitsAck => Step::Stop(Next::Nothing),
+            State::Receives => self.step_of_snapshot(at, out),
+            State::Online => self.step_of_stream(at, out),
+        }
+    }
+
+    fn step_of_snapshot(&mut self, at: usize, out: &mut ReplyBuffer) -> Step {
         let replica = &mut self.replicas[at];
         let mut walks = self.walks.iter();
         let Some(walk) = walks.find(|walk| walk.number == replica.walk && walk.is_cut) else {
-            return Next::Nothing;
+            return Step::Stop(Next::Nothing);
         };
         let has_mark = self.limits.is_diskless && replica.peer.eof;
         let Some(from) = replica.snapshot_at else {
             if !has_mark && !walk.is_complete {
-                return Next::Nothing;
+                return Step::Stop(Next::Nothing);
             }
             replica.snapshot_at = Some(0);
             replica.peer.got_mark = has_mark;
-            let head = match has_mark {
-                true => [b"$EOF:", &walk.mark[..], b"\r\n"].concat(),
-                false => format!("${}\r\n", walk.bytes).into_bytes(),
-            };
-            return Next::Bytes(head);
+            match has_mark {
+                true => out.push_bytes(&[b"$EOF:", &walk.mark[..], b"\r\n"].concat()),
+                false => out.push_bytes(format!("${}\r\n", walk.bytes).as_bytes()),
+            }
+            return Step::Put;
         };
         if from < walk.bytes {
             let bytes = (walk.bytes - from).min(PIECE_BYTES_MAX as u64) as usize;
-            return Next::Snapshot {
+            return Step::Stop(Next::Snapshot {
                 walk: walk.number,
                 from,
                 bytes,
-            };
+            });
         }
         if !walk.is_complete {
-            return Next::Nothing;
+            return Step::Stop(Next::Nothing);
         }
         // Who wants no stream never acknowledges.
         replica.state = match replica.peer.got_mark || replica.peer.rdb_only {
             true => State::AwaitsAck,
             false => State::Online,
         };
-        let next = Next::Bytes(match replica.peer.got_mark {
-            true => walk.mark.to_vec(),
-            false => Vec::new(),
-        });
+        if replica.peer.got_mark {
+            out.push_bytes(&walk.mark);
+        }
         self.drop_walks();
-        next
+        Step::Put
     }
 
-    fn next_of_stream(&mut self, at: usize) -> Next {
+    fn step_of_stream(&mut self, at: usize, out: &mut ReplyBuffer) -> Step {
         let replica = &mut self.replicas[at];
+        if self
+            .log
+            .blocks()
+            .is_some_and(|blocks| blocks.end() > replica.sent)
+        {
+            self.log.close_block();
+        }
         let blocks = self.log.blocks();
         let Some(found) = blocks.and_then(|blocks| blocks.at(replica.sent)) else {
             // It is closed when its time is up; nothing that it lacks is there any more.
-            return Next::Nothing;
+            return Step::Stop(Next::Nothing);
         };
         match found {
-            Found::Open([]) => Next::Nothing,
+            Found::Open([]) => return Step::Stop(Next::Nothing),
             Found::Open(bytes) => {
-                let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
                 replica.sent += bytes.len() as u64;
-                Next::Bytes(bytes.to_vec())
+                out.push_bytes(bytes);
             }
             Found::Full(block, from) => {
                 replica.sent += (block.len() - from) as u64;
-                Next::Block(block.clone(), from..block.len())
+                out.push_blob(block, from..block.len());
             }
         }
+        Step::Put
     }
 
     /// Notes that bytes of a snapshot were taken for a replica.

@@ -232,7 +232,8 @@ pub(crate) fn may_switch(shared: &Shared) -> bool {
     };
     // What is in the lanes was written before writes were held back.
     let _ = shared.keyspace.journal().pump(&mut || false);
-    let goes_on = current.goes_anyway || synced(shared, current).is_some();
+    let is_whole = replication::is_whole(shared, &shared.replication.primary());
+    let goes_on = current.goes_anyway || is_whole && synced(shared, current).is_some();
     current.phase = match goes_on {
         true => Phase::InProgress,
         false => Phase::WaitForSync,

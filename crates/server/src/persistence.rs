@@ -44,8 +44,7 @@ use redline_rdb::format::{FileVersion, Format};
 use redline_replica::{Replid, primary::Form};
 
 use crate::{
-    ending, log,
-    replication,
+    ending, log, replication,
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,

@@ -48,6 +48,8 @@ pub(crate) struct Replication {
     has_wishes: AtomicBool,
     /// True if the journal has the server's stream: see [`stream`].
     pub(crate) has_stream: AtomicBool,
+    /// The last record that is no part of the stream though it comes later: the lanes had it when the server became a primary.
+    own_from: AtomicU64,
     /// The walk whose cut is on its way through the journal, and the last record before that.
     awaited: Mutex<Option<(u64, u64)>>,
     spools: Mutex<Vec<Arc<Spool>>>,
@@ -64,6 +66,7 @@ impl Replication {
             is_kept: AtomicBool::new(false),
             has_wishes: AtomicBool::new(false),
             has_stream: AtomicBool::new(false),
+            own_from: AtomicU64::new(0),
             awaited: Mutex::default(),
             spools: Mutex::default(),
             sent_bytes: AtomicU64::new(0),
@@ -145,8 +148,9 @@ pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
         return;
     }
     let mut primary = replication.primary();
-    // What follows a primary has its stream.
-    if primary.log().identity().role() == Role::Replica {
+    // What follows a primary has its stream, and what it wrote itself then is in it already.
+    let own_from = replication.own_from.load(Ordering::Relaxed);
+    if primary.log().identity().role() == Role::Replica || last <= own_from {
         return;
     }
     pieces
@@ -259,37 +263,44 @@ pub(crate) fn demote(shared: &Shared) -> bool {
     // What is in the lanes belongs to the own history.
     let _ = journal.pump(&mut || false);
     let mut primary = shared.replication.primary();
-    let is_whole = shared.replication.is_kept() && primary.log().last_record() == journal.last();
+    let is_whole = shared.replication.is_kept() && is_whole(shared, &primary);
     primary.log_mut().demoted();
     is_whole
+}
+
+/// Returns true if the stream has everything that the data has. Every stripe is held, and this thread has pumped; another
+/// one may have been at it, and not have come to the end.
+pub(crate) fn is_whole(shared: &Shared, primary: &Primary) -> bool {
+    primary.log().last_record() == shared.keyspace.journal().last()
 }
 
 /// Goes on as the primary that saved a file at this place. The unit holds every stripe, and the data is that of the file.
 pub(crate) fn take_up(shared: &Shared, unit: &mut Unit<'_>, replid: Replid, offset: u64) {
     let mut primary = shared.replication.primary();
     primary.restarted(fresh_id(), replid, offset, clock::monotonic_ms());
-    primary.log_mut().mark(shared.keyspace.journal().last());
     shared.replication.note_kept(&primary);
     drop(primary);
-    stream::begin_part(&shared.this(), unit);
+    let number = stream::begin_part(&shared.this(), unit);
+    shared.replication.primary().log_mut().mark(number);
 }
 
 /// Begins an own history, which has all of the primary's in common. The unit holds every stripe.
 pub(crate) fn promote(shared: &Shared, unit: &mut Unit<'_>) {
-    let journal = shared.keyspace.journal();
-    // What is in the lanes is of the primary's history, or nobody's.
-    let _ = journal.pump(&mut || false);
-    let mut primary = shared.replication.primary();
+    let replication = &shared.replication;
+    // Before the role changes: whoever pumps may have records of what was applied.
+    let begin = replication.is_kept().then(|| {
+        let number = stream::begin_part(&shared.this(), unit);
+        replication.own_from.store(number, Ordering::Relaxed);
+        number
+    });
+    let mut primary = replication.primary();
     let before = *primary.log().identity();
     let fresh = fresh_id();
     primary.log_mut().promoted(fresh);
     // The data is that of the stream's end: who becomes a replica before anything is written can go on there.
-    primary.log_mut().mark(journal.last());
-    let is_kept = shared.replication.is_kept();
+    let number = begin.unwrap_or_else(|| shared.keyspace.journal().last());
+    primary.log_mut().mark(number);
     drop(primary);
-    if is_kept {
-        stream::begin_part(&shared.this(), unit);
-    }
     close_all(shared, "the history has another id now");
     log::notice(&format!(
         "Setting secondary replication ID to {}, valid up to offset: {}. New replication ID is {fresh}",

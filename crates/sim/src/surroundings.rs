@@ -188,6 +188,9 @@ pub struct Surroundings<P> {
     number: usize,
     time: Time,
     queue: Queue,
+    /// Called when the clock is read: something happens elsewhere meanwhile.
+    #[cfg(test)]
+    meanwhile: Option<Box<dyn Fn()>>,
     plant: PhantomData<P>,
 }
 
@@ -211,6 +214,8 @@ impl<P: Plant> Surroundings<P> {
             number,
             time,
             queue,
+            #[cfg(test)]
+            meanwhile: None,
             plant: PhantomData,
         }
     }
@@ -226,6 +231,10 @@ impl<P: Plant> Surroundings<P> {
 
 impl<P> Clock for Surroundings<P> {
     fn monotonic_ns(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(meanwhile) = &self.meanwhile {
+            meanwhile();
+        }
         self.time.pass(READ_NS);
         self.time.now_ns()
     }
@@ -692,7 +701,89 @@ fn hear<P: Plant>(executor: &mut Executor<'_, Surroundings<P>>, client: &mut Cli
 
 #[cfg(test)]
 mod tests {
+    use redline_engine::refusals::Reason;
+    use redline_keyspace::{Local, Trace, Unit, lock::StripeSet};
+    use redline_types::Limits;
+
     use super::*;
+    use crate::world::Stage;
+
+    /// The server becomes a replica at any time at which a worker of it reads a clock and nobody holds a stripe: between the
+    /// check of a call and its unit, too.
+    #[test]
+    fn what_was_let_in_before_the_role_changed_changes_nothing_behind_it() {
+        let calls: [&[&str]; 6] = [
+            &["SET", "key", "value"],
+            &["MSET", "key", "value", "other", "value"],
+            &["EVAL", "return redis.call('SET', 'key', 'value')", "0"],
+            &["COPY", "there", "key"],
+            &["FLUSHALL"],
+            &["EXEC"],
+        ];
+        let mut changed = 0;
+        for (call, reading) in calls
+            .iter()
+            .flat_map(|call| (0..12).map(move |at| (call, at)))
+        {
+            let stage: &'static Stage = Box::leak(Box::new(Stage::new(1)));
+            let engine = &stage.engine;
+            let ledger = Rc::<RefCell<Ledger>>::default();
+            let outlet = Bare::new(0, 0, Time::default(), stage.queue(0), ledger);
+            let mut executor = Executor::new(engine, 0, 0, outlet);
+            let mut client = Client::new(engine, Token::new(0, 0, 0), 0, Actor::silent());
+            let mut run = |executor: &mut Executor<'static, Bare>, words: &[&str]| {
+                let args: ArgsBuf = words.iter().map(|word| word.as_bytes()).collect();
+                executor.run_request(&mut client.caller, args.as_args(), None);
+                let reply: Vec<u8> = client.caller.out.chunks().flatten().copied().collect();
+                client.caller.out.clear();
+                String::from_utf8(reply).unwrap()
+            };
+            run(&mut executor, &["SET", "there", "value"]);
+            if *call == ["EXEC"] {
+                run(&mut executor, &["MULTI"]);
+                run(&mut executor, &["SET", "key", "value"]);
+            }
+            let keys = move || {
+                let mut unit = Unit::try_set(&engine.keyspace, &StripeSet::all(), false).ok()?;
+                let mut local = Local::new(Rng::with_seed(1), Limits::default());
+                let mut view = unit.view(&mut local, 0, BEGIN_WALL_MS as i64);
+                let has = [&b"key"[..], b"there"].map(|key| view.find(key, Trace::Quiet).is_some());
+                view.finish();
+                Some(has)
+            };
+            let at_switch = Rc::new(Cell::new(None));
+            let (found, readings) = (at_switch.clone(), Cell::new(0));
+            executor.outlet.meanwhile = Some(Box::new(move || {
+                if readings.replace(readings.get() + 1) >= reading && found.get().is_none() {
+                    found.set(keys());
+                    if found.get().is_some() {
+                        engine
+                            .refusals
+                            .set(Reason::ReadOnly, true, &engine.settings);
+                    }
+                }
+            }));
+            let reply = run(&mut executor, call);
+            let Some(before) = at_switch.get() else {
+                continue;
+            };
+            assert_eq!(
+                keys(),
+                Some(before),
+                "{call:?}, the role changes at reading {reading} of the clock: {reply}"
+            );
+            let was_changed = before != [false, true];
+            changed += u32::from(!was_changed);
+            assert!(
+                was_changed || reply.contains("READONLY"),
+                "{call:?}, {reading}: {reply}"
+            );
+        }
+        assert!(
+            changed >= calls.len() as u32,
+            "{changed} switches came in time"
+        );
+    }
 
     #[test]
     fn time_passes_with_each_reading_and_for_all() {

@@ -309,33 +309,37 @@ impl<O: Outlet> Executor<'_, O> {
         row.take(LOOK_AHEAD_MAX).count()
     }
 
-    /// Divides the time of a batch among its brief calls.
     fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {
         let Some(charge) = charge else { return };
-        let share_ns = self
-            .timing
-            .end_batch(&charge, batch.requests.len(), &self.outlet);
-        let brief = batch
-            .requests
-            .iter()
-            .filter_map(|request| match request.what {
-                What::Command(id) if spec::gate(id).is_brief(request.span_count as usize) => {
-                    Some(id)
-                }
-                _ => None,
-            });
+        let requests = batch.requests.iter();
+        let calls = requests.filter_map(|request| match request.what {
+            What::Command(id) => Some((id, request.span_count as usize)),
+            _ => None,
+        });
+        self.charge_calls(batch.requests.len(), calls, &charge);
+    }
+
+    /// Divides the time of a batch of so many requests among its brief calls. `calls`: commands and numbers of their words.
+    pub(super) fn charge_calls(
+        &mut self,
+        requests: usize,
+        calls: impl Iterator<Item = (CommandId, usize)>,
+        charge: &Charge,
+    ) {
+        let share_ns = self.timing.end_batch(charge, requests, &self.outlet);
+        let brief = calls.filter(|(id, words)| spec::gate(*id).is_brief(*words));
         // Calls of one command mostly follow each other: one update of the statistics for all of a row.
         let mut row: Option<(CommandId, u64)> = None;
-        for id in brief {
+        for (id, _) in brief {
             row = match row {
                 Some((same, calls)) if same == id => Some((id, calls + 1)),
                 ended => {
-                    self.note_row(ended, share_ns, &charge);
+                    self.note_row(ended, share_ns, charge);
                     Some((id, 1))
                 }
             };
         }
-        self.note_row(row, share_ns, &charge);
+        self.note_row(row, share_ns, charge);
     }
 
     fn note_row(&self, row: Option<(CommandId, u64)>, share_ns: u64, charge: &Charge) {

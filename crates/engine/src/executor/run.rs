@@ -58,6 +58,16 @@ pub enum Halt {
     Suspended(Suspended),
 }
 
+/// What became of a request on the straight path.
+pub(super) enum Straight {
+    /// It has run, and its reply is written.
+    Done,
+    /// Its reply is an error.
+    Failed,
+    /// It is not for this path: nothing has happened.
+    Refused,
+}
+
 impl<E: Into<Error>> From<E> for Halt {
     fn from(error: E) -> Halt {
         Halt::Error(error.into())
@@ -96,26 +106,44 @@ impl<O: Outlet> Executor<'_, O> {
     /// Runs a request on the straight path: one key, no special state. Returns false, with no effect, for any other.
     #[inline]
     fn run_plain(&mut self, caller: &mut Caller, args: Args<'_>, known: Known<'_>) -> bool {
+        let plain = spec::plain(known.id);
+        if (plain.needs_memory && self.settings.maxmemory_bytes != 0)
+            || (plain.writes && self.refusals.has(Reason::ReadOnly))
+        {
+            return false;
+        }
+        !matches!(self.run_straight(caller, args, known), Straight::Refused)
+    }
+
+    /// Runs a request on the straight path, without a check of whether its caller may make it.
+    #[inline]
+    pub(super) fn run_straight(
+        &mut self,
+        caller: &mut Caller,
+        args: Args<'_>,
+        known: Known<'_>,
+    ) -> Straight {
         let Known { id, ahead, bytes } = known;
         let plain = spec::plain(id);
         if !plain.allows(args.len())
             || self.timing.closely
             || u64::from(bytes) >= self.timing.heavy_bytes
-            || (plain.needs_memory && self.settings.maxmemory_bytes != 0)
-            || (plain.writes && self.refusals.has(Reason::ReadOnly))
         {
-            return false;
+            return Straight::Refused;
         }
         let Some(handler) = redline_commands::handler(id) else {
-            return false;
+            return Straight::Refused;
         };
         let key = &args[usize::from(plain.key)];
         let (engine, place) = (self.engine, ahead.place());
         let Some(mut unit) = Unit::try_one(&engine.keyspace, place.stripe()) else {
-            return false;
+            return Straight::Refused;
         };
+        if self.is_behind() {
+            return Straight::Refused;
+        }
         if engine.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
-            return false;
+            return Straight::Refused;
         }
         let mark = caller.out.mark();
         let before_bytes = caller.out.len_bytes();
@@ -156,8 +184,9 @@ impl<O: Outlet> Executor<'_, O> {
             self.stats.note_error(&text);
             caller.out.truncate(mark);
             caller.reply().error_bytes(&text);
+            return Straight::Failed;
         }
-        true
+        Straight::Done
     }
 
     /// Runs a request on every other path.
@@ -215,6 +244,18 @@ impl<O: Outlet> Executor<'_, O> {
             }
             Err(error) => return Err(self.reject(caller, args, &error)),
         };
+        self.let_in(caller, id, args)?;
+        if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
+            session::transaction::enqueue(caller, id, args);
+            return Ok(());
+        }
+        self.was_let_in = true;
+        let result = self.call(caller, id, args);
+        self.was_let_in = false;
+        result
+    }
+
+    fn let_in(&mut self, caller: &mut Caller, id: CommandId, args: Args<'_>) -> Result<(), Halt> {
         let gate = spec::gate(id);
         if caller.is(state::REPLICA) && is_out_of_place(caller, id) {
             end_replica::<O>(caller, id, gate);
@@ -224,14 +265,28 @@ impl<O: Outlet> Executor<'_, O> {
             self.stats.commands[id as usize].rejected.add(1);
             return Err(self.reject(caller, args, &error));
         }
-        if self.is_held_back(caller, id, gate, args) {
-            return Err(Halt::Suspended(Suspended::Pause));
+        match self.is_held_back(caller, id, gate, args) {
+            true => Err(Halt::Suspended(Suspended::Pause)),
+            false => Ok(()),
         }
-        if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
-            session::transaction::enqueue(caller, id, args);
-            return Ok(());
+    }
+
+    /// Returns true if a call has to pass the gate again, now that its unit holds stripes: the role, or anything else that it
+    /// was let in by, may have changed before. Such a change holds every stripe, so it shows here, and what is not behind now
+    /// runs before the next one. Calls of a stream or of a file were not let in, and are not asked again.
+    #[inline]
+    pub(crate) fn must_pass_again(&self) -> bool {
+        self.was_let_in && self.is_behind()
+    }
+
+    /// Lets a call in again, or refuses it: see [`Executor::must_pass_again`]. Its unit has released everything.
+    #[cold]
+    pub(crate) fn pass_again(&mut self, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
+        self.refresh();
+        match self.resolve(caller, args) {
+            Ok(id) => self.let_in(caller, id, args),
+            Err(error) => Err(self.reject(caller, args, &error)),
         }
-        self.call(caller, id, args)
     }
 
     /// Returns true if CLIENT PAUSE suspends this command.

@@ -141,6 +141,11 @@ fn run_alone<O: Outlet>(
     let mut widened = 0;
     loop {
         let mut unit = take(executor, caller, &needs)?;
+        if executor.must_pass_again() {
+            drop(unit);
+            executor.pass_again(caller, args)?;
+            continue;
+        }
         if writes && executor.engine.keyspace.anybody_waits() {
             let set = needs.into_set();
             // The ticket, if there is one, is kept for a wider set.

@@ -298,6 +298,8 @@ fn run<O: Outlet>(
 /// Takes the script mutex and creates the unit of a script that is not part of a transaction.
 fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) -> Result<(), Halt> {
     let compound = Compound::new(units::take_script(executor, caller)?);
+    // The role may have changed before; its calls are checked one by one.
+    executor.refresh_if_changed();
     executor.compound = Some(match executor.spare_compound.take() {
         Some(mut spare) => {
             *spare = compound;

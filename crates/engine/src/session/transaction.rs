@@ -104,7 +104,14 @@ pub(crate) fn exec<O: Outlet>(
             Error::line("EXECABORT Transaction discarded because of previous errors.").into(),
         );
     }
-    let mut unit = take_unit(executor, caller)?;
+    let mut unit = loop {
+        let unit = take_unit(executor, caller)?;
+        if !executor.must_pass_again() {
+            break unit;
+        }
+        drop(unit);
+        executor.pass_again(caller, args)?;
+    };
     let aborted = O::FAULT != Some(Fault::IgnoresWatches)
         && (caller.watch_flag.is_raised() || watched_key_expired(executor, caller, &mut unit));
     let multi = close_multi(caller);

@@ -450,6 +450,55 @@ mod model {
         });
     }
 
+    /// A session waits for two replicas to have a record, whose acknowledgements come to two threads. `in_turn`: who hears of
+    /// one reports what all have before the next is heard.
+    fn check_replicas(in_turn: bool) {
+        loom::model(move || {
+            let gate = Arc::new(Gate::default());
+            let (queue, told) = (gate.make_queue(0), Arc::new(Mutex::new(false)));
+            let acked = Arc::new(Mutex::new([0, 0]));
+            let hear = |replica: usize| {
+                let (gate, told, acked) = (gate.clone(), told.clone(), acked.clone());
+                move || {
+                    let mut records = acked.lock().unwrap();
+                    records[replica] = 5;
+                    let all = records.to_vec();
+                    let turn = in_turn.then_some(records);
+                    gate.report_replicas(all, Vec::new(), &mut |_| *told.lock().unwrap() = true);
+                    drop(turn);
+                }
+            };
+            let first = thread::spawn(hear(0));
+            let until = Until::Acked(2, 5);
+            let mut waits = gate.join(&queue, until, 7, true) == Wait::Registered;
+            hear(1)();
+            let mut look = || {
+                if mem::take(&mut *told.lock().unwrap()) {
+                    for token in gate.take_released(&queue).calls {
+                        assert_eq!((token, waits), (7, true));
+                        assert_eq!(*acked.lock().unwrap(), [5, 5], "answered too early");
+                        waits = false;
+                    }
+                }
+                waits
+            };
+            look();
+            first.join().unwrap();
+            assert!(!look(), "a session is left behind");
+        });
+    }
+
+    #[test]
+    fn gate_who_waits_for_replicas_is_released_whoever_hears_of_them() {
+        check_replicas(true);
+    }
+
+    #[test]
+    #[should_panic(expected = "left behind")]
+    fn gate_reports_that_overtake_each_other_lose_a_session() {
+        check_replicas(false);
+    }
+
     #[test]
     fn gate_sessions_are_released_whenever_it_is_reported() {
         check(true);

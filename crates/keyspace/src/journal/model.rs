@@ -1,5 +1,7 @@
 //! All interleavings of workers that write and pump, under the model checker.
 
+mod role;
+
 use super::*;
 use loom::{cell::UnsafeCell, sync::Condvar, thread};
 

@@ -6,27 +6,78 @@
 
 use std::{fmt, ops::Range};
 
-use redline_resp::{Args, Decoded, ProtocolError, RequestDecoder, RequestLimits, Span};
+use redline_resp::{
+    Args, Decoded, HEADS, Heads, Name, ProtocolError, RequestDecoder, RequestLimits, Span,
+};
 
 /// Most bytes of a unit.
 pub const UNIT_BYTES_MAX: usize = 1 << 30;
 
-/// Reads units out of a stream.
+/// Reads units out of a stream: [`Units::look_ahead`] decodes some, and [`Units::next_unit`] returns them one by one.
 #[derive(Debug)]
 pub struct Units {
     limits: RequestLimits,
     decoder: RequestDecoder,
+    heads: Heads,
+    /// What the numbered names of `heads` are to the order of units.
+    brackets: [Bracket; HEADS],
     /// Bytes of the stream; those before `begin` belong to units that were read.
     buffer: Vec<u8>,
     /// Where the next unit begins.
     begin: usize,
+    /// Units that were decoded; those before `next` were read.
+    units: Vec<Extent>,
+    next: usize,
+    /// Where the unit that is being decoded begins.
+    open_from: usize,
     /// Where the next command of it begins.
     at: usize,
     /// True behind MULTI.
     is_open: bool,
-    /// The commands of the unit so far: where each begins, and its arguments' spans.
-    commands: Vec<(usize, Range<usize>)>,
+    /// The commands of all units that were decoded, those of the open one included.
+    commands: Vec<Command>,
+    /// The number of commands before the open unit.
+    open_commands: usize,
     spans: Vec<Span>,
+    /// Nothing behind the decoded units can be read.
+    broken: Option<Broken>,
+}
+
+/// A unit that was decoded: where it ends, in the buffer and among the commands.
+#[derive(Debug)]
+struct Extent {
+    end: usize,
+    commands: Range<usize>,
+    is_transaction: bool,
+}
+
+/// A command: where it begins, its arguments' spans, and the number of its name.
+#[derive(Debug)]
+struct Command {
+    at: usize,
+    spans: Range<usize>,
+    name: Name,
+}
+
+/// The part that a command has in the order of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bracket {
+    /// It begins a transaction.
+    Multi,
+    /// It ends one.
+    Exec,
+    /// None.
+    None,
+}
+
+impl Bracket {
+    fn of(name: &[u8]) -> Bracket {
+        match name {
+            name if name.eq_ignore_ascii_case(b"multi") => Bracket::Multi,
+            name if name.eq_ignore_ascii_case(b"exec") => Bracket::Exec,
+            _ => Bracket::None,
+        }
+    }
 }
 
 /// A command, or a transaction.
@@ -37,7 +88,7 @@ pub struct Unit<'a> {
     /// True if it was told between MULTI and EXEC, which are none of its commands.
     pub is_transaction: bool,
     buffer: &'a [u8],
-    commands: &'a [(usize, Range<usize>)],
+    commands: &'a [Command],
     spans: &'a [Span],
 }
 
@@ -80,12 +131,19 @@ impl Default for Units {
                 ..RequestLimits::default()
             },
             decoder: RequestDecoder::new(),
+            heads: Heads::new(),
+            brackets: [Bracket::None; HEADS],
             buffer: Vec::new(),
             begin: 0,
+            units: Vec::new(),
+            next: 0,
+            open_from: 0,
             at: 0,
             is_open: false,
             commands: Vec::new(),
+            open_commands: 0,
             spans: Vec::new(),
+            broken: None,
         }
     }
 }
@@ -95,23 +153,17 @@ impl Units {
     pub fn push(&mut self, bytes: &[u8]) {
         // Moving less than was read keeps the cost of each byte constant.
         if self.begin > self.buffer.len() / 2 {
-            self.forget_read();
-            self.buffer.drain(..self.begin);
-            self.at -= self.begin;
-            for (at, _) in &mut self.commands {
-                *at -= self.begin;
-            }
-            self.begin = 0;
+            let gone = self.begin;
+            self.buffer.drain(..gone);
+            (self.begin, self.open_from, self.at) = (0, self.open_from - gone, self.at - gone);
+            self.units.drain(..self.next);
+            self.next = 0;
+            self.units.iter_mut().for_each(|unit| unit.end -= gone);
+            // Those of units that were read are not looked at any more.
+            let commands = self.commands.iter_mut();
+            commands.for_each(|command| command.at = command.at.saturating_sub(gone));
         }
         self.buffer.extend_from_slice(bytes);
-    }
-
-    /// Drops the commands of a unit that was read.
-    fn forget_read(&mut self) {
-        if !self.is_open {
-            self.commands.clear();
-            self.spans.clear();
-        }
     }
 
     /// Returns the last bytes of the units that were read, which are so many since bytes were last added.
@@ -124,29 +176,99 @@ impl Units {
         self.buffer.len() - self.begin
     }
 
-    /// Returns the next unit, if it has come whole. After an error nothing more can be read.
-    pub fn next_unit(&mut self) -> Result<Option<Unit<'_>>, Broken> {
+    /// Returns true if a unit that was decoded has not been read.
+    pub fn has_decoded(&self) -> bool {
+        self.next < self.units.len()
+    }
+
+    /// Decodes units: until they have this many commands or bytes, or no more has come. Returns their commands, in order,
+    /// each with the number of its name; numbers hold from one call to the next. Units that were decoded and not yet
+    /// read are left as they are: `None`.
+    pub fn look_ahead(
+        &mut self,
+        commands_max: usize,
+        bytes_max: usize,
+    ) -> Option<impl Iterator<Item = (Name, Args<'_>)>> {
+        if self.has_decoded() {
+            return None;
+        }
         self.forget_read();
+        while self.broken.is_none()
+            && self.open_commands < commands_max
+            && self.open_from - self.begin < bytes_max
+        {
+            match self.decode_unit() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(broken) => self.broken = Some(broken),
+            }
+        }
+        let (buffer, spans) = (&self.buffer, &self.spans);
+        let commands = self.commands[..self.open_commands].iter();
+        Some(commands.map(move |command| {
+            let args = Args::new(&buffer[command.at..], &spans[command.spans.clone()]);
+            (command.name, args)
+        }))
+    }
+
+    /// Returns the next unit of those that were decoded. After an error nothing more can be read.
+    pub fn next_unit(&mut self) -> Result<Option<Unit<'_>>, Broken> {
+        let Some(extent) = self.units.get(self.next) else {
+            return self.broken.map_or(Ok(None), Err);
+        };
+        let bytes = self.begin..extent.end;
+        self.begin = extent.end;
+        self.next += 1;
+        Ok(Some(Unit {
+            bytes: &self.buffer[bytes],
+            is_transaction: extent.is_transaction,
+            buffer: &self.buffer,
+            commands: &self.commands[extent.commands.clone()],
+            spans: &self.spans,
+        }))
+    }
+
+    /// Drops the commands of units that were all read. What has come of an open one moves to the front.
+    fn forget_read(&mut self) {
+        self.units.clear();
+        self.next = 0;
+        if self.open_commands == 0 {
+            return;
+        }
+        let read_spans = self.commands[self.open_commands - 1].spans.end;
+        self.spans.drain(..read_spans);
+        self.commands.drain(..self.open_commands);
+        for command in &mut self.commands {
+            command.spans.start -= read_spans;
+            command.spans.end -= read_spans;
+        }
+        self.open_commands = 0;
+    }
+
+    /// Decodes the next unit. Returns false if it has not come whole.
+    fn decode_unit(&mut self) -> Result<bool, Broken> {
         loop {
-            if self.at - self.begin > UNIT_BYTES_MAX {
+            if self.at - self.open_from > UNIT_BYTES_MAX {
                 return Err(Broken::TooLarge);
             }
             match self.buffer.get(self.at) {
-                None => return Ok(None),
+                None => return Ok(false),
                 Some(b'*' | b'\r' | b'\n') => {}
                 Some(_) => return Err(Broken::Inline),
             }
             let before = self.spans.len();
             let rest = &mut self.buffer[self.at..];
-            let decoded = self.decoder.decode(rest, &self.limits, &mut self.spans);
+            let decoded =
+                self.decoder
+                    .decode_with(&mut self.heads, rest, &self.limits, &mut self.spans);
             let (from, is_transaction) = (self.at, self.is_open);
             match decoded.map_err(Broken::Protocol)? {
                 Decoded::Incomplete { .. } => {
-                    let is_too_large = self.buffer.len() - self.begin > UNIT_BYTES_MAX;
+                    let is_too_large = self.buffer.len() - self.open_from > UNIT_BYTES_MAX;
                     return if is_too_large {
                         Err(Broken::TooLarge)
                     } else {
-                        Ok(None)
+                        Ok(false)
                     };
                 }
                 // Large bulks stay in the buffer.
@@ -158,34 +280,50 @@ impl Units {
                     }
                 }
                 Decoded::Request { consumed, .. } => {
-                    let args = Args::new(&self.buffer[from..], &self.spans[before..]);
-                    let is = |word: &[u8]| args[0].eq_ignore_ascii_case(word);
-                    let (begins, ends) = (is(b"multi"), is(b"exec"));
                     self.at += consumed;
-                    if begins || ends {
-                        self.spans.truncate(before);
-                        if begins == self.is_open {
-                            return Err(Broken::Nesting);
+                    match self.bracket(from, before) {
+                        Bracket::None => self.commands.push(Command {
+                            at: from,
+                            spans: before..self.spans.len(),
+                            name: self.heads.name(),
+                        }),
+                        bracket => {
+                            self.spans.truncate(before);
+                            let begins = bracket == Bracket::Multi;
+                            if begins == self.is_open {
+                                return Err(Broken::Nesting);
+                            }
+                            self.is_open = begins;
                         }
-                        self.is_open = begins;
-                    } else {
-                        self.commands.push((from, before..self.spans.len()));
                     }
                     if self.is_open {
                         continue;
                     }
                 }
             }
-            let bytes = self.begin..self.at;
-            self.begin = self.at;
-            return Ok(Some(Unit {
-                bytes: &self.buffer[bytes],
+            self.units.push(Extent {
+                end: self.at,
+                commands: self.open_commands..self.commands.len(),
                 is_transaction,
-                buffer: &self.buffer,
-                commands: &self.commands,
-                spans: &self.spans,
-            }));
+            });
+            self.open_from = self.at;
+            self.open_commands = self.commands.len();
+            return Ok(true);
         }
+    }
+
+    /// Returns the part of the command that was decoded last, whose spans begin there.
+    fn bracket(&mut self, from: usize, spans_from: usize) -> Bracket {
+        let name = self.heads.name();
+        if let Name::Known(number) = name {
+            return self.brackets[usize::from(number)];
+        }
+        let args = Args::new(&self.buffer[from..], &self.spans[spans_from..]);
+        let bracket = Bracket::of(&args[0]);
+        if let Name::New(number) = name {
+            self.brackets[usize::from(number)] = bracket;
+        }
+        bracket
     }
 }
 
@@ -194,7 +332,7 @@ impl<'a> Unit<'a> {
     pub fn commands(&self) -> impl ExactSizeIterator<Item = Args<'a>> + Clone + use<'a> {
         let (buffer, spans) = (self.buffer, self.spans);
         let commands = self.commands.iter();
-        commands.map(move |(at, range)| Args::new(&buffer[*at..], &spans[range.clone()]))
+        commands.map(move |command| Args::new(&buffer[command.at..], &spans[command.spans.clone()]))
     }
 }
 
@@ -209,10 +347,15 @@ mod tests {
         out
     }
 
+    fn next(units: &mut Units) -> Result<Option<Unit<'_>>, Broken> {
+        let _ = units.look_ahead(2, 1000);
+        units.next_unit()
+    }
+
     /// Reads all units as text: the length of each, and its commands.
     fn read(units: &mut Units) -> Result<Vec<(usize, Vec<String>)>, Broken> {
         let mut all = Vec::new();
-        while let Some(unit) = units.next_unit()? {
+        while let Some(unit) = next(units)? {
             let commands = unit.commands().map(|args| {
                 let words: Vec<_> = args.iter().map(String::from_utf8_lossy).collect();
                 words.join(" ")
@@ -272,7 +415,7 @@ mod tests {
         let mut units = Units::default();
         units.push(&[request("SET a 1"), request("SET b 2"), request("X")].concat());
         for _ in 0..2 {
-            assert!(units.next_unit().expect("whole").is_some());
+            assert!(next(&mut units).expect("whole").is_some());
         }
         units.push(&request("Y"));
         let read = read(&mut units).expect("whole");
@@ -281,6 +424,69 @@ mod tests {
             units.read_bytes(2 * request("X").len()),
             [request("X"), request("Y")].concat()
         );
+    }
+
+    #[test]
+    fn the_commands_ahead_are_those_of_the_units_that_follow_each_once() {
+        let mut stream = Vec::new();
+        for number in 0..40 {
+            stream.extend(request(&format!("SET key:{number} value")));
+            stream.extend(request("MULTI"));
+            stream.extend(request(&format!("INCR count:{number}")));
+            stream.extend(request(&format!("SET b {number}")));
+            stream.extend(request("EXEC"));
+            stream.extend(request("a-name-longer-than-any-head x"));
+        }
+        let text = |args: Args<'_>| args.iter().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let mut whole = Units::default();
+        whole.push(&stream);
+        let expected: Vec<_> = whole
+            .look_ahead(usize::MAX, usize::MAX)
+            .expect("nothing was decoded before")
+            .map(|(_, args)| text(args))
+            .collect();
+        assert_eq!(expected.len(), 160);
+        let mut rng = fastrand::Rng::with_seed(3);
+        for _ in 0..50 {
+            let (mut units, mut rest) = (Units::default(), stream.as_slice());
+            let (mut ahead, mut read) = (Vec::new(), Vec::new());
+            let mut names = [const { Vec::new() }; HEADS];
+            while read.len() < expected.len() {
+                let (now, later) = rest.split_at(rng.usize(..300).min(rest.len()));
+                units.push(now);
+                rest = later;
+                if let Some(commands) = units.look_ahead(rng.usize(..9), rng.usize(..400)) {
+                    for (name, args) in commands {
+                        match name {
+                            Name::New(number) => names[usize::from(number)] = args[0].to_vec(),
+                            Name::Known(number) => assert_eq!(names[usize::from(number)], args[0]),
+                            Name::Unnumbered => {}
+                        }
+                        ahead.push(text(args));
+                    }
+                }
+                for _ in 0..rng.usize(..5) {
+                    if let Some(unit) = units.next_unit().expect("whole") {
+                        read.extend(unit.commands().map(text));
+                    }
+                }
+                assert!(ahead.starts_with(&read));
+            }
+            assert_eq!((ahead, read), (expected.clone(), expected.clone()));
+        }
+    }
+
+    #[test]
+    fn a_flaw_is_told_behind_the_units_before_it() {
+        let mut units = Units::default();
+        units.push(&[request("SET a 1"), request("EXEC")].concat());
+        let commands = units.look_ahead(100, 1000).expect("nothing before");
+        assert_eq!(commands.count(), 1);
+        assert!(units.next_unit().expect("whole").is_some());
+        for _ in 0..2 {
+            assert_eq!(units.next_unit().map(|_| ()), Err(Broken::Nesting));
+            assert_eq!(units.look_ahead(100, 1000).expect("read").count(), 0);
+        }
     }
 
     #[test]

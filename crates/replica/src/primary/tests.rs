@@ -27,12 +27,14 @@ fn primary() -> Primary {
 
 /// Takes everything that there is for a replica, with snapshots read from `snapshot`.
 fn take(primary: &mut Primary, client: u64, snapshot: &[u8], now_ms: u64) -> Vec<u8> {
-    let mut all = Vec::new();
+    let (mut all, mut out) = (Vec::new(), ReplyBuffer::new());
     loop {
-        match primary.next(client) {
+        let next = primary.fill(client, &mut out, 1 + all.len() % 100);
+        out.chunks().for_each(|chunk| all.extend_from_slice(chunk));
+        out.clear();
+        match next {
             Next::Nothing => return all,
-            Next::Bytes(bytes) => all.extend(bytes),
-            Next::Block(block, range) => all.extend_from_slice(&block[range]),
+            Next::More => {}
             Next::Snapshot { from, bytes, .. } => {
                 let from = from as usize;
                 all.extend_from_slice(&snapshot[from..from + bytes]);

@@ -26,8 +26,8 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, DisklessLoading, Endings, OomScores, OpenChannels, OutputLimits,
-        PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, DisklessLoading, Endings, OomScores, OpenChannels,
+        OutputLimits, PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
     },
 };
 use crate::{

@@ -4,6 +4,8 @@
 //! the primary says what has. A stripe that is in use ends the slice; the unit waits, and goes on when the stripe is free.
 //! The bytes of applied units are the stream of this server, too.
 //!
+//! Units are decoded in groups, so that the steps to their keys overlap as those of a client's requests do.
+//!
 //! Must not know: the connection, what a command does.
 
 use std::{mem, sync::Arc, sync::atomic::Ordering};
@@ -12,7 +14,7 @@ use redline_acl::{Dialect, User, Users};
 use redline_engine::{
     Caller, Halt,
     caller::{ClientInfo, Origin, Token, state},
-    executor::{block, units},
+    executor::{Planned, Replay, Replayed, block, units},
 };
 use redline_keyspace::Keyspace;
 use redline_persist::load::Loaded;
@@ -32,6 +34,9 @@ use crate::{
 
 /// Bytes of units that are applied before other work of the worker.
 const SLICE_BYTES: usize = 64 * 1024;
+/// Commands and bytes of units that are decoded together: as many as a large group of clients' requests.
+const GROUP_COMMANDS: usize = 256;
+const GROUP_BYTES: usize = 16 * 1024;
 /// Bytes that may wait to be applied before no more are read.
 pub(super) const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Capacity above which a buffer is not kept.
@@ -48,6 +53,8 @@ pub(super) struct Applier {
     pub(super) is_to_empty: bool,
     caller: Option<Box<Caller>>,
     units: Units,
+    /// The commands of the units that are decoded and not applied.
+    replay: Replay,
     /// The unit that waits for a stripe.
     stalled: Option<Stalled>,
     /// True if a unit was dropped while it waited: the caller may stand in lines.
@@ -129,11 +136,16 @@ impl Following {
 impl Applier {
     /// Drops what has come and is not applied.
     pub(super) fn forget(&mut self) {
-        self.units = Units::default();
+        self.forget_units();
         self.install = None;
         self.is_to_empty = false;
         self.gives_way = true;
         self.stalled = None;
+    }
+
+    fn forget_units(&mut self) {
+        self.units = Units::default();
+        self.replay.clear();
     }
 
     fn run(&mut self, worker: &mut Worker, caller: &mut Caller) -> Slice {
@@ -164,6 +176,8 @@ impl Applier {
     /// Applies units until there are no more, or the slice is over.
     fn apply(&mut self, worker: &mut Worker, caller: &mut Caller, wants_ack: &mut bool) -> Slice {
         let shared = worker.shared;
+        // While the clock is that of the stream, settings are not taken over.
+        worker.refresh_if_changed();
         if let Some(stalled) = self.stalled.take() {
             if !call(worker, caller, stalled.call.as_args()) {
                 self.stalled = Some(stalled);
@@ -174,14 +188,17 @@ impl Applier {
         self.fetch(shared);
         let mut applied = 0;
         let slice = loop {
-            if applied >= SLICE_BYTES {
-                break Slice::More;
+            if !self.units.has_decoded() {
+                if applied >= SLICE_BYTES {
+                    break Slice::More;
+                }
+                self.look_ahead(worker, caller.db);
             }
             match self.units.next_unit() {
                 Ok(None) => break Slice::Done,
                 Ok(Some(unit)) => {
                     let bytes = unit.bytes.len();
-                    match apply_unit(worker, caller, &unit) {
+                    match apply_unit(worker, caller, &unit, &mut self.replay) {
                         Applied::Yes => applied += bytes,
                         Applied::WantsAck => {
                             applied += bytes;
@@ -189,6 +206,8 @@ impl Applier {
                         }
                         Applied::Stalled(call) => {
                             self.stalled = Some(Stalled { call, bytes });
+                            worker.executor.end_replay(&mut self.replay);
+                            self.replay.forget_steps();
                             // Its bytes have been read, but are not applied.
                             self.note_applied_before(shared, applied, bytes);
                             return Slice::Stuck;
@@ -196,7 +215,7 @@ impl Applier {
                     }
                 }
                 Err(broken) => {
-                    self.units = Units::default();
+                    self.forget_units();
                     let why = format!("Link with MASTER given up: {broken}");
                     let term = self.term;
                     shared.following.send(Order::Broken { term, why });
@@ -204,8 +223,29 @@ impl Applier {
                 }
             }
         };
+        worker.executor.end_replay(&mut self.replay);
         self.note_applied(shared, applied);
         slice
+    }
+
+    /// Decodes the next group, and begins the steps to its keys.
+    fn look_ahead(&mut self, worker: &mut Worker, mut db: u32) {
+        worker.executor.end_replay(&mut self.replay);
+        let Some(commands) = self.units.look_ahead(GROUP_COMMANDS, GROUP_BYTES) else {
+            return;
+        };
+        let shared = worker.shared;
+        let (names, space) = (&shared.engine.names, &shared.keyspace);
+        let replay = &mut self.replay;
+        replay.clear();
+        for (name, args) in commands {
+            replay.add(names, space, db, name, args);
+            if args[0].eq_ignore_ascii_case(b"select") {
+                let selected = args.get(1).and_then(number::parse_i64);
+                db = selected.map_or(db, |selected| selected as u32);
+            }
+        }
+        worker.executor.begin_replay(replay);
     }
 
     fn note_applied(&self, shared: &Shared, bytes: usize) {
@@ -257,7 +297,7 @@ impl Applier {
             replication::take_history(shared, replid, offset);
             let resumes = &shared.following.resumes;
             resumes.store(history.is_some(), Ordering::Release);
-            self.units = Units::default();
+            self.forget_units();
             caller.db = stream_db(&install.loaded, shared.keyspace.databases());
         }
         block::commit(worker.executor, unit);
@@ -357,12 +397,21 @@ enum Applied {
     Stalled(ArgsBuf),
 }
 
-fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Applied {
+fn apply_unit(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    unit: &Unit<'_>,
+    replay: &mut Replay,
+) -> Applied {
     let commands = unit.commands();
     if !unit.is_transaction {
         let Some(args) = commands.clone().next() else {
             return Applied::Yes;
         };
+        let planned = replay.take();
+        if planned.is_some_and(|it| run_plain(worker, caller, unit, replay, it, args)) {
+            return Applied::Yes;
+        }
         if args[0].eq_ignore_ascii_case(b"ping") {
             return Applied::Yes;
         }
@@ -388,6 +437,9 @@ fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Appl
         }
     }
     for args in commands {
+        if unit.is_transaction {
+            replay.take();
+        }
         if let Some(id) = resolve(worker, args) {
             caller.multi.queue.push((id, args.into()));
         }
@@ -399,6 +451,35 @@ fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Appl
         true => Applied::Yes,
         false => Applied::Stalled(exec),
     }
+}
+
+/// Runs a command that is plain and alone. Returns false if it is not plain, or has to wait: nothing has happened then.
+#[inline]
+fn run_plain(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    unit: &Unit<'_>,
+    replay: &mut Replay,
+    planned: Planned,
+    args: Args<'_>,
+) -> bool {
+    worker.now_ms = 0;
+    let executor = &mut *worker.executor;
+    let replayed = executor.replay(caller, replay, planned, args, unit.bytes.len());
+    if replayed == Replayed::Failed {
+        let line = caller.out.bytes().trim_ascii_end();
+        log_failure(line.strip_prefix(b"-").unwrap_or(line), args);
+    }
+    caller.out.clear();
+    replayed != Replayed::NotPlain
+}
+
+fn log_failure(text: &[u8], args: Args<'_>) {
+    log::warning(&format!(
+        "== CRITICAL == This replica is sending an error to its master: '{}' after processing the command '{}'",
+        text.escape_ascii(),
+        args[0].escape_ascii()
+    ));
 }
 
 /// Makes a call of the stream. Returns false if it has to wait, and nothing has happened yet.
@@ -417,11 +498,7 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
             if text.starts_with(b"BUSY") {
                 return false;
             }
-            log::warning(&format!(
-                "== CRITICAL == This replica is sending an error to its master: '{}' after processing the command '{}'",
-                text.escape_ascii(),
-                args[0].escape_ascii()
-            ));
+            log_failure(&text, args);
         }
     }
     caller.rounds = 0;

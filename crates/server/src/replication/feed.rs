@@ -1,6 +1,6 @@
 //! The session of a replica is sent what the state machine has for it.
 //!
-//! Full blocks go out from where they lie; of the open block and of a snapshot, pieces are copied. The session's reply
+//! Full blocks go out from where they lie; the newest bytes and pieces of a snapshot are copied once. The session's reply
 //! buffer holds what the socket has not taken yet, and no more than [`AHEAD_BYTES`] of it.
 //!
 //! Must not know: what the bytes say.
@@ -44,33 +44,29 @@ fn fill(worker: &Worker, session: &mut Session) {
     let replication = &worker.shared.replication;
     let client = session.info.id;
     while session.out.len_bytes() < AHEAD_BYTES {
-        let next = replication.primary().next(client);
-        match next {
-            Next::Nothing => return,
-            Next::Bytes(bytes) => session.out.push_bytes(&bytes),
-            Next::Block(block, part) => session.out.push_blob(&block, part),
-            Next::Snapshot { walk, from, bytes } => {
-                let spools = replication.spools();
-                let spool = spools.iter().find(|spool| spool.walk == walk).cloned();
-                drop(spools);
-                let mut piece = vec![0; bytes];
-                let read = spool.map(|spool| spool.read(&mut piece, from));
-                match read {
-                    Some(Ok(())) => session.out.push_bytes(&piece),
-                    Some(Err(error)) => {
-                        log::warning(&format!("Reading the snapshot for a replica: {error}"));
-                        session.end_at_once();
-                        return;
-                    }
-                    None => {
-                        session.end_at_once();
-                        return;
-                    }
-                }
-                let now_ms = clock::monotonic_ms();
-                let mut primary = replication.primary();
-                primary.snapshot_handed_out(client, bytes as u64, now_ms);
+        let next = replication
+            .primary()
+            .fill(client, &mut session.out, AHEAD_BYTES);
+        let Next::Snapshot { walk, from, bytes } = next else {
+            return;
+        };
+        let spools = replication.spools();
+        let spool = spools.iter().find(|spool| spool.walk == walk).cloned();
+        drop(spools);
+        let mut piece = vec![0; bytes];
+        match spool.map(|spool| spool.read(&mut piece, from)) {
+            Some(Ok(())) => session.out.push_bytes(&piece),
+            Some(Err(error)) => {
+                log::warning(&format!("Reading the snapshot for a replica: {error}"));
+                session.end_at_once();
+                return;
+            }
+            None => {
+                session.end_at_once();
+                return;
             }
         }
+        let mut primary = replication.primary();
+        primary.snapshot_handed_out(client, bytes as u64, clock::monotonic_ms());
     }
 }

@@ -99,10 +99,16 @@ fn change<O: Outlet, R>(
     change: impl FnOnce(&Libraries, &mut Host, &mut LoadEnv<'_, O>) -> Result<R, Error>,
 ) -> Result<R, Halt> {
     let inside_exec = executor.compound.is_some();
-    let mut held = match inside_exec {
-        true => None,
-        false => Some(units::take_script(executor, caller)?),
-    };
+    let mut held = None;
+    while !inside_exec {
+        let unit = units::take_script(executor, caller)?;
+        if !executor.must_pass_again() {
+            held = Some(unit);
+            break;
+        }
+        drop(unit);
+        executor.pass_again(caller, args)?;
+    }
     let result = take_host(executor).and_then(|mut host| {
         let mut env = LoadEnv::new(&executor.outlet);
         let result = change(&executor.engine.libraries, &mut host, &mut env);
