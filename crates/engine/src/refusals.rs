@@ -34,6 +34,8 @@ pub enum Reason {
     Stale = 64,
     /// It follows one, which alone decides what is evicted.
     KeepsAll = 128,
+    /// The cluster is not complete: see `executor/slots.rs`.
+    ClusterDown = 256,
 }
 
 /// The reasons that hold now.

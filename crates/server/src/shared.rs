@@ -20,6 +20,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    cluster::{self, Cluster},
     failover::Failover,
     following::{self, Following},
     log,
@@ -163,6 +164,8 @@ pub struct Shared {
     pub(crate) failover: Failover,
     /// The stream for replicas, and these.
     pub(crate) replication: Replication,
+    /// The node of a cluster, if this is one.
+    pub(crate) cluster: Option<Cluster>,
     /// Keys on their way to other servers.
     pub(crate) migrations: Migrations,
     /// DEBUG PAUSE-CRON: the timers do nothing.
@@ -189,6 +192,7 @@ impl Shared {
         started_us: u64,
         origin: Origin,
         persistence: Persistence,
+        cluster: Option<Cluster>,
     ) -> Shared {
         let replication = Replication::new(&settings.current());
         Shared {
@@ -220,6 +224,7 @@ impl Shared {
             following: Following::new(),
             failover: Failover::default(),
             replication,
+            cluster,
             migrations: Migrations::default(),
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
@@ -337,6 +342,7 @@ impl Shared {
         persistence::append::adopt(self);
         following::note_role(self);
         replication::adopt(self);
+        cluster::adopt(self);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 use super::{Halt, run::Inside};
 use crate::{
     caller::{Caller, Suspended},
-    executor::{Executor, Outlet, block},
+    executor::{Executor, Outlet, block, slots},
     session,
     settings::BusyScope,
     tracking::By,
@@ -141,6 +141,7 @@ fn run_alone<O: Outlet>(
     let mut widened = 0;
     loop {
         let mut unit = take(executor, caller, &needs)?;
+        slots::check_again(executor, caller, id, args)?;
         if writes && executor.engine.keyspace.anybody_waits() {
             let set = needs.into_set();
             // The ticket, if there is one, is kept for a wider set.
@@ -350,6 +351,10 @@ fn run_inside<O: Outlet>(
 ) -> Result<(), Halt> {
     let mut compound = executor.compound.take().expect("checked by the caller");
     let hint = extend(executor, &mut compound.unit, id, gate, args);
+    if let Err(error) = slots::check_again(executor, caller, id, args) {
+        executor.compound = Some(compound);
+        return Err(error.into());
+    }
     let mut inside = Inside {
         in_script: compound.in_script,
         changes: compound.changes,

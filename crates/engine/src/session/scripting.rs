@@ -23,7 +23,7 @@ use crate::{
     caller::Caller,
     engine::{Engine, Message},
     errors,
-    executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, units},
+    executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, slots, units},
     refusals::Reason,
     running_script::{Slow, Unkillable},
 };
@@ -117,13 +117,18 @@ fn load_error(error: &LoadError) -> Error {
     Error::Line(Cow::Owned(error.to_string()))
 }
 
-/// Refuses a script that may write where it may not, while nothing is changed, or while memory is over the limit. Without declared flags each of
+/// Refuses a script that may not run in a cluster, or may write where it may not, while nothing is changed, or while memory is over the limit. Without declared flags each of
 /// its calls is checked instead.
 fn check_flags<O: Outlet>(
     executor: &Executor<'_, O>,
     flags: ScriptFlags,
     read_only: bool,
 ) -> Result<(), Error> {
+    if flags.contains(ScriptFlags::NO_CLUSTER) && executor.engine.keyspace.is_of_cluster() {
+        return Err(Error::line(
+            "ERR Can not run script on cluster, 'no-cluster' flag is set.",
+        ));
+    }
     if flags.contains(ScriptFlags::UNDECLARED) || flags.contains(ScriptFlags::NO_WRITES) {
         return Ok(());
     }
@@ -247,6 +252,8 @@ fn run<O: Outlet>(
         Program::Function(_) => functions::take_host(executor).map(Some),
     };
     let mark = out.mark();
+    let declared = keys.first(key_count);
+    let slot = declared.iter().next().map(redline_slot::slot_of);
     let mut env = Env {
         executor,
         caller,
@@ -254,6 +261,7 @@ fn run<O: Outlet>(
         began_ms,
         changes_before,
         flags,
+        slot,
         call: args,
         function: match program {
             Program::Script(..) => None,
@@ -360,6 +368,8 @@ struct Env<'a, 's, O: Outlet> {
     failures: Failures,
     /// Declared flags of the script.
     flags: ScriptFlags,
+    /// Slot of the keys so far, the declared ones included.
+    slot: Option<u16>,
     /// The call that runs it, and the function that is called.
     call: Args<'a>,
     function: Option<&'a FunctionRef>,
@@ -435,7 +445,11 @@ impl<O: Outlet> Env<'_, '_, O> {
         {
             return Some(errors::OOM);
         }
-        None
+        // A script without declared flags may, as ever, go from slot to slot.
+        let goes_anywhere = self.flags.contains(ScriptFlags::UNDECLARED)
+            || self.flags.contains(ScriptFlags::ALLOW_CROSS_SLOT_KEYS);
+        let own = (!goes_anywhere).then_some(&mut self.slot);
+        slots::check_in_script(self.executor, self.caller, own, id, args).err()
     }
 }
 
