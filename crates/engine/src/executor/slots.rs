@@ -153,6 +153,8 @@ impl Calls {
             Unserved::Nobody => Err(Refusal::Nobody),
             _ if self.are_several => Err(Refusal::CrossSlot),
             Unserved::Elsewhere(node) => Err(Refusal::Moved(slot, node)),
+            // It is becoming this node's: whoever makes it so holds its stripe until it is served.
+            Unserved::Down { .. } if !is_down => Ok(()),
             Unserved::Down {
                 serves_channels, ..
             } if self.name_channels => match serves_channels {
@@ -199,12 +201,12 @@ pub(crate) fn check_again<O: Outlet>(
     caller: &mut Caller,
     id: CommandId,
     args: Args<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let changes = executor.engine.keyspace.served_changes();
     if caller.judged_at.is_none_or(|judged| judged == changes) {
         return Ok(());
     }
-    check(executor, caller, id, args).map_err(|refusal| refusal.error())
+    check(executor, caller, id, args)
 }
 
 /// Judges a call of a script. `own`: the slot of all keys so far, if the script has to stay in one.

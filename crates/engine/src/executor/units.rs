@@ -141,7 +141,7 @@ fn run_alone<O: Outlet>(
     let mut widened = 0;
     loop {
         let mut unit = take(executor, caller, &needs)?;
-        slots::check_again(executor, caller, id, args)?;
+        slots::check_again(executor, caller, id, args).map_err(|refusal| refusal.error())?;
         if writes && executor.engine.keyspace.anybody_waits() {
             let set = needs.into_set();
             // The ticket, if there is one, is kept for a wider set.
@@ -351,7 +351,11 @@ fn run_inside<O: Outlet>(
 ) -> Result<(), Halt> {
     let mut compound = executor.compound.take().expect("checked by the caller");
     let hint = extend(executor, &mut compound.unit, id, gate, args);
-    if let Err(error) = slots::check_again(executor, caller, id, args) {
+    if let Err(refusal) = slots::check_again(executor, caller, id, args) {
+        let error = match compound.in_script {
+            true => refusal.error_in_script(id),
+            false => refusal.error(),
+        };
         executor.compound = Some(compound);
         return Err(error.into());
     }

@@ -11,7 +11,7 @@ use std::{borrow::Cow, sync::atomic::Ordering};
 
 use redline_acl::Context;
 use redline_commands::Error;
-use redline_keyspace::Unit;
+use redline_keyspace::{Keyspace, Unit};
 use redline_resp::{Args, Proto, Reply, ReplyBuffer};
 use redline_scripting::{
     Family, FunctionRef, Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick,
@@ -227,8 +227,12 @@ fn run<O: Outlet>(
     let flags = program.flags();
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = executor.compound.is_some();
+    let keys = args.from(3);
+    let slot = keys.first(key_count).iter().next();
+    let slot = slot.map(redline_slot::slot_of);
     if !inside_exec {
         begin_unit(executor, caller)?;
+        keep_slot(executor, caller, slot, args)?;
     }
     if executor.monitored
         && let Ok(id) = executor.engine.names.resolve(&args[0], None)
@@ -243,7 +247,6 @@ fn run<O: Outlet>(
     let changes_before = compound.changes;
     executor.engine.running_script.begin(changes_before > 0);
 
-    let keys = args.from(3);
     let (db, proto) = (caller.db, caller.proto);
     let mut out = std::mem::take(&mut caller.out);
     let began_ms = executor.timing.call_began_ns / 1_000_000;
@@ -252,8 +255,6 @@ fn run<O: Outlet>(
         Program::Function(_) => functions::take_host(executor).map(Some),
     };
     let mark = out.mark();
-    let declared = keys.first(key_count);
-    let slot = declared.iter().next().map(redline_slot::slot_of);
     let mut env = Env {
         executor,
         caller,
@@ -314,6 +315,29 @@ fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) ->
         None => Box::new(compound),
     });
     Ok(())
+}
+
+/// Takes the stripe of the declared keys in a cluster, and refuses the script if their slot has ceased to be served since it
+/// was judged: its client is told where to go, which the script could not do later.
+fn keep_slot<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    slot: Option<u16>,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (Some(slot), true) = (slot, executor.engine.keyspace.is_of_cluster()) else {
+        return Ok(());
+    };
+    if let Some(compound) = &mut executor.compound {
+        compound.unit.add(Keyspace::stripe_of_slot(slot));
+    }
+    let Ok(id) = executor.engine.names.resolve(&args[0], None) else {
+        return Ok(());
+    };
+    slots::check_again(executor, caller, id, args).map_err(|refusal| {
+        end_unit(executor, caller);
+        refusal.error().into()
+    })
 }
 
 /// Publishes the changes of that unit, and releases its stripes and the script mutex.

@@ -106,10 +106,10 @@ pub(crate) fn exec<O: Outlet>(
         );
     }
     let mut unit = take_unit(executor, caller)?;
-    if let Err(error) = slots::check_again(executor, caller, CommandId::Exec, args) {
+    if let Err(refusal) = slots::check_again(executor, caller, CommandId::Exec, args) {
         drop(unit);
         abandon(executor, caller);
-        return Err(error.into());
+        return Err(refusal.error().into());
     }
     let aborted = O::FAULT != Some(Fault::IgnoresWatches)
         && (caller.watch_flag.is_raised() || watched_key_expired(executor, caller, &mut unit));

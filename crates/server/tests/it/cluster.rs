@@ -511,7 +511,7 @@ fn a_queued_transaction_is_judged_by_the_slots_of_its_end() {
 /// none is done while the slot is seen to be nobody's.
 #[test]
 fn no_acknowledged_write_is_lost_while_its_slot_comes_and_goes() {
-    const ROUNDS: usize = 40;
+    const ROUNDS: usize = 100;
     let (server, _folder) = node();
     let server = Arc::new(server);
     let mut admin = Client::connect(&server);
