@@ -79,9 +79,10 @@ impl Refusal {
                 )
                 .into(),
             ),
-            Refusal::Nobody | Refusal::Moved(..) => Error::line(
-                "ERR Script attempted to access a non local key in a cluster node",
-            ),
+            Refusal::Nobody => Error::line("ERR Script attempted to access a slot not served"),
+            Refusal::Moved(..) => {
+                Error::line("ERR Script attempted to access a non local key in a cluster node")
+            }
             Refusal::Down => {
                 Error::line("ERR Script attempted to execute a command while the cluster is down")
             }

@@ -250,7 +250,8 @@ pub(crate) fn cluster_shards(
     reply.bulk(b"ip");
     reply.bulk(endpoint.ip.as_bytes());
     reply.bulk(b"endpoint");
-    endpoint.write_host(&mut reply);
+    // Here no host is an empty one, as in Redis.
+    reply.bulk(endpoint.host().unwrap_or_default().as_bytes());
     if has_name {
         reply.bulk(b"hostname");
         reply.bulk(endpoint.hostname.as_bytes());
