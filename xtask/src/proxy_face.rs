@@ -39,12 +39,21 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
             .map_err(|error| format!("redline proxy: {error}"))
     };
     let _proxies = [start(ports[0])?, start(ports[1])?];
-    let port = ports[0].to_string();
+    let ways = use_cluster(ports[0], 2)?;
+    Ok(format!(
+        "redis-py, go-redis, ioredis, Jedis and Lettuce in {ways} ways, and redis-cli -c, take two proxies for a cluster"
+    ))
+}
+
+/// Has all clients use the cluster that this port is a node of, and returns the number of ways.
+pub fn use_cluster(port: u16, nodes: usize) -> Result<usize, Failure> {
+    let port = port.to_string();
     let sources = workspace().join("crates/testkit/clients");
     let node = install::node_clients()?;
     let go = install::go_program(&sources.join("go/cluster"), "go-cluster")?;
     let python = install::redis_py()?;
-    let expected = ["nodes 2", "sum 19900", "deleted 200"];
+    let nodes = format!("nodes {nodes}");
+    let expected = [nodes.as_str(), "sum 19900", "deleted 200"];
     let mut ways = 0;
     let java = install::java_programs(&sources.join("java"))?;
     let script = |name: &str| vec![OsString::from(sources.join(name))];
@@ -89,7 +98,5 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     if !right.eq(said.iter().map(|&line| line.to_owned())) {
         return Err(format!("redis-cli -c: {said:?}"));
     }
-    Ok(format!(
-        "redis-py, go-redis, ioredis, Jedis and Lettuce in {ways} ways, and redis-cli -c, take two proxies for a cluster"
-    ))
+    Ok(ways)
 }

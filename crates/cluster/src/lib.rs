@@ -1,17 +1,20 @@
-//! Facts that clients of a Redis Cluster need: the slot of a key, the owner of each slot, and the content of a
-//! redirect.
+//! Facts of a Redis Cluster: for its clients the owner of each slot and the content of a redirect, for its nodes the
+//! records of who is there and who owns what.
 //!
-//! Start in [`slot_of`], then [`Topology`] (the replies to CLUSTER SLOTS and CLUSTER SHARDS), then [`Redirect`]. Input
-//! from a server is checked: an invalid one is no topology and no redirect, and never a panic.
+//! Start in [`slot_of`], then [`Topology`] (the replies to CLUSTER SLOTS and CLUSTER SHARDS), then [`Redirect`]; for nodes
+//! in [`records`] and [`Picture`]. Input is checked: what is invalid is no topology, no redirect and no picture, and never
+//! a panic.
 //!
-//! Must not know: sockets, callers, how a reply is used.
+//! Must not know: sockets, stores, callers, how a reply is used.
 
 #![forbid(unsafe_code)]
 
+mod picture;
+pub mod records;
 mod redirect;
-mod slot;
 mod topology;
 
+pub use picture::{BadRecord, Owners, Picture};
 pub use redirect::Redirect;
-pub use slot::{SLOTS, crc16, crc16_next, slot_of, tagged};
+pub use redline_slot::{SLOTS, crc16, crc16_next, slot_of, tagged};
 pub use topology::{Node, Role, Shard, Topology};

@@ -155,6 +155,9 @@ pub(crate) fn move_(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
+    if ctx.keys.space().is_of_cluster() {
+        return Err(Error::line("ERR MOVE is not allowed in cluster mode").into());
+    }
     let db = db_index(ctx, &args[2])?;
     if db == ctx.keys.db() {
         return Err(SAME_OBJECT.into());
@@ -472,6 +475,9 @@ pub(crate) fn swapdb(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    if ctx.keys.space().is_of_cluster() {
+        return Err(Error::line("ERR SWAPDB is not allowed in cluster mode").into());
+    }
     let index = |argument: &[u8], error| {
         int(argument)
             .map_err(|_| Error::line(error))

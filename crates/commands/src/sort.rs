@@ -19,6 +19,12 @@ const BY_DENIED: Error =
     Error::line("ERR BY option of SORT denied due to insufficient ACL permissions.");
 const GET_DENIED: Error =
     Error::line("ERR GET option of SORT denied due to insufficient ACL permissions.");
+const BY_ELSEWHERE: Error = Error::line(
+    "ERR BY option of SORT denied in Cluster mode when keys formed by the pattern may be in different slots.",
+);
+const GET_ELSEWHERE: Error = Error::line(
+    "ERR GET option of SORT denied in Cluster mode when keys formed by the pattern may be in different slots.",
+);
 const NOT_A_NUMBER: Error = Error::line("ERR One or more scores can't be converted into double");
 
 /// SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE destination]
@@ -27,7 +33,7 @@ pub(crate) fn sort(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let sort = Sort::parse(Words::new(CommandId::Sort, &args, 1), ctx.reads_every_key)?;
+    let sort = Sort::parse(Words::new(CommandId::Sort, &args, 1), ctx)?;
     leave_packed(ctx, sort.key);
     let Some(destination) = sort.store else {
         return answer(ctx, &sort, reply);
@@ -52,7 +58,7 @@ pub(crate) fn sort_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let sort = Sort::parse(Words::new(CommandId::SortRo, &args, 1), ctx.reads_every_key)?;
+    let sort = Sort::parse(Words::new(CommandId::SortRo, &args, 1), ctx)?;
     leave_packed(ctx, sort.key);
     answer(ctx, &sort, reply)
 }
@@ -110,6 +116,12 @@ fn stored(keys: &View<'_>, sort: &Sort<'_>, picked: &[Item<'_>]) -> (usize, Valu
     (picked.len() * sort.get.len().max(1), list.into())
 }
 
+/// Returns true if all keys that a pattern makes are in the slot of the sorted key, or the server has no slots.
+fn stays_in_slot(ctx: &Ctx<'_>, key: &[u8], pattern: &[u8]) -> bool {
+    !ctx.keys.space().is_of_cluster()
+        || redline_slot::slot_of_pattern(pattern) == Some(redline_slot::slot_of(key))
+}
+
 /// Options of a call.
 struct Sort<'a> {
     key: &'a [u8],
@@ -141,7 +153,8 @@ enum Weight<'a> {
 }
 
 impl<'a> Sort<'a> {
-    fn parse(mut words: Words<'a>, reads_every_key: bool) -> Result<Sort<'a>, Error> {
+    fn parse(mut words: Words<'a>, ctx: &Ctx<'_>) -> Result<Sort<'a>, Error> {
+        let reads_every_key = ctx.reads_every_key;
         let mut sort = Sort {
             key: words.read()?,
             by: None,
@@ -166,16 +179,22 @@ impl<'a> Sort<'a> {
                 && let Some(destination) = words.value("STORE")
             {
                 sort.store = Some(destination);
-            } else if let Some(pattern) = words.value("BY") {
-                let pattern = Pattern::of(pattern);
+            } else if let Some(text) = words.value("BY") {
+                let pattern = Pattern::of(text);
                 // After a constant BY, a later one does not bring sorting back.
                 let is_key = matches!(pattern, Pattern::Key { .. });
+                if is_key && !stays_in_slot(ctx, sort.key, text) {
+                    return Err(BY_ELSEWHERE);
+                }
                 if is_key && !reads_every_key {
                     return Err(BY_DENIED);
                 }
                 sort.keep_order |= !is_key;
                 sort.by = Some(pattern);
             } else if let Some(pattern) = words.value("GET") {
+                if c_text(pattern) != b"#" && !stays_in_slot(ctx, sort.key, pattern) {
+                    return Err(GET_ELSEWHERE);
+                }
                 if !reads_every_key {
                     return Err(GET_DENIED);
                 }

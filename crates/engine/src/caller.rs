@@ -193,6 +193,8 @@ pub mod flag {
     pub const REPLICA: u32 = 16384;
     /// The primary that this server follows (`M`).
     pub const PRIMARY: u32 = 32768;
+    /// READONLY (`r`).
+    pub const READONLY: u32 = 65536;
 }
 
 /// Facts about a client that never change.
@@ -427,6 +429,9 @@ pub struct Caller {
     pub again: Option<Again>,
     /// Number of the journal's last record that is due to this client's calls; 0: none.
     pub own_record: u64,
+    /// Number of changes of what is served, in a cluster, when its call was judged: see `executor/slots.rs`. `None`: it is
+    /// obeyed without a judgement, as a file that is loaded.
+    pub judged_at: Option<u64>,
     /// Stripes that the client's ticket covers, if it owns the ticket.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
 }
@@ -487,6 +492,7 @@ impl Caller {
             wait: None,
             again: None,
             own_record: 0,
+            judged_at: None,
             ticket: None,
         }
     }

@@ -22,6 +22,7 @@ pub mod eviction;
 pub mod figures;
 mod replay;
 mod run;
+pub mod slots;
 pub mod units;
 pub mod watch;
 
@@ -174,6 +175,12 @@ pub trait Outlet: Clock + Sized {
 
     /// Called when FLUSHALL has emptied all databases.
     fn flushed_all(_: &mut Executor<'_, Self>) {}
+
+    /// Returns the reason why this node does not serve a slot, in words for this caller. Asked where the keyspace is a
+    /// cluster's and says so.
+    fn unserved(_: &Executor<'_, Self>, _: &Caller, _slot: u16) -> slots::Unserved {
+        slots::Unserved::Nobody
+    }
 
     /// Called when a caller waits for replicas to have this record: they are to tell how far they are.
     fn ask_replicas(_: &mut Executor<'_, Self>, _record: u64) {}

@@ -38,6 +38,8 @@ pub enum Reason {
     Emptied = 256,
     /// A primary's snapshot is being loaded beside the data: what would get in its way is not run.
     LoadsBeside = 512,
+    /// The cluster is not complete: see `executor/slots.rs`.
+    ClusterDown = 1024,
 }
 
 /// The reasons that hold now.

@@ -26,7 +26,9 @@ pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, PACKED_BYTES_MAX, String
 pub use eviction::Evicted;
 pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};
-pub use space::{Flushed, Keyspace, Local, MEMORY_STEP_BYTES, Place, SLOTS, Settings};
+pub use space::{
+    Flushed, Keyspace, Local, MEMORY_STEP_BYTES, Place, SLOT_KEYS_MAX, SLOTS, Settings,
+};
 pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
 pub use unit::Unit;
 pub use view::{Busy, Database, Expiry, Found, Hint, Missing, NoDraw, Trace, View, WrongType};

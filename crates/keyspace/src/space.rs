@@ -3,6 +3,7 @@
 //! Must not know: commands, sessions. Access to a slot goes through a unit that holds its stripe
 //! ([`crate::View`]); this file owns the memory that those stripes guard.
 
+mod slots;
 mod tables;
 
 use std::{
@@ -18,6 +19,8 @@ pub use redline_table::hash::SLOTS;
 pub(crate) use redline_table::hash::slot as slot_of;
 use redline_table::{Heap, Index};
 use redline_types::Limits;
+pub use slots::SLOT_KEYS_MAX;
+use slots::Slots;
 
 use crate::{
     entry::{Entry, Garbage},
@@ -107,6 +110,7 @@ pub struct Keyspace {
     pub(crate) waited_keys_gone: AtomicU64,
     pub(crate) journal: Journal,
     pub(crate) snapshots: Snapshots,
+    pub(crate) slots: Slots,
 }
 
 /// A word that workers write often, apart from those that they read at every command.
@@ -173,7 +177,10 @@ impl Keyspace {
     /// Makes an empty keyspace, to be filled out of reach of clients and then published: see [`Unit::publish`]. Any
     /// number of threads may fill it, also where this one is of one thread. No snapshot may be cut in between.
     pub fn unpublished(&self) -> Keyspace {
-        let other = Keyspace::new(self.dbs.len(), Box::new(NobodyWaits));
+        let mut other = Keyspace::new(self.dbs.len(), Box::new(NobodyWaits));
+        if self.is_of_cluster() {
+            other = other.of_cluster();
+        }
         other.snapshots.take_phase_of(&self.snapshots);
         other
     }
@@ -206,13 +213,18 @@ impl Keyspace {
             waited_keys_gone: AtomicU64::new(0),
             journal: Journal::default(),
             snapshots: Snapshots::default(),
+            slots: Slots::none(),
         }
     }
 
     /// Returns the place of a key. The only function that decides on it.
     #[inline]
     pub fn place(&self, key: &[u8]) -> Place {
-        Place(redline_table::hash(key))
+        let hash = redline_table::hash(key);
+        if self.slots.by_key() {
+            return self.place_by_slot(key, hash);
+        }
+        Place(hash)
     }
 
     /// Returns the locks, for sessions that wait for them.

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::{
+    entry::Entry,
     journal::{Stream, Words},
     lock::{Guard, Held, StripeSet, WakeToken},
     snapshot::{self, Cut, Savers},
@@ -209,6 +210,45 @@ impl<'k> Unit<'k> {
             view.finish();
         }
         space.take_all_of(loaded);
+    }
+
+    /// Says whether a slot is served from now on. Units under its stripe have ended, or begin after it.
+    ///
+    /// # Panics
+    /// Unless its stripe is held, or if the keyspace is not that of a cluster's node.
+    pub fn set_served(&mut self, slot: u16, is_served: bool) {
+        assert!(
+            self.covers(Keyspace::stripe_of_slot(slot)),
+            "the stripe of the slot is held"
+        );
+        self.space.slots.set_served(slot, is_served);
+    }
+
+    /// Visits at most `count` keys of a slot, those that have expired and are still there included: it takes as long as
+    /// the visits.
+    ///
+    /// # Panics
+    /// Unless the slot's stripe is held.
+    pub fn visit_slot(&self, db: u32, slot: u16, count: u64, mut visit: impl FnMut(&[u8])) {
+        assert!(
+            self.covers(Keyspace::stripe_of_slot(slot)),
+            "the stripe of the slot is held"
+        );
+        let Some(db) = self.space.db(db) else {
+            return;
+        };
+        let (mut left, mut from) = (count, Some(0));
+        while left > 0
+            && let Some(begin) = from
+        {
+            from = db.index_of(slot).scan(begin, |pointer| {
+                if left > 0 {
+                    left -= 1;
+                    // SAFETY: the stripe is held, so the entry stays as it is during the visit.
+                    visit(unsafe { Entry::from_table(pointer).key() });
+                }
+            });
+        }
     }
 
     /// Returns the facts that a cut would fix now.

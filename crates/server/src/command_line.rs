@@ -78,7 +78,11 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     if settings.service.logo {
         // The parent process may look for ` PID: `, which redis-server has nowhere else.
         log::notice(&format!(
-            "Running in standalone mode, Port: {}, PID: {}",
+            "Running in {} mode, Port: {}, PID: {}",
+            match settings.cluster_enabled {
+                true => "cluster",
+                false => "standalone",
+            },
             settings.port.or(settings.tls.port).unwrap_or(0),
             std::process::id(),
         ));
@@ -498,10 +502,10 @@ mod tests {
         let [.., unbuilt, _, accepted] = lists[..] else {
             panic!("{text}");
         };
-        assert!(unbuilt.contains("  cluster-enabled: cluster mode\n"));
+        assert!(unbuilt.contains("  mptcp: Multipath TCP\n"));
         let accepted: Vec<&str> = accepted.split_whitespace().collect();
         for (name, is_accepted) in [
-            ("cluster-enabled", false),
+            ("mptcp", false),
             ("repl-disable-tcp-nodelay", true),
             ("io-threads", true),
         ] {

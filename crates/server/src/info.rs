@@ -25,6 +25,7 @@ use redline_engine::{
     caller::flag,
     executor::figures,
     pubsub,
+    session::connection,
     stats::{ERROR_CODES_MAX, Totals},
 };
 
@@ -123,7 +124,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         true => "redis_mode",
         false => "server_mode",
     };
-    out.field(mode, "standalone")?;
+    out.field(mode, connection::mode(&shared.engine))?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     out.field(
         "os",
@@ -642,8 +643,8 @@ fn errorstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     })
 }
 
-fn cluster(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    out.field("cluster_enabled", 0)
+fn cluster(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    out.field("cluster_enabled", u8::from(worker.shared.cluster.is_some()))
 }
 
 fn keyspace(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

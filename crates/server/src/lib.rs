@@ -15,6 +15,7 @@
 //! | | `cron` | the timer: expiry, eviction, idle clients |
 //! | the end | `ending` | SHUTDOWN and the signals: time for replicas, then the files |
 //! | files | `persistence` | snapshots: when they are taken, slices of the walk, loading |
+//! | | `cluster` | this server as the node of a cluster |
 //! | | `shared`, `session` | state that all workers share; a connection with its caller |
 //! | commands | `admin` | commands that need the worker, its connections or the configuration, by group |
 //! | figures | `memory`, `rates` | memory; rates of the last moments |
@@ -27,6 +28,7 @@
 
 mod admin;
 mod balance;
+mod cluster;
 pub mod command_line;
 pub mod config;
 mod cron;
@@ -55,7 +57,9 @@ pub use log::{LogFormat, LogTimestamp};
 pub use redline_engine::{Names, settings::BusyScope};
 pub use redline_net::{console, tls::ClientAuth};
 pub use service::{OomScore, Service, Supervision};
-pub use settings::{OutputLimit, Permission, ServiceSettings, Settings, TlsSettings, UserLine};
+pub use settings::{
+    EndpointType, OutputLimit, Permission, ServiceSettings, Settings, TlsSettings, UserLine,
+};
 pub use start::{Origin, Server, StartError};
 
 use shared::{Message, Shared};

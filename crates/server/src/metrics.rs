@@ -25,6 +25,7 @@ use redline_engine::{
     caller::flag,
     commandlog::Kind as Log,
     pubsub::Kind,
+    session::connection,
     stats::{self, CommandTotals, Totals},
 };
 
@@ -64,7 +65,7 @@ fn instance(page: &mut Page, shared: &Shared, settings: &Settings) {
         ("role", "master"),
         ("redis_version", REDIS_VERSION),
         ("redis_build_id", "0"),
-        ("redis_mode", "standalone"),
+        ("redis_mode", connection::mode(&shared.engine)),
         (
             "os",
             &format!("Linux {} {}", kernel.trim(), std::env::consts::ARCH),

@@ -200,6 +200,8 @@ struct TitleFacts<'a> {
     address: &'a str,
     config_file: Option<&'a str>,
     ports: [usize; 2],
+    /// Redis's mark of a cluster's node, or nothing.
+    mode: &'static str,
 }
 
 impl<'a> TitleFacts<'a> {
@@ -215,6 +217,10 @@ impl<'a> TitleFacts<'a> {
             address: settings.bind.first().map_or("*", String::as_str),
             config_file,
             ports,
+            mode: match settings.cluster_enabled {
+                true => "[cluster]",
+                false => "",
+            },
         }
     }
 
@@ -228,7 +234,7 @@ impl<'a> TitleFacts<'a> {
                 let port = if port == 0 { tls_port } else { port };
                 format!("{}:{port}", self.address)
             }
-            "server-mode" => String::new(),
+            "server-mode" => self.mode.into(),
             "port" => port.to_string(),
             "tls-port" => tls_port.to_string(),
             "unixsocket" => socket.into(),
@@ -246,6 +252,7 @@ pub fn is_title_template(template: &str) -> bool {
         address: "*",
         config_file: None,
         ports: [1, 0],
+        mode: "",
     };
     expanded(template, |name| facts.value(name)).is_some_and(|text| !text.is_empty())
 }

@@ -115,7 +115,19 @@ pub enum DisklessLoad {
     Emptied,
 }
 
+/// Way to reach a node that clients of its cluster are told first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointType {
+    /// By its address.
+    Ip,
+    /// By its host name.
+    Hostname,
+    /// As the client has reached it.
+    UnknownEndpoint,
+}
+
 choices! {
+    EndpointType: EndpointType { "ip" => Ip, "hostname" => Hostname, "unknown-endpoint" => UnknownEndpoint }
     Permission: Permission { "no" => No, "yes" => Yes, "local" => Local }
 }
 

@@ -20,6 +20,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    cluster::{self, Cluster},
     ending::Ending,
     failover::Failover,
     following::{self, Following},
@@ -168,6 +169,8 @@ pub struct Shared {
     pub(crate) failover: Failover,
     /// The stream for replicas, and these.
     pub(crate) replication: Replication,
+    /// The node of a cluster, if this is one.
+    pub(crate) cluster: Option<Cluster>,
     /// Keys on their way to other servers.
     pub(crate) migrations: Migrations,
     /// DEBUG PAUSE-CRON: the timers do nothing.
@@ -194,6 +197,7 @@ impl Shared {
         started_us: u64,
         origin: Origin,
         persistence: Persistence,
+        cluster: Option<Cluster>,
     ) -> Shared {
         let replication = Replication::new(&settings.current());
         Shared {
@@ -227,6 +231,7 @@ impl Shared {
             ending: Ending::default(),
             failover: Failover::default(),
             replication,
+            cluster,
             migrations: Migrations::default(),
             active_expire: AtomicBool::new(true),
             timers_rest: AtomicBool::new(false),
@@ -344,6 +349,7 @@ impl Shared {
         persistence::append::adopt(self);
         following::note_role(self);
         replication::adopt(self);
+        cluster::adopt(self);
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use redline_net::{
 use redline_table::{Heap, heap};
 
 use crate::{
+    cluster::{self, Cluster},
     following, log, metrics,
     persistence::{self, Persistence},
     service::{Service, apply_oom_score},
@@ -84,6 +85,8 @@ pub enum StartError {
     Users(String),
     /// The files of the data cannot be used.
     Files(String),
+    /// The cluster cannot be taken up.
+    Cluster(String),
     /// There is no address to listen on.
     NoListener,
 }
@@ -104,7 +107,9 @@ impl fmt::Display for StartError {
                 ADDRESSES_BYTES_MIN >> 10
             ),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
-            StartError::Users(why) | StartError::Files(why) => f.write_str(why),
+            StartError::Users(why) | StartError::Files(why) | StartError::Cluster(why) => {
+                f.write_str(why)
+            }
             StartError::NoListener => f.write_str(
                 "nothing to listen on: port and tls-port are 0 and there is no unixsocket",
             ),
@@ -138,6 +143,8 @@ impl Server {
             .map_err(|e| StartError::System("signals", e))?
             .map(Arc::new);
         let workers = worker_count(&settings);
+        cluster::check_settings(&settings).map_err(StartError::Cluster)?;
+        cluster::adjust_settings(&mut settings);
         raise_descriptor_limit(&mut settings, workers)?;
         keep_within_addresses(&mut settings)?;
         // A failure is logged; it does not prevent the start.
@@ -154,10 +161,19 @@ impl Server {
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();
         let databases = settings.databases as usize;
-        let keyspace = match workers {
+        let node = settings.cluster_enabled.then(|| {
+            let path = Path::new(&settings.cluster_config_file);
+            Cluster::open(path).map_err(StartError::Cluster)
+        });
+        let node = node.transpose()?;
+        let mut keyspace = match workers {
             1 => Keyspace::of_one_thread(databases, Box::new(bell.clone())),
             _ => Keyspace::new(databases, Box::new(bell.clone())),
         };
+        if let Some(node) = &node {
+            keyspace = keyspace.of_cluster();
+            node.begin_to_serve(&mut keyspace);
+        }
         apply_to_keyspace(&keyspace, &settings);
         // The working directory may change before the file is read.
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
@@ -176,7 +192,9 @@ impl Server {
             started_us,
             origin,
             persistence,
+            node,
         ));
+        cluster::adopt(&shared);
         shared.tls.replace(tls);
         for which in TcpPort::ALL {
             shared.set_port(which, &listeners);
@@ -409,6 +427,7 @@ fn spawn_workers(
 /// Checks those parts of a start that open nothing: users, certificates, CPUs.
 pub(crate) fn check_parts(settings: &Settings) -> Result<(), String> {
     users::users_at_start(settings)?;
+    cluster::check_settings(settings)?;
     if settings.tls.port.is_some() {
         ServerTls::new(&settings.tls.options())
             .map_err(|error| StartError::Tls(error).to_string())?;
@@ -640,6 +659,11 @@ pub(crate) fn random_id() -> String {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).expect("the operating system gives randomness");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns a random number.
+pub(crate) fn random_number() -> u64 {
+    getrandom::u64().expect("the operating system gives randomness")
 }
 
 /// Has the first worker attach a stream, at once or as soon as no stripe is in use.

@@ -20,8 +20,8 @@
 //! group, with these exceptions: commands of the group `server` that work on keys are bound in `generic`, and
 //! PFSELFTEST, which works on none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and
 //! so have MIGRATE (`migrate`), consumer groups (`xgroup`), XINFO, the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
-//! (`dump`); vector sets are bound in `vector_set`; all other HELP subcommands share the handler `command::help`, whose
-//! text comes from the rows; and all commands of clusters share `cluster::disabled`.
+//! (`dump`); vector sets are bound in `vector_set`; and all other HELP subcommands share the handler `command::help`, whose
+//! text comes from the rows.
 
 use crate::Plane;
 
@@ -347,9 +347,9 @@ roll! {
         Wait => replication::wait,
         Waitaof => replication::waitaof,
 
-        Asking => cluster::disabled,
-        Readonly => cluster::disabled,
-        Readwrite => cluster::disabled,
+        Asking => cluster::asking,
+        Readonly => cluster::readonly,
+        Readwrite => cluster::readwrite,
 
         Auth => connection::auth,
         Echo => connection::echo,
@@ -435,35 +435,35 @@ roll! {
         ModuleHelp => command::help,
         SlowlogHelp => command::help,
 
-        ClusterAddslots => cluster::disabled,
-        ClusterAddslotsrange => cluster::disabled,
-        ClusterBumpepoch => cluster::disabled,
-        ClusterCountFailureReports => cluster::disabled,
-        ClusterCountkeysinslot => cluster::disabled,
-        ClusterDelslots => cluster::disabled,
-        ClusterDelslotsrange => cluster::disabled,
-        ClusterFailover => cluster::disabled,
-        ClusterFlushslots => cluster::disabled,
-        ClusterForget => cluster::disabled,
-        ClusterGetkeysinslot => cluster::disabled,
-        ClusterHelp => cluster::disabled,
-        ClusterInfo => cluster::disabled,
-        ClusterKeyslot => cluster::disabled,
-        ClusterLinks => cluster::disabled,
-        ClusterMeet => cluster::disabled,
-        ClusterMyid => cluster::disabled,
-        ClusterMyshardid => cluster::disabled,
-        ClusterNodes => cluster::disabled,
-        ClusterReplicas => cluster::disabled,
-        ClusterReplicate => cluster::disabled,
-        ClusterReset => cluster::disabled,
-        ClusterSaveconfig => cluster::disabled,
-        ClusterSetConfigEpoch => cluster::disabled,
-        ClusterSetslot => cluster::disabled,
-        ClusterShards => cluster::disabled,
-        ClusterSlaves => cluster::disabled,
-        ClusterSlotStats => cluster::disabled,
-        ClusterSlots => cluster::disabled,
+        ClusterAddslots => cluster::cluster_addslots,
+        ClusterAddslotsrange => cluster::cluster_addslotsrange,
+        ClusterBumpepoch => cluster::cluster_bumpepoch,
+        ClusterCountFailureReports => cluster::cluster_count_failure_reports,
+        ClusterCountkeysinslot => cluster::cluster_countkeysinslot,
+        ClusterDelslots => cluster::cluster_delslots,
+        ClusterDelslotsrange => cluster::cluster_delslotsrange,
+        ClusterFailover => cluster::cluster_failover,
+        ClusterFlushslots => cluster::cluster_flushslots,
+        ClusterForget => cluster::cluster_forget,
+        ClusterGetkeysinslot => cluster::cluster_getkeysinslot,
+        ClusterHelp => cluster::cluster_help,
+        ClusterInfo => cluster::cluster_info,
+        ClusterKeyslot => cluster::cluster_keyslot,
+        ClusterLinks => cluster::cluster_links,
+        ClusterMeet => cluster::cluster_meet,
+        ClusterMyid => cluster::cluster_myid,
+        ClusterMyshardid => cluster::cluster_myshardid,
+        ClusterNodes => cluster::cluster_nodes,
+        ClusterReplicas => cluster::cluster_replicas,
+        ClusterReplicate => cluster::cluster_replicate,
+        ClusterReset => cluster::cluster_reset,
+        ClusterSaveconfig => cluster::cluster_saveconfig,
+        ClusterSetConfigEpoch => cluster::cluster_set_config_epoch,
+        ClusterSetslot => cluster::cluster_setslot,
+        ClusterShards => cluster::cluster_shards,
+        ClusterSlaves => cluster::cluster_slaves,
+        ClusterSlotStats => cluster::cluster_slot_stats,
+        ClusterSlots => cluster::cluster_slots,
 
         CommandlogGet => commandlog::commandlog_get,
         CommandlogLen => commandlog::commandlog_len,

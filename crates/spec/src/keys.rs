@@ -487,9 +487,28 @@ pub fn keys<'a>(
     argc: usize,
     arg: impl Fn(usize) -> &'a [u8],
 ) -> Result<Keys, InvalidKeys> {
+    locate_all(id, argc, &arg, KeySpec::is_of_keys)
+}
+
+/// Returns the words of a call of `argc` words that decide its slot in a cluster: its keys, and the channels of shards.
+/// Errors are those of [`keys`].
+pub fn routed_keys<'a>(
+    id: CommandId,
+    argc: usize,
+    arg: impl Fn(usize) -> &'a [u8],
+) -> Result<Keys, InvalidKeys> {
+    locate_all(id, argc, &arg, |_| true)
+}
+
+fn locate_all<'a>(
+    id: CommandId,
+    argc: usize,
+    arg: &impl Fn(usize) -> &'a [u8],
+    is_wanted: fn(&KeySpec) -> bool,
+) -> Result<Keys, InvalidKeys> {
     let mut found = Keys::NONE;
-    for spec in row(id).keys.iter().filter(|spec| spec.is_of_keys()) {
-        let range = spec.locate(argc, &arg).ok_or(InvalidKeys)?;
+    for spec in row(id).keys.iter().filter(|spec| is_wanted(spec)) {
+        let range = spec.locate(argc, arg).ok_or(InvalidKeys)?;
         if range.count > 0 || !spec.may_find_none() {
             found.push(range);
         }

@@ -36,7 +36,7 @@ pub use grammar::{Arg, ArgKind};
 pub use id::CommandId;
 pub use keys::{
     Find, GetKeysError, InvalidKeys, KeyRange, KeyRef, KeySpec, Keys, VariableAccess, When,
-    getkeys, keys, reachable_keys,
+    getkeys, keys, reachable_keys, routed_keys,
 };
 pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
 pub use nearest::nearest;

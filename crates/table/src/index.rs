@@ -415,6 +415,10 @@ impl Index {
     fn rebuild(&self, old: Layout, buckets: u32) -> Layout {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.take_from(old);
+            assert!(
+                buckets <= Layout::BUCKETS_MAX,
+                "an index of more entries than its place word can count"
+            );
             let new = old.resized(buckets);
             scratch.put_into(new);
             self.place.store(new.place(), Relaxed);

@@ -250,7 +250,7 @@ fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
     let unbuilt = [
         ("mptcp yes", "Multipath TCP is not built yet"),
         ("replicaof h x", "Invalid master port"),
-        ("cluster-enabled yes", "cluster mode is not built yet"),
+        ("import-mode yes", "import mode is not built yet"),
     ];
     for (directive, why) in unbuilt {
         let folder = folder_with(&format!("{directive}\n"));
@@ -266,7 +266,7 @@ fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
         let said = refused(folder.path(), &args);
         assert_eq!(said, format!("redline server: --{directive}: {why}"));
     }
-    let harmless = "mptcp no\nappendonly no\ncluster-enabled no\ntls-port 0\n";
+    let harmless = "mptcp no\nappendonly no\nimport-mode no\ntls-port 0\n";
     let running = Running::start(folder_with(harmless), &["r.conf"], None);
     for (directive, _) in unbuilt {
         let (name, value) = directive.split_once(' ').unwrap();

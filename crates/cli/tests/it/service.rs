@@ -486,8 +486,19 @@ fn a_configuration_can_be_checked_without_a_server() {
         assert!(said.contains(why), "{said}");
     };
     wrong(
-        &["r.conf", "--cluster-enabled", "yes"],
-        "cluster mode is not built yet",
+        &["r.conf", "--mptcp", "yes"],
+        "Multipath TCP is not built yet",
+    );
+    wrong(
+        &[
+            "r.conf",
+            "--cluster-enabled",
+            "yes",
+            "--replicaof",
+            "h",
+            "1",
+        ],
+        "replicaof directive not allowed in cluster mode",
     );
     wrong(
         &["r.conf", "--logfile", "nosuch/log"],

@@ -28,7 +28,7 @@ use super::batch::Known;
 use crate::{
     caller::{Caller, NO_COMMAND, ReplyMode, Suspended, Token, flag, state},
     errors,
-    executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, units},
+    executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, slots, units},
     refusals::Reason,
     session,
     timing::INSIDE_PER_TIMED,
@@ -139,7 +139,11 @@ impl<O: Outlet> Executor<'_, O> {
         let Some(mut unit) = Unit::try_one(&engine.keyspace, place.stripe()) else {
             return Straight::Refused;
         };
-        if self.is_behind() {
+        if self.is_behind()
+            || engine.keyspace.is_of_cluster()
+                && (!engine.keyspace.serves(place)
+                    || plain.needs_memory && engine.keyspace.is_full(caller.db, place))
+        {
             return Straight::Refused;
         }
         if engine.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
@@ -260,6 +264,19 @@ impl<O: Outlet> Executor<'_, O> {
         if caller.is(state::REPLICA) && is_out_of_place(caller, id) {
             end_replica::<O>(caller, id, gate);
             return Ok(());
+        }
+        if let Err(error) = self.check_caller(caller, id, gate, args) {
+            self.stats.commands[id as usize].rejected.add(1);
+            return Err(self.reject(caller, args, &error));
+        }
+        if let Err(refusal) = slots::check(self, caller, id, args) {
+            self.stats.commands[id as usize].rejected.add(1);
+            self.break_multi(caller);
+            if id == CommandId::Exec {
+                // Its error is not wrapped in one of EXEC, since clients follow it.
+                session::transaction::abandon(self, caller);
+            }
+            return Err(Halt::Error(refusal.error()));
         }
         if let Err(error) = self.check(caller, id, gate, args) {
             self.stats.commands[id as usize].rejected.add(1);
@@ -430,8 +447,8 @@ impl<O: Outlet> Executor<'_, O> {
         Ok(id)
     }
 
-    /// Makes the checks between lookup and execution.
-    fn check(
+    /// Checks if the caller may make this call at all.
+    fn check_caller(
         &mut self,
         caller: &Caller,
         id: CommandId,
@@ -446,7 +463,17 @@ impl<O: Outlet> Executor<'_, O> {
         if caller.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
-        access::permit(self, caller, id, args)?;
+        access::permit(self, caller, id, args)
+    }
+
+    /// Makes the other checks between lookup and execution: of the server's state, and of the caller's.
+    fn check(
+        &mut self,
+        caller: &Caller,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
         let refuses_all = self.refuses_all();
         if !refuses_all {
             self.check_memory(caller, id, gate, args)?;

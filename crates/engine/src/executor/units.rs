@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 use super::{Halt, run::Inside};
 use crate::{
     caller::{Caller, Suspended},
-    executor::{Executor, Outlet, block},
+    executor::{Executor, Outlet, block, slots},
     session,
     settings::BusyScope,
     tracking::By,
@@ -146,6 +146,7 @@ fn run_alone<O: Outlet>(
             executor.pass_again(caller, args)?;
             continue;
         }
+        slots::check_again(executor, caller, id, args).map_err(|refusal| refusal.error())?;
         if writes && executor.engine.keyspace.anybody_waits() {
             let set = needs.into_set();
             // The ticket, if there is one, is kept for a wider set.
@@ -355,6 +356,14 @@ fn run_inside<O: Outlet>(
 ) -> Result<(), Halt> {
     let mut compound = executor.compound.take().expect("checked by the caller");
     let hint = extend(executor, &mut compound.unit, id, gate, args);
+    if let Err(refusal) = slots::check_again(executor, caller, id, args) {
+        let error = match compound.in_script {
+            true => refusal.error_in_script(id),
+            false => refusal.error(),
+        };
+        executor.compound = Some(compound);
+        return Err(error.into());
+    }
     let mut inside = Inside {
         in_script: compound.in_script,
         changes: compound.changes,

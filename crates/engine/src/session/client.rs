@@ -444,7 +444,7 @@ fn flag_letters(info: &ClientInfo) -> String {
 }
 
 fn letters_of(flags: u32) -> String {
-    const LETTERS: [(u32, char); 15] = [
+    const LETTERS: [(u32, char); 16] = [
         (flag::REPLICA, 'S'),
         (flag::PRIMARY, 'M'),
         (flag::MONITOR, 'O'),
@@ -458,6 +458,7 @@ fn letters_of(flags: u32) -> String {
         (flag::CLOSING, 'c'),
         (UNBLOCKED, 'u'),
         (flag::UNIX, 'U'),
+        (flag::READONLY, 'r'),
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
     ];

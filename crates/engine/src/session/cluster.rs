@@ -1,20 +1,54 @@
-//! READONLY, READWRITE, ASKING: commands for nodes of a cluster, refused since this server is none.
+//! READONLY, READWRITE, ASKING: commands for connections to a node of a cluster.
 //!
-//! Must not know: the replies of a node.
+//! Must not know: the nodes, who owns a slot.
 
 use redline_resp::Args;
 
 use crate::{
-    caller::Caller,
+    caller::{Caller, flag},
     errors,
     executor::Halt,
     executor::{Executor, Outlet},
 };
 
-pub(crate) fn disabled<O: Outlet>(
-    _: &mut Executor<'_, O>,
-    _: &mut Caller,
+/// Lets the client read from a replica of the slot's node. CLIENT LIST shows it.
+pub(crate) fn readonly<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    Err(errors::CLUSTER_DISABLED.into())
+    only_in_cluster(executor)?;
+    caller.info.set_flag(flag::READONLY, true);
+    caller.reply().ok();
+    Ok(())
+}
+
+/// Takes READONLY back.
+pub(crate) fn readwrite<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    only_in_cluster(executor)?;
+    caller.info.set_flag(flag::READONLY, false);
+    caller.reply().ok();
+    Ok(())
+}
+
+/// Says that the next call follows an ASK redirect. No node of this program sends one, since no slot is ever in two places.
+pub(crate) fn asking<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    only_in_cluster(executor)?;
+    caller.reply().ok();
+    Ok(())
+}
+
+fn only_in_cluster<O: Outlet>(executor: &Executor<'_, O>) -> Result<(), Halt> {
+    match executor.engine.keyspace.is_of_cluster() {
+        true => Ok(()),
+        false => Err(errors::CLUSTER_DISABLED.into()),
+    }
 }

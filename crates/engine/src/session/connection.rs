@@ -11,6 +11,7 @@ use redline_types::number;
 use crate::{
     VECTOR_SETS,
     caller::{Caller, ReplyMode, flag, state},
+    engine::Engine,
     executor::{Executor, Halt, Outlet, access},
     monitor,
     session::transaction,
@@ -96,6 +97,7 @@ pub(crate) fn hello<O: Outlet>(
     }
     set_proto(caller, proto);
     let id = caller.info.id;
+    let mode = mode(executor.engine);
     let mut reply = caller.reply();
     let (server, version) = match executor.settings.extended_redis_compatibility {
         true => ("redis", crate::REDIS_VERSION),
@@ -106,13 +108,21 @@ pub(crate) fn hello<O: Outlet>(
         version,
         proto,
         id,
-        mode: "standalone",
+        mode,
         availability_zone: &executor.settings.availability_zone,
     };
     hello.write(&mut reply);
     write_modules(&mut reply);
     hello.write_rest(&mut reply);
     Ok(())
+}
+
+/// Returns the mode in which the server runs, in Redis's word for it.
+pub fn mode(engine: &Engine) -> &'static str {
+    match engine.keyspace.is_of_cluster() {
+        true => "cluster",
+        false => "standalone",
+    }
 }
 
 /// Writes the modules of HELLO's reply: vector sets, which Redis brings in one.
@@ -176,6 +186,9 @@ pub(crate) fn select<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let db: i32 = Words::new(CommandId::Select, &args, 1).read()?;
+    if executor.engine.keyspace.is_of_cluster() && db != 0 {
+        return Err(Error::line("ERR SELECT is not allowed in cluster mode").into());
+    }
     let databases = executor.engine.keyspace.databases();
     caller.db = u32::try_from(db)
         .ok()
@@ -216,7 +229,9 @@ pub(crate) fn reset<O: Outlet>(
         caller.set_state(state::REPLY, false);
     }
     caller.set_state(state::NO_TOUCH, false);
-    caller.info.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
+    caller
+        .info
+        .set_flag(flag::NO_EVICT | flag::NO_TOUCH | flag::READONLY, false);
     caller.info.names().name.clear();
     caller.become_default(&executor.settings.acl);
     caller.reply().simple("RESET");

@@ -11,7 +11,7 @@ use std::{borrow::Cow, sync::atomic::Ordering};
 
 use redline_acl::Context;
 use redline_commands::Error;
-use redline_keyspace::Unit;
+use redline_keyspace::{Keyspace, Unit};
 use redline_resp::{Args, Proto, Reply, ReplyBuffer};
 use redline_scripting::{
     Family, FunctionRef, Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick,
@@ -23,7 +23,7 @@ use crate::{
     caller::Caller,
     engine::{Engine, Message},
     errors,
-    executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, units},
+    executor::{Compound, Executor, Halt, Level, Outlet, access, block, figures, slots, units},
     refusals::Reason,
     running_script::{Slow, Unkillable},
 };
@@ -117,13 +117,18 @@ fn load_error(error: &LoadError) -> Error {
     Error::Line(Cow::Owned(error.to_string()))
 }
 
-/// Refuses a script that may write where it may not, while nothing is changed, or while memory is over the limit. Without declared flags each of
+/// Refuses a script that may not run in a cluster, or may write where it may not, while nothing is changed, or while memory is over the limit. Without declared flags each of
 /// its calls is checked instead.
 fn check_flags<O: Outlet>(
     executor: &Executor<'_, O>,
     flags: ScriptFlags,
     read_only: bool,
 ) -> Result<(), Error> {
+    if flags.contains(ScriptFlags::NO_CLUSTER) && executor.engine.keyspace.is_of_cluster() {
+        return Err(Error::line(
+            "ERR Can not run script on cluster, 'no-cluster' flag is set.",
+        ));
+    }
     if flags.contains(ScriptFlags::UNDECLARED) || flags.contains(ScriptFlags::NO_WRITES) {
         return Ok(());
     }
@@ -222,8 +227,12 @@ fn run<O: Outlet>(
     let flags = program.flags();
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = executor.compound.is_some();
+    let keys = args.from(3);
+    let slot = keys.first(key_count).iter().next();
+    let slot = slot.map(redline_slot::slot_of);
     if !inside_exec {
         begin_unit(executor, caller)?;
+        keep_slot(executor, caller, slot, args)?;
     }
     if executor.monitored
         && let Ok(id) = executor.engine.names.resolve(&args[0], None)
@@ -238,7 +247,6 @@ fn run<O: Outlet>(
     let changes_before = compound.changes;
     executor.engine.running_script.begin(changes_before > 0);
 
-    let keys = args.from(3);
     let (db, proto) = (caller.db, caller.proto);
     let mut out = std::mem::take(&mut caller.out);
     let began_ms = executor.timing.call_began_ns / 1_000_000;
@@ -254,6 +262,7 @@ fn run<O: Outlet>(
         began_ms,
         changes_before,
         flags,
+        slot,
         call: args,
         function: match program {
             Program::Script(..) => None,
@@ -310,6 +319,29 @@ fn begin_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) ->
     Ok(())
 }
 
+/// Takes the stripe of the declared keys in a cluster, and refuses the script if their slot has ceased to be served since it
+/// was judged: its client is told where to go, which the script could not do later.
+fn keep_slot<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    slot: Option<u16>,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (Some(slot), true) = (slot, executor.engine.keyspace.is_of_cluster()) else {
+        return Ok(());
+    };
+    if let Some(compound) = &mut executor.compound {
+        compound.unit.add(Keyspace::stripe_of_slot(slot));
+    }
+    let Ok(id) = executor.engine.names.resolve(&args[0], None) else {
+        return Ok(());
+    };
+    slots::check_again(executor, caller, id, args).map_err(|refusal| {
+        end_unit(executor, caller);
+        refusal.error().into()
+    })
+}
+
 /// Publishes the changes of that unit, and releases its stripes and the script mutex.
 fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     let mut compound = executor.compound.take().expect("`begin_unit` made it");
@@ -362,6 +394,8 @@ struct Env<'a, 's, O: Outlet> {
     failures: Failures,
     /// Declared flags of the script.
     flags: ScriptFlags,
+    /// Slot of the keys so far, the declared ones included.
+    slot: Option<u16>,
     /// The call that runs it, and the function that is called.
     call: Args<'a>,
     function: Option<&'a FunctionRef>,
@@ -437,7 +471,11 @@ impl<O: Outlet> Env<'_, '_, O> {
         {
             return Some(errors::OOM);
         }
-        None
+        // A script without declared flags may, as ever, go from slot to slot.
+        let goes_anywhere = self.flags.contains(ScriptFlags::UNDECLARED)
+            || self.flags.contains(ScriptFlags::ALLOW_CROSS_SLOT_KEYS);
+        let own = (!goes_anywhere).then_some(&mut self.slot);
+        slots::check_in_script(self.executor, self.caller, own, id, args).err()
     }
 }
 

@@ -15,7 +15,8 @@ use redline_spec::{self as spec, CommandId, Scope};
 use crate::{
     caller::{Caller, Multi, Watched, flag, state},
     executor::{
-        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, units, watch,
+        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, slots, units,
+        watch,
     },
 };
 
@@ -112,6 +113,11 @@ pub(crate) fn exec<O: Outlet>(
         drop(unit);
         executor.pass_again(caller, args)?;
     };
+    if let Err(refusal) = slots::check_again(executor, caller, CommandId::Exec, args) {
+        drop(unit);
+        abandon(executor, caller);
+        return Err(refusal.error().into());
+    }
     let aborted = O::FAULT != Some(Fault::IgnoresWatches)
         && (caller.watch_flag.is_raised() || watched_key_expired(executor, caller, &mut unit));
     let multi = close_multi(caller);

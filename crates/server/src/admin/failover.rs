@@ -22,6 +22,12 @@ pub(crate) fn failover(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    if worker.shared.cluster.is_some() {
+        return Err(Error::line(
+            "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+        )
+        .into());
+    }
     let mut request = Request::default();
     let mut aborts = false;
     let mut words = Words::new(CommandId::Failover, &args, 1);

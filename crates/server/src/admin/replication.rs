@@ -256,6 +256,9 @@ pub(crate) fn replicaof(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    if worker.shared.cluster.is_some() {
+        return Err(Error::line("ERR REPLICAOF not allowed in cluster mode.").into());
+    }
     if failover::is_on(worker.shared) {
         return Err(Error::line("ERR REPLICAOF not allowed while failing over.").into());
     }

@@ -398,10 +398,6 @@ mod tests {
                 "r.conf:1: slaveof a: wrong number of arguments",
             ),
             (
-                "cluster-enabled yes",
-                "r.conf:1: cluster-enabled yes: cluster mode is not built yet",
-            ),
-            (
                 "loadmodule x",
                 "r.conf:1: loadmodule: modules are not built yet",
             ),

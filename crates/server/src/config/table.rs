@@ -34,7 +34,7 @@ use crate::{
     ending::Manner,
     log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
-    settings::{DisklessLoad, OutputLimit, Permission, UserLine},
+    settings::{DisklessLoad, EndpointType, OutputLimit, Permission, UserLine},
 };
 
 /// Number of databases: each has a place, used or not, and some work goes over all places.
@@ -304,23 +304,23 @@ settings! {
 
     /// Cluster mode.
     CLUSTER = {
-        _ = ("cluster-enabled", InertFixed, SWITCH, "no", "Be a node of a cluster.").unbuilt("cluster mode", no);
-        _ = ("cluster-config-file", InertFixed, TEXT, "nodes.conf", "File in which the node keeps its state.");
+        cluster_enabled: bool = ("cluster-enabled", Start, SWITCH, "no", "Be a node of a cluster.");
+        cluster_config_file: String = ("cluster-config-file", Start, TEXT, "nodes.conf", "File in which the node keeps its id and its cluster.");
         _ = ("cluster-node-timeout", Inert, int(0, i64::MAX), "15000", "Milliseconds after which a silent node counts as failed.");
         _ = ("cluster-port", InertFixed, PORT, "0", "Port of the cluster bus.");
         _ = ("cluster-migration-barrier", Inert, SECONDS, "1", "Replicas that a primary keeps.");
         _ = ("cluster-replica-validity-factor", Inert, SECONDS, "10", "How stale a replica may be to take over.").alias("cluster-slave-validity-factor");
         _ = ("cluster-replica-no-failover", Inert, SWITCH, "no", "Never take over.").alias("cluster-slave-no-failover");
         _ = ("cluster-allow-replica-migration", Inert, SWITCH, "yes", "Let replicas change their primary.");
-        _ = ("cluster-require-full-coverage", Inert, SWITCH, "yes", "Serve nothing while a slot has no node.");
-        _ = ("cluster-allow-reads-when-down", Inert, SWITCH, "no", "Serve reads while the cluster is down.");
-        _ = ("cluster-allow-pubsubshard-when-down", Inert, SWITCH, "yes", "Serve shard channels while the cluster is down.");
+        cluster_require_full_coverage: bool = ("cluster-require-full-coverage", Live, SWITCH, "yes", "Serve nothing while a slot has no node.");
+        cluster_allow_reads_when_down: bool = ("cluster-allow-reads-when-down", Live, SWITCH, "no", "Serve reads while the cluster is down.");
+        cluster_allow_pubsubshard_when_down: bool = ("cluster-allow-pubsubshard-when-down", Live, SWITCH, "yes", "Serve shard channels while the cluster is down.");
         _ = ("cluster-link-sendbuf-limit", Inert, size(0), "0", "Bytes that may wait on the cluster bus.");
-        _ = ("cluster-announce-ip", Inert, TEXT, "", "Address that the node tells others.");
-        _ = ("cluster-announce-port", Inert, PORT, "0", "Port that the node tells others.");
-        _ = ("cluster-announce-tls-port", Inert, PORT, "0", "TLS port that the node tells others.");
+        cluster_announce_ip: String = ("cluster-announce-ip", Live, TEXT, "", "Address that clients are told; empty: the one by which they have reached the node.");
+        cluster_announce_port: Option<u16> as Port = ("cluster-announce-port", Live, PORT, "0", "Port that clients are told; 0: the port.");
+        cluster_announce_tls_port: Option<u16> as Port = ("cluster-announce-tls-port", Live, PORT, "0", "Port that clients with TLS are told; 0: the TLS port.");
         _ = ("cluster-announce-bus-port", Inert, PORT, "0", "Bus port that the node tells others.");
-        _ = ("cluster-announce-hostname", Inert, Syntax::Checked(hostname), "", "Host name that the node tells others.");
+        cluster_announce_hostname: String = ("cluster-announce-hostname", Live, Syntax::Checked(hostname), "", "Host name that clients are told.");
         _ = ("cluster-announce-human-nodename", Inert, Syntax::Checked(node_name), "", "Name of the node in logs.");
         _ = ("cluster-announce-client-ipv4", Inert, Syntax::Checked(ipv4), "", "IPv4 address that clients are told.");
         _ = ("cluster-announce-client-ipv6", Inert, Syntax::Checked(ipv6), "", "IPv6 address that clients are told.");
@@ -332,7 +332,7 @@ settings! {
         _ = ("cluster-manual-failover-timeout", Inert, int(1, INT_MAX), "5000", "Milliseconds that a failover on request may take.");
         _ = ("cluster-slot-migration-log-max-len", Inert, int(0, i64::MAX), "1000", "Moves of slots in their log.");
         _ = ("slot-migration-max-failover-repl-bytes", Inert, memory(-1), "0", "Bytes not yet sent at which a move of slots is completed; -1: any.");
-        _ = ("cluster-preferred-endpoint-type", Inert, Syntax::Choice(&["ip", "hostname", "unknown-endpoint"]), "ip", "What redirections name.");
+        cluster_preferred_endpoint_type: EndpointType = ("cluster-preferred-endpoint-type", Live, Syntax::Choice(EndpointType::NAMES), "ip", "Way to reach a node that clients are told first.");
         _ = ("cluster-compatibility-sample-ratio", Inert, int(0, 100), "0", "Percentage of commands that are checked for what a cluster refuses.");
         _ = ("cluster-slot-stats-enabled", Inert, SWITCH, "no", "Count by slot.");
     }

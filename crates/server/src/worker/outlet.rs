@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redline_engine::{
     Caller, Clock, Executor, Halt, Level, Message, Outlet, caller::Token, executor::Batch,
-    executor::block::Outcome, timing::Used,
+    executor::block::Outcome, executor::slots::Unserved, timing::Used,
 };
 use redline_keyspace::Waiter;
 use redline_net::{clock, process};
@@ -118,6 +118,19 @@ impl<'s> Outlet for Shell<'s> {
 
     fn flushed_all(executor: &mut Executor<'_, Self>) {
         persistence::flushed_all(executor.outlet.shared);
+    }
+
+    fn unserved(executor: &Executor<'_, Self>, _: &Caller, slot: u16) -> Unserved {
+        let cluster = executor.outlet.shared.cluster.as_ref();
+        let settings = &executor.outlet.settings;
+        match cluster.is_some_and(|cluster| cluster.owns(slot)) {
+            true => Unserved::Down {
+                serves_reads: settings.cluster_allow_reads_when_down,
+                serves_channels: settings.cluster_allow_pubsubshard_when_down,
+            },
+            // A file knows no other node.
+            false => Unserved::Nobody,
+        }
     }
 
     fn ask_replicas(executor: &mut Executor<'_, Self>, record: u64) {

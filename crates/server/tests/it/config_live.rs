@@ -46,6 +46,7 @@ pub fn set(client: &mut Client, name: &str, value: &str) {
 #[test]
 fn every_live_parameter_is_tested() {
     let tests = [
+        include_str!("cluster.rs"),
         include_str!("config_live.rs"),
         include_str!("admin.rs"),
         include_str!("metrics.rs"),

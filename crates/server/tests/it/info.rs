@@ -10,7 +10,7 @@ const BUILD: &str = "it says what the program or the machine is";
 const PROCESS: &str = "it says how the process was started";
 const PERSISTENCE: &str = "there are no snapshots and no append-only file";
 const REPLICATION: &str = "there is no replication";
-const CLUSTER: &str = "there is no cluster mode";
+const CLUSTER: &str = "it is no node of a cluster, whose nodes have no bus either";
 const FORK: &str = "the server never forks";
 const THREADS: &str =
     "every worker reads, writes and runs commands, so no thread does that for another";

@@ -8,6 +8,7 @@ mod bad_input;
 mod blocking;
 mod client;
 mod client_memory;
+mod cluster;
 mod config_live;
 mod debug;
 mod ending;

@@ -27,6 +27,7 @@ rows! { Cluster:
         arity: -3,
         flags: [ADMIN, STALE, NO_ASYNC_LOADING],
         args: [integer("slot").multiple()],
+        scope: All,
     }
 
     ClusterAddslotsrange = "cluster|addslotsrange" {
@@ -36,6 +37,7 @@ rows! { Cluster:
         arity: -4,
         flags: [ADMIN, STALE, NO_ASYNC_LOADING],
         args: [block("range", &[integer("start-slot"), integer("end-slot")]).multiple()],
+        scope: All,
     }
 
     ClusterBumpepoch = "cluster|bumpepoch" {
@@ -73,6 +75,7 @@ rows! { Cluster:
         arity: -3,
         flags: [ADMIN, STALE, NO_ASYNC_LOADING],
         args: [integer("slot").multiple()],
+        scope: All,
     }
 
     ClusterDelslotsrange = "cluster|delslotsrange" {
@@ -82,6 +85,7 @@ rows! { Cluster:
         arity: -4,
         flags: [ADMIN, STALE, NO_ASYNC_LOADING],
         args: [block("range", &[integer("start-slot"), integer("end-slot")]).multiple()],
+        scope: All,
     }
 
     ClusterFailover = "cluster|failover" {
@@ -99,6 +103,7 @@ rows! { Cluster:
         since: "3.0.0",
         arity: 2,
         flags: [ADMIN, STALE, NO_ASYNC_LOADING],
+        scope: All,
     }
 
     ClusterForget = "cluster|forget" {
@@ -118,6 +123,7 @@ rows! { Cluster:
         flags: [STALE],
         tips: ["nondeterministic_output"],
         args: [integer("slot"), integer("count")],
+        scope: OneStripe,
     }
 
     ClusterHelp = "cluster|help" {
@@ -217,6 +223,7 @@ rows! { Cluster:
         arity: -2,
         flags: [ADMIN, NOSCRIPT, STALE],
         args: [one_of("reset-type", &[word("hard", "HARD"), word("soft", "SOFT")]).optional()],
+        scope: All,
     }
 
     ClusterSaveconfig = "cluster|saveconfig" {
@@ -251,6 +258,7 @@ rows! { Cluster:
                 word("stable", "STABLE"),
             ]),
         ],
+        scope: All,
     }
 
     ClusterShards = "cluster|shards" {

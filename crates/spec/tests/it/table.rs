@@ -65,7 +65,8 @@ fn handlers_are_named_as_their_commands() {
             CommandId::RestoreAsking => "restore",
             // REPLICAOF under its older name.
             CommandId::Slaveof => "replicaof",
-            _ if row(id).group == Group::Cluster => "disabled",
+            // In a cluster only.
+            CommandId::ClusterHelp => "cluster_help",
             _ if name.ends_with("_help") => "help",
             _ => &name,
         };
@@ -152,7 +153,19 @@ fn whoever_touches_data_locks_something() {
         let keys = row.keys.iter().any(|spec| !names_channels(spec)) || libraries;
         // DEBUG DIGEST reads everything.
         let whole = matches!(row.id, CommandId::Exec | CommandId::Debug);
-        let touches = row.plane == Plane::Data || keys || whole;
+        // The keys of a slot, and which slots are served.
+        let slots = matches!(
+            row.id,
+            CommandId::ClusterAddslots
+                | CommandId::ClusterAddslotsrange
+                | CommandId::ClusterDelslots
+                | CommandId::ClusterDelslotsrange
+                | CommandId::ClusterFlushslots
+                | CommandId::ClusterGetkeysinslot
+                | CommandId::ClusterReset
+                | CommandId::ClusterSetslot
+        );
+        let touches = row.plane == Plane::Data || keys || whole || slots;
         assert_eq!(touches, row.scope != Scope::None, "{}", row.full_name);
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Largest count of buckets that the place word can hold.
+    pub(super) const BUCKETS_MAX: u32 = (1 << (64 - PLACE_BITS)) - 1;
+
     #[inline]
     pub(super) fn of(place: u64) -> Layout {
         let base = TABLES.base();

@@ -1,0 +1,151 @@
+//! Records of a cluster: what its store has under each key, as JSON with a version.
+//!
+//! Must not know: the store, who writes a record.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Version of a record's form.
+pub const VERSION: u32 = 1;
+/// Version of the form of all records together.
+pub const FORMAT: u32 = 1;
+/// Key of [`Meta`].
+pub const META_KEY: &str = "meta";
+/// Key of [`Map`].
+pub const MAP_KEY: &str = "map";
+/// Key of [`Own`], in the file of a node alone.
+pub const OWN_KEY: &str = "own";
+/// Beginning of the keys of [`NodeRecord`]; the id follows.
+pub const NODES: &str = "nodes/";
+/// Beginning of the keys of [`ShardRecord`]; the id follows.
+pub const SHARDS: &str = "shards/";
+
+/// A record.
+pub trait Record: Serialize + DeserializeOwned {
+    /// Returns the version of its form.
+    fn version(&self) -> u32;
+
+    /// Returns its JSON.
+    fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers, texts and lists have a JSON form")
+    }
+
+    /// Reads it. The error is the reason, without the key.
+    fn from_json(json: &[u8]) -> Result<Self, String> {
+        let record: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        match record.version() {
+            VERSION => Ok(record),
+            other => Err(format!(
+                "it has the form {other}, and this program knows {VERSION}"
+            )),
+        }
+    }
+}
+
+macro_rules! records {
+    ($($record:ident),*) => {
+        $(impl Record for $record {
+            fn version(&self) -> u32 {
+                self.v
+            }
+        })*
+    };
+}
+
+records!(Meta, Own, NodeRecord, ShardRecord, Map);
+
+/// The cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// Id of the cluster.
+    pub cluster: String,
+    /// See [`FORMAT`].
+    pub format: u32,
+}
+
+/// The node that a file belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// Id of the node.
+    pub node: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// Version of the program.
+    pub version: String,
+    /// True if it is a member of the cluster, and not only ready to be.
+    pub joined: bool,
+}
+
+/// One run of a node's process. A node that comes back has another one, since it may have lost what it had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Id of the node.
+    pub node: String,
+    /// Random number of the run, in hexadecimal digits.
+    pub incarnation: String,
+}
+
+/// A shard: a primary and its replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRecord {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// Rises with every change of the primary, a restart included. Clients see it as the configuration epoch.
+    pub term: u64,
+    /// The primary.
+    pub primary: Incarnation,
+    /// Those that may take over, since they have all that was acknowledged.
+    pub candidates: Vec<Incarnation>,
+    /// Ids of all nodes that follow.
+    pub replicas: Vec<String>,
+}
+
+/// Owner of each slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Map {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// First and last slot of a run, and the id of the shard that owns it; in order.
+    pub runs: Vec<(u16, u16, String)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_what_was_written_and_nothing_else() {
+        let map = Map {
+            v: VERSION,
+            runs: vec![(0, 5, "a".into()), (7, 16383, "b".into())],
+        };
+        let json = br#"{"v":1,"runs":[[0,5,"a"],[7,16383,"b"]]}"#;
+        assert_eq!(map.to_json(), json);
+        assert_eq!(Map::from_json(json), Ok(map));
+        for (wrong, why) in [
+            (&b"{\"v\":2,\"runs\":[]}"[..], "it has the form 2"),
+            (b"{\"v\":1}", "missing field `runs`"),
+            (b"{\"v\":1,\"runs\":[[0,65536,\"a\"]]}", "invalid value"),
+            (b"{\"v\":1,\"runs\":[[0]]}", "invalid length"),
+            (b"\xff", "expected value"),
+            (b"", "EOF"),
+        ] {
+            let error = Map::from_json(wrong).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_later_program_may_add_to_a_record() {
+        let json = br#"{"v":1,"cluster":"c","format":1,"acks":"one"}"#;
+        assert_eq!(Meta::from_json(json).unwrap().cluster, "c");
+    }
+}

@@ -1,0 +1,236 @@
+//! The slots of a call: refused where they are several, or not served by this node.
+//!
+//! A call is judged once, before it runs (the straight path tests one bit under its stripe instead). Whoever has a slot
+//! served no more does so under its stripe, and is counted: a call that finds the count moved when it has its stripes is
+//! judged again, so that every unit is wholly before such a change, or wholly after.
+//!
+//! Must not know: who the other nodes are, why a slot is not served.
+
+use redline_commands::Error;
+use redline_keyspace::SLOT_KEYS_MAX;
+use redline_resp::Args;
+use redline_spec::{self as spec, CommandId, Flags, KeyShape};
+
+use crate::{
+    caller::{Caller, state},
+    executor::{Executor, Outlet},
+    refusals::Reason,
+    session::scripting,
+};
+
+const CROSS_SLOT: Error = Error::line("CROSSSLOT Keys in request don't hash to the same slot");
+const NOBODY: Error = Error::line("CLUSTERDOWN Hash slot not served");
+const DOWN: Error = Error::line("CLUSTERDOWN The cluster is down");
+const DOWN_FOR_WRITES: Error =
+    Error::line("CLUSTERDOWN The cluster is down and only accepts read commands");
+
+/// Reason why this node does not serve a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unserved {
+    /// No node has it.
+    Nobody,
+    /// Another node has it: its host and port, as in a redirect.
+    Elsewhere(String),
+    /// It is this node's, but the cluster is not complete.
+    Down {
+        /// True if calls that only read are served all the same.
+        serves_reads: bool,
+        /// True if channels of shards are.
+        serves_channels: bool,
+    },
+}
+
+/// Refusal of a call for its slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    CrossSlot,
+    Nobody,
+    Moved(u16, String),
+    Down,
+    DownForWrites,
+    Full(u16),
+}
+
+impl Refusal {
+    /// Returns the error for clients.
+    pub(crate) fn error(&self) -> Error {
+        match self {
+            Refusal::CrossSlot => CROSS_SLOT,
+            Refusal::Nobody => NOBODY,
+            Refusal::Moved(slot, node) => Error::Line(format!("MOVED {slot} {node}").into()),
+            Refusal::Down => DOWN,
+            Refusal::DownForWrites => DOWN_FOR_WRITES,
+            Refusal::Full(slot) => Error::Line(
+                format!(
+                    "ERR slot {slot} has {SLOT_KEYS_MAX} keys and takes no more: use more than one hash tag"
+                )
+                .into(),
+            ),
+        }
+    }
+
+    /// Returns the error for a script that has made the call.
+    pub(crate) fn error_in_script(&self, id: CommandId) -> Error {
+        match self {
+            Refusal::CrossSlot => Error::Line(
+                format!(
+                    "ERR Command '{}' in script attempted to access keys that don't hash to the same slot",
+                    spec::row(id).full_name
+                )
+                .into(),
+            ),
+            Refusal::Nobody => Error::line("ERR Script attempted to access a slot not served"),
+            Refusal::Moved(..) => {
+                Error::line("ERR Script attempted to access a non local key in a cluster node")
+            }
+            Refusal::Down => {
+                Error::line("ERR Script attempted to execute a command while the cluster is down")
+            }
+            Refusal::DownForWrites => Error::line(
+                "ERR Script attempted to execute a write command while the cluster is down and readonly",
+            ),
+            Refusal::Full(_) => self.error(),
+        }
+    }
+}
+
+/// Slots and effects of one or more calls.
+#[derive(Default)]
+struct Calls {
+    first: Option<u16>,
+    are_several: bool,
+    write: bool,
+    /// True if they may add keys.
+    grow: bool,
+    name_channels: bool,
+    /// A slot that an invalid call may access before it is found to be invalid.
+    stray: Option<u16>,
+}
+
+impl Calls {
+    fn add<O: Outlet>(&mut self, executor: &Executor<'_, O>, id: CommandId, args: Args<'_>) {
+        let gate = spec::gate(id);
+        let by_row = gate.flags.has(Flags::WRITE);
+        self.write |= scripting::may_write(executor.engine, id, args, by_row);
+        self.grow |= gate.flags.has(Flags::DENYOOM);
+        if gate.keys == KeyShape::None {
+            return;
+        }
+        let space = &executor.engine.keyspace;
+        let arg = |at| args.get(at).unwrap_or_default();
+        let slot = |at| redline_slot::slot_of(arg(at));
+        match spec::routed_keys(id, args.len(), arg) {
+            Ok(keys) => {
+                self.name_channels |= spec::row(id).channels.is_some();
+                for key in keys {
+                    let slot = slot(key.position);
+                    self.are_several |= *self.first.get_or_insert(slot) != slot;
+                }
+            }
+            // Its handler will refuse it, as Redis's does, but until then may look at the keys that it finds.
+            Err(_) => {
+                let keys = spec::reachable_keys(id, args.len(), arg);
+                let mut slots = keys.map(|key| slot(key.position));
+                self.stray = self
+                    .stray
+                    .or_else(|| slots.find(|slot| !space.serves_slot(*slot)));
+            }
+        }
+    }
+
+    fn judge<O: Outlet>(&self, executor: &Executor<'_, O>, caller: &Caller) -> Result<(), Refusal> {
+        let Some(slot) = self.first.or(self.stray) else {
+            return Ok(());
+        };
+        let is_down = executor.refusals.has(Reason::ClusterDown);
+        if !is_down && self.stray.is_none() && executor.engine.keyspace.serves_slot(slot) {
+            return match self.are_several {
+                true => Err(Refusal::CrossSlot),
+                false if self.grow && is_full(executor, caller, slot) => Err(Refusal::Full(slot)),
+                false => Ok(()),
+            };
+        }
+        match O::unserved(executor, caller, slot) {
+            Unserved::Nobody => Err(Refusal::Nobody),
+            _ if self.are_several => Err(Refusal::CrossSlot),
+            Unserved::Elsewhere(node) => Err(Refusal::Moved(slot, node)),
+            // It is becoming this node's: whoever makes it so holds its stripe until it is served.
+            Unserved::Down { .. } if !is_down => Ok(()),
+            Unserved::Down {
+                serves_channels, ..
+            } if self.name_channels => match serves_channels {
+                true => Ok(()),
+                false => Err(Refusal::Down),
+            },
+            Unserved::Down { serves_reads, .. } => match (serves_reads, self.write) {
+                (false, _) => Err(Refusal::Down),
+                (true, true) => Err(Refusal::DownForWrites),
+                (true, false) => Ok(()),
+            },
+        }
+    }
+}
+
+fn is_full<O: Outlet>(executor: &Executor<'_, O>, caller: &Caller, slot: u16) -> bool {
+    executor.engine.keyspace.slot_key_count(caller.db, slot) >= SLOT_KEYS_MAX
+}
+
+/// Judges a call that is about to run, or to be queued; EXEC with all that it runs.
+pub(super) fn check<O: Outlet>(
+    executor: &Executor<'_, O>,
+    caller: &mut Caller,
+    id: CommandId,
+    args: Args<'_>,
+) -> Result<(), Refusal> {
+    if !executor.engine.keyspace.is_of_cluster() {
+        return Ok(());
+    }
+    caller.judged_at = Some(executor.engine.keyspace.served_changes());
+    let mut calls = Calls::default();
+    if id == CommandId::Exec && caller.is(state::MULTI) {
+        let queue = caller.multi.queue.iter();
+        queue.for_each(|(id, args)| calls.add(executor, *id, args.as_args()));
+    } else {
+        calls.add(executor, id, args);
+    }
+    calls.judge(executor, caller)
+}
+
+/// Judges a call again, now that its stripes are held, if slots have begun or ceased to be served since it was judged.
+pub(crate) fn check_again<O: Outlet>(
+    executor: &Executor<'_, O>,
+    caller: &mut Caller,
+    id: CommandId,
+    args: Args<'_>,
+) -> Result<(), Refusal> {
+    let changes = executor.engine.keyspace.served_changes();
+    if caller.judged_at.is_none_or(|judged| judged == changes) {
+        return Ok(());
+    }
+    check(executor, caller, id, args)
+}
+
+/// Judges a call of a script. `own`: the slot of all keys so far, if the script has to stay in one.
+pub(crate) fn check_in_script<O: Outlet>(
+    executor: &Executor<'_, O>,
+    caller: &Caller,
+    own: Option<&mut Option<u16>>,
+    id: CommandId,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    if caller.judged_at.is_none() {
+        return Ok(());
+    }
+    let mut calls = Calls::default();
+    calls.add(executor, id, args);
+    let judged = calls.judge(executor, caller);
+    judged.map_err(|refusal| refusal.error_in_script(id))?;
+    if let (Some(own), Some(slot)) = (own, calls.first)
+        && *own.get_or_insert(slot) != slot
+    {
+        return Err(Error::line(
+            "ERR Script attempted to access keys that do not hash to the same slot",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Slots of a cluster: the place of a key by its slot, the slots that are served now, and the keys of one.
+//!
+//! With a single server the place of a key is its hash, whose top bits choose where it stands. In a cluster these 14 bits
+//! are the *position* of the key's slot, and the rest is the hash as before: all that follows (order, tags, cursors,
+//! stripes) goes by the place alone. A position is its slot rotated by four bits: a stripe, which has 16 positions in a
+//! row, guards 16 slots that are 1,024 apart, so a node that owns a run of slots uses every stripe. SipHash stays inside,
+//! since anybody can find keys of one slot, but not of one bucket in it.
+//!
+//! Must not know: who owns a slot that is not served, and why.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redline_slot::slot_of;
+use redline_table::{Index, hash::SLOT_BITS};
+
+use super::{Db, Keyspace, Place, SLOTS, stripe_of_slot};
+
+/// Number of keys up to which a slot of a cluster takes more: all may have one tag, and an index has a bound.
+pub const SLOT_KEYS_MAX: u64 = 3_000_000;
+
+/// Bits that the rotation moves: those of a stripe's positions.
+const ROTATION: u32 = 4;
+
+/// State of a keyspace's slots.
+pub(crate) struct Slots {
+    /// True in a cluster.
+    by_key: bool,
+    /// A bit for each position: the slot is served now. Changed under its stripe.
+    served: Box<[AtomicU64]>,
+    /// Number of changes of those bits.
+    changes: AtomicU64,
+}
+
+impl Slots {
+    /// Returns the slots of a single server, which has none.
+    pub(crate) fn none() -> Slots {
+        Slots {
+            by_key: false,
+            served: Box::default(),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns those of a node, of which none is served yet.
+    fn of_cluster() -> Slots {
+        Slots {
+            by_key: true,
+            served: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn by_key(&self) -> bool {
+        self.by_key
+    }
+
+    /// Sets the bit of a slot, whose stripe the caller holds.
+    pub(crate) fn set_served(&self, slot: u16, is_served: bool) {
+        let position = position_of(slot);
+        let (word, bit) = (&self.served[position / 64], 1 << (position % 64));
+        let before = match is_served {
+            true => word.fetch_or(bit, Ordering::Relaxed),
+            false => word.fetch_and(!bit, Ordering::Relaxed),
+        };
+        if (before & bit != 0) != is_served {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// Returns the position of a slot.
+#[inline]
+fn position_of(slot: u16) -> usize {
+    let slot = usize::from(slot);
+    (slot << ROTATION | slot >> (SLOT_BITS - ROTATION)) & (SLOTS - 1)
+}
+
+/// Returns the slot at a position.
+#[inline]
+fn slot_at(position: usize) -> u16 {
+    ((position >> ROTATION | position << (SLOT_BITS - ROTATION)) & (SLOTS - 1)) as u16
+}
+
+impl Place {
+    /// Returns the slot, in a keyspace of a cluster.
+    #[inline]
+    pub fn slot(self) -> u16 {
+        slot_at(redline_table::hash::slot(self.hash()))
+    }
+}
+
+impl Db {
+    /// Returns the keys of a slot, in a keyspace of a cluster.
+    pub(crate) fn index_of(&self, slot: u16) -> &Index {
+        &self.slots[position_of(slot)]
+    }
+}
+
+impl Keyspace {
+    /// Makes it the keyspace of a cluster's node: keys stand by their slots, of which none is served yet.
+    ///
+    /// # Panics
+    /// If it has been used.
+    #[must_use]
+    pub fn of_cluster(mut self) -> Keyspace {
+        assert!(self.used_databases().next().is_none(), "it is empty");
+        self.slots = Slots::of_cluster();
+        self
+    }
+
+    /// Returns true if it is that of a cluster's node.
+    #[inline]
+    pub fn is_of_cluster(&self) -> bool {
+        self.slots.by_key
+    }
+
+    /// Returns the place of a key by its slot. Apart from [`Keyspace::place`], whose callers have it inlined.
+    #[inline(never)]
+    pub(crate) fn place_by_slot(&self, key: &[u8], hash: u64) -> Place {
+        Place((position_of(slot_of(key)) as u64) << (64 - SLOT_BITS) | hash >> SLOT_BITS)
+    }
+
+    /// Returns true if the slot of a key is served now. Where its stripe is not held, that may change at any time.
+    #[inline]
+    pub fn serves(&self, place: Place) -> bool {
+        let position = redline_table::hash::slot(place.hash());
+        let word = self.slots.served.get(position / 64);
+        word.is_none_or(|word| word.load(Ordering::Relaxed) & (1 << (position % 64)) != 0)
+    }
+
+    /// Returns true if the slot of a key takes no further keys in a database.
+    #[inline]
+    pub fn is_full(&self, db: u32, place: Place) -> bool {
+        let index = redline_table::hash::slot(place.hash());
+        self.db(db)
+            .is_some_and(|db| db.slots[index].len() as u64 >= SLOT_KEYS_MAX)
+    }
+
+    /// Returns true if a slot is served now: see [`Keyspace::serves`].
+    pub fn serves_slot(&self, slot: u16) -> bool {
+        self.serves(Place((position_of(slot) as u64) << (64 - SLOT_BITS)))
+    }
+
+    /// Returns the number of times that a slot has begun or ceased to be served. What was asked before it has changed
+    /// has to be asked again by the holder of the stripes.
+    #[inline]
+    pub fn served_changes(&self) -> u64 {
+        self.slots.changes.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of keys of a slot in a database, those that have expired and are still there included. Exact for
+    /// the holder of its stripe.
+    pub fn slot_key_count(&self, db: u32, slot: u16) -> u64 {
+        let db = self.db(db);
+        db.map_or(0, |db| db.index_of(slot).len() as u64)
+    }
+
+    /// Returns the number of the stripe that guards a slot.
+    pub fn stripe_of_slot(slot: u16) -> u16 {
+        stripe_of_slot(position_of(slot))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use redline_types::Limits;
+
+    use super::*;
+    use crate::{
+        Classes, Expiry, Local, Unit,
+        lock::{NobodyWaits, STRIPES},
+    };
+
+    fn node() -> Keyspace {
+        Keyspace::new(1, Box::new(NobodyWaits)).of_cluster()
+    }
+
+    #[test]
+    fn positions_and_slots_are_each_others_inverse() {
+        let positions: BTreeSet<usize> = (0..SLOTS as u16).map(position_of).collect();
+        assert_eq!(positions.len(), SLOTS);
+        assert!((0..SLOTS as u16).all(|slot| slot_at(position_of(slot)) == slot));
+    }
+
+    #[test]
+    fn a_run_of_slots_uses_every_stripe() {
+        for first in [0, 5461, 10922] {
+            let run = first..first + STRIPES as u16;
+            let stripes: BTreeSet<u16> = run.map(Keyspace::stripe_of_slot).collect();
+            assert_eq!(stripes.len(), STRIPES, "from {first}");
+        }
+    }
+
+    #[test]
+    fn a_place_has_the_slot_of_its_key_and_nothing_else_of_it() {
+        let (single, node) = (Keyspace::new(1, Box::new(NobodyWaits)), node());
+        let mut rests = BTreeSet::new();
+        for number in 0..1000 {
+            let key = format!("{{tag}}{number}").into_bytes();
+            let place = node.place(&key);
+            assert_eq!(place.slot(), slot_of(b"tag"));
+            assert_eq!(place.stripe(), Keyspace::stripe_of_slot(slot_of(b"tag")));
+            assert_eq!(single.place(&key).hash(), redline_table::hash(&key));
+            rests.insert(place.hash() << SLOT_BITS);
+        }
+        assert_eq!(rests.len(), 1000, "the keys of one slot are spread in it");
+    }
+
+    #[test]
+    fn what_is_loaded_stands_where_it_will_be_looked_for() {
+        let node = node();
+        assert_eq!(node.unpublished().place(b"k"), node.place(b"k"));
+    }
+
+    #[test]
+    fn a_single_server_serves_all_and_a_node_what_it_was_told() {
+        let single = Keyspace::new(1, Box::new(NobodyWaits));
+        assert!(!single.is_of_cluster() && single.serves(single.place(b"k")));
+        let mut node = node();
+        let place = node.place(b"foo");
+        assert!(node.is_of_cluster() && !node.serves(place));
+        let mut unit = Unit::exclusive(&mut node);
+        unit.set_served(12182, true);
+        unit.set_served(12182, true);
+        drop(unit);
+        assert!(node.serves(place) && node.serves_slot(12182));
+        assert_eq!(
+            (0..SLOTS as u16)
+                .filter(|slot| node.serves_slot(*slot))
+                .count(),
+            1
+        );
+        assert_eq!(node.served_changes(), 1);
+        let mut unit = Unit::try_one(&node, place.stripe()).expect("it is free");
+        unit.set_served(12182, false);
+        drop(unit);
+        assert!(!node.serves(place) && node.served_changes() == 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "the stripe of the slot is held")]
+    fn a_slot_is_not_taken_from_under_a_unit() {
+        let node = node();
+        let other = Keyspace::stripe_of_slot(1) + 1;
+        let mut unit = Unit::try_one(&node, other).expect("it is free");
+        unit.set_served(1, false);
+    }
+
+    #[test]
+    fn the_keys_of_a_slot_are_visited_and_no_more_than_asked_for() {
+        let mut node = node();
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let mut unit = Unit::exclusive(&mut node);
+        let mut view = unit.view(&mut local, 0, 1_700_000_000_000);
+        let key = |tag: &str, number: usize| format!("{{{tag}}}{number}").into_bytes();
+        for (tag, keys) in [("a", 1000), ("b", 1)] {
+            for number in 0..keys {
+                let key = key(tag, number);
+                view.set_string(&key, b"value", Expiry::Clear);
+                view.changed(Classes::STRING, "set", &key);
+            }
+        }
+        view.finish_unreported();
+        let visited = |slot: u16, count: u64| {
+            let mut keys = BTreeSet::new();
+            unit.visit_slot(0, slot, count, |key| assert!(keys.insert(key.to_vec())));
+            keys
+        };
+        let slot = slot_of(b"a");
+        let all: BTreeSet<Vec<u8>> = (0..1000).map(|number| key("a", number)).collect();
+        assert_eq!(visited(slot, u64::MAX), all);
+        for count in [0, 1, 7, 999, 1000] {
+            let keys = visited(slot, count);
+            assert!(
+                keys.len() as u64 == count && keys.is_subset(&all),
+                "{count}"
+            );
+        }
+        assert!(visited(slot + 1, 5).is_empty());
+        drop(unit);
+        let counts = [slot, slot_of(b"b"), slot + 1].map(|slot| node.slot_key_count(0, slot));
+        assert_eq!(counts, [1000, 1, 0]);
+    }
+}

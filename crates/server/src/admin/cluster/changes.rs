@@ -1,0 +1,356 @@
+//! CLUSTER's subcommands that change the cluster: who owns a slot. Those that concern other nodes find none.
+//!
+//! Must not know: how a change is kept.
+
+use std::ops::RangeInclusive;
+
+use redline_cluster::{Owners, SLOTS};
+use redline_commands::{Error, Words};
+use redline_engine::{Caller, Halt, errors, executor::units};
+use redline_keyspace::{Unit, lock::StripeSet};
+use redline_resp::Args;
+use redline_spec::CommandId;
+use redline_types::number;
+
+use super::{node_of, slot_argument, unknown_node};
+use crate::{
+    cluster::{self, Cluster},
+    log,
+    worker::Worker,
+};
+
+/// Slots of a call, in the order of its arguments.
+type Slots = Vec<RangeInclusive<u16>>;
+
+pub(crate) fn cluster_addslots(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    give(worker, caller, &single_slots(args)?, true)
+}
+
+pub(crate) fn cluster_addslotsrange(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    give(
+        worker,
+        caller,
+        &ranges(CommandId::ClusterAddslotsrange, args)?,
+        true,
+    )
+}
+
+pub(crate) fn cluster_delslots(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    give(worker, caller, &single_slots(args)?, false)
+}
+
+pub(crate) fn cluster_delslotsrange(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    give(
+        worker,
+        caller,
+        &ranges(CommandId::ClusterDelslotsrange, args)?,
+        false,
+    )
+}
+
+pub(crate) fn cluster_flushslots(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    if worker.shared.keyspace.key_count(0) > 0 {
+        return Err(Error::line("ERR DB must be empty to perform CLUSTER FLUSHSLOTS.").into());
+    }
+    change_map(worker, caller, |owners, _| {
+        *owners = Owners::none();
+        Ok(())
+    })
+}
+
+/// Makes the node forget the cluster, which has no others: SOFT, the default, gives its slots away.
+pub(crate) fn cluster_reset(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    let mut words = Words::new(CommandId::ClusterReset, &args, 2);
+    let is_hard = words.flag("HARD");
+    if !is_hard && !words.is_empty() && !words.flag("SOFT") || !words.is_empty() {
+        return Err(Error::Syntax.into());
+    }
+    if worker.shared.keyspace.key_count(0) > 0 {
+        return Err(Error::line(
+            "ERR CLUSTER RESET can't be called with master nodes containing keys",
+        )
+        .into());
+    }
+    if is_hard {
+        return Err(Error::line(
+            "ERR CLUSTER RESET HARD is not built yet: a node with a new id is one with a new cluster-config-file",
+        )
+        .into());
+    }
+    change_map(worker, caller, |owners, _| {
+        *owners = Owners::none();
+        Ok(())
+    })
+}
+
+pub(crate) fn cluster_setslot(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    const WRONG: Error =
+        Error::line("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP");
+    const NO_MOVES: Error =
+        Error::line("ERR slots are not moved yet: a node with its cluster in a file has no other");
+    let cluster = node_of(worker.shared)?;
+    let slot = slot_argument(&args[2])?;
+    let mut words = Words::new(CommandId::ClusterSetslot, &args, 3);
+    let unknown = |id| Error::quoting("ERR I don't know about node ", id, "");
+    let says = |what: &str| {
+        Err(Error::Line(
+            format!("ERR {what} of hash slot {slot}").into(),
+        ))
+    };
+    let is_own = |id: &[u8]| id == cluster.node.as_bytes();
+    if words.flag("STABLE") && words.is_empty() {
+        caller.reply().ok();
+        return Ok(());
+    }
+    let moving = words.value_of(&[("MIGRATING", true), ("IMPORTING", false)]);
+    if let Some((leaves, id)) = moving
+        && words.is_empty()
+    {
+        match (leaves, cluster.owns(slot)) {
+            (true, false) => says("I'm not the owner")?,
+            (false, true) => says("I'm already the owner")?,
+            _ if is_own(id) => return Err(NO_MOVES.into()),
+            _ => return Err(unknown(id).into()),
+        }
+    }
+    match words.value("NODE") {
+        Some(id) if words.is_empty() && moving.is_none() => {
+            if !is_own(id) {
+                return Err(unknown_node(id));
+            }
+            change_map(worker, caller, |owners, cluster| {
+                owners.give(slot..=slot, Some(&cluster.shard));
+                Ok(())
+            })
+        }
+        _ => Err(WRONG.into()),
+    }
+}
+
+/// Reports that the state is kept: every change is, before it is answered.
+pub(crate) fn cluster_saveconfig(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    caller.reply().ok();
+    Ok(())
+}
+
+/// Leaves the epoch as it is: it is the shard's term, which changes with its primary only.
+pub(crate) fn cluster_bumpepoch(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let term = node_of(worker.shared)?.picture().newest_term();
+    caller.reply().simple(&format!("STILL {term}"));
+    Ok(())
+}
+
+pub(crate) fn cluster_set_config_epoch(
+    worker: &mut Worker,
+    _: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    let epoch = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
+    if epoch < 0 {
+        let text = "ERR Invalid config epoch specified: ";
+        return Err(Error::quoting(text, epoch.to_string().as_bytes(), "").into());
+    }
+    // A shard begins with term 1.
+    Err(Error::line("ERR Node config epoch is already non-zero").into())
+}
+
+pub(crate) fn cluster_meet(
+    worker: &mut Worker,
+    _: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    if args.len() > 5 {
+        return Err(errors::wrong_subcommand_arity(CommandId::Cluster, args).into());
+    }
+    let invalid =
+        |what: &str, word| Error::quoting(&format!("ERR Invalid {what} specified: "), word, "");
+    if number::parse_i64(&args[3]).is_none() {
+        return Err(invalid("base port", &args[3]).into());
+    }
+    if let Some(port) = args.get(4)
+        && number::parse_i64(port).is_none()
+    {
+        return Err(invalid("bus port", port).into());
+    }
+    let is_port = |word| number::parse_i64(word).is_some_and(|port| (1..=65535).contains(&port));
+    let address = std::str::from_utf8(&args[2]).ok();
+    let is_address = address.is_some_and(|text| text.parse::<std::net::IpAddr>().is_ok());
+    if !is_address || !args.iter().skip(3).all(is_port) {
+        let address = [&args[2], b":", &args[3]].concat();
+        return Err(invalid("node address", &address).into());
+    }
+    Err(Error::line(
+        "ERR this node keeps its cluster in a file, which has room for itself only: clusters of several nodes are not built yet",
+    )
+    .into())
+}
+
+pub(crate) fn cluster_replicate(
+    worker: &mut Worker,
+    _: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let cluster = node_of(worker.shared)?;
+    match args[2] == *cluster.node.as_bytes() {
+        true => Err(Error::line("ERR Can't replicate myself").into()),
+        false => Err(unknown_node(&args[2])),
+    }
+}
+
+pub(crate) fn cluster_forget(
+    worker: &mut Worker,
+    _: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let cluster = node_of(worker.shared)?;
+    match args[2] == *cluster.node.as_bytes() {
+        true => Err(Error::line("ERR I tried hard but I can't forget myself...").into()),
+        false => Err(unknown_node(&args[2])),
+    }
+}
+
+pub(crate) fn cluster_failover(
+    worker: &mut Worker,
+    _: &mut Caller,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    node_of(worker.shared)?;
+    let mut words = Words::new(CommandId::ClusterFailover, &args, 2);
+    let _ = words.flag("FORCE") || words.flag("TAKEOVER");
+    match words.is_empty() {
+        true => Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica").into()),
+        false => Err(Error::Syntax.into()),
+    }
+}
+
+fn single_slots(args: Args<'_>) -> Result<Slots, Error> {
+    let slots = args.iter().skip(2).map(slot_argument);
+    slots.map(|slot| slot.map(|slot| slot..=slot)).collect()
+}
+
+fn ranges(id: CommandId, args: Args<'_>) -> Result<Slots, Error> {
+    if !args.len().is_multiple_of(2) {
+        return Err(errors::wrong_arity(id));
+    }
+    let mut ranges = Slots::new();
+    let mut words = args.iter().skip(2);
+    while let (Some(first), Some(last)) = (words.next(), words.next()) {
+        let (first, last) = (slot_argument(first)?, slot_argument(last)?);
+        if first > last {
+            let text =
+                format!("ERR start slot number {first} is greater than end slot number {last}");
+            return Err(Error::Line(text.into()));
+        }
+        ranges.push(first..=last);
+    }
+    Ok(ranges)
+}
+
+/// Gives slots that nobody owns to this node, or slots that it owns to nobody.
+fn give(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    slots: &Slots,
+    to_this_node: bool,
+) -> Result<(), Halt> {
+    change_map(worker, caller, |owners, cluster| {
+        let mut seen = vec![false; SLOTS];
+        let refused = |slot, why| Err(Error::Line(format!("ERR Slot {slot} {why}").into()));
+        for slot in slots.iter().flat_map(Clone::clone) {
+            match (to_this_node, owners.of_slot(slot)) {
+                (true, Some(_)) => return refused(slot, "is already busy"),
+                (false, None) => return refused(slot, "is already unassigned"),
+                _ if std::mem::replace(&mut seen[usize::from(slot)], true) => {
+                    return refused(slot, "specified multiple times");
+                }
+                _ => {}
+            }
+        }
+        let owner = to_this_node.then_some(cluster.shard.as_str());
+        for run in slots {
+            owners.give(run.clone(), owner);
+        }
+        Ok(())
+    })
+}
+
+/// Changes the map, and what is served, in one step: every stripe is held until the map has been written.
+fn change_map(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    change: impl FnOnce(&mut Owners, &Cluster) -> Result<(), Error>,
+) -> Result<(), Halt> {
+    let shared = worker.shared;
+    let cluster = node_of(shared)?;
+    let all = StripeSet::all();
+    let mut alone: Option<Unit<'_>> = None;
+    let unit = match &mut worker.executor.compound {
+        // EXEC has all; a script takes them.
+        Some(compound) => {
+            compound.unit.add_set(&all);
+            &mut compound.unit
+        }
+        None => alone.insert(units::take_set(worker.executor, caller, &all)?),
+    };
+    // Taken under the stripes, so nobody waits for it.
+    let _change = cluster.begin_change();
+    let mut owners = cluster.picture().owners().clone();
+    change(&mut owners, cluster)?;
+    let written = cluster.write_map(&owners);
+    cluster.serve_owned(unit);
+    drop(alone);
+    cluster::adopt(shared);
+    written.map_err(|error| {
+        log::warning(&format!(
+            "The map of the cluster could not be changed: {error}"
+        ));
+        Error::line("ERR error saving the cluster node config: see the log")
+    })?;
+    caller.reply().ok();
+    Ok(())
+}

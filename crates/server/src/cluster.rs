@@ -1,0 +1,353 @@
+//! This server as the node of a cluster: its ids, the store with the cluster's records, the picture made of them.
+//!
+//! Without etcd the store is a file, and the node is the only one of its cluster: it begins as the owner of all slots. A
+//! change of the map goes to the store first, and then to the keyspace, under the slots' stripes; slots that go to nobody
+//! are taken from the keyspace first, so that nothing is served that the store says is not.
+//!
+//! Must not know: commands, the texts in which a cluster is shown.
+
+use std::{
+    fmt::Display,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use redline_cluster::{
+    Owners, Picture, SLOTS,
+    records::{
+        FORMAT, Incarnation, MAP_KEY, META_KEY, Meta, NODES, NodeRecord, OWN_KEY, Own, Record,
+        SHARDS, ShardRecord, VERSION,
+    },
+};
+use redline_engine::{REDLINE_VERSION, refusals::Reason};
+use redline_etcd::{Condition, File, Listing, Operation, Range, Store, StoreError, Transaction};
+use redline_keyspace::{Keyspace, Unit};
+
+use crate::{
+    log,
+    settings::Settings,
+    shared::Shared,
+    start::{random_id, random_number},
+};
+
+/// See the head of the module.
+pub(crate) struct Cluster {
+    /// Id of this node: 40 hexadecimal digits.
+    pub node: String,
+    /// Id of its shard, likewise.
+    pub shard: String,
+    store: Box<dyn Store>,
+    picture: Mutex<Arc<Picture>>,
+    /// Held during a change of the map.
+    changing: Mutex<()>,
+}
+
+/// Checks settings that do not go together with a cluster. The error is in Redis's words.
+pub(crate) fn check_settings(settings: &Settings) -> Result<(), String> {
+    match settings.cluster_enabled && settings.primary.is_some() {
+        true => Err("replicaof directive not allowed in cluster mode".into()),
+        false => Ok(()),
+    }
+}
+
+/// Adjusts settings to a cluster, where there is one database.
+pub(crate) fn adjust_settings(settings: &mut Settings) {
+    if settings.cluster_enabled && settings.databases > 1 {
+        log::warning(&format!(
+            "WARNING: Changing databases number from {} to 1 since we are in cluster mode",
+            settings.databases
+        ));
+        settings.databases = 1;
+    }
+}
+
+impl Cluster {
+    /// Takes up the node of a file, or founds a cluster of one node if the file is new. The error is one line.
+    pub(crate) fn open(path: &Path) -> Result<Cluster, String> {
+        let store = File::open(path).map_err(|error| error.to_string())?;
+        let of_file = |error: &dyn Display| format!("{}: {error}", path.display());
+        let mut cluster = Cluster {
+            node: String::new(),
+            shard: String::new(),
+            picture: Mutex::new(Arc::new(empty_picture())),
+            changing: Mutex::new(()),
+            store: Box::new(store),
+        };
+        let listing = cluster.list().map_err(|error| of_file(&error))?;
+        match listing.pairs.is_empty() {
+            true => cluster.found().map_err(|error| of_file(&error))?,
+            false => cluster.take_up(&listing).map_err(|why| of_file(&why))?,
+        }
+        Ok(cluster)
+    }
+
+    fn list(&self) -> Result<Listing, StoreError> {
+        self.store.range(&Range::Prefix(String::new()))
+    }
+
+    /// Writes the records of a new cluster, in which this node owns all slots.
+    fn found(&mut self) -> Result<(), StoreError> {
+        (self.node, self.shard) = (random_id(), random_id());
+        let meta = Meta {
+            v: VERSION,
+            cluster: random_id(),
+            format: FORMAT,
+        };
+        let own = Own {
+            v: VERSION,
+            node: self.node.clone(),
+        };
+        let mut owners = Owners::none();
+        owners.give(0..=SLOTS as u16 - 1, Some(&self.shard));
+        let founding = Transaction {
+            conditions: vec![Condition::Absent(META_KEY.into())],
+            success: vec![
+                put(META_KEY, &meta),
+                put(OWN_KEY, &own),
+                put(&format!("{NODES}{}", self.node), &this_version()),
+                put(&format!("{SHARDS}{}", self.shard), &alone(&self.node, 1)),
+                put(MAP_KEY, &owners.to_map()),
+            ],
+            failure: Vec::new(),
+        };
+        self.store.transact(&founding)?;
+        log::notice(&format!(
+            "No cluster configuration found, I'm {}",
+            self.node
+        ));
+        self.look()
+    }
+
+    /// Takes up the records of an earlier run: the primary is this run of the node, in a new term.
+    fn take_up(&mut self, listing: &Listing) -> Result<(), String> {
+        let own = listing.pairs.iter().find(|pair| pair.key == OWN_KEY);
+        let own = own.ok_or("the record own: it is missing")?;
+        let own = Own::from_json(&own.value).map_err(|why| format!("the record own: {why}"))?;
+        let picture = picture_of(listing).map_err(|error| error.to_string())?;
+        let Some((shard, record)) = picture.shard_of_node(&own.node) else {
+            return Err(format!(
+                "the record own: no shard has the node {}",
+                own.node
+            ));
+        };
+        if picture.shards.len() > 1 || picture.nodes.len() > 1 {
+            return Err("it has the records of several nodes, whom a file cannot keep".into());
+        }
+        (self.node, self.shard) = (own.node.clone(), shard.to_owned());
+        let key = format!("{SHARDS}{shard}");
+        let revision = listing.pairs.iter().find(|pair| pair.key == key);
+        let revision = revision.map_or(0, |pair| pair.mod_revision);
+        let taking_up = Transaction {
+            conditions: vec![Condition::Unchanged(key.clone(), revision)],
+            success: vec![
+                put(&key, &alone(&self.node, record.term.saturating_add(1))),
+                put(&format!("{NODES}{}", self.node), &this_version()),
+            ],
+            failure: Vec::new(),
+        };
+        let taken = self.store.transact(&taking_up);
+        taken.map_err(|error| error.to_string())?;
+        log::notice(&format!("Node configuration loaded, I'm {}", self.node));
+        self.look().map_err(|error| error.to_string())
+    }
+
+    /// Makes the picture of what the store has now.
+    fn look(&self) -> Result<(), StoreError> {
+        let picture = picture_of(&self.list()?);
+        let picture = picture.map_err(|error| StoreError::Damaged(error.to_string()))?;
+        *self.picture.lock().expect("no panic under the picture") = Arc::new(picture);
+        Ok(())
+    }
+
+    /// Returns the cluster as this node sees it.
+    pub(crate) fn picture(&self) -> Arc<Picture> {
+        let picture = self.picture.lock().expect("no panic under the picture");
+        picture.clone()
+    }
+
+    /// Returns true if this node's shard owns a slot.
+    pub(crate) fn owns(&self, slot: u16) -> bool {
+        self.picture().owners().of_slot(slot) == Some(&self.shard)
+    }
+
+    /// Keeps others from changing the map until the guard is dropped.
+    pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().expect("no panic under a change")
+    }
+
+    /// Writes a new map. The caller has [begun](Cluster::begin_change) the change that it makes of the present one.
+    pub(crate) fn write_map(&self, owners: &Owners) -> Result<(), StoreError> {
+        let now = self.store.range(&Range::Key(MAP_KEY.into()))?;
+        let revision = now.pairs.first().map_or(0, |pair| pair.mod_revision);
+        let change = Transaction {
+            conditions: vec![Condition::Unchanged(MAP_KEY.into(), revision)],
+            success: vec![put(MAP_KEY, &owners.to_map())],
+            failure: Vec::new(),
+        };
+        let answer = self.store.transact(&change);
+        // Also where it is not known whether it was written: what the store has counts.
+        self.look()?;
+        match answer?.succeeded {
+            true => Ok(()),
+            false => Err(StoreError::Refused("the map was changed meanwhile".into())),
+        }
+    }
+
+    /// Has a keyspace that nobody uses yet serve the slots of this node.
+    pub(crate) fn begin_to_serve(&self, keyspace: &mut Keyspace) {
+        let mut unit = Unit::exclusive(keyspace);
+        self.serve_owned(&mut unit);
+    }
+
+    /// Has the keyspace serve the slots that this node owns, and no others.
+    ///
+    /// # Panics
+    /// Unless the unit holds the stripes of all slots for which that is a change.
+    pub(crate) fn serve_owned(&self, unit: &mut Unit<'_>) {
+        let picture = self.picture();
+        for slot in 0..SLOTS as u16 {
+            let is_own = picture.owners().of_slot(slot) == Some(&self.shard);
+            if unit.space().serves_slot(slot) != is_own {
+                unit.set_served(slot, is_own);
+            }
+        }
+    }
+
+    /// Returns true if nothing is served, since a slot has no owner and the settings ask for all.
+    pub(crate) fn is_down(&self, settings: &Settings) -> bool {
+        settings.cluster_require_full_coverage && !self.picture().owners().are_whole()
+    }
+}
+
+/// Has commands go by the state of the cluster: called when the map or a setting has changed.
+pub(crate) fn adopt(shared: &Shared) {
+    let Some(cluster) = &shared.cluster else {
+        return;
+    };
+    let is_down = cluster.is_down(&shared.settings.current());
+    let engine = &shared.engine;
+    engine
+        .refusals
+        .set(Reason::ClusterDown, is_down, &engine.settings);
+}
+
+fn put(key: &str, record: &impl Record) -> Operation {
+    Operation::Put {
+        key: key.to_owned(),
+        value: record.to_json(),
+        lease: None,
+    }
+}
+
+/// Returns the record of this node, which needs nobody to join.
+fn this_version() -> NodeRecord {
+    NodeRecord {
+        v: VERSION,
+        version: REDLINE_VERSION.into(),
+        joined: true,
+    }
+}
+
+/// Returns the record of a shard of this run of a node alone.
+fn alone(node: &str, term: u64) -> ShardRecord {
+    ShardRecord {
+        v: VERSION,
+        term,
+        primary: Incarnation {
+            node: node.to_owned(),
+            incarnation: format!("{:016x}", random_number()),
+        },
+        candidates: Vec::new(),
+        replicas: Vec::new(),
+    }
+}
+
+fn picture_of(listing: &Listing) -> Result<Picture, redline_cluster::BadRecord> {
+    let pairs = listing.pairs.iter();
+    let records = pairs.map(|pair| (pair.key.as_str(), pair.value.as_slice()));
+    Picture::of(listing.revision, records)
+}
+
+/// Returns the picture of a cluster of nobody, until there is another one.
+fn empty_picture() -> Picture {
+    let meta = Meta {
+        v: VERSION,
+        cluster: String::new(),
+        format: FORMAT,
+    };
+    let (meta, map) = (meta.to_json(), Owners::none().to_map().to_json());
+    let records = [(META_KEY, meta.as_slice()), (MAP_KEY, map.as_slice())];
+    Picture::of(0, records.into_iter()).expect("its records fit together")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use redline_keyspace::lock::Wake;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self, _: u64) {}
+    }
+
+    #[test]
+    fn a_node_is_the_same_after_a_restart_in_a_later_term() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nodes.conf");
+        let first = Cluster::open(&path).unwrap();
+        let (node, shard, before) = (first.node.clone(), first.shard.clone(), first.picture());
+        assert!(before.owners().are_whole() && first.owns(16383));
+        assert_eq!((node.len(), shard.len(), before.newest_term()), (40, 40, 1));
+        let mut owners = before.owners().clone();
+        owners.give(7..=9, None);
+        first.write_map(&owners).unwrap();
+        assert!(!first.owns(8));
+        drop(first);
+        let again = Cluster::open(&path).unwrap();
+        let after = again.picture();
+        assert_eq!((&again.node, &again.shard), (&node, &shard));
+        assert_eq!(after.owners(), &owners);
+        assert_eq!((after.newest_term(), after.meta == before.meta), (2, true));
+        let incarnation = |picture: &Picture| picture.shards[&shard].primary.incarnation.clone();
+        assert_ne!(incarnation(&before), incarnation(&after));
+        let mut keyspace = Keyspace::new(1, Box::new(Nobody)).of_cluster();
+        again.begin_to_serve(&mut keyspace);
+        let served: Vec<u16> = (0..12).filter(|slot| keyspace.serves_slot(*slot)).collect();
+        assert_eq!(served, [0, 1, 2, 3, 4, 5, 6, 10, 11]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_of_a_node_alone_ends_the_start_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nodes.conf");
+        drop(Cluster::open(&path).unwrap());
+        let good = fs::read_to_string(&path).unwrap();
+        for (from, to, why) in [
+            ("\"own\"", "\"other\"", "the record own: it is missing"),
+            (
+                "[[0,16383,",
+                "[[0,16384,",
+                "the record map: 0 to 16384 is no run",
+            ),
+            (
+                "\\\"format\\\":1",
+                "\\\"format\\\":2",
+                "the record meta: the cluster has the format 2",
+            ),
+            ("\"meta\"", "\"mate\"", "the record meta: it is missing"),
+        ] {
+            let bad = good.replace(from, to);
+            assert_ne!(bad, good, "{from}");
+            fs::write(&path, bad).unwrap();
+            let error = Cluster::open(&path).err().expect("it is refused");
+            assert!(
+                error.contains("nodes.conf: ") && error.contains(why),
+                "{error}"
+            );
+        }
+    }
+}
