@@ -398,7 +398,7 @@ mod tests {
         let ping = Asking::new(Peer::Node(7), Question::Probe, &["PING"]);
         connections.ask(ping, target(&listener), 1).unwrap();
         // Its deadline lies in the past, but nobody has looked for a reply yet.
-        assert_eq!(connections.late(), []);
+        assert!(connections.late().is_empty());
         connections.wait(WAIT).unwrap();
         assert_eq!(connections.late(), [0]);
         let ended = connections.close(0, "late", vec![Question::Pulse]).unwrap();
