@@ -247,16 +247,12 @@ fn are_there(shared: &Shared) -> bool {
     let primary = shared.replication.primary();
     let end = primary.log().identity().offset();
     let mut replicas = primary.replicas().iter().filter(|it| is_counted(it));
-    replicas.all(|replica| is_there(replica, end))
+    replicas.all(|replica| replica.has(end))
 }
 
 /// Returns true if a replica is one that gets time.
 fn is_counted(replica: &Replica) -> bool {
     replica.state != State::Handshake && !replica.peer.rdb_only
-}
-
-fn is_there(replica: &Replica, end: u64) -> bool {
-    replica.state == State::Online && replica.acked == end
 }
 
 /// Names replicas that lack something in the log.
@@ -268,7 +264,7 @@ fn report(shared: &Shared) {
     let (mut all, mut there) = (0, 0);
     for replica in primary.replicas().iter().filter(|it| is_counted(it)) {
         all += 1;
-        if is_there(replica, end) {
+        if replica.has(end) {
             there += 1;
             continue;
         }
