@@ -36,13 +36,24 @@ const PLANTED_MIN: u64 = 50;
 /// Servers are killed once in so many points while they bring each other up to date.
 const HASTY_KILLS: u64 = 8;
 
-/// Who is killed.
+/// A choice of those that are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     Primary,
     Replica,
     /// The primary, and then the replica, which is started again.
     Both,
+}
+
+impl Kill {
+    /// Returns the value that a client's number has to have reached on the survivor.
+    fn owed(self, tally: &Tally) -> u64 {
+        match self {
+            Kill::Replica => tally.answered,
+            Kill::Primary => tally.acked.max(tally.on_disk),
+            Kill::Both => tally.on_disk,
+        }
+    }
 }
 
 /// The writes of one client: the value of its number after those that it has sent, that were answered, and that were
@@ -327,19 +338,19 @@ impl Pair<'_> {
         let keys: Vec<String> = (0..CLIENTS).map(key).collect();
         let found = numbers(&mut client, &keys)?;
         let mut lost = 0;
-        // Before it has a base of the primary's data, the file of a replica has what that was to replace.
-        let is_old = kill == Kill::Both && tallies.iter().all(|tally| tally.on_disk == 0);
+        // A replica that has confirmed nothing may still have what it had before, of another history; and so has its file
+        // before that has a base of the primary's data.
+        let is_old = match kill {
+            Kill::Replica => false,
+            Kill::Primary => tallies.iter().all(|it| it.acked == 0 && it.on_disk == 0),
+            Kill::Both => tallies.iter().all(|tally| tally.on_disk == 0),
+        };
         for ((tally, found), base) in tallies.iter().zip(found).zip(&mut self.bases) {
             let found = found as u64;
-            let confirmed = match kill {
-                Kill::Replica => tally.answered,
-                Kill::Primary => tally.acked.max(tally.on_disk),
-                Kill::Both => tally.on_disk,
-            };
             if found > tally.sent && !is_old {
                 return Err(format!("{found} is more than was written: {tally:?}"));
             }
-            lost += confirmed.saturating_sub(found);
+            lost += kill.owed(tally).saturating_sub(found);
             *base = found;
         }
         Ok(lost)
@@ -471,4 +482,21 @@ enum Broken {
     Gone,
     /// A reply that should not be.
     Wrong(Value),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_survivor_owes_what_was_told_of_it() {
+        let tally = Tally {
+            sent: 9,
+            answered: 7,
+            acked: 6,
+            on_disk: 4,
+        };
+        let owed = [Kill::Replica, Kill::Primary, Kill::Both].map(|kill| kill.owed(&tally));
+        assert_eq!(owed, [7, 6, 4]);
+    }
 }
