@@ -94,8 +94,8 @@ pub struct Replica {
     sent: u64,
     /// Offset up to which it has applied the stream.
     pub acked: u64,
-    /// Offset up to which it has it on disk.
-    pub synced: u64,
+    /// Offset up to which it has it on disk; `None`: it has not told.
+    pub synced: Option<u64>,
     /// Time of its last sign of life.
     pub heard_ms: u64,
     /// Time since which it waits, or of the last progress of its snapshot.
@@ -392,8 +392,8 @@ impl Primary {
         }
         replica.heard_ms = now_ms;
         replica.acked = replica.acked.max(offset.min(replica.sent));
-        let synced = synced.unwrap_or(0).min(replica.sent);
-        replica.synced = replica.synced.max(synced);
+        let sent = replica.sent;
+        replica.synced = replica.synced.max(synced.map(|synced| synced.min(sent)));
         if matches!(replica.state, State::AwaitsAck | State::Online) {
             replica.has_acked = true;
             let key = replica.peer.address();
@@ -855,10 +855,10 @@ impl Primary {
     pub fn acked_records(&self) -> Vec<(u64, u64)> {
         let online = self.replicas.iter();
         online
-            .filter(|replica| replica.state == State::Online)
+            .filter(|replica| replica.has_told())
             .map(|replica| {
                 let record = |offset| self.log.record_at(offset);
-                (record(replica.acked), record(replica.synced))
+                (record(replica.acked), replica.synced.map_or(0, record))
             })
             .collect()
     }
@@ -880,7 +880,7 @@ impl Replica {
             state: State::Handshake,
             sent: 0,
             acked: 0,
-            synced: 0,
+            synced: None,
             heard_ms: now_ms,
             since_ms: now_ms,
             texts: Vec::new(),
@@ -891,6 +891,16 @@ impl Replica {
             over_soft_since_ms: None,
             has_acked: false,
         }
+    }
+
+    /// Returns true if it is online and has told how far it is: one that has read a snapshot to its end may have yet to load it.
+    fn has_told(&self) -> bool {
+        self.state == State::Online && self.has_acked
+    }
+
+    /// Returns true if it has told that it has the stream up to this offset.
+    pub fn has(&self, offset: u64) -> bool {
+        self.has_told() && self.acked >= offset
     }
 
     /// Returns the time since its last sign of life.

@@ -15,7 +15,7 @@ use redline_engine::engine::{Hold, Message as Mail};
 use redline_keyspace::{Unit, lock::StripeSet};
 use redline_net::clock;
 use redline_replica::{
-    Role,
+    Primary, Role,
     primary::{Replica, State},
 };
 
@@ -247,7 +247,7 @@ fn are_there(shared: &Shared) -> bool {
     let primary = shared.replication.primary();
     let end = primary.log().identity().offset();
     let mut replicas = primary.replicas().iter().filter(|it| is_counted(it));
-    replicas.all(|replica| is_there(replica, end))
+    replicas.all(|replica| replica.has(end))
 }
 
 /// Returns true if a replica is one that gets time.
@@ -255,20 +255,20 @@ fn is_counted(replica: &Replica) -> bool {
     replica.state != State::Handshake && !replica.peer.rdb_only
 }
 
-fn is_there(replica: &Replica, end: u64) -> bool {
-    replica.state == State::Online && replica.acked == end
-}
-
 /// Names replicas that lack something in the log.
 fn report(shared: &Shared) {
-    let now_ms = clock::monotonic_ms();
-    let primary = shared.replication.primary();
+    let lines = lagging(&shared.replication.primary(), clock::monotonic_ms());
+    lines.iter().for_each(|line| log::notice(line));
+}
+
+/// Returns a line for each replica that lacks something, and one about all, if there are any.
+fn lagging(primary: &Primary, now_ms: u64) -> Vec<String> {
     let end = primary.log().identity().offset();
     let mut lines = Vec::new();
     let (mut all, mut there) = (0, 0);
     for replica in primary.replicas().iter().filter(|it| is_counted(it)) {
         all += 1;
-        if is_there(replica, end) {
+        if replica.has(end) {
             there += 1;
             continue;
         }
@@ -281,11 +281,61 @@ fn report(shared: &Shared) {
             replica.state_name(),
         ));
     }
-    drop(primary);
-    lines.push(format!(
-        "{there} of {all} replicas are in sync when shutting down."
-    ));
     if all > 0 {
-        lines.iter().for_each(|line| log::notice(line));
+        lines.push(format!(
+            "{there} of {all} replicas are in sync when shutting down."
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_replica::{Identity, Log, Replid, primary::Limits};
+
+    use super::*;
+
+    #[test]
+    fn replicas_that_lag_are_named() {
+        let limits = Limits {
+            backlog_bytes: 1000,
+            backlog_ttl_ms: 0,
+            timeout_ms: 60_000,
+            ping_period_ms: 10_000,
+            is_diskless: true,
+            delay_ms: 0,
+            enough_replicas: 0,
+            hard_bytes: 0,
+            soft_bytes: 0,
+            soft_ms: 0,
+        };
+        let id = Replid::NONE;
+        let mut primary = Primary::new(Log::new(Identity::new(id)), limits);
+        assert_eq!(lagging(&primary, 0), [""; 0]);
+        // One that has only introduced itself, one that waits, and two that stand where the stream was kept from on.
+        for (client, ip) in [
+            (1, "10.0.0.1"),
+            (2, "10.0.0.2"),
+            (3, "10.0.0.3"),
+            (4, "10.0.0.4"),
+        ] {
+            let peer = primary.peer_mut(client, 0);
+            peer.ip = ip.to_owned();
+            peer.port = 7000;
+        }
+        primary.sync(2, true, || id, 0);
+        for client in [3, 4] {
+            primary.psync(client, id.as_bytes(), 1, || id, 0);
+        }
+        primary.append(b"12345");
+        primary.end_round(1);
+        while !matches!(primary.next(4), redline_replica::primary::Next::Nothing) {}
+        primary.ack(4, 5, None, 0);
+        let expected = [
+            "Lagging replica 10.0.0.2:7000 reported offset 5 behind master, lag=0, state=wait_bgsave.",
+            "Lagging replica 10.0.0.3:7000 reported offset 5 behind master, lag=2, state=online.",
+            "1 of 3 replicas are in sync when shutting down.",
+        ];
+        assert_eq!(lagging(&primary, 2500), expected);
     }
 }

@@ -311,9 +311,7 @@ fn synced(shared: &Shared, attempt: &Attempt) -> Option<Address> {
     let end = primary.log().identity().offset();
     let is_meant = |replica: &&Replica| {
         let target = attempt.target.as_ref();
-        replica.state == State::Online
-            && replica.acked == end
-            && target.is_none_or(|target| is_at(replica, target))
+        replica.has(end) && target.is_none_or(|target| is_at(replica, target))
     };
     let found = primary.replicas().iter().find(is_meant)?;
     let host = found.peer.shown_ip().to_owned();

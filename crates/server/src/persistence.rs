@@ -827,7 +827,7 @@ pub(crate) fn flushed_all(shared: &Shared) {
     }
 }
 
-/// What is to become of the files at the end of the server.
+/// A wish for the files at the end of the server.
 #[derive(Debug)]
 pub(crate) struct Files<'a> {
     /// A snapshot is saved before; `None`: if there are save points.

@@ -411,6 +411,27 @@ fn acknowledgements_stand_for_records_and_never_for_the_future() {
 }
 
 #[test]
+fn a_replica_that_has_told_nothing_has_nothing() {
+    let mut primary = primary();
+    primary.psync(1, b"?", -1, || id(2), 0);
+    let walk = primary.begin_walk(primary.due_walk(0).unwrap(), MARK);
+    // Everything that was written before is at the beginning of the stream.
+    primary.cut_walk(walk, 5, 0);
+    primary.walk_grew(walk, 1, true);
+    take(&mut primary, 1, b"x", 0);
+    assert_eq!(replica(&primary, 1).state, State::Online);
+    assert!(!replica(&primary, 1).has(0), "it may have yet to load it");
+    assert_eq!(primary.acked_records(), []);
+    primary.ack(1, 0, None, 0);
+    assert!(replica(&primary, 1).has(0));
+    assert_eq!(primary.acked_records(), [(5, 0)]);
+    primary.ack(1, 0, Some(0), 0);
+    assert_eq!(primary.acked_records(), [(5, 5)]);
+    primary.ack(1, 0, None, 0);
+    assert_eq!(primary.acked_records(), [(5, 5)]);
+}
+
+#[test]
 fn without_a_replica_the_history_ends_when_its_time_is_up() {
     let mut primary = primary();
     full_sync(&mut primary, 1, b"x");

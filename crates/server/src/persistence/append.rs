@@ -73,8 +73,8 @@ struct Inner {
     /// A base is wanted while the file is off.
     wants_lone_base: bool,
     is_last_lone_base_done: bool,
-    /// Number of times that all data had been replaced when the journal was last cut for a rewrite.
-    replaced_at_cut: u64,
+    /// The rewrite for which the journal was last cut, and the number of times that all data had been replaced then.
+    replaced_at_cut: (u64, u64),
     /// The rewrite whose cut is on its way through the journal, and the last record before that.
     cut_for: Option<(u64, u64)>,
     /// A base that was finished before its cut came through.
@@ -223,7 +223,7 @@ impl Append {
                 wants_cut: None,
                 wants_lone_base: false,
                 is_last_lone_base_done: true,
-                replaced_at_cut: 0,
+                replaced_at_cut: (0, 0),
                 cut_for: None,
                 early_base: None,
                 is_gated: false,
@@ -538,7 +538,8 @@ pub(crate) fn cut_journal(shared: &Arc<Shared>, unit: &mut Unit<'_>, rewrite: u6
     // Under the lock, so that the cut does not come through before it is known whose it is.
     let number = stream::begin_part(shared, unit);
     inner.cut_for = Some((rewrite, number));
-    inner.replaced_at_cut = shared.persistence.append.replaced.load(Ordering::Acquire);
+    let replaced = shared.persistence.append.replaced.load(Ordering::Acquire);
+    inner.replaced_at_cut = (rewrite, replaced);
 }
 
 /// Attaches the file to the journal. The unit holds every stripe.
@@ -813,7 +814,7 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
                 super::wish(shared);
             }
             Wish::Synced(number) => shared.engine.release_replies(number),
-            Wish::RewriteEnded { is_done, .. } => rewrite_ended(shared, is_done),
+            Wish::RewriteEnded { rewrite, is_done } => rewrite_ended(shared, rewrite, is_done),
             Wish::Stopped => {
                 replication::wish(shared);
                 let mut inner = append.inner();
@@ -836,19 +837,21 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
     note_gate(shared);
 }
 
-fn rewrite_ended(shared: &Shared, is_done: bool) {
+fn rewrite_ended(shared: &Shared, rewrite: u64, is_done: bool) {
     let mut inner = shared.persistence.append.inner();
     let began_ms = inner.rewrite_began_ms.take();
     let took = began_ms.map(|began_ms| clock::monotonic_ms().saturating_sub(began_ms) / 1000);
-    inner.wants_cut = None;
+    inner.wants_cut.take_if(|wanted| *wanted == rewrite);
     let starts = std::mem::take(&mut inner.starts);
     // That the first file is made is no rewrite in Redis.
     inner.rewrite_took_s = took.filter(|_| !starts);
     inner.rewrites += u64::from(is_done && !starts);
     inner.is_last_lone_base_done |= is_done;
-    if is_done {
+    // The next one may have been cut already.
+    let (cut, replaced) = inner.replaced_at_cut;
+    if is_done && cut == rewrite {
         let in_base = &shared.persistence.append.replaced_in_base;
-        in_base.store(inner.replaced_at_cut, Ordering::Release);
+        in_base.store(replaced, Ordering::Release);
     }
     let is_off = inner
         .writer
