@@ -225,17 +225,44 @@ fn check(servers: &[ServerProcess; 2], lists: &[List]) -> Result<(), Failure> {
             });
             contents.push(texts.collect::<Vec<String>>());
         }
-        if !contents[1 - place].is_empty() {
-            return Err(format!("{name} is there twice"));
-        }
         let pushed = list.pushed.load(Ordering::Relaxed);
-        let expected: Vec<String> = (0..=pushed).map(|number| number.to_string()).collect();
-        if contents[place] != expected {
-            return Err(format!(
-                "{name}: {pushed} numbers were acknowledged, and {} are there, or out of order",
-                contents[place].len().saturating_sub(1)
-            ));
-        }
+        compare(&contents[place], &contents[1 - place], pushed)
+            .map_err(|fault| format!("{name} {fault}"))?;
     }
     Ok(())
+}
+
+/// Compares a list with the numbers that were acknowledged; `elsewhere` is what the other server has of it.
+fn compare(contents: &[String], elsewhere: &[String], pushed: u64) -> Result<(), Failure> {
+    if !elsewhere.is_empty() {
+        return Err("is there twice".to_owned());
+    }
+    let expected = (0..=pushed).map(|number| number.to_string());
+    match expected.eq(contents.iter().cloned()) {
+        true => Ok(()),
+        false => Err(format!(
+            "has {} numbers behind its first, or has them out of order: {pushed} were acknowledged",
+            contents.len().saturating_sub(1)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_doubled_or_out_of_order_is_a_fault() {
+        let list = |numbers: &[u64]| {
+            let texts = numbers.iter().map(u64::to_string);
+            texts.collect::<Vec<String>>()
+        };
+        let whole = list(&[0, 1, 2]);
+        assert_eq!(compare(&whole, &[], 2), Ok(()));
+        assert!(compare(&whole, &list(&[0]), 2).is_err());
+        assert!(compare(&whole, &[], 3).is_err());
+        assert!(compare(&whole, &[], 1).is_err());
+        assert!(compare(&list(&[0, 2, 1]), &[], 2).is_err());
+        assert!(compare(&list(&[0, 1, 1, 2]), &[], 2).is_err());
+    }
 }
