@@ -543,7 +543,7 @@ fn a_handshake_with_errors_is_told_so() {
     replica.expects(&["SELECT 0", "SET a 1"]);
     call(&mut client, "WAIT 1 1", "0");
     call(&mut client, "DEBUG REPLICATE made up", "OK");
-    replica.expects(&["made up"]);
+    replica.expects(&["REPLCONF GETACK *", "made up"]);
     // A reply would stand in its stream.
     replica.send("SET a 2");
     assert!(replica.is_closed());
