@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct List {
     place: AtomicUsize,
     pushed: AtomicU64,
+    /// Held from the look at the place to the answer of the server there, and before a move. A write that comes to the target
+    /// of a later move than it knows of would be written over, if the list has to be sent again.
+    turn: Mutex<()>,
 }
 
 /// Number of moves, and of those that were given up since the list changed too often.
@@ -129,6 +133,12 @@ fn play(
     Ok((figures, pushed.sum()))
 }
 
+impl List {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().expect("no panic under a turn")
+    }
+}
+
 fn name(number: usize) -> String {
     format!("list:{number}")
 }
@@ -158,8 +168,11 @@ fn write(
         let number = (list.pushed.load(Ordering::Relaxed) + 1).to_string();
         let since = Instant::now();
         loop {
+            let turn = list.turn();
             let client = &mut clients[list.place.load(Ordering::Acquire)];
-            match call(client, &["RPUSHX", name, &number])? {
+            let length = call(client, &["RPUSHX", name, &number])?;
+            drop(turn);
+            match length {
                 // It is on its way.
                 Value::Integer(0) if since.elapsed() < PATIENCE => thread::sleep(LOOK),
                 Value::Integer(0) => return Err(format!("{name} is nowhere")),
@@ -180,6 +193,7 @@ fn moved(
     by_hand: bool,
     figures: &Figures,
 ) -> Result<(), Failure> {
+    drop(list.turn());
     let from = list.place.load(Ordering::Acquire);
     let (mut source, mut target) = (connect(&servers[from])?, connect(&servers[1 - from])?);
     let name = name(number);
