@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct List {
     place: AtomicUsize,
     pushed: AtomicU64,
+    /// Held from the look at the place to the answer of the server there, and before a move. A write that comes to the target
+    /// of a later move than it knows of would be written over, if the list has to be sent again.
+    turn: Mutex<()>,
 }
 
 /// Number of moves, and of those that were given up since the list changed too often.
@@ -129,6 +133,12 @@ fn play(
     Ok((figures, pushed.sum()))
 }
 
+impl List {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().expect("no panic under a turn")
+    }
+}
+
 fn name(number: usize) -> String {
     format!("list:{number}")
 }
@@ -158,8 +168,11 @@ fn write(
         let number = (list.pushed.load(Ordering::Relaxed) + 1).to_string();
         let since = Instant::now();
         loop {
+            let turn = list.turn();
             let client = &mut clients[list.place.load(Ordering::Acquire)];
-            match call(client, &["RPUSHX", name, &number])? {
+            let length = call(client, &["RPUSHX", name, &number])?;
+            drop(turn);
+            match length {
                 // It is on its way.
                 Value::Integer(0) if since.elapsed() < PATIENCE => thread::sleep(LOOK),
                 Value::Integer(0) => return Err(format!("{name} is nowhere")),
@@ -180,6 +193,7 @@ fn moved(
     by_hand: bool,
     figures: &Figures,
 ) -> Result<(), Failure> {
+    drop(list.turn());
     let from = list.place.load(Ordering::Acquire);
     let (mut source, mut target) = (connect(&servers[from])?, connect(&servers[1 - from])?);
     let name = name(number);
@@ -225,17 +239,44 @@ fn check(servers: &[ServerProcess; 2], lists: &[List]) -> Result<(), Failure> {
             });
             contents.push(texts.collect::<Vec<String>>());
         }
-        if !contents[1 - place].is_empty() {
-            return Err(format!("{name} is there twice"));
-        }
         let pushed = list.pushed.load(Ordering::Relaxed);
-        let expected: Vec<String> = (0..=pushed).map(|number| number.to_string()).collect();
-        if contents[place] != expected {
-            return Err(format!(
-                "{name}: {pushed} numbers were acknowledged, and {} are there, or out of order",
-                contents[place].len().saturating_sub(1)
-            ));
-        }
+        compare(&contents[place], &contents[1 - place], pushed)
+            .map_err(|fault| format!("{name} {fault}"))?;
     }
     Ok(())
+}
+
+/// Compares a list with the numbers that were acknowledged; `elsewhere` is what the other server has of it.
+fn compare(contents: &[String], elsewhere: &[String], pushed: u64) -> Result<(), Failure> {
+    if !elsewhere.is_empty() {
+        return Err("is there twice".to_owned());
+    }
+    let expected = (0..=pushed).map(|number| number.to_string());
+    match expected.eq(contents.iter().cloned()) {
+        true => Ok(()),
+        false => Err(format!(
+            "has {} numbers behind its first, or has them out of order: {pushed} were acknowledged",
+            contents.len().saturating_sub(1)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_doubled_or_out_of_order_is_a_fault() {
+        let list = |numbers: &[u64]| {
+            let texts = numbers.iter().map(u64::to_string);
+            texts.collect::<Vec<String>>()
+        };
+        let whole = list(&[0, 1, 2]);
+        assert_eq!(compare(&whole, &[], 2), Ok(()));
+        assert!(compare(&whole, &list(&[0]), 2).is_err());
+        assert!(compare(&whole, &[], 3).is_err());
+        assert!(compare(&whole, &[], 1).is_err());
+        assert!(compare(&list(&[0, 2, 1]), &[], 2).is_err());
+        assert!(compare(&list(&[0, 1, 1, 2]), &[], 2).is_err());
+    }
 }

@@ -31,6 +31,9 @@ use transfer::Transfer;
 
 /// Shortest time between two calls, and between two acknowledgements or signs of life: milliseconds.
 const PERIOD_MS: u64 = 1000;
+/// Shortest pause before another call: milliseconds. Whoever has closed the connection may have more to say: DEBUG SLEEP, or
+/// whom to follow instead.
+const MOMENT_MS: u64 = 20;
 /// Most bytes of a line of the primary.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// The version that replicas tell. A Valkey sends hashes whose fields expire only to who tells one that knows them; a Redis
@@ -573,7 +576,7 @@ impl Link {
     fn fail(&mut self, why: String, now_ms: u64) -> Wish<'static> {
         self.reset();
         self.phase = Phase::Pausing {
-            until_ms: now_ms.max(self.called_ms + PERIOD_MS),
+            until_ms: (now_ms + MOMENT_MS).max(self.called_ms + PERIOD_MS),
         };
         Wish::Failed(why)
     }

@@ -379,7 +379,10 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         out.field("loading_total_bytes", total)?;
         out.zeros(&["loading_rdb_used_mem"])?;
         out.field("loading_loaded_bytes", bytes)?;
-        let percent = 100.0 * bytes as f64 / total.max(1) as f64;
+        let percent = match total {
+            0 => 0.0,
+            _ => 100.0 * bytes as f64 / total as f64,
+        };
         out.field("loading_loaded_perc", format_args!("{percent:.2}"))?;
         out.field("loading_eta_seconds", eta_s)?;
     }

@@ -107,6 +107,8 @@ const LEFT_ALONE: &[&str] = &[
     // The real one ends without TLS.
     "tls-cluster",
     "tls-replication",
+    // Errors name a value of Valkey's, too.
+    "repl-diskless-load",
     "maxclients",
     // Later connections would have to know it.
     "requirepass",

@@ -177,8 +177,10 @@ fn a_message_that_is_lost_ends_in_another_call() {
             "without message {lost}: {failed:?}"
         );
         // The last call is long ago.
-        assert_eq!(play.link.next_ms(), Some(play.now_ms));
-        assert_eq!(play.link.tick(0, None, play.now_ms), Some(Wish::Connect));
+        assert_eq!(play.link.next_ms(), Some(play.now_ms + MOMENT_MS));
+        assert_eq!(play.link.tick(0, None, play.now_ms + MOMENT_MS - 1), None);
+        let again = play.link.tick(0, None, play.now_ms + MOMENT_MS);
+        assert_eq!(again, Some(Wish::Connect));
         // What comes late over the old connection is nobody's.
         assert_eq!(
             play.link.take(&full()[lost], play.now_ms, &mut Vec::new()),
@@ -264,7 +266,7 @@ fn calls_are_a_second_apart_and_no_longer() {
     assert_eq!(link.tick(0, None, 6000), Some(Wish::Connect));
     // One that stood for longer is replaced at once.
     assert!(link.lost("reset by peer", 7500).is_some());
-    assert_eq!(link.tick(0, None, 7500), Some(Wish::Connect));
+    assert_eq!(link.tick(0, None, 7500 + MOMENT_MS), Some(Wish::Connect));
     // Another primary is called at once, too.
     link.follow(7600);
     assert_eq!(link.tick(0, None, 7600), Some(Wish::Connect));

@@ -106,7 +106,7 @@ impl Drop for Writer {
 
 impl Reader {
     /// Waits for the end of the bytes, and drops those that come before. Returns false if the rest will never come.
-    pub(super) fn is_whole(mut self) -> bool {
+    pub(super) fn ends_whole(mut self) -> bool {
         let mut rest = Vec::new();
         loop {
             rest.clear();
@@ -214,10 +214,10 @@ mod tests {
         writer.push(b"REDIS");
         drop(writer);
         assert!(reader.fill(&mut Vec::new()).is_err());
-        assert!(!reader.is_whole());
+        assert!(!reader.ends_whole());
         let (writer, reader, _) = counted();
         writer.push(b"the mark");
         writer.finish();
-        assert!(reader.is_whole());
+        assert!(reader.ends_whole());
     }
 }

@@ -61,27 +61,29 @@ enum Way {
     Emptied,
 }
 
+impl Way {
+    /// Chooses the way of a snapshot that is of the history that the data are of, or not.
+    fn of(setting: DisklessLoad, is_own: bool, is_empty: bool) -> Way {
+        match setting {
+            // Data of another history are no old state of what is loaded.
+            DisklessLoad::Beside if is_own => Way::Beside,
+            DisklessLoad::Beside => Way::Hidden,
+            DisklessLoad::OnEmpty if is_empty => Way::Hidden,
+            DisklessLoad::Emptied => Way::Emptied,
+            DisklessLoad::Never | DisklessLoad::OnEmpty => Way::File,
+        }
+    }
+}
+
 impl Attempt {
     /// Begins an attempt.
     pub(super) fn new(shared: &Shared, term: u64, history: Option<(Replid, u64)>) -> Attempt {
         let settings = shared.settings.current();
-        let databases = 0..shared.keyspace.databases();
-        let is_empty = || {
-            let mut counts = databases.map(|db| shared.keyspace.key_count(db));
-            counts.all(|count| count == 0)
-        };
-        // Data of another history are no old state of what is loaded.
-        let is_own = || {
-            let own = replication::identity(shared).replid();
-            history.is_some_and(|(replid, _)| replid == own)
-        };
-        let way = match settings.diskless_load {
-            DisklessLoad::Beside if is_own() => Way::Beside,
-            DisklessLoad::Beside => Way::Hidden,
-            DisklessLoad::OnEmpty if is_empty() => Way::Hidden,
-            DisklessLoad::Emptied => Way::Emptied,
-            DisklessLoad::Never | DisklessLoad::OnEmpty => Way::File,
-        };
+        let mut databases = 0..shared.keyspace.databases();
+        let is_empty = databases.all(|db| shared.keyspace.key_count(db) == 0);
+        let own = replication::identity(shared).replid();
+        let is_own = history.is_some_and(|(replid, _)| replid == own);
+        let way = Way::of(settings.diskless_load, is_own, is_empty);
         let attempt = Attempt {
             term,
             history,
@@ -300,7 +302,7 @@ fn load_piped(shared: &Shared, attempt: &Arc<Attempt>, reader: Reader) -> Result
         |offset: u64, why: &str| format!("Internal error in RDB reading offset {offset}: {why}");
     let file = loaded.map_err(|error| failed(scanner.offset(), &error.to_string()))?;
     let (reader, _) = scanner.into_parts();
-    if !reader.is_whole() {
+    if !reader.ends_whole() {
         return Err(failed(
             file.bytes,
             "the connection ended before the snapshot did",
@@ -330,4 +332,40 @@ fn empty(shared: &Shared, attempt: &Attempt) {
     applier.is_to_empty = applier.term == attempt.term && !attempt.is_given_up();
     drop(applier);
     wake(shared);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_are_served_only_as_an_old_state_of_what_is_loaded() {
+        use DisklessLoad::{Beside, Emptied, Never, OnEmpty};
+        let ways = |setting| {
+            let cases = [(false, false), (false, true), (true, false), (true, true)];
+            cases.map(|(is_own, is_empty)| Way::of(setting, is_own, is_empty))
+        };
+        assert_eq!(ways(Never), [Way::File; 4]);
+        assert_eq!(
+            ways(OnEmpty),
+            [Way::File, Way::Hidden, Way::File, Way::Hidden]
+        );
+        assert_eq!(
+            ways(Beside),
+            [Way::Hidden, Way::Hidden, Way::Beside, Way::Beside]
+        );
+        assert_eq!(ways(Emptied), [Way::Emptied; 4]);
+    }
+
+    #[test]
+    fn a_received_file_goes_with_whoever_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("temp-1.2.rdb");
+        let file = File::create(&path).unwrap();
+        drop(Received {
+            file,
+            path: path.clone(),
+        });
+        assert!(!path.exists());
+    }
 }

@@ -535,13 +535,18 @@ fn a_handshake_with_errors_is_told_so() {
     replica.send("REPLCONF ACK 9223372036854775807");
     replica.send("REPLCONF ACK -1");
     replica.send("PSYNC ? -1");
+    until("it was heard", || {
+        let stats = client.call("INFO commandstats");
+        matches!(stats, Value::Bulk(text) if contains(&text, b"cmdstat_psync:calls=3,"))
+    });
     call(&mut client, "SET a 1", "OK");
     replica.expects(&["SELECT 0", "SET a 1"]);
     call(&mut client, "WAIT 1 1", "0");
     call(&mut client, "DEBUG REPLICATE made up", "OK");
-    replica.expects(&["made up"]);
+    replica.expects(&["REPLCONF GETACK *", "made up"]);
     // A reply would stand in its stream.
     replica.send("SET a 2");
     assert!(replica.is_closed());
-    call(&mut client, "GET a", "1");
+    let kept = client.call("GET a");
+    assert!(matches!(kept, Value::Bulk(text) if text == b"1"));
 }
