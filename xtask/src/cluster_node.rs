@@ -56,6 +56,7 @@ READONLY
 READWRITE
 ASKING
 READONLY x
+AUTH "internal connection" x
 SORT a BY w_* GET x_*
 SORT a BY {a}w_*
 SORT a BY {a*
