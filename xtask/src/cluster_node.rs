@@ -56,6 +56,7 @@ READONLY
 READWRITE
 ASKING
 READONLY x
+AUTH "internal connection" x
 SORT a BY w_* GET x_*
 SORT a BY {a}w_*
 SORT a BY {a*
@@ -324,4 +325,23 @@ fn told(node: SocketAddr, lines: &str, protocol: &str) -> Result<String, Failure
         cli.arg(protocol);
     }
     captured(cli, lines.as_bytes(), TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_bus_and_epochs_is_taken_out() {
+        for (line, rest) in [
+            (
+                "ID 127.0.0.1:PORT@17000,h myself,master - 0 0 12 connected 0-16383",
+                "ID 127.0.0.1:PORT@,h myself,master - 0 0  connected 0-16383",
+            ),
+            ("cluster_size:1", "cluster_size:1"),
+            ("cluster_my_epoch:12\\r\\n", "cluster_my_epoch:\\r\\n"),
+        ] {
+            assert_eq!(without_epochs(line), rest);
+        }
+    }
 }

@@ -182,3 +182,20 @@ pub trait Watch: Send {
     /// Waits for changes, at most so long, and returns all that are there.
     fn next(&mut self, timeout: Duration) -> Result<Events, StoreError>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_if_it_may_have_been_done() {
+        let why = || "the folder: no space".to_owned();
+        assert_eq!(StoreError::Unavailable(why()).to_string(), why());
+        assert_eq!(
+            StoreError::Undecided(why()).to_string(),
+            "it is not known whether it was done: the folder: no space"
+        );
+        let compacted = StoreError::Compacted(7).to_string();
+        assert_eq!(compacted, "the events before revision 7 are gone");
+    }
+}

@@ -185,7 +185,11 @@ pub fn log_in<O: Outlet>(
     const INTERNAL: Error =
         Error::line("ERR Cannot authenticate as an internal connection on non-cluster instances");
     if user == b"internal connection" {
-        return Err(INTERNAL);
+        // No node has the secret of a bus.
+        return Err(match executor.engine.keyspace.is_of_cluster() {
+            true => Error::line("WRONGPASS invalid internal password"),
+            false => INTERNAL,
+        });
     }
     if try_log_in(executor, caller, user, password) {
         return Ok(());

@@ -234,3 +234,30 @@ pub(crate) fn check_in_script<O: Outlet>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_worded_for_who_reads_them() {
+        let text = |error: Error| String::from_utf8_lossy(&error.text()).into_owned();
+        let moved = Refusal::Moved(3999, "h:6381".into());
+        assert_eq!(text(moved.error()), "MOVED 3999 h:6381");
+        assert_eq!(
+            text(moved.error_in_script(CommandId::Get)),
+            "ERR Script attempted to access a non local key in a cluster node"
+        );
+        // A subcommand has its whole name.
+        assert_eq!(
+            text(Refusal::CrossSlot.error_in_script(CommandId::ObjectEncoding)),
+            "ERR Command 'object|encoding' in script attempted to access keys that don't hash to the same slot"
+        );
+        let full = Refusal::Full(7);
+        assert!(text(full.error()).starts_with("ERR slot 7 has 3000000 keys"));
+        assert_eq!(
+            text(full.error_in_script(CommandId::Set)),
+            text(full.error())
+        );
+    }
+}

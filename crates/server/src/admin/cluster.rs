@@ -235,16 +235,16 @@ pub(crate) fn cluster_shards(
     reply.bulk(b"nodes");
     reply.array(1);
     let ports = [
-        ("port", endpoint.plain_port),
-        ("tls-port", endpoint.tls_port),
+        (TcpPort::Plain, endpoint.plain_port),
+        (TcpPort::Tls, endpoint.tls_port),
     ];
     let ports = ports.iter().filter(|(_, port)| *port != 0);
     let has_name = !endpoint.hostname.is_empty();
     reply.map(6 + ports.clone().count() + usize::from(has_name));
     reply.bulk(b"id");
     reply.bulk(cluster.node.as_bytes());
-    for (name, port) in ports {
-        reply.bulk(name.as_bytes());
+    for (which, port) in ports {
+        reply.bulk(which.parameter().as_bytes());
         reply.integer(i64::from(*port));
     }
     reply.bulk(b"ip");
@@ -408,8 +408,8 @@ pub(crate) fn cluster_slot_stats(
             .into());
         }
         (first..=last, None)
-    } else if let Some(metric) = words.value("ORDERBY") {
-        if !metric.eq_ignore_ascii_case(b"key-count") {
+    } else if words.flag("ORDERBY") {
+        if !words.undocumented("KEY-COUNT") {
             return Err(Error::line("ERR Unrecognized sort metric for ORDERBY.").into());
         }
         (0..=SLOTS as u16 - 1, Some(stats_order(words)?))
@@ -483,4 +483,39 @@ fn slot_number(number: i64) -> Option<u16> {
 fn slot_argument(word: &[u8]) -> Result<u16, Error> {
     let slot = number::parse_i64(word).and_then(slot_number);
     slot.ok_or(Error::line("ERR Invalid or out of range slot"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_ways_to_a_node_are_those_that_are_not_preferred() {
+        let endpoint = |hostname, preferred| Endpoint {
+            ip: "1.2.3.4".into(),
+            port: 1,
+            plain_port: 1,
+            tls_port: 0,
+            hostname,
+            preferred,
+        };
+        for (hostname, preferred, host, others) in [
+            ("", EndpointType::Ip, Some("1.2.3.4"), &[][..]),
+            ("h", EndpointType::Ip, Some("1.2.3.4"), &["hostname"]),
+            ("h", EndpointType::Hostname, Some("h"), &["ip"]),
+            ("", EndpointType::Hostname, Some("?"), &["ip"]),
+            (
+                "h",
+                EndpointType::UnknownEndpoint,
+                None,
+                &["ip", "hostname"],
+            ),
+            ("", EndpointType::UnknownEndpoint, None, &["ip"]),
+        ] {
+            let endpoint = endpoint(hostname, preferred);
+            assert_eq!(endpoint.host(), host);
+            let names: Vec<&str> = endpoint.others().iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, others);
+        }
+    }
 }

@@ -747,17 +747,31 @@ fn sessions_may_ask_for_reads_of_replicas() {
 #[test]
 fn a_node_comes_back_with_its_id_its_slots_and_its_keys() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(settings(folder.path()));
+    let dump = folder.path().join("dump.rdb");
+    let saved = || {
+        settings(folder.path()).with(|settings| {
+            settings.db_filename = dump.to_str().unwrap().into();
+        })
+    };
+    let server = start(saved());
     let mut client = Client::connect(&server);
     let id = text(&client.call("CLUSTER MYID"));
+    client.call("MSET {x}1 1 {x}2 2").ok();
+    client.call("SAVE").ok();
     client.call("CLUSTER DELSLOTS 0").ok();
     drop((client, server));
-    let server = start(settings(folder.path()));
+    let server = start(saved());
+    assert!(server.wait_until_loaded());
     let mut client = Client::connect(&server);
+    assert_eq!(client.call("CLUSTER COUNTKEYSINSLOT 16287").integer(), 2);
+    assert_eq!(client.call("GET {x}1").error(), DOWN);
+    client.call("CLUSTER ADDSLOTS 0").ok();
+    assert_eq!(text(&client.call("GET {x}2")), "2");
+    client.call("CLUSTER DELSLOTS 0").ok();
     assert_eq!(text(&client.call("CLUSTER MYID")), id);
     let nodes = text(&client.call("CLUSTER NODES"));
     assert!(nodes.ends_with(" 0 0 2 connected 1-16383\n"), "{nodes}");
-    let second = Server::start(settings(folder.path()), Origin::default(), false);
+    let second = Server::start(saved(), Origin::default(), false);
     let error = second.err().expect("the file is in use").to_string();
     assert!(error.contains("another node uses this file"), "{error}");
 }

@@ -354,3 +354,43 @@ fn change_map(
     caller.reply().ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::ArgsBuf;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_read_as_written_and_checked() {
+        let parsed = |line: &str| {
+            let args: ArgsBuf = line.split(' ').map(str::as_bytes).collect();
+            let (args, id) = (args.as_args(), CommandId::ClusterAddslotsrange);
+            let slots = match args[1] == *b"addslots" {
+                true => single_slots(args),
+                false => ranges(id, args),
+            };
+            slots.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())
+        };
+        assert_eq!(parsed("cluster addslots 5 0"), Ok(vec![5..=5, 0..=0]));
+        assert_eq!(
+            parsed("cluster addslotsrange 1 2 16383 16383"),
+            Ok(vec![1..=2, 16383..=16383])
+        );
+        for (line, why) in [
+            ("cluster addslots 16384", "ERR Invalid or out of range slot"),
+            ("cluster addslots -1", "ERR Invalid or out of range slot"),
+            ("cluster addslots 65536", "ERR Invalid or out of range slot"),
+            (
+                "cluster addslotsrange 1 2 3",
+                "ERR wrong number of arguments for 'cluster|addslotsrange' command",
+            ),
+            (
+                "cluster addslotsrange 0 0 3 2",
+                "ERR start slot number 3 is greater than end slot number 2",
+            ),
+        ] {
+            assert_eq!(parsed(line), Err(why.to_owned()));
+        }
+    }
+}
