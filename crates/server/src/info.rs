@@ -194,7 +194,9 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         infos.iter().map(|info| bytes(info)).max().unwrap_or(0)
     };
     let watched = || infos.iter().map(|info| info.watched().0);
-    out.field("connected_clients", infos.len())?;
+    // As in Redis, replicas are not among them.
+    let replicas = flagged(flag::REPLICA);
+    out.field("connected_clients", infos.len().saturating_sub(replicas))?;
     out.field("cluster_connections", 0)?;
     out.field("maxclients", worker.outlet.settings.maxclients)?;
     let input = largest(|info| info.query_capacity.load(Ordering::Relaxed));

@@ -66,6 +66,9 @@ fn a_server_does_not_end_before_its_replicas_have_everything() {
     let mut also_asks = Client::connect(&server);
     also_asks.send("SHUTDOWN NOSAVE");
     until("they wait", || blocked(&mut client) == 3);
+    until("they are counted, and the replica is not", || {
+        field(&mut client, "clients", "connected_clients") == "4"
+    });
     call(&mut client, "EXISTS b", "0");
     replica.expects(&["REPLCONF GETACK *"]);
     replica.ack();
