@@ -329,7 +329,7 @@ mod tests {
         }
         primary.append(b"12345");
         primary.end_round(1);
-        while !matches!(primary.next(4), redline_replica::primary::Next::Nothing) {}
+        primary.fill(4, &mut redline_resp::ReplyBuffer::new(), usize::MAX);
         primary.ack(4, 5, None, 0);
         let expected = [
             "Lagging replica 10.0.0.2:7000 reported offset 5 behind master, lag=0, state=wait_bgsave.",

@@ -9,6 +9,7 @@ use std::{
 };
 
 use redline_commands::{Error, Words};
+use redline_keyspace::Unit;
 use redline_rdb::functions as payload;
 use redline_resp::{Args, Proto, ReplyBuffer};
 use redline_scripting::{
@@ -91,6 +92,22 @@ pub(super) fn give_host_back<O: Outlet>(executor: &Executor<'_, O>, host: Host) 
         .unwrap_or_else(PoisonError::into_inner) = Some(host);
 }
 
+/// Takes the script mutex for a call that may run.
+fn take_script<'e, O: Outlet>(
+    executor: &mut Executor<'e, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+) -> Result<Unit<'e>, Halt> {
+    loop {
+        let unit = units::take_script(executor, caller)?;
+        if !executor.must_pass_again() {
+            return Ok(unit);
+        }
+        drop(unit);
+        executor.pass_again(caller, args)?;
+    }
+}
+
 /// Changes the libraries, under the script mutex, and records the call in the journal.
 fn change<O: Outlet, R>(
     executor: &mut Executor<'_, O>,
@@ -98,17 +115,10 @@ fn change<O: Outlet, R>(
     args: Args<'_>,
     change: impl FnOnce(&Libraries, &mut Host, &mut LoadEnv<'_, O>) -> Result<R, Error>,
 ) -> Result<R, Halt> {
-    let inside_exec = executor.compound.is_some();
-    let mut held = None;
-    while !inside_exec {
-        let unit = units::take_script(executor, caller)?;
-        if !executor.must_pass_again() {
-            held = Some(unit);
-            break;
-        }
-        drop(unit);
-        executor.pass_again(caller, args)?;
-    }
+    let mut held = match executor.compound.is_some() {
+        true => None,
+        false => Some(take_script(executor, caller, args)?),
+    };
     let result = take_host(executor).and_then(|mut host| {
         let mut env = LoadEnv::new(&executor.outlet);
         let result = change(&executor.engine.libraries, &mut host, &mut env);
