@@ -4,7 +4,10 @@
 //! that is full never changes, so it can be sent from where it lies. Blocks hold the backlog and the debt of the slowest
 //! reader.
 //!
-//! Must not know: what the bytes say, ids, sockets.
+//! The oldest may be *spilled*: the caller writes one that it is given into a slot of a file of its own, and reads it from there
+//! when it is asked for. Slots are of one block each; those of blocks that are freed are used again.
+//!
+//! Must not know: what the bytes say, ids, sockets, the file.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -18,7 +21,15 @@ pub struct Blocks {
     begin: u64,
     /// The offset behind the last byte.
     end: u64,
-    /// Full blocks, oldest first. They are of one size, but for those that a large piece made.
+    /// Number of the file for blocks that are spilled: no other stream has it.
+    spool: u64,
+    /// The offset of each block that is in the file, and its slot there: the oldest, in order.
+    spilled: VecDeque<(u64, u32)>,
+    /// Slots of the file that are free, and the number of those that were ever in use.
+    free: Vec<u32>,
+    /// See `free`.
+    slots: u32,
+    /// Full blocks in memory, oldest first; all of [`BLOCK_BYTES`].
     full: VecDeque<(u64, Arc<Vec<u8>>)>,
     /// The newest bytes; shorter than a block.
     open: Vec<u8>,
@@ -31,14 +42,40 @@ pub enum Found<'a> {
     Full(&'a Arc<Vec<u8>>, usize),
     /// The newest bytes, which are not a full block yet; empty at the end of the stream.
     Open(&'a [u8]),
+    /// A full block in a slot of the file, and the place in it where they begin.
+    Spilled(Slot, usize),
+}
+
+/// A place for one block in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Number of the file.
+    pub spool: u64,
+    /// Number of the slot, from the beginning of the file.
+    pub number: u32,
+}
+
+/// A block that is to be written into the file.
+#[derive(Clone, Debug)]
+pub struct Spill {
+    /// Where to.
+    pub slot: Slot,
+    /// Its bytes.
+    pub block: Arc<Vec<u8>>,
+    /// The offset before its first byte.
+    begin: u64,
 }
 
 impl Blocks {
-    /// Begins to keep bytes at an offset.
-    pub fn new(offset: u64) -> Blocks {
+    /// Begins to keep bytes at an offset. `spool`: a number that no other stream has had.
+    pub fn new(offset: u64, spool: u64) -> Blocks {
         Blocks {
             begin: offset,
             end: offset,
+            spool,
+            spilled: VecDeque::new(),
+            free: Vec::new(),
+            slots: 0,
             full: VecDeque::new(),
             open: Vec::new(),
         }
@@ -57,6 +94,17 @@ impl Blocks {
     /// Returns the number of bytes that are kept.
     pub fn len(&self) -> u64 {
         self.end - self.begin
+    }
+
+    /// Returns the offset before the first byte that is in memory.
+    pub fn memory_begin(&self) -> u64 {
+        let open_begin = self.end - self.open.len() as u64;
+        self.full.front().map_or(open_begin, |(begin, _)| *begin)
+    }
+
+    /// Returns the number of bytes that are in memory.
+    pub fn memory_len(&self) -> u64 {
+        self.end - self.memory_begin()
     }
 
     /// Returns true if no byte is kept.
@@ -92,8 +140,58 @@ impl Blocks {
             return Some(Found::Open(&self.open[(offset - open_begin) as usize..]));
         }
         let behind = self.full.partition_point(|(begin, _)| *begin <= offset);
-        let (begin, block) = &self.full[behind - 1];
-        Some(Found::Full(block, (offset - begin) as usize))
+        if let Some((begin, block)) = behind.checked_sub(1).map(|at| &self.full[at]) {
+            return Some(Found::Full(block, (offset - begin) as usize));
+        }
+        let behind = self.spilled.partition_point(|(begin, _)| *begin <= offset);
+        let (begin, number) = self.spilled[behind - 1];
+        let slot = Slot {
+            spool: self.spool,
+            number,
+        };
+        Some(Found::Spilled(slot, (offset - begin) as usize))
+    }
+
+    /// Returns the oldest block in memory and a slot for it, if there are more than `memory_bytes` in memory and less than
+    /// `spool_bytes` in the file. The caller writes it and says so: until then it stays in memory.
+    pub fn spill(&mut self, memory_bytes: u64, spool_bytes: u64) -> Option<Spill> {
+        let is_room = (self.spilled.len() as u64 + 1) * BLOCK_BYTES as u64 <= spool_bytes;
+        if self.memory_len() <= memory_bytes || !is_room {
+            return None;
+        }
+        let (begin, block) = self.full.front()?;
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        Some(Spill {
+            slot: Slot {
+                spool: self.spool,
+                number,
+            },
+            block: block.clone(),
+            begin: *begin,
+        })
+    }
+
+    /// Notes that a block is in the file (`is_written`), or could not be written.
+    pub fn spilled(&mut self, spill: &Spill, is_written: bool) {
+        if spill.slot.spool != self.spool {
+            return;
+        }
+        let is_front = (self.full.front()).is_some_and(|(begin, _)| *begin == spill.begin);
+        if is_written && is_front {
+            self.full.pop_front();
+            self.spilled.push_back((spill.begin, spill.slot.number));
+        } else {
+            // It was freed meanwhile, or stays where it is.
+            self.free.push(spill.slot.number);
+        }
+    }
+
+    /// Returns the number of the file, if a block is in it.
+    pub fn spool(&self) -> Option<u64> {
+        (!self.spilled.is_empty()).then_some(self.spool)
     }
 
     /// Frees blocks that nobody wants: all their bytes are older than the newest `backlog_bytes`, and before the offset of
@@ -101,12 +199,19 @@ impl Blocks {
     pub fn trim(&mut self, backlog_bytes: u64, slowest: Option<u64>) {
         let kept_from = self.end.saturating_sub(backlog_bytes);
         let kept_from = slowest.map_or(kept_from, |slowest| kept_from.min(slowest));
-        while let Some((begin, block)) = self.full.front()
-            && begin + block.len() as u64 <= kept_from
-        {
-            self.begin = begin + block.len() as u64;
-            self.full.pop_front();
+        let is_old = |begin: u64| begin + BLOCK_BYTES as u64 <= kept_from;
+        while let Some((_, number)) = self.spilled.pop_front_if(|(begin, _)| is_old(*begin)) {
+            self.free.push(number);
         }
+        if self.spilled.is_empty() {
+            while self
+                .full
+                .pop_front_if(|(begin, _)| is_old(*begin))
+                .is_some()
+            {}
+        }
+        let spilled = self.spilled.front().map(|(begin, _)| *begin);
+        self.begin = spilled.unwrap_or_else(|| self.memory_begin());
     }
 }
 
@@ -121,6 +226,7 @@ mod tests {
             let found = match blocks.at(offset).expect("it is kept") {
                 Found::Full(block, at) => &block[at..],
                 Found::Open(bytes) => bytes,
+                Found::Spilled(..) => unreachable!("nothing was spilled"),
             };
             if found.is_empty() {
                 return all;
@@ -137,7 +243,7 @@ mod tests {
     #[test]
     fn what_is_added_is_read_from_any_offset() {
         let all = bytes(3 * BLOCK_BYTES + 100);
-        let mut blocks = Blocks::new(1000);
+        let mut blocks = Blocks::new(1000, 1);
         let pieces = [1, BLOCK_BYTES - 2, 1, 1, 2 * BLOCK_BYTES, 5, 94];
         let mut at = 0;
         for piece in pieces {
@@ -163,7 +269,7 @@ mod tests {
     #[test]
     fn blocks_older_than_the_backlog_and_behind_every_reader_are_freed() {
         let size = BLOCK_BYTES as u64;
-        let mut blocks = Blocks::new(0);
+        let mut blocks = Blocks::new(0, 1);
         blocks.append(&bytes(4 * BLOCK_BYTES + 10));
         blocks.trim(u64::MAX, None);
         assert_eq!(blocks.begin(), 0);
@@ -182,5 +288,85 @@ mod tests {
             read(&blocks, 2 * size),
             bytes(4 * BLOCK_BYTES + 10)[2 * BLOCK_BYTES..]
         );
+    }
+
+    /// A file with the slots that were written.
+    #[derive(Default)]
+    struct File(std::collections::HashMap<u32, Vec<u8>>);
+
+    impl File {
+        /// Spills all that may be, of which `refuses` says how many are not written.
+        fn take(&mut self, blocks: &mut Blocks, memory: u64, room: u64, mut refuses: u32) {
+            while let Some(spill) = blocks.spill(memory, room) {
+                let is_written = refuses == 0;
+                refuses = refuses.saturating_sub(1);
+                if is_written {
+                    self.0.insert(spill.slot.number, spill.block.to_vec());
+                }
+                blocks.spilled(&spill, is_written);
+            }
+        }
+
+        fn read(&self, blocks: &Blocks, mut offset: u64) -> Vec<u8> {
+            let mut all = Vec::new();
+            loop {
+                let found = match blocks.at(offset).expect("it is kept") {
+                    Found::Full(block, at) => &block[at..],
+                    Found::Open(bytes) => bytes,
+                    Found::Spilled(slot, at) => &self.0[&slot.number][at..],
+                };
+                if found.is_empty() {
+                    return all;
+                }
+                all.extend_from_slice(found);
+                offset += found.len() as u64;
+            }
+        }
+    }
+
+    #[test]
+    fn old_blocks_are_read_from_the_file_and_its_slots_are_used_again() {
+        let size = BLOCK_BYTES as u64;
+        let all = bytes(12 * BLOCK_BYTES + 5);
+        let (mut blocks, mut file) = (Blocks::new(0, 1), File::default());
+        blocks.append(&all[..6 * BLOCK_BYTES + 5]);
+        assert!(blocks.spill(u64::MAX, u64::MAX).is_none() && blocks.spill(0, size - 1).is_none());
+        file.take(&mut blocks, 2 * size, 10 * size, 1);
+        assert_eq!((blocks.memory_begin(), blocks.begin()), (5 * size, 0));
+        for offset in [0, 1, size, 3 * size - 1, 5 * size, 6 * size + 1] {
+            assert_eq!(
+                file.read(&blocks, offset),
+                all[offset as usize..6 * BLOCK_BYTES + 5]
+            );
+        }
+        // Half of a spilled block is still wanted.
+        blocks.trim(0, Some(3 * size + 7));
+        assert_eq!((blocks.begin(), blocks.spool()), (3 * size, Some(1)));
+        blocks.append(&all[6 * BLOCK_BYTES + 5..]);
+        // Room for five blocks, two of which are taken.
+        file.take(&mut blocks, 2 * size, 5 * size, 0);
+        assert_eq!(blocks.memory_begin(), 8 * size);
+        assert!(file.0.len() <= 6, "slots were used again");
+        assert_eq!(file.read(&blocks, 3 * size), all[3 * BLOCK_BYTES..]);
+        blocks.trim(size, None);
+        assert_eq!((blocks.spool(), blocks.begin()), (None, 11 * size));
+        assert_eq!(file.read(&blocks, 11 * size), all[11 * BLOCK_BYTES..]);
+    }
+
+    #[test]
+    fn a_block_that_is_freed_while_it_is_written_is_not_in_the_file() {
+        let size = BLOCK_BYTES as u64;
+        let mut blocks = Blocks::new(0, 1);
+        blocks.append(&bytes(3 * BLOCK_BYTES));
+        let spill = blocks.spill(0, 10 * size).expect("there is one");
+        blocks.trim(0, None);
+        blocks.append(&bytes(BLOCK_BYTES));
+        blocks.spilled(&spill, true);
+        assert_eq!((blocks.spool(), blocks.begin()), (None, 3 * size));
+        // Nor is one of another stream.
+        let mut other = Blocks::new(0, 2);
+        other.append(&bytes(2 * BLOCK_BYTES));
+        other.spilled(&spill, true);
+        assert_eq!((other.spool(), other.begin()), (None, 0));
     }
 }

@@ -16,7 +16,7 @@ use redline_net::clock;
 use redline_replica::primary::{Replica, State};
 
 use crate::{
-    following, log,
+    following, log, replication,
     shared::{Message, Shared},
 };
 
@@ -152,6 +152,8 @@ pub(crate) fn begin(shared: &Shared, request: Request) -> Result<(), Refusal> {
     shared.failover.is_on.store(true, Ordering::Release);
     drop(attempt);
     hold_writes(shared, true);
+    // By themselves replicas tell it once a second. Asked again, one that is far away would never have the end.
+    replication::ask_acks(shared, shared.keyspace.journal().last());
     Ok(())
 }
 

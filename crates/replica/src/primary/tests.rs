@@ -14,6 +14,7 @@ const LIMITS: Limits = Limits {
     hard_bytes: 500_000,
     soft_bytes: 300_000,
     soft_ms: 5_000,
+    spool_bytes: 0,
 };
 const MARK: [u8; MARK_BYTES] = [b'm'; MARK_BYTES];
 
@@ -33,6 +34,7 @@ fn take(primary: &mut Primary, client: u64, snapshot: &[u8], now_ms: u64) -> Vec
             Next::Nothing => return all,
             Next::Bytes(bytes) => all.extend(bytes),
             Next::Block(block, range) => all.extend_from_slice(&block[range]),
+            Next::Spilled { .. } => unreachable!("these tests have no file"),
             Next::Snapshot { from, bytes, .. } => {
                 let from = from as usize;
                 all.extend_from_slice(&snapshot[from..from + bytes]);
@@ -397,4 +399,59 @@ fn without_a_replica_the_history_ends_when_its_time_is_up() {
     write(&mut primary, b"unseen", 2);
     assert_eq!(primary.log().identity().offset(), 3);
     assert!(!primary.tick(|| id(5), 200_000).is_forgotten, "once");
+}
+
+#[test]
+fn a_replica_that_is_behind_by_more_than_memory_is_sent_the_rest_from_a_file() {
+    const SPOOL: usize = 10 * BLOCK_BYTES;
+    let mut primary = primary();
+    let limits = Limits {
+        spool_bytes: SPOOL as u64,
+        ..LIMITS
+    };
+    primary.set_limits(limits);
+    full_sync(&mut primary, 7, b"snapshot");
+    let mut file = vec![0; SPOOL];
+    let spill_all = |primary: &mut Primary, file: &mut [u8]| {
+        while let Some(spill) = primary.spill() {
+            let at = spill.slot.number as usize * BLOCK_BYTES;
+            file[at..at + BLOCK_BYTES].copy_from_slice(&spill.block);
+            primary.spilled(&spill, true);
+        }
+    };
+    let all: Vec<u8> = (0..12 * BLOCK_BYTES).map(|at| (at / 3) as u8).collect();
+    // More than the soft and the hard limit, of which memory holds less than the soft one.
+    for (number, piece) in all.chunks(10_000).enumerate() {
+        let (_, late) = write(&mut primary, piece, number as u64 + 1);
+        assert_eq!(late, [], "{number}");
+        spill_all(&mut primary, &mut file);
+    }
+    let kept = primary.log().blocks().unwrap();
+    assert!(kept.len() as usize >= all.len() && kept.memory_len() < LIMITS.soft_bytes);
+    primary.tick(|| id(3), 1);
+    assert_eq!(primary.tick(|| id(3), LIMITS.soft_ms + 2).close, []);
+    // Without more room the limits are as ever.
+    let mut late = Vec::new();
+    for number in 0..100 {
+        late = write(&mut primary, &[b'x'; 10_000], 1000 + number).1;
+        spill_all(&mut primary, &mut file);
+        if !late.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(late, [7]);
+    let mut sent = Vec::new();
+    while sent.len() < all.len() {
+        match primary.next(7) {
+            Next::Bytes(bytes) => sent.extend(bytes),
+            Next::Block(block, range) => sent.extend_from_slice(&block[range]),
+            Next::Spilled { slot, from, bytes } => {
+                let at = slot.number as usize * BLOCK_BYTES + from;
+                sent.extend_from_slice(&file[at..at + bytes]);
+                primary.spilled_handed_out(7, bytes);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(sent.windows(all.len()).any(|part| part == all));
 }

@@ -16,7 +16,7 @@ use redline_settings::{
 use redline_types::number;
 
 use super::checks::{OUTPUT_CLASSES, output_class, output_limit};
-use crate::settings::OutputLimit;
+use crate::settings::{OutputLimit, RefusedEffects};
 
 /// Codec of the requirement for clients to present a certificate, by words.
 pub struct ClientCertificates;
@@ -88,6 +88,13 @@ pub struct AppendSync;
 choices! {
     AppendSync: Policy { "everysec" => EverySecond, "always" => Always, "no" => No }
 }
+
+choices! {
+    OnRefusedEffect: RefusedEffects { "ignore" => Ignore, "panic" => End, "panic-on-replicas" => EndReplicas }
+}
+
+/// Codec of what follows a command of a primary or a file that fails.
+pub struct OnRefusedEffect;
 
 /// Codec of save points: seconds and changes.
 pub struct SavePoints;

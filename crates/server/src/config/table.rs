@@ -1,6 +1,7 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port` and `metrics-bind` are ours. Valkey 9.1.2's
-//! additional parameters are here too.
+//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port`, `metrics-bind`, `rdb-format-version`,
+//! `repl-format-version`, `bandwidth-limit` and `repl-bandwidth-limit` are ours. Valkey 9.1.2's additional parameters are here
+//! too.
 //!
 //! Settings of commands are rows of `redline_engine::settings`; [`SECTIONS`] has the places of its groups among these. Must not
 //! know: how a row is read from a file or shown to a client.
@@ -26,14 +27,14 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, OomScores, OpenChannels, OutputLimits, PrimaryAddress,
-        RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, OnRefusedEffect, OomScores, OpenChannels, OutputLimits,
+        PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
     },
 };
 use crate::{
     log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
-    settings::{OutputLimit, Permission, UserLine},
+    settings::{OutputLimit, Permission, RefusedEffects, UserLine},
 };
 
 /// Number of databases: each has a place, used or not, and some work goes over all places.
@@ -156,6 +157,7 @@ settings! {
         output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client above the first size is closed at once, one that is above the second for so many seconds as well; 0: no limit.").lines(output_limit_lines);
         /// Negative: percent of `maxmemory_bytes`.
         client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, those that use most are closed. A percentage is one of maxmemory; 0: no limit.");
+        bandwidth_limit: u64 = ("bandwidth-limit", Live, memory(0), "0", "Bytes per second that all clients together send and receive, replicas excepted; above it they wait. 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
         _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS.");
         _ = ("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary.");
@@ -294,11 +296,14 @@ settings! {
         repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period");
         repl_timeout_s: u64 = ("repl-timeout", Live, int(1, INT_MAX), "60", "Seconds after which the other side is given up.");
         _ = ("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas.");
+        repl_bandwidth_limit: u64 = ("repl-bandwidth-limit", Live, memory(0), "0", "Bytes per second that each replica is sent, snapshots included; 0: no limit.");
         backlog_bytes: u64 = ("repl-backlog-size", Live, memory(1), "1048576", "Bytes kept for replicas that come back; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
+        backlog_spool_bytes: u64 = ("repl-backlog-spool", Live, memory(0), "0", "Bytes of the backlog, and of what replicas have yet to be sent, that may be in a file beyond those in memory; 0: none.");
         backlog_ttl_s: u64 = ("repl-backlog-ttl", Live, int(0, i64::MAX), "3600", "Seconds that they are kept without a replica.");
         min_replicas: u64 = ("min-replicas-to-write", Live, SECONDS, "0", "Refuse writes with fewer replicas.").alias("min-slaves-to-write");
         min_replicas_lag_s: u64 = ("min-replicas-max-lag", Live, SECONDS, "10", "Seconds after which a replica does not count.").alias("min-slaves-max-lag");
-        _ = ("propagation-error-behavior", Inert, Syntax::Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", "What to do when a replica refuses a write.");
+        repl_format: Option<FileVersion> as RdbFormat = ("repl-format-version", Live, Syntax::Choice(RdbFormat::NAMES), "auto", "Version of the format of snapshots for replicas; auto: what the handshake of each tells.");
+        refused_effects: RefusedEffects as OnRefusedEffect = ("propagation-error-behavior", Live, Syntax::Choice(OnRefusedEffect::NAMES), "ignore", "What follows when a command of the primary, or of the append-only file, fails: ignore logs it, panic ends the process, panic-on-replicas does so on a replica that is read-only.");
     }
 
     /// Cluster mode.

@@ -2,7 +2,8 @@
 //!
 //! A unit runs through the executor as a client's would, but without checks and as of a time at which nothing has expired:
 //! the primary says what has. A stripe that is in use ends the slice; the unit waits, and goes on when the stripe is free.
-//! The bytes of applied units are the stream of this server, too.
+//! The bytes of applied units are the stream of this server, too. A command that fails is told to the log with its place in the
+//! stream; `propagation-error-behavior` says if the process ends.
 //!
 //! Must not know: the connection, what a command does.
 
@@ -20,7 +21,7 @@ use redline_replica::{
     Replid,
     link::units::{Unit, Units},
 };
-use redline_resp::{Args, ArgsBuf};
+use redline_resp::{Args, ArgsBuf, ReplyDecoder, Value};
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
@@ -29,6 +30,7 @@ use crate::{
     failover, log,
     persistence::{append, loading},
     replication,
+    settings::RefusedEffects,
     shared::Shared,
     worker::Worker,
 };
@@ -163,13 +165,15 @@ impl Applier {
     fn apply(&mut self, worker: &mut Worker, caller: &mut Caller, wants_ack: &mut bool) -> Slice {
         let shared = worker.shared;
         if let Some(stalled) = self.stalled.take() {
-            if !call(worker, caller, stalled.call.as_args()) {
+            let begin = replication::identity(shared).offset();
+            if !call(worker, caller, stalled.call.as_args(), begin) {
                 self.stalled = Some(stalled);
                 return Slice::Stuck;
             }
             self.note_applied(shared, stalled.bytes);
         }
         self.fetch(shared);
+        let begin = replication::identity(shared).offset();
         let mut applied = 0;
         let slice = loop {
             if applied >= SLICE_BYTES {
@@ -179,7 +183,7 @@ impl Applier {
                 Ok(None) => break Slice::Done,
                 Ok(Some(unit)) => {
                     let bytes = unit.bytes.len();
-                    match apply_unit(worker, caller, &unit) {
+                    match apply_unit(worker, caller, &unit, begin + applied as u64) {
                         Applied::Yes => applied += bytes,
                         Applied::WantsAck => {
                             applied += bytes;
@@ -195,7 +199,8 @@ impl Applier {
                 }
                 Err(broken) => {
                     self.units = Units::default();
-                    let why = format!("Link with MASTER given up: {broken}");
+                    let offset = begin + applied as u64;
+                    let why = format!("Link with MASTER given up at offset {offset}: {broken}");
                     let term = self.term;
                     shared.following.send(Order::Broken { term, why });
                     return Slice::Done;
@@ -329,7 +334,8 @@ enum Applied {
     Stalled(ArgsBuf),
 }
 
-fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Applied {
+/// Applies a unit that begins behind `offset`.
+fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>, offset: u64) -> Applied {
     let commands = unit.commands();
     if !unit.is_transaction {
         let Some(args) = commands.clone().next() else {
@@ -348,39 +354,48 @@ fn apply_unit(worker: &mut Worker, caller: &mut Caller, unit: &Unit<'_>) -> Appl
                 Applied::Yes
             };
         }
-        let Some(id) = resolve(worker, args) else {
+        let Some(id) = resolve(worker, args, offset) else {
             return Applied::Yes;
         };
         // Inside EXEC nothing waits for keys.
         if !spec::gate(id).flags.has(Flags::BLOCKING) {
-            return match call(worker, caller, args) {
+            return match call(worker, caller, args, offset) {
                 true => Applied::Yes,
                 false => Applied::Stalled(args.into()),
             };
         }
     }
     for args in commands {
-        if let Some(id) = resolve(worker, args) {
+        if let Some(id) = resolve(worker, args, offset) {
             caller.multi.queue.push((id, args.into()));
         }
     }
     caller.set_state(state::MULTI, true);
     caller.rules = worker.rules;
     let exec: ArgsBuf = [b"EXEC".as_slice()].into_iter().collect();
-    match call(worker, caller, exec.as_args()) {
+    match call(worker, caller, exec.as_args(), offset) {
         true => Applied::Yes,
         false => Applied::Stalled(exec),
     }
 }
 
-/// Makes a call of the stream. Returns false if it has to wait, and nothing has happened yet.
-fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
-    let Some(id) = resolve(worker, args) else {
+/// Makes a call of the unit behind `offset`. Returns false if it has to wait, and nothing has happened yet.
+fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>, offset: u64) -> bool {
+    let Some(id) = resolve(worker, args, offset) else {
         return true;
     };
+    let queue = caller.multi.queue.iter();
+    let queued: Vec<CommandId> = queue.map(|(id, _)| *id).collect();
+    let errors = worker.stats.errors.get();
     // A call that takes long has the clock read.
     worker.now_ms = 0;
     match worker.executor.call(caller, id, args) {
+        Ok(()) if id == CommandId::Exec && worker.stats.errors.get() != errors => {
+            for (id, error) in errors_of(caller, &queued) {
+                let command = spec::row(id).full_name;
+                note_refused(worker.shared, &error, command.as_bytes(), offset);
+            }
+        }
         Ok(()) => {}
         Err(Halt::Suspended(_)) => return false,
         Err(Halt::Error(error)) => {
@@ -389,11 +404,7 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
             if text.starts_with(b"BUSY") {
                 return false;
             }
-            log::warning(&format!(
-                "== CRITICAL == This replica is sending an error to its master: '{}' after processing the command '{}'",
-                text.escape_ascii(),
-                args[0].escape_ascii()
-            ));
+            note_refused(worker.shared, &text, &args[0], offset);
         }
     }
     caller.rounds = 0;
@@ -402,26 +413,58 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
     true
 }
 
-/// Returns the command, if it is one of those that change data; others are left out.
-fn resolve(worker: &Worker, args: Args<'_>) -> Option<CommandId> {
-    let resolved = worker
-        .shared
-        .engine
-        .names
-        .resolve(&args[0], args.get(1))
-        .ok();
-    let changes = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    let is_for_replicas = |id: &CommandId| {
-        matches!(id, CommandId::Select | CommandId::Exec) || spec::gate(*id).flags.has_any(changes)
+/// Returns the errors that a transaction has answered, each with its command.
+fn errors_of(caller: &Caller, queued: &[CommandId]) -> Vec<(CommandId, Vec<u8>)> {
+    let reply = caller.out.chunks().collect::<Vec<_>>().concat();
+    let decoded = ReplyDecoder::new().decode(&reply);
+    let Ok(Some(Value::Array(replies))) = decoded.map(|decoded| decoded.value) else {
+        return Vec::new();
     };
-    let command = resolved.filter(is_for_replicas);
-    if command.is_none() {
+    let errors = queued.iter().zip(replies).filter_map(|(id, reply)| {
+        let is_error = reply.is_error();
+        is_error.then(|| (*id, reply.as_bytes().unwrap_or_default().to_vec()))
+    });
+    errors.collect()
+}
+
+/// Tells the log of a command in the unit behind `offset` that has answered an error: the data may be other than the
+/// primary's. Ends the process if that is wanted.
+fn note_refused(shared: &Shared, error: &[u8], command: &[u8], offset: u64) {
+    shared.refused_effects.fetch_add(1, Ordering::Relaxed);
+    let (error, command) = (error.escape_ascii(), command.escape_ascii());
+    log::warning(&format!(
+        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{command}' in the unit behind offset {offset}"
+    ));
+    let settings = shared.settings.current();
+    let ends = match settings.refused_effects {
+        RefusedEffects::Ignore => false,
+        RefusedEffects::End | RefusedEffects::EndReplicas => settings.replica_read_only,
+    };
+    if ends {
+        log::warning(
+            "The process ends, since propagation-error-behavior says so: the data may be other than the primary's.",
+        );
+        std::process::exit(1);
+    }
+}
+
+/// Returns the command, if it is one of those that change data; others are left out.
+fn resolve(worker: &Worker, args: Args<'_>, offset: u64) -> Option<CommandId> {
+    let names = &worker.shared.engine.names;
+    let Ok(id) = names.resolve(&args[0], args.get(1)) else {
+        note_refused(worker.shared, b"ERR unknown command", &args[0], offset);
+        return None;
+    };
+    let changes = Flags::WRITE.with(Flags::MAY_REPLICATE);
+    let is_for_replicas =
+        matches!(id, CommandId::Select | CommandId::Exec) || spec::gate(id).flags.has_any(changes);
+    if !is_for_replicas {
         log::warning(&format!(
-            "The primary has sent a command that is left out, since it is not known here or changes no data: '{}'",
+            "The primary has sent a command that is left out, since it changes no data: '{}'",
             args[0].escape_ascii()
         ));
     }
-    command
+    is_for_replicas.then_some(id)
 }
 
 /// Makes the user who may do everything.

@@ -48,7 +48,11 @@ const ROOM_PAUSE: Duration = Duration::from_millis(1);
 const SLICES_MAX: usize = 64;
 
 pub(super) fn serve_ready(worker: &mut Worker) {
+    let mut is_released = worker.outlet.pace.is_on && pace::release(worker);
     for _ in 0..GROUPS_PER_TURN_MAX {
+        if worker.outlet.pace.is_on && !mem::take(&mut is_released) {
+            pace::may_serve(worker);
+        }
         if worker.outlet.ready.is_empty() || (worker.depth > 0 && worker.outlet.stop) {
             return;
         }
@@ -93,6 +97,9 @@ pub(super) fn serve_ready(worker: &mut Worker) {
         }
         worker.outlet.group = group;
         worker.outlet.batch = Some(batch);
+        if worker.outlet.pace.is_on {
+            pace::charge(worker);
+        }
     }
 }
 
@@ -275,7 +282,6 @@ fn leave(worker: &mut Worker, member: Member) {
     }
     tracking::before_write(&mut session);
     if session.is(state::REPLICA) {
-        write_out(worker, &mut session);
         replication::feed::feed(worker, &mut session);
     } else if session.out.is_empty() || !wait_for_gate(worker, &mut session) {
         write_replies(worker, &mut session);

@@ -48,6 +48,7 @@ fn every_live_parameter_is_tested() {
     let tests = [
         include_str!("config_live.rs"),
         include_str!("admin.rs"),
+        include_str!("bandwidth.rs"),
         include_str!("metrics.rs"),
         include_str!("replication.rs"),
         include_str!("observe.rs"),
