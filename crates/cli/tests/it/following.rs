@@ -577,3 +577,26 @@ fn a_file_with_a_command_that_fails_is_not_loaded_if_that_is_wanted() {
     let (log, _) = failed_start(folder.path(), &lines);
     assert!(log.contains("the command 'LPUSH'"), "{log}");
 }
+
+#[test]
+fn a_backlog_whose_file_cannot_be_written_stays_in_memory_and_the_limit_holds() {
+    let lines = "save \"\"\nrepl-diskless-sync-delay 0\nclient-output-buffer-limit slave 2mb 0 0\n\
+                 repl-backlog-size 16kb\nrepl-backlog-spool 1gb\n";
+    let running = start(folder_with(lines));
+    let name = format!("temp-backlog-{}.spool", info(&running, "process_id"));
+    fs::create_dir(running.path(&name)).unwrap();
+    let mut replica = running.try_connect().expect("it listens");
+    replica.write_all(&encoded("PSYNC ? -1")).unwrap();
+    until_info(&running, "connected_slaves", "1");
+    let value = "v".repeat(100_000);
+    let mut client = running.connect();
+    // It reads nothing.
+    until("it is closed", || {
+        assert_eq!(client.call_words(&["SET", "k", &value]), "+OK");
+        (info(&running, "connected_slaves") == "0").then_some(())
+    });
+    running.signal("KILL");
+    let (_, log, _) = running.ended();
+    let line = "The backlog stays in memory, since its file cannot be written: ";
+    assert_eq!(log.matches(line).count(), 1, "{log}");
+}
