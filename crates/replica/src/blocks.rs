@@ -200,15 +200,17 @@ impl Blocks {
         let kept_from = self.end.saturating_sub(backlog_bytes);
         let kept_from = slowest.map_or(kept_from, |slowest| kept_from.min(slowest));
         let is_old = |begin: u64| begin + BLOCK_BYTES as u64 <= kept_from;
-        while let Some((_, number)) = self.spilled.pop_front_if(|(begin, _)| is_old(*begin)) {
-            self.free.push(number);
+        while let Some((begin, number)) = self.spilled.front()
+            && is_old(*begin)
+        {
+            self.free.push(*number);
+            self.spilled.pop_front();
         }
-        if self.spilled.is_empty() {
-            while self
-                .full
-                .pop_front_if(|(begin, _)| is_old(*begin))
-                .is_some()
-            {}
+        while self.spilled.is_empty()
+            && let Some((begin, _)) = self.full.front()
+            && is_old(*begin)
+        {
+            self.full.pop_front();
         }
         let spilled = self.spilled.front().map(|(begin, _)| *begin);
         self.begin = spilled.unwrap_or_else(|| self.memory_begin());

@@ -106,7 +106,7 @@ choices! {
     Permission: Permission { "no" => No, "yes" => Yes, "local" => Local }
 }
 
-/// What follows when a command of a primary or of an append-only file fails.
+/// The consequence of a command of a primary or of an append-only file that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedEffects {
     /// A line in the log.

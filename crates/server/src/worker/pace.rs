@@ -238,3 +238,26 @@ pub(super) fn forget(worker: &mut Worker, token: Token) {
     let pace = &mut worker.outlet.pace;
     pace.paced.retain(|paced| paced.token != token);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_sleeps_until_the_first_that_is_held_may_go_on() {
+        let paced = |due_ns| Paced {
+            token: Token::new(0, 1, 0),
+            bucket: Bucket::default(),
+            due_ns,
+        };
+        let mut pace = Pace::default();
+        assert!(!pace.holds() && pace.span_to(100).is_none());
+        pace.paced
+            .extend([paced(None), paced(Some(900)), paced(Some(700))]);
+        assert!(pace.holds());
+        assert_eq!(pace.span_to(100), Some(Duration::from_nanos(600)));
+        pace.held_until_ns = Some(150);
+        assert_eq!(pace.span_to(100), Some(Duration::from_nanos(50)));
+        assert_eq!(pace.span_to(200), Some(Duration::ZERO));
+    }
+}
