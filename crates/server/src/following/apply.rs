@@ -461,7 +461,8 @@ fn apply_unit(
     }
 }
 
-/// Runs the command of a unit behind `offset` that is plain and alone. Returns false if it is not plain, or has to wait: nothing has happened then.
+/// Runs the command of a unit behind `offset` that is plain and alone. Returns false if it is not plain, or has to wait:
+/// nothing has happened then.
 #[inline]
 fn run_plain(
     worker: &mut Worker,
