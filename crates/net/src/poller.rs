@@ -165,11 +165,7 @@ impl Poller {
             return self.look(timeout);
         }
         // Before the look: a waker has to know the thread.
-        self.sleeper.get_or_init(|| {
-            // Where this is refused, a gathering takes longer.
-            let _ = set_current_timer_slack(Some(GATHERING_SLACK_NS));
-            thread::current()
-        });
+        self.know_thread();
         for _ in 0..RESTS_MAX {
             self.look(Some(Duration::ZERO))?;
             if !self.ready.is_empty() {
@@ -179,6 +175,31 @@ impl Poller {
             self.has_gathered = true;
         }
         self.look(timeout)
+    }
+
+    /// Sleeps for a span in which a [`Waker`] ends the sleep and no socket does, then reports what is ready. The same thread
+    /// has to poll from then on.
+    pub fn poll_after(&mut self, span: Duration) -> io::Result<()> {
+        self.has_gathered = false;
+        if self.sleeper.get().is_none() {
+            self.know_thread();
+            // A waker that did not know the thread yet has left an event only.
+            self.look(Some(Duration::ZERO))?;
+            if !self.ready.is_empty() {
+                return Ok(());
+            }
+        }
+        thread::park_timeout(span);
+        self.look(Some(Duration::ZERO))
+    }
+
+    /// Has wakers end the sleep of this thread.
+    fn know_thread(&self) {
+        self.sleeper.get_or_init(|| {
+            // Where this is refused, a gathering takes longer.
+            let _ = set_current_timer_slack(Some(GATHERING_SLACK_NS));
+            thread::current()
+        });
     }
 
     fn rest(&mut self) {

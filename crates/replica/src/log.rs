@@ -20,6 +20,8 @@ const MARKS_MAX: usize = 16 * 1024;
 pub struct Log {
     identity: Identity,
     blocks: Option<Blocks>,
+    /// Number of streams that were kept so far.
+    kept: u64,
     /// Ends of rounds, ascending: the number of the last record, and the offset behind it. A replica's are the records that
     /// its own journal has of what it applied.
     marks: VecDeque<(u64, u64)>,
@@ -42,6 +44,7 @@ impl Log {
         Log {
             identity,
             blocks: None,
+            kept: 0,
             marks: VecDeque::new(),
         }
     }
@@ -56,10 +59,22 @@ impl Log {
         self.blocks.as_ref()
     }
 
+    /// Returns the bytes that are kept, for the caller that spills some of them.
+    pub fn blocks_mut(&mut self) -> Option<&mut Blocks> {
+        self.blocks.as_mut()
+    }
+
     /// Begins to keep what comes, if nothing was kept.
     pub fn keep(&mut self) {
-        let offset = self.identity.offset();
-        self.blocks.get_or_insert_with(|| Blocks::new(offset));
+        if self.blocks.is_none() {
+            self.keep_anew();
+        }
+    }
+
+    /// Keeps what comes from here on.
+    fn keep_anew(&mut self) {
+        self.kept += 1;
+        self.blocks = Some(Blocks::new(self.identity.offset(), self.kept));
     }
 
     /// Keeps nothing any more.
@@ -146,7 +161,7 @@ impl Log {
     pub fn full_resync(&mut self, replid: Replid, offset: u64) {
         self.identity.full_resync(replid, offset);
         self.marks.clear();
-        self.blocks = Some(Blocks::new(offset));
+        self.keep_anew();
     }
 
     /// See [`Identity::continued`].
@@ -165,7 +180,7 @@ impl Log {
     pub fn restarted_as_primary(&mut self, fresh: Replid, replid: Replid, offset: u64) {
         self.identity = Identity::restarted_as_primary(fresh, replid, offset);
         self.marks.clear();
-        self.blocks = Some(Blocks::new(offset));
+        self.keep_anew();
     }
 
     /// Takes a fresh id, and goes on with the bytes that are kept.

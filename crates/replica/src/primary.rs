@@ -24,7 +24,7 @@ use redline_resp::ReplyBuffer;
 pub use peer::{Form, Peer};
 
 use crate::{
-    blocks::Found,
+    blocks::{Blocks, Found, Slot, Spill},
     identity::{Replid, Role},
     log::{Log, Resume},
 };
@@ -64,6 +64,21 @@ pub struct Limits {
     pub soft_bytes: u64,
     /// See `soft_bytes`.
     pub soft_ms: u64,
+    /// Bytes of the stream that may be in a file, beyond those in memory.
+    pub spool_bytes: u64,
+}
+
+/// Bytes of the stream in memory above which blocks are spilled, if replicas may be behind by any number.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+impl Limits {
+    /// Returns the bytes of the stream in memory above which blocks are spilled: half of what a replica may be behind in
+    /// memory, so that it is closed only if the file is full.
+    fn memory_bytes(&self) -> u64 {
+        let limits = [self.hard_bytes, self.soft_bytes].into_iter();
+        let least = limits.filter(|bytes| *bytes != 0).min();
+        least.map_or(MEMORY_BYTES, |bytes| bytes / 2)
+    }
 }
 
 /// Where a replica stands.
@@ -125,6 +140,15 @@ pub enum Answer {
 /// What is due behind the bytes in a replica's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
+    /// Bytes of blocks in the file. The caller reports with [`Primary::spilled_handed_out`] how many it took.
+    Spilled {
+        /// Where the blocks are.
+        slot: Slot,
+        /// Place in the slot.
+        from: usize,
+        /// Number of bytes.
+        bytes: usize,
+    },
     /// Bytes of the walk's snapshot. The caller reports with [`Primary::snapshot_handed_out`] how many it took.
     Snapshot {
         /// Number of the walk.
@@ -570,15 +594,13 @@ impl Primary {
     }
 
     fn after_append(&mut self) -> (Vec<u64>, Vec<u64>) {
-        let end = self.log.identity().offset();
         let hard_bytes = match self.limits.hard_bytes {
             0 => u64::MAX,
             bytes => bytes.max(self.limits.backlog_bytes),
         };
         let mut late = Vec::new();
         for replica in &self.replicas {
-            let place = self.place_of(replica);
-            if place.is_some_and(|sent| end - sent > hard_bytes) {
+            if self.behind(self.place_of(replica)) > hard_bytes {
                 late.push(replica.client);
             }
         }
@@ -742,8 +764,45 @@ impl Primary {
                 replica.sent += (block.len() - from) as u64;
                 out.push_blob(block, from..block.len());
             }
+            // Until it is read its slot must not be another's.
+            Found::Spilled(slot, place) => {
+                return Step::Stop(Next::Spilled {
+                    slot,
+                    from: place.start,
+                    bytes: place.len(),
+                });
+            }
         }
         Step::Put
+    }
+
+    /// Notes that bytes of blocks in the file were taken for a replica.
+    pub fn spilled_handed_out(&mut self, client: u64, bytes: usize) {
+        if let Some(replica) = self.replica(client) {
+            replica.sent += bytes as u64;
+        }
+    }
+
+    /// Returns blocks that are to be written into the file, since more are in memory than should be: see
+    /// [`Blocks::spill`](crate::blocks::Blocks::spill).
+    pub fn spill(&mut self) -> Option<Spill> {
+        let (memory_bytes, spool_bytes) = (self.limits.memory_bytes(), self.limits.spool_bytes);
+        let blocks = self.log.blocks_mut()?;
+        blocks.spill(memory_bytes, spool_bytes)
+    }
+
+    /// Notes that blocks are in the file, or could not be written.
+    pub fn spilled(&mut self, spill: &Spill, is_written: bool) {
+        if let Some(blocks) = self.log.blocks_mut() {
+            blocks.spilled(spill, is_written);
+        }
+    }
+
+    /// Returns the bytes in memory that a replica has yet to be sent, whose place in the stream is given.
+    fn behind(&self, place: Option<u64>) -> u64 {
+        let end = self.log.identity().offset();
+        let begin = self.log.blocks().map_or(end, Blocks::memory_begin);
+        place.map_or(0, |sent| end - sent.max(begin))
     }
 
     /// Notes that bytes of a snapshot were taken for a replica.
@@ -807,9 +866,8 @@ impl Primary {
     }
 
     fn look_at_times(&mut self, now_ms: u64, tick: &mut Tick) {
-        let end = self.log.identity().offset();
         for at in 0..self.replicas.len() {
-            let place = self.place_of(&self.replicas[at]);
+            let behind = self.behind(self.place_of(&self.replicas[at]));
             let limits = &self.limits;
             let replica = &mut self.replicas[at];
             let silent_ms = match replica.state {
@@ -826,7 +884,6 @@ impl Primary {
                 tick.close.push((replica.client, "timed out"));
                 continue;
             }
-            let behind = place.map_or(0, |sent| end - sent);
             let soft_bytes = limits.soft_bytes.max(limits.backlog_bytes);
             if limits.soft_bytes != 0 && behind > soft_bytes {
                 let since_ms = *replica.over_soft_since_ms.get_or_insert(now_ms);

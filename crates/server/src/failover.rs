@@ -158,6 +158,7 @@ pub(crate) fn begin(shared: &Shared, request: Request) -> Result<(), Refusal> {
     shared.engine.hold_writes(Hold::Failover, true);
     look(shared);
     if is_waiting(shared) {
+        // By themselves replicas tell it once a second. Asked again, one that is far away would never have the end.
         replication::ask_acks(shared, shared.keyspace.journal().last());
     }
     replication::hold_still(shared, true);

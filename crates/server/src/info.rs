@@ -272,7 +272,8 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("mem_fragmentation_ratio", two(ratio(rss, used)))?;
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
     let primary = worker.shared.replication.primary();
-    let kept = primary.log().blocks().map_or(0, |blocks| blocks.len());
+    let blocks = primary.log().blocks();
+    let kept = blocks.map_or(0, |blocks| blocks.memory_len());
     // Without a replica nothing is kept for one, only whole blocks of the backlog.
     let backlog = match primary.has_replicas() {
         true => kept.min(primary.limits().backlog_bytes),
@@ -418,6 +419,9 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("instantaneous_output_kbps", kilobytes(output))?;
     out.field("instantaneous_input_repl_kbps", "0.00")?;
     out.field("instantaneous_output_repl_kbps", "0.00")?;
+    out.field("bandwidth_limit", worker.outlet.settings.bandwidth_limit)?;
+    let held_us = shared.bandwidth_held_us.load(Ordering::Relaxed);
+    out.field("bandwidth_held_ms", held_us / 1000)?;
     let rejected = shared.connections_rejected.load(Ordering::Relaxed);
     out.field("rejected_connections", rejected)?;
     let syncs = worker.shared.replication.primary().figures;
@@ -462,7 +466,8 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("tracking_total_keys", shared.tracking.key_count())?;
     out.field("tracking_total_items", shared.tracking.item_count())?;
     out.field("tracking_total_prefixes", shared.tracking.prefix_count())?;
-    out.field("unexpected_error_replies", 0)?;
+    let refused = shared.refused_effects.load(Ordering::Relaxed);
+    out.field("unexpected_error_replies", refused)?;
     out.field("total_error_replies", totals.errors())?;
     out.field("dump_payload_sanitizations", 0)?;
     out.field("total_reads_processed", totals.reads())?;
@@ -545,7 +550,9 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let first = blocks.map_or(0, |blocks| blocks.begin() + 1);
     out.field("repl_backlog_first_byte_offset", first)?;
     let kept = blocks.map_or(0, |blocks| blocks.len());
-    out.field("repl_backlog_histlen", kept)
+    out.field("repl_backlog_histlen", kept)?;
+    let spooled = blocks.map_or(0, |blocks| blocks.len() - blocks.memory_len());
+    out.field("repl_backlog_spooled", spooled)
 }
 
 /// Tells of the link to the primary.

@@ -12,6 +12,7 @@
 //! | the loop | `worker` | its turn, connections; `worker/serve`: groups of sessions; `worker/mail`: messages to sessions |
 //! | | `worker/outlet` | the worker's services for its executor |
 //! | | `balance`, `worker/handover` | the choice of a client's worker; how a client changes its worker |
+//! | | `bandwidth`, `worker/pace` | the limits on bandwidth: the rate; who waits for it |
 //! | | `cron` | the timer: expiry, eviction, idle clients |
 //! | the end | `ending` | SHUTDOWN and the signals: time for replicas, then the files |
 //! | files | `persistence` | snapshots: when they are taken, slices of the walk, loading |
@@ -28,6 +29,7 @@
 
 mod admin;
 mod balance;
+mod bandwidth;
 mod cluster;
 pub mod command_line;
 pub mod config;

@@ -553,7 +553,10 @@ pub(crate) fn begin(
     let cut = unit.counts();
     let format = Format {
         version: match purpose {
-            Purpose::Replicas(_, form) => version_for_replicas(form, &cut),
+            Purpose::Replicas(_, form) => {
+                let own = || version_for_replicas(form, &cut);
+                settings.repl_format.unwrap_or_else(own)
+            }
             _ => version_for(settings, &cut),
         },
         compresses: settings.engine.limits.payload_compressed,

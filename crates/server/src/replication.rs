@@ -7,6 +7,7 @@
 //!
 //! Must not know: the form of snapshots and commands, how a session is served.
 
+mod backlog_file;
 pub(crate) mod feed;
 pub(crate) mod spool;
 
@@ -34,6 +35,7 @@ use crate::{
     stream,
     worker::Worker,
 };
+use backlog_file::BacklogFile;
 use spool::Spool;
 
 /// Class of replicas among the limits of output.
@@ -53,6 +55,10 @@ pub(crate) struct Replication {
     /// The walk whose cut is on its way through the journal, and the last record before that.
     awaited: Mutex<Option<(u64, u64)>>,
     spools: Mutex<Vec<Arc<Spool>>>,
+    /// Old blocks of the stream, if they may be in a file. Locked before the state.
+    backlog_file: BacklogFile,
+    /// True if they may.
+    spills: AtomicBool,
     /// Number of bytes that replicas were sent since the start.
     pub(crate) sent_bytes: AtomicU64,
 }
@@ -69,6 +75,8 @@ impl Replication {
             own_from: AtomicU64::new(0),
             awaited: Mutex::default(),
             spools: Mutex::default(),
+            backlog_file: BacklogFile::default(),
+            spills: AtomicBool::new(settings.backlog_spool_bytes > 0),
             sent_bytes: AtomicU64::new(0),
         }
     }
@@ -123,13 +131,18 @@ fn limits(settings: &Settings) -> Limits {
         hard_bytes: output.hard_bytes,
         soft_bytes: output.soft_bytes,
         soft_ms: output.soft_seconds.saturating_mul(1000),
+        spool_bytes: settings.backlog_spool_bytes,
     }
 }
 
 /// Goes by changed settings.
 pub(crate) fn adopt(shared: &Shared) {
     let settings = shared.settings.current();
-    shared.replication.primary().set_limits(limits(&settings));
+    let replication = &shared.replication;
+    replication.primary().set_limits(limits(&settings));
+    replication.backlog_file.mend();
+    let spills = settings.backlog_spool_bytes > 0;
+    replication.spills.store(spills, Ordering::Release);
     note_good_replicas(shared, &settings);
 }
 
@@ -158,9 +171,17 @@ pub(crate) fn write(shared: &Shared, pieces: &[Piece<'_>], last: u64) {
         .for_each(|piece| primary.append(piece.bytes()));
     let (awake, late) = primary.end_round(last);
     drop(primary);
-    wake(shared, &awake);
+    end_round(shared, &awake, &late);
+}
+
+/// Does what the end of a round brings: some replicas have something to send, some are too far behind.
+fn end_round(shared: &Shared, awake: &[u64], late: &[u64]) {
+    wake(shared, awake);
     for client in late {
-        close(shared, client, "it is too far behind");
+        close(shared, *client, "it is too far behind");
+    }
+    if shared.replication.spills.load(Ordering::Acquire) {
+        backlog_file::spill(shared);
     }
 }
 
@@ -178,10 +199,7 @@ pub(crate) fn tell(shared: &Shared, words: Args<'_>) -> bool {
     let last = primary.log().last_record();
     let (awake, late) = primary.end_round(last);
     drop(primary);
-    wake(shared, &awake);
-    for client in late {
-        close(shared, client, "it is too far behind");
-    }
+    end_round(shared, &awake, &late);
     true
 }
 
@@ -216,10 +234,7 @@ pub(crate) fn append_applied(shared: &Shared, bytes: &[u8]) {
     // Nobody else applies, so these units' records are before it.
     let (awake, late) = primary.end_round(shared.keyspace.journal().last());
     drop(primary);
-    wake(shared, &awake);
-    for client in late {
-        close(shared, client, "it is too far behind");
-    }
+    end_round(shared, &awake, &late);
 }
 
 /// Returns the number of bytes of the primary's stream that were applied, and of those that are in the append-only file on
@@ -443,6 +458,7 @@ pub(crate) fn tick(shared: &Shared) {
     let replication = &shared.replication;
     let settings = shared.settings.current();
     let now_ms = clock::monotonic_ms();
+    backlog_file::look(shared);
     let mut primary = replication.primary();
     let tick = primary.tick(fresh_id, now_ms);
     replication.note_kept(&primary);

@@ -131,6 +131,17 @@ choices! {
     Permission: Permission { "no" => No, "yes" => Yes, "local" => Local }
 }
 
+/// The consequence of a command of a primary or of an append-only file that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedEffects {
+    /// A line in the log.
+    Ignore,
+    /// The end of the process.
+    End,
+    /// The end of a replica that clients cannot write to.
+    EndReplicas,
+}
+
 impl Settings {
     /// Returns these settings with some changed.
     pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Settings {

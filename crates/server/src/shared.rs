@@ -20,6 +20,7 @@ use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
+    bandwidth::Bucket,
     cluster::{self, Cluster},
     ending::Ending,
     failover::Failover,
@@ -159,6 +160,12 @@ pub struct Shared {
     pub connections_rejected: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// Traffic of clients, while there is a limit on it.
+    pub(crate) bandwidth: Bucket,
+    /// Time for which workers have held clients back because of that limit, summed up: microseconds.
+    pub(crate) bandwidth_held_us: AtomicU64,
+    /// Number of commands of a primary or an append-only file that were answered by an error.
+    pub(crate) refused_effects: AtomicU64,
     /// Snapshots and their files.
     pub(crate) persistence: Persistence,
     /// The server as a replica.
@@ -226,6 +233,9 @@ impl Shared {
             peak_at_s: AtomicU64::new(started_us / 1_000_000),
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
+            bandwidth: Bucket::default(),
+            bandwidth_held_us: AtomicU64::new(0),
+            refused_effects: AtomicU64::new(0),
             persistence,
             following: Following::new(),
             ending: Ending::default(),
@@ -444,6 +454,8 @@ impl Shared {
         self.rates.reset();
         self.over_limit_ms.store(0, Ordering::Relaxed);
         self.reaper_freed.store(0, Ordering::Relaxed);
+        self.bandwidth_held_us.store(0, Ordering::Relaxed);
+        self.refused_effects.store(0, Ordering::Relaxed);
     }
 
     /// Checks if the data exceeds its limit; called by the first worker's timer.

@@ -11,6 +11,7 @@
 pub(crate) mod handover;
 mod mail;
 mod outlet;
+pub(crate) mod pace;
 pub(crate) mod serve;
 
 use std::{
@@ -45,6 +46,7 @@ use crate::{
     shared::{Message, Shared, TcpPort},
 };
 use handover::HandOver;
+use pace::Pace;
 
 /// Bytes of output that no limit counts: in Redis each client has a fixed buffer of that size.
 const OUTPUT_BYTES_FREE: u64 = 16 * 1024;
@@ -102,6 +104,8 @@ pub struct Shell<'s> {
     pub stop: bool,
     /// Clients that move to other workers.
     pub(crate) handover: HandOver,
+    /// Limits on bandwidth.
+    pub(crate) pace: Pace,
     poller: Poller,
     gathering: Gathering,
     mailbox: Mailbox<Message>,
@@ -210,6 +214,7 @@ impl<'s> Shell<'s> {
             ticks: 0,
             stop: false,
             handover: HandOver::default(),
+            pace: Pace::default(),
             messages: Vec::new(),
             early: mail::Early::default(),
             places: Vec::new(),
@@ -271,12 +276,16 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             && self.outlet.ready.is_empty()
             && self.outlet.early.is_empty()
             && !self.outlet.acceptor.is_due();
-        let timeout = if sleep {
-            self.time_to_sleep()
-        } else {
-            Duration::ZERO
+        let (timeout, is_deaf) = match sleep {
+            true if self.outlet.pace.holds() => pace::sleep(self, self.time_to_sleep()),
+            true => (self.time_to_sleep(), false),
+            false => (Duration::ZERO, false),
         };
-        if let Err(error) = self.outlet.poller.poll(Some(timeout)) {
+        let polled = match is_deaf {
+            true => self.outlet.poller.poll_after(timeout),
+            false => self.outlet.poller.poll(Some(timeout)),
+        };
+        if let Err(error) = polled {
             panic!("the poller failed, nothing can be served any more: {error}");
         }
         self.read_clock();
@@ -314,6 +323,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         mail::fetch_messages(self);
         block::expire_waits(self.executor);
         self.end_pause();
+        if self.outlet.pace.holds() {
+            pace::go_on(self);
+        }
         serve::serve_ready(self);
         for token in self.shared.executors()[self.number].transit.released() {
             self.shared.send(token, Mail::Wake(token));
@@ -399,6 +411,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         self.output_watched_bytes = least.map_or(usize::MAX, |bytes| {
             usize::try_from(bytes.saturating_add(OUTPUT_BYTES_FREE)).unwrap_or(usize::MAX)
         });
+        pace::adopt(self);
     }
 
     // ---- sessions -----------------------------------------------------------------------------
@@ -525,6 +538,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         migrate::forget(self, session.info.id);
         if session.is(state::REPLICA) {
             replication::gone(self.shared, &session);
+            pace::forget(self, session.info.token());
         }
         self.shared.clients().remove(&session.info.id);
         self.shared.workers()[self.number]

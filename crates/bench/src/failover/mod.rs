@@ -66,6 +66,9 @@ pub struct FailoverResult {
     pub happened: Happened,
     /// Times in which shards were without service.
     pub outages: Vec<Outage>,
+    /// The longest time of each shard between two acknowledgements, also if it is no outage.
+    #[serde(default)]
+    pub longest_pauses: Vec<Outage>,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
     /// Of these, those whose value was there at the end.
@@ -164,20 +167,15 @@ pub fn run(
         ));
     }
     let (of_cluster, duration_s) = (prepared.is_cluster(), result.elapsed_s);
-    let outages = outages(
-        &counts,
-        &map,
-        &prefix,
-        of_cluster,
-        duration_s,
-        arguments.rps,
-    );
+    let pauses = pauses(&counts, &map, &prefix, of_cluster, duration_s);
+    let outages = outages(&pauses, map.primaries().len(), arguments.rps);
     let gone_numbers = ranges(&mut read.gone);
     let result = FailoverResult {
         format: FORMAT,
         command: arguments.run.clone(),
         happened: happened.unwrap_or_default(),
         outages,
+        longest_pauses: longest(pauses),
         acknowledged: counts.acks.len() as u64,
         found: (counts.acks.len() - read.gone.len() - read.unread.len()) as u64,
         gone: read.gone.len() as u64,
@@ -357,20 +355,19 @@ fn read_node(
     result
 }
 
-/// Returns times without acknowledgements, by the shard's owner at the start.
-fn outages(
+/// Returns all times between two acknowledgements of each shard, named by its owner at the start; the start of the run and its
+/// end count as acknowledgements.
+fn pauses(
     counts: &Counts,
     map: &Map,
     prefix: &str,
     of_cluster: bool,
     duration_s: f64,
-    rate: f64,
-) -> Vec<Outage> {
+) -> Vec<Vec<Outage>> {
     let mut by_owner: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for &owner in map.primaries() {
         by_owner.insert(owner, Vec::new());
     }
-    let share = 1.0 / by_owner.len().max(1) as f64;
     let first = map.primaries().first().copied().unwrap_or(0);
     for (number, at) in &counts.acks {
         let owner = if of_cluster {
@@ -383,21 +380,41 @@ fn outages(
             .into_iter()
             .for_each(|times| times.push(at.as_secs_f64()));
     }
-    let least = (OUTAGE_WRITES / (rate * share)).max(OUTAGE_S_MIN);
-    let mut found = Vec::new();
-    for (owner, mut times) in by_owner {
+    let of_shard = |(owner, mut times): (usize, Vec<f64>)| {
         times.push(0.0);
         times.push(duration_s);
         times.sort_by(f64::total_cmp);
-        let pauses = times.windows(2).filter(|pair| pair[1] - pair[0] >= least);
-        found.extend(pauses.map(|pair| Outage {
+        let pauses = times.windows(2).map(|pair| Outage {
             node: map.address(owner).to_string(),
             from_s: pair[0],
             seconds: pair[1] - pair[0],
-        }));
-    }
+        });
+        pauses.collect()
+    };
+    by_owner.into_iter().map(of_shard).collect()
+}
+
+/// Returns the pauses that are outages, of so many shards that are written to at this rate together.
+fn outages(pauses: &[Vec<Outage>], shards: usize, rate: f64) -> Vec<Outage> {
+    let share = 1.0 / shards.max(1) as f64;
+    let least = (OUTAGE_WRITES / (rate * share)).max(OUTAGE_S_MIN);
+    let all = pauses.iter().flatten();
+    let mut found: Vec<Outage> = all.filter(|one| one.seconds >= least).cloned().collect();
     found.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
     found
+}
+
+/// Returns the longest pause of each shard.
+fn longest(pauses: Vec<Vec<Outage>>) -> Vec<Outage> {
+    let of_shard = |pauses: Vec<Outage>| {
+        let mut pauses = pauses.into_iter();
+        let first = pauses.next()?;
+        Some(pauses.fold(first, |a, b| match a.seconds < b.seconds {
+            true => b,
+            false => a,
+        }))
+    };
+    pauses.into_iter().filter_map(of_shard).collect()
 }
 
 /// Returns numbers as ranges, at most as many as can be read.
@@ -454,16 +471,20 @@ mod tests {
         let after = (100..200).map(|number| (number, at(2000 + (number - 100) * 10)));
         counts.acks = before.chain(after).collect();
         let map = Map::of(Address::tcp("a", 1));
-        let found = outages(&counts, &map, "k", false, 3.0, 100.0);
+        let of = |duration_s| pauses(&counts, &map, "k", false, duration_s);
+        let found = outages(&of(3.0), 1, 100.0);
         let [one] = found.as_slice() else {
             panic!("{found:?}")
         };
         assert!((one.from_s - 0.99).abs() < 1e-9 && (one.seconds - 1.01).abs() < 1e-9);
         assert_eq!(one.node, "a:1");
         // The end of the run counts as well: 0.99 s, 1.01 s, and 1.01 s to the end.
-        let found = outages(&counts, &map, "k", false, 4.0, 100.0);
+        let found = outages(&of(4.0), 1, 100.0);
         assert_eq!(found.len(), 2);
         // With one write per second, a second without one means nothing.
-        assert!(outages(&counts, &map, "k", false, 3.0, 1.0).is_empty());
+        assert!(outages(&of(3.0), 1, 1.0).is_empty());
+        // What is too short for that is still the longest.
+        let longest = longest(of(3.0));
+        assert!(longest.len() == 1 && (longest[0].seconds - 1.01).abs() < 1e-9);
     }
 }

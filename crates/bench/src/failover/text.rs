@@ -42,6 +42,13 @@ pub fn text(result: &FailoverResult) -> String {
     }
     if result.outages.is_empty() {
         out.push_str("no shard was without service\n");
+        for pause in &result.longest_pauses {
+            let _ = writeln!(
+                out,
+                "the longest time of {} without an acknowledged write was {:.3} s, from {:.2} s on",
+                pause.node, pause.seconds, pause.from_s
+            );
+        }
     }
     for outage in &result.outages {
         let _ = writeln!(

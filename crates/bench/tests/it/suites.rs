@@ -81,8 +81,20 @@ fn every_shipped_suite_runs_and_has_its_published_figures() {
     let targets: Vec<&str> = names.iter().flat_map(|name| ["--target", name]).collect();
     let predixy = shipped("predixy.toml", &targets);
     assert_eq!(predixy["runs"].as_array().unwrap().len(), 10);
+    // User and password are one word there.
+    let login = FakeServer::start(|request| match request[0].as_slice() {
+        b"AUTH" if request.len() != 2 => reply("-ERR two words\r\n"),
+        b"GET" => reply("$2\r\nhi\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let names = ["limited", "free"].map(|name| format!("{name}=127.0.0.1:{}", login.port()));
+    let targets: Vec<&str> = names.iter().flat_map(|name| ["--target", name]).collect();
+    let instance = shipped("tair-instance.toml", &targets);
+    let (runs, of_tair) = (instance["runs"].as_array().unwrap(), &tair["runs"]);
+    assert_eq!(runs.len(), 2 * of_tair.as_array().unwrap().len());
+    assert_eq!(runs[0]["published"], of_tair[0]["published"]);
     // All files of the folder are among these, but memcached's: `cargo xtask compat memcached` runs that.
-    assert_eq!(fs::read_dir(suite("")).unwrap().count(), 5);
+    assert_eq!(fs::read_dir(suite("")).unwrap().count(), 6);
 }
 
 #[test]

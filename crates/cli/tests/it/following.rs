@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    append::{digest, info, restarted, set, start, until_info},
-    running::{Running, folder_with, until},
+    append::{digest, info, killed, restarted, set, start, until_info},
+    running::{Running, failed_start, folder_with, until},
 };
 
 pub const REPLID: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -576,4 +576,132 @@ fn a_replica_evicts_only_if_it_is_told_to() {
     until("it evicts", || {
         (info(&running, "evicted_keys") != "0").then_some(())
     });
+}
+
+/// A stream with commands that fail: alone, in a transaction, and one that is unknown.
+fn refusing_stream() -> Vec<u8> {
+    let lines = [
+        "SELECT 0",
+        "SET before 1",
+        "INCR list",
+        "MULTI",
+        "SET inside 1",
+        "LPUSH first x",
+        "SET inside2 1",
+        "EXEC",
+        "NOSUCH a",
+        "SET behind 1",
+        "REPLCONF GETACK *",
+    ];
+    lines.iter().flat_map(|line| encoded(line)).collect()
+}
+
+#[test]
+fn commands_of_the_primary_that_fail_are_logged_with_their_place() {
+    let primary = Primary::new(snapshot(), refusing_stream());
+    let running = follower("", primary.port());
+    primary.serve(std::iter::empty());
+    let keys = running.call("EXISTS before inside inside2 behind");
+    assert_eq!(keys, ":4", "what does not fail is applied");
+    assert_eq!(info(&running, "unexpected_error_replies"), "3");
+    assert_eq!(running.call("CONFIG RESETSTAT"), "+OK");
+    assert_eq!(info(&running, "unexpected_error_replies"), "0");
+    running.signal("KILL");
+    let (_, log, _) = running.ended();
+    let place = |lines: &[&str]| {
+        let bytes: usize = lines.iter().map(|line| encoded(line).len()).sum();
+        OFFSET + bytes
+    };
+    let before = ["SELECT 0", "SET before 1"];
+    let (first, second) = (
+        place(&before),
+        place(&before) + place(&["INCR list"]) - OFFSET,
+    );
+    let transaction = [
+        "MULTI",
+        "SET inside 1",
+        "LPUSH first x",
+        "SET inside2 1",
+        "EXEC",
+    ];
+    let third = second + place(&transaction) - OFFSET;
+    let wrong_type = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    for (error, command, offset) in [
+        (wrong_type, "INCR", first),
+        (wrong_type, "lpush", second),
+        ("ERR unknown command", "NOSUCH", third),
+    ] {
+        let line = format!(
+            "sending an error to its master: '{error}' after processing the command '{command}' in the unit behind offset {offset}"
+        );
+        assert!(log.contains(&line), "{line} in {log}");
+    }
+}
+
+#[test]
+fn a_command_of_the_primary_that_fails_ends_the_process_if_that_is_wanted() {
+    for (behavior, read_only, ends) in [
+        ("panic", "yes", true),
+        ("panic-on-replicas", "yes", true),
+        ("panic-on-replicas", "no", false),
+        ("ignore", "yes", false),
+    ] {
+        let primary = Primary::new(snapshot(), refusing_stream());
+        let lines =
+            format!("propagation-error-behavior {behavior}\nreplica-read-only {read_only}\n");
+        let running = follower(&lines, primary.port());
+        if !ends {
+            primary.serve(std::iter::empty());
+            assert_eq!(running.call("EXISTS behind"), ":1", "{lines}");
+            continue;
+        }
+        let mut peer = accepted(&primary.listener);
+        let mut served = Served::Handshake;
+        let hung_up = primary.serve_one(&mut peer, &mut served);
+        assert!(hung_up.is_err() && served == Served::Full, "{lines}");
+        let (status, log, _) = running.ended();
+        assert_eq!(status.code(), Some(1), "{lines}: {log}");
+        assert!(log.contains("propagation-error-behavior"), "{log}");
+    }
+}
+
+#[test]
+fn a_file_with_a_command_that_fails_is_not_loaded_if_that_is_wanted() {
+    let folder = folder_with("appendonly yes\nappendfilename a.aof\nsave \"\"\n");
+    let running = start(folder);
+    assert_eq!(running.call("SET a 1"), "+OK");
+    let (_, folder) = killed(running);
+    let path = folder.path().join("appendonlydir/a.aof.1.incr.aof");
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(&encoded("LPUSH a x")).unwrap();
+    drop(file);
+    let running = start(folder);
+    assert_eq!(info(&running, "unexpected_error_replies"), "1");
+    let (_, folder) = killed(running);
+    let lines = ["r.conf", "--propagation-error-behavior", "panic"];
+    let (log, _) = failed_start(folder.path(), &lines);
+    assert!(log.contains("the command 'LPUSH'"), "{log}");
+}
+
+#[test]
+fn a_backlog_whose_file_cannot_be_written_stays_in_memory_and_the_limit_holds() {
+    let lines = "save \"\"\nrepl-diskless-sync-delay 0\nclient-output-buffer-limit slave 2mb 0 0\n\
+                 repl-backlog-size 16kb\nrepl-backlog-spool 1gb\n";
+    let running = start(folder_with(lines));
+    let name = format!("temp-backlog-{}.spool", info(&running, "process_id"));
+    fs::create_dir(running.path(&name)).unwrap();
+    let mut replica = running.try_connect().expect("it listens");
+    replica.write_all(&encoded("PSYNC ? -1")).unwrap();
+    until_info(&running, "connected_slaves", "1");
+    let value = "v".repeat(100_000);
+    let mut client = running.connect();
+    // It reads nothing.
+    until("it is closed", || {
+        assert_eq!(client.call_words(&["SET", "k", &value]), "+OK");
+        (info(&running, "connected_slaves") == "0").then_some(())
+    });
+    running.signal("KILL");
+    let (_, log, _) = running.ended();
+    let line = "The backlog stays in memory, since its file cannot be written: ";
+    assert_eq!(log.matches(line).count(), 1, "{log}");
 }

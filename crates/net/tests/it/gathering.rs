@@ -89,3 +89,33 @@ fn a_waker_ends_it() {
     waker.wake();
     assert_eq!(sleeper.join().unwrap(), TOKEN + 1);
 }
+
+#[test]
+fn a_sleep_that_no_socket_ends_is_ended_by_a_waker_and_reports_what_came_meanwhile() {
+    const SPAN: Duration = Duration::from_millis(30);
+    let (mut near, far) = Stream::pair().unwrap();
+    let mut poller = Poller::new(8).unwrap();
+    poller.register(&far, TOKEN, Interest::Read).unwrap();
+    let waker = poller.waker(TOKEN + 1).unwrap();
+    // The first one makes the thread known.
+    poller.poll_after(Duration::ZERO).unwrap();
+    near.write(b"x").unwrap();
+    let began_us = clock::monotonic_us();
+    poller.poll_after(SPAN).unwrap();
+    let took_us = clock::monotonic_us() - began_us;
+    assert!(u128::from(took_us) >= SPAN.as_micros(), "{took_us}");
+    assert_eq!(poller.event(0).token, TOKEN);
+    let waking = thread::spawn(move || waker.wake());
+    poller.poll_after(FOR_EVER).unwrap();
+    assert_eq!(poller.event(0).token, TOKEN + 1);
+    waking.join().unwrap();
+}
+
+#[test]
+fn a_waker_that_did_not_know_the_thread_yet_is_heard() {
+    let mut poller = Poller::new(8).unwrap();
+    let waker = poller.waker(TOKEN).unwrap();
+    waker.wake();
+    poller.poll_after(FOR_EVER).unwrap();
+    assert_eq!(poller.event(0).token, TOKEN);
+}

@@ -68,7 +68,7 @@ impl fmt::Display for SaveError {
             SaveError::Disk(step, error) => write!(f, "{step}: {}", error_text(error)),
             SaveError::Refused(refused) => write!(
                 f,
-                "the key '{}' of database {} has {}, which the format of rdb-format-version cannot hold",
+                "the key '{}' of database {} has {}, which the format of this snapshot cannot hold",
                 refused.key.escape_ascii(),
                 refused.db,
                 refused.what

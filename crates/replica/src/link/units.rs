@@ -16,6 +16,8 @@ pub const UNIT_BYTES_MAX: usize = 1 << 30;
 /// Reads units out of a stream: [`Units::look_ahead`] decodes some, and [`Units::next_unit`] returns them one by one.
 #[derive(Debug)]
 pub struct Units {
+    /// Most bytes of a unit.
+    bytes_max: usize,
     limits: RequestLimits,
     decoder: RequestDecoder,
     heads: Heads,
@@ -124,9 +126,17 @@ impl fmt::Display for Broken {
 
 impl Default for Units {
     fn default() -> Units {
+        Units::with_bytes_max(UNIT_BYTES_MAX)
+    }
+}
+
+impl Units {
+    /// Reads units of at most so many bytes.
+    pub fn with_bytes_max(bytes_max: usize) -> Units {
         Units {
+            bytes_max,
             limits: RequestLimits {
-                bulk_bytes_max: UNIT_BYTES_MAX as u64,
+                bulk_bytes_max: bytes_max as u64,
                 big_bulk_bytes_min: usize::MAX,
                 ..RequestLimits::default()
             },
@@ -146,9 +156,7 @@ impl Default for Units {
             broken: None,
         }
     }
-}
 
-impl Units {
     /// Adds bytes that have come.
     pub fn push(&mut self, bytes: &[u8]) {
         // Moving less than was read keeps the cost of each byte constant.
@@ -248,7 +256,7 @@ impl Units {
     /// Decodes the next unit. Returns false if it has not come whole.
     fn decode_unit(&mut self) -> Result<bool, Broken> {
         loop {
-            if self.at - self.open_from > UNIT_BYTES_MAX {
+            if self.at - self.open_from > self.bytes_max {
                 return Err(Broken::TooLarge);
             }
             match self.buffer.get(self.at) {
@@ -264,7 +272,7 @@ impl Units {
             let (from, is_transaction) = (self.at, self.is_open);
             match decoded.map_err(Broken::Protocol)? {
                 Decoded::Incomplete { .. } => {
-                    let is_too_large = self.buffer.len() - self.open_from > UNIT_BYTES_MAX;
+                    let is_too_large = self.buffer.len() - self.open_from > self.bytes_max;
                     return if is_too_large {
                         Err(Broken::TooLarge)
                     } else {
@@ -495,6 +503,31 @@ mod tests {
         units.push(&[request("MULTI"), request("SET a 1")].concat());
         assert_eq!(read(&mut units), Ok(vec![]));
         assert!(units.waiting_bytes() > 0);
+    }
+
+    #[test]
+    fn a_transaction_without_an_end_is_given_up_at_the_limit() {
+        let mut units = Units::with_bytes_max(1000);
+        units.push(&request("MULTI"));
+        let one = request("SET a 1");
+        let mut came = request("MULTI").len();
+        while came + one.len() <= 1000 {
+            units.push(&one);
+            came += one.len();
+            assert_eq!(read(&mut units), Ok(vec![]), "{came} bytes");
+        }
+        units.push(&one);
+        assert_eq!(read(&mut units), Err(Broken::TooLarge));
+        // Nor is a call waited for whose argument would be larger.
+        let mut units = Units::with_bytes_max(1000);
+        units.push(b"*1\r\n$1001\r\n");
+        assert!(matches!(read(&mut units), Err(Broken::Protocol(_))));
+        // Units that fit go on and on.
+        let mut units = Units::with_bytes_max(1000);
+        for _ in 0..100 {
+            units.push(&one);
+            assert_eq!(read(&mut units).expect("small").len(), 1);
+        }
     }
 
     #[test]

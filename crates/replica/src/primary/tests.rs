@@ -1,7 +1,10 @@
 //! A primary and replicas in memory: what each is sent, whatever is lost, cut or doubled.
 
 use super::*;
-use crate::identity::{Identity, REPLID_LEN};
+use crate::{
+    blocks::BLOCK_BYTES,
+    identity::{Identity, REPLID_LEN},
+};
 
 const LIMITS: Limits = Limits {
     backlog_bytes: 1000,
@@ -14,6 +17,7 @@ const LIMITS: Limits = Limits {
     hard_bytes: 500_000,
     soft_bytes: 300_000,
     soft_ms: 5_000,
+    spool_bytes: 0,
 };
 const MARK: [u8; MARK_BYTES] = [b'm'; MARK_BYTES];
 
@@ -35,6 +39,7 @@ fn take(primary: &mut Primary, client: u64, snapshot: &[u8], now_ms: u64) -> Vec
         match next {
             Next::Nothing => return all,
             Next::More => {}
+            Next::Spilled { .. } => unreachable!("these tests have no file"),
             Next::Snapshot { from, bytes, .. } => {
                 let from = from as usize;
                 all.extend_from_slice(&snapshot[from..from + bytes]);
@@ -444,4 +449,65 @@ fn without_a_replica_the_history_ends_when_its_time_is_up() {
     write(&mut primary, b"unseen", 2);
     assert_eq!(primary.log().identity().offset(), 3);
     assert!(!primary.tick(|| id(5), 200_000).is_forgotten, "once");
+}
+
+#[test]
+fn a_replica_that_is_behind_by_more_than_memory_is_sent_the_rest_from_a_file() {
+    const SPOOL: usize = 10 * BLOCK_BYTES;
+    let mut primary = primary();
+    let limits = Limits {
+        spool_bytes: SPOOL as u64,
+        ..LIMITS
+    };
+    primary.set_limits(limits);
+    full_sync(&mut primary, 7, b"snapshot");
+    let mut file = vec![0; SPOOL];
+    let spill_all = |primary: &mut Primary, file: &mut [u8]| {
+        while let Some(spill) = primary.spill() {
+            let at = spill.slot.number as usize * BLOCK_BYTES;
+            let written = spill.blocks.iter().fold(Vec::new(), |mut all, block| {
+                all.extend_from_slice(block);
+                all
+            });
+            file[at..at + written.len()].copy_from_slice(&written);
+            primary.spilled(&spill, true);
+        }
+    };
+    let all: Vec<u8> = (0..12 * BLOCK_BYTES).map(|at| (at / 3) as u8).collect();
+    // More than the soft and the hard limit, of which memory holds less than the soft one.
+    for (number, piece) in all.chunks(10_000).enumerate() {
+        let (_, late) = write(&mut primary, piece, number as u64 + 1);
+        assert_eq!(late, [], "{number}");
+        spill_all(&mut primary, &mut file);
+    }
+    let kept = primary.log().blocks().unwrap();
+    assert!(kept.len() as usize >= all.len() && kept.memory_len() < LIMITS.soft_bytes);
+    primary.tick(|| id(3), 1);
+    assert_eq!(primary.tick(|| id(3), LIMITS.soft_ms + 2).close, []);
+    // Without more room the limits are as ever.
+    let mut late = Vec::new();
+    for number in 0..100 {
+        late = write(&mut primary, &[b'x'; 10_000], 1000 + number).1;
+        spill_all(&mut primary, &mut file);
+        if !late.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(late, [7]);
+    let (mut sent, mut out) = (Vec::new(), ReplyBuffer::new());
+    while sent.len() < all.len() {
+        let next = primary.fill(7, &mut out, 100_000);
+        out.chunks().for_each(|chunk| sent.extend_from_slice(chunk));
+        out.clear();
+        match next {
+            Next::More => {}
+            Next::Spilled { slot, from, bytes } => {
+                let at = slot.number as usize * BLOCK_BYTES + from;
+                sent.extend_from_slice(&file[at..at + bytes]);
+                primary.spilled_handed_out(7, bytes);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(sent.windows(all.len()).any(|part| part == all));
 }

@@ -18,7 +18,7 @@ use redline_types::number;
 use super::checks::{OUTPUT_CLASSES, output_class, output_limit};
 use crate::{
     ending::Manner,
-    settings::{DisklessLoad, OutputLimit},
+    settings::{DisklessLoad, OutputLimit, RefusedEffects},
 };
 
 /// Codec of the requirement for clients to present a certificate, by words.
@@ -134,6 +134,13 @@ choices! {
         "swapdb" => Beside,
         "flush-before-load" => Emptied,
     }
+}
+
+/// Codec of what follows a command of a primary or a file that fails.
+pub struct OnRefusedEffect;
+
+choices! {
+    OnRefusedEffect: RefusedEffects { "ignore" => Ignore, "panic" => End, "panic-on-replicas" => EndReplicas }
 }
 
 /// Codec of save points: seconds and changes.

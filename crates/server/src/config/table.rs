@@ -1,6 +1,7 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port` and `metrics-bind` are ours. Valkey 9.1.2's
-//! additional parameters are here too.
+//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port`, `metrics-bind`, `rdb-format-version`,
+//! `repl-format-version`, `bandwidth-limit` and `repl-bandwidth-limit` are ours. Valkey 9.1.2's additional parameters are here
+//! too.
 //!
 //! Settings of commands are rows of `redline_engine::settings`; [`SECTIONS`] has the places of its groups among these. Must not
 //! know: how a row is read from a file or shown to a client.
@@ -26,15 +27,15 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, DisklessLoading, Endings, OomScores, OpenChannels,
-        OutputLimits, PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, DisklessLoading, Endings, OnRefusedEffect, OomScores,
+        OpenChannels, OutputLimits, PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
     },
 };
 use crate::{
     ending::Manner,
     log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
-    settings::{DisklessLoad, EndpointType, OutputLimit, Permission, UserLine},
+    settings::{DisklessLoad, EndpointType, OutputLimit, Permission, RefusedEffects, UserLine},
 };
 
 /// Number of databases: each has a place, used or not, and some work goes over all places.
@@ -157,6 +158,7 @@ settings! {
         output_limits: [OutputLimit; 3] as OutputLimits = ("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Limits on unread replies, for each class of clients: a client is closed as soon as it is above the first size, or when it has been above the second for so many seconds; 0: no limit.").lines(output_limit_lines);
         /// Negative: percent of `maxmemory_bytes`.
         client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, the clients that use most are closed. A percentage is a share of maxmemory; 0: no limit.");
+        bandwidth_limit: u64 = ("bandwidth-limit", Live, memory(0), "0", "Limit on the bytes per second that all clients but replicas send and receive together; above it, they wait. 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
         _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS.");
         _ = ("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary.");
@@ -295,11 +297,14 @@ settings! {
         repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between the PINGs of a primary to its replicas.").alias("repl-ping-slave-period");
         repl_timeout_s: u64 = ("repl-timeout", Live, int(1, INT_MAX), "60", "Seconds of silence after which a primary or a replica closes the link between them.");
         _ = ("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas.");
+        repl_bandwidth_limit: u64 = ("repl-bandwidth-limit", Live, memory(0), "0", "Limit on the bytes per second that each replica is sent, snapshots included; 0: no limit.");
         backlog_bytes: u64 = ("repl-backlog-size", Live, memory(1), "1048576", "Size of the replication backlog, from which a replica that reconnects catches up; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
+        backlog_spool_bytes: u64 = ("repl-backlog-spool", Live, memory(0), "0", "Maximum size of the file for what replicas may yet be sent and memory is not to hold; 0: all is in memory.");
         backlog_ttl_s: u64 = ("repl-backlog-ttl", Live, int(0, i64::MAX), "3600", "Seconds after which a primary without replicas frees the backlog; 0: never.");
         min_replicas: u64 = ("min-replicas-to-write", Live, SECONDS, "0", "Refuse writes while fewer replicas than this are connected and up to date; 0: never.").alias("min-slaves-to-write");
         min_replicas_lag_s: u64 = ("min-replicas-max-lag", Live, SECONDS, "10", "Seconds since its last acknowledgement up to which a replica counts as up to date; 0: min-replicas-to-write is off.").alias("min-slaves-max-lag");
-        _ = ("propagation-error-behavior", Inert, Syntax::Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", "What to do when a replica refuses a write.");
+        repl_format: Option<FileVersion> as RdbFormat = ("repl-format-version", Live, Syntax::Choice(RdbFormat::NAMES), "auto", "Version of the RDB format of snapshots for replicas; auto: the one that each replica's handshake asks for.");
+        refused_effects: RefusedEffects as OnRefusedEffect = ("propagation-error-behavior", Live, Syntax::Choice(OnRefusedEffect::NAMES), "ignore", "What to do when a command of the primary or of the append-only file fails: ignore logs it, panic also ends the process, panic-on-replicas does so on a read-only replica.");
     }
 
     /// Cluster mode.

@@ -2,7 +2,8 @@
 //!
 //! A unit runs through the executor as a client's would, but without checks and as of a time at which nothing has expired:
 //! the primary says what has. A stripe that is in use ends the slice; the unit waits, and goes on when the stripe is free.
-//! The bytes of applied units are the stream of this server, too.
+//! The bytes of applied units are the stream of this server, too. A command that fails is told to the log with its place in the
+//! stream; `propagation-error-behavior` says if the process ends.
 //!
 //! Units are decoded in groups, so that the steps to their keys overlap as those of a client's requests do.
 //!
@@ -19,7 +20,7 @@ use redline_engine::{
 use redline_keyspace::Keyspace;
 use redline_persist::load::Loaded;
 use redline_replica::link::units::{Unit, Units};
-use redline_resp::{Args, ArgsBuf};
+use redline_resp::{Args, ArgsBuf, ReplyDecoder, Value};
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
@@ -28,6 +29,7 @@ use crate::{
     failover, log,
     persistence::{append, loading},
     replication,
+    settings::RefusedEffects,
     shared::Shared,
     worker::Worker,
 };
@@ -179,13 +181,15 @@ impl Applier {
         // While the clock is that of the stream, settings are not taken over.
         worker.refresh_if_changed();
         if let Some(stalled) = self.stalled.take() {
-            if !call(worker, caller, stalled.call.as_args()) {
+            let begin = replication::identity(shared).offset();
+            if !call(worker, caller, stalled.call.as_args(), begin) {
                 self.stalled = Some(stalled);
                 return Slice::Stuck;
             }
             self.note_applied(shared, stalled.bytes);
         }
         self.fetch(shared);
+        let begin = replication::identity(shared).offset();
         let mut applied = 0;
         let slice = loop {
             if !self.units.has_decoded() {
@@ -198,7 +202,8 @@ impl Applier {
                 Ok(None) => break Slice::Done,
                 Ok(Some(unit)) => {
                     let bytes = unit.bytes.len();
-                    match apply_unit(worker, caller, &unit, &mut self.replay) {
+                    let offset = begin + applied as u64;
+                    match apply_unit(worker, caller, &unit, offset, &mut self.replay) {
                         Applied::Yes => applied += bytes,
                         Applied::WantsAck => {
                             applied += bytes;
@@ -216,7 +221,8 @@ impl Applier {
                 }
                 Err(broken) => {
                     self.forget_units();
-                    let why = format!("Link with MASTER given up: {broken}");
+                    let offset = begin + applied as u64;
+                    let why = format!("Link with MASTER given up at offset {offset}: {broken}");
                     let term = self.term;
                     shared.following.send(Order::Broken { term, why });
                     return Slice::Done;
@@ -397,10 +403,12 @@ enum Applied {
     Stalled(ArgsBuf),
 }
 
+/// Applies a unit that begins behind `offset`.
 fn apply_unit(
     worker: &mut Worker,
     caller: &mut Caller,
     unit: &Unit<'_>,
+    offset: u64,
     replay: &mut Replay,
 ) -> Applied {
     let commands = unit.commands();
@@ -409,7 +417,7 @@ fn apply_unit(
             return Applied::Yes;
         };
         let planned = replay.take();
-        if planned.is_some_and(|it| run_plain(worker, caller, unit, replay, it, args)) {
+        if planned.is_some_and(|it| run_plain(worker, caller, unit, offset, replay, it)) {
             return Applied::Yes;
         }
         if args[0].eq_ignore_ascii_case(b"ping") {
@@ -425,12 +433,12 @@ fn apply_unit(
                 Applied::Yes
             };
         }
-        let Some(id) = resolve(worker, args) else {
+        let Some(id) = resolve(worker, args, offset) else {
             return Applied::Yes;
         };
         // Inside EXEC nothing waits for keys.
         if !spec::gate(id).flags.has(Flags::BLOCKING) {
-            return match call(worker, caller, args) {
+            return match call(worker, caller, args, offset) {
                 true => Applied::Yes,
                 false => Applied::Stalled(args.into()),
             };
@@ -440,56 +448,62 @@ fn apply_unit(
         if unit.is_transaction {
             replay.take();
         }
-        if let Some(id) = resolve(worker, args) {
+        if let Some(id) = resolve(worker, args, offset) {
             caller.multi.queue.push((id, args.into()));
         }
     }
     caller.set_state(state::MULTI, true);
     caller.rules = worker.rules;
     let exec: ArgsBuf = [b"EXEC".as_slice()].into_iter().collect();
-    match call(worker, caller, exec.as_args()) {
+    match call(worker, caller, exec.as_args(), offset) {
         true => Applied::Yes,
         false => Applied::Stalled(exec),
     }
 }
 
-/// Runs a command that is plain and alone. Returns false if it is not plain, or has to wait: nothing has happened then.
+/// Runs the command of a unit behind `offset` that is plain and alone. Returns false if it is not plain, or has to wait:
+/// nothing has happened then.
 #[inline]
 fn run_plain(
     worker: &mut Worker,
     caller: &mut Caller,
     unit: &Unit<'_>,
+    offset: u64,
     replay: &mut Replay,
     planned: Planned,
-    args: Args<'_>,
 ) -> bool {
+    let Some(args) = unit.commands().next() else {
+        return false;
+    };
     worker.now_ms = 0;
     let executor = &mut *worker.executor;
     let replayed = executor.replay(caller, replay, planned, args, unit.bytes.len());
     if replayed == Replayed::Failed {
         let line = caller.out.bytes().trim_ascii_end();
-        log_failure(line.strip_prefix(b"-").unwrap_or(line), args);
+        let error = line.strip_prefix(b"-").unwrap_or(line);
+        note_refused(worker.shared, error, &args[0], offset);
     }
     caller.out.clear();
     replayed != Replayed::NotPlain
 }
 
-fn log_failure(text: &[u8], args: Args<'_>) {
-    log::warning(&format!(
-        "== CRITICAL == This replica is sending an error to its master: '{}' after processing the command '{}'",
-        text.escape_ascii(),
-        args[0].escape_ascii()
-    ));
-}
-
-/// Makes a call of the stream. Returns false if it has to wait, and nothing has happened yet.
-fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
-    let Some(id) = resolve(worker, args) else {
+/// Makes a call of the unit behind `offset`. Returns false if it has to wait, and nothing has happened yet.
+fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>, offset: u64) -> bool {
+    let Some(id) = resolve(worker, args, offset) else {
         return true;
     };
+    let queue = caller.multi.queue.iter();
+    let queued: Vec<CommandId> = queue.map(|(id, _)| *id).collect();
+    let errors = worker.stats.errors.get();
     // A call that takes long has the clock read.
     worker.now_ms = 0;
     match worker.executor.call(caller, id, args) {
+        Ok(()) if id == CommandId::Exec && worker.stats.errors.get() != errors => {
+            for (id, error) in errors_of(caller, &queued) {
+                let command = spec::row(id).full_name;
+                note_refused(worker.shared, &error, command.as_bytes(), offset);
+            }
+        }
         Ok(()) => {}
         Err(Halt::Suspended(_)) => return false,
         Err(Halt::Error(error)) => {
@@ -498,7 +512,7 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
             if text.starts_with(b"BUSY") {
                 return false;
             }
-            log_failure(&text, args);
+            note_refused(worker.shared, &text, &args[0], offset);
         }
     }
     caller.rounds = 0;
@@ -507,26 +521,58 @@ fn call(worker: &mut Worker, caller: &mut Caller, args: Args<'_>) -> bool {
     true
 }
 
-/// Returns the command, if it is one of those that change data; others are left out.
-fn resolve(worker: &Worker, args: Args<'_>) -> Option<CommandId> {
-    let resolved = worker
-        .shared
-        .engine
-        .names
-        .resolve(&args[0], args.get(1))
-        .ok();
-    let changes = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    let is_for_replicas = |id: &CommandId| {
-        matches!(id, CommandId::Select | CommandId::Exec) || spec::gate(*id).flags.has_any(changes)
+/// Returns the errors that a transaction has answered, each with its command.
+fn errors_of(caller: &Caller, queued: &[CommandId]) -> Vec<(CommandId, Vec<u8>)> {
+    let reply = caller.out.chunks().collect::<Vec<_>>().concat();
+    let decoded = ReplyDecoder::new().decode(&reply);
+    let Ok(Some(Value::Array(replies))) = decoded.map(|decoded| decoded.value) else {
+        return Vec::new();
     };
-    let command = resolved.filter(is_for_replicas);
-    if command.is_none() {
+    let errors = queued.iter().zip(replies).filter_map(|(id, reply)| {
+        let is_error = reply.is_error();
+        is_error.then(|| (*id, reply.as_bytes().unwrap_or_default().to_vec()))
+    });
+    errors.collect()
+}
+
+/// Tells the log of a command in the unit behind `offset` that has answered an error: the data may be other than the
+/// primary's. Ends the process if that is wanted.
+fn note_refused(shared: &Shared, error: &[u8], command: &[u8], offset: u64) {
+    shared.refused_effects.fetch_add(1, Ordering::Relaxed);
+    let (error, command) = (error.escape_ascii(), command.escape_ascii());
+    log::warning(&format!(
+        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{command}' in the unit behind offset {offset}"
+    ));
+    let settings = shared.settings.current();
+    let ends = match settings.refused_effects {
+        RefusedEffects::Ignore => false,
+        RefusedEffects::End | RefusedEffects::EndReplicas => settings.replica_read_only,
+    };
+    if ends {
+        log::warning(
+            "The process ends, since propagation-error-behavior says so: the data may be other than the primary's.",
+        );
+        std::process::exit(1);
+    }
+}
+
+/// Returns the command, if it is one of those that change data; others are left out.
+fn resolve(worker: &Worker, args: Args<'_>, offset: u64) -> Option<CommandId> {
+    let names = &worker.shared.engine.names;
+    let Ok(id) = names.resolve(&args[0], args.get(1)) else {
+        note_refused(worker.shared, b"ERR unknown command", &args[0], offset);
+        return None;
+    };
+    let changes = Flags::WRITE.with(Flags::MAY_REPLICATE);
+    let is_for_replicas =
+        matches!(id, CommandId::Select | CommandId::Exec) || spec::gate(id).flags.has_any(changes);
+    if !is_for_replicas {
         log::warning(&format!(
-            "The primary has sent a command that is left out, since it is not known here or changes no data: '{}'",
+            "The primary has sent a command that is left out, since it changes no data: '{}'",
             args[0].escape_ascii()
         ));
     }
-    command
+    is_for_replicas.then_some(id)
 }
 
 /// Makes the user who may do everything.

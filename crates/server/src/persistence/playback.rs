@@ -33,13 +33,22 @@ use redline_resp::{Args, ArgsBuf};
 use redline_spec::gate;
 
 use super::{append, loading};
-use crate::{log, replication, settings::Settings, shared::Shared, worker::Worker};
+use crate::{
+    log, replication,
+    settings::{RefusedEffects, Settings},
+    shared::Shared,
+    worker::Worker,
+};
 
 const NOT_LOADED: Error = Error::line("ERR Error trying to load the AOF files, check server logs");
 /// Bytes of commands that are run at once: other work of the worker waits for them.
 const BATCH_BYTES: usize = 64 * 1024;
 /// Commands that fail at one load and are told of, each for itself.
 const FAILURES_LOGGED_MAX: u64 = 20;
+
+/// Text about a command that fails, if that ends the load.
+const REFUSED: &str =
+    "propagation-error-behavior is panic, and an error was answered to the command";
 
 /// Surroundings of a load.
 pub(crate) trait Stage {
@@ -340,7 +349,11 @@ fn run_one(
             }
             Err(Halt::Error(error)) => {
                 note_failure(worker.shared, &error.text(), &args[0], name);
-                return Ok(());
+                let settings = worker.shared.settings.current();
+                return match settings.refused_effects {
+                    RefusedEffects::End => Err(REFUSED),
+                    RefusedEffects::Ignore | RefusedEffects::EndReplicas => Ok(()),
+                };
             }
             Ok(()) => return Ok(()),
         }
@@ -349,6 +362,7 @@ fn run_one(
 
 /// Tells the log of a command that answered an error, as Redis does: the data may be incomplete.
 fn note_failure(shared: &Shared, error: &[u8], command: &[u8], name: &str) {
+    shared.refused_effects.fetch_add(1, Ordering::Relaxed);
     let failed = &shared.persistence.loading.commands_failed;
     if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_LOGGED_MAX {
         let (error, command) = (error.escape_ascii(), command.escape_ascii());

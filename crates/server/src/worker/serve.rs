@@ -53,7 +53,11 @@ const SLICES_MAX: usize = 64;
 pub(super) fn serve_ready(worker: &mut Worker) {
     // Members whose replies wait for the pump. They are out of the slab, as those of the group are.
     let mut held = mem::take(&mut worker.outlet.held);
+    let mut is_released = worker.outlet.pace.is_on && pace::release(worker);
     for _ in 0..GROUPS_PER_TURN_MAX {
+        if worker.outlet.pace.is_on && !mem::take(&mut is_released) {
+            pace::may_serve(worker);
+        }
         // A deferred request runs as its session joins, and may be a script that turns the loop from inside: then no
         // other session may be out of the slab.
         let next = worker.outlet.ready.front();
@@ -94,6 +98,9 @@ pub(super) fn serve_ready(worker: &mut Worker) {
         if !may_hold(worker) {
             release(worker, &mut held);
         }
+        if worker.outlet.pace.is_on {
+            pace::charge(worker);
+        }
     }
     release(worker, &mut held);
     worker.outlet.held = held;
@@ -106,9 +113,11 @@ fn is_deferred(worker: &Worker, index: usize) -> bool {
 }
 
 /// Returns true if the replies of a group may wait for the next groups of the turn: their records then become one
-/// write to the append-only file, as those of Redis's turn do. Without records nothing is gained.
+/// write to the append-only file, as those of Redis's turn do. Without records nothing is gained; under a limit on
+/// bandwidth each group is charged with its replies before the next is served.
 fn may_hold(worker: &mut Worker) -> bool {
     worker.depth == 0
+        && !worker.outlet.pace.is_on
         && worker.local.has_journal_news()
         && worker.local.journal_waiting_bytes() < HELD_RECORD_BYTES_MAX
 }
@@ -306,7 +315,6 @@ fn leave(worker: &mut Worker, member: Member) {
     }
     tracking::before_write(&mut session);
     if session.is(state::REPLICA) {
-        write_out(worker, &mut session);
         replication::feed::feed(worker, &mut session);
     } else if session.out.is_empty() || !wait_for_gate(worker, &mut session) {
         write_replies(worker, &mut session);

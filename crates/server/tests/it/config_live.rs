@@ -49,6 +49,7 @@ fn every_live_parameter_is_tested() {
         include_str!("cluster.rs"),
         include_str!("config_live.rs"),
         include_str!("admin.rs"),
+        include_str!("bandwidth.rs"),
         include_str!("metrics.rs"),
         include_str!("replication.rs"),
         include_str!("ending.rs"),

@@ -71,6 +71,10 @@ const CONSTANT: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "there is no limit on bandwidth",
+        &["bandwidth_limit", "bandwidth_held_ms"],
+    ),
+    (
         "an empty keyspace takes the same always",
         &["used_memory_startup"],
     ),
@@ -122,6 +126,7 @@ const CONSTANT: &[(&str, &[&str])] = &[
             "repl_backlog_active",
             "repl_backlog_first_byte_offset",
             "repl_backlog_histlen",
+            "repl_backlog_spooled",
             "unexpected_error_replies",
         ],
     ),

@@ -5,6 +5,7 @@ mod acl;
 mod admin;
 mod bad_days;
 mod bad_input;
+mod bandwidth;
 mod blocking;
 mod client;
 mod client_memory;

@@ -48,7 +48,7 @@ impl Replica {
         bytes > 0
     }
 
-    fn take(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         while self.buffer.len() < bytes {
             assert!(self.more(), "{} bytes, then the end", self.buffer.len());
         }
@@ -290,6 +290,15 @@ fn the_format_is_the_one_that_a_replica_reads() {
     client.call("HPEXPIRE h 1000000 FIELDS 1 f");
     magic("REPLCONF version 9.1.2", b"VALKEY080");
     magic("REPLCONF capa eof", b"REDIS0012");
+    // A setting is stronger than what they tell.
+    client.call("DEL h");
+    for (version, expected) in [("9", b"REDIS0009"), ("11", b"REDIS0011")] {
+        set(&mut client, "repl-format-version", version);
+        magic("REPLCONF capa eof capa rdb-channel-repl", expected);
+    }
+    set(&mut client, "repl-format-version", "auto");
+    client.call("HSET h f v");
+    client.call("HPEXPIRE h 1000000 FIELDS 1 f");
     // What cannot be told is not sent broken.
     let mut replica = Replica::connect(&server);
     replica.tells("REPLCONF version 8.0.1 capa eof");
@@ -549,4 +558,64 @@ fn a_handshake_with_errors_is_told_so() {
     assert!(replica.is_closed());
     let kept = client.call("GET a");
     assert!(matches!(kept, Value::Bulk(text) if text == b"1"));
+}
+
+#[test]
+fn a_replica_that_is_far_behind_is_sent_the_rest_from_a_file_or_closed() {
+    const ROUNDS: usize = 400;
+    let server = server();
+    let mut client = Client::connect(&server);
+    set(&mut client, "client-output-buffer-limit", "slave 2mb 0 0");
+    set(&mut client, "repl-backlog-size", "16kb");
+    set(&mut client, "repl-backlog-spool", "100mb");
+    let (mut replica, _) = Replica::follow(&server);
+    let value = |number: usize| format!("{number}:{}", "v".repeat(100_000));
+    let fill = |client: &mut Client| {
+        for number in 0..ROUNDS {
+            let value = value(number);
+            client.call_args(&[b"SET", b"k", value.as_bytes()]).ok();
+        }
+    };
+    // Far more than sockets and memory take.
+    fill(&mut client);
+    let spooled = |client: &mut Client| -> u64 {
+        let text = field(client, "replication", "repl_backlog_spooled");
+        text.parse().unwrap()
+    };
+    assert!(spooled(&mut client) > 10 << 20);
+    let memory = field(&mut client, "memory", "mem_total_replication_buffers");
+    assert!(memory.parse::<u64>().unwrap() < 3 << 20, "{memory}");
+    replica.expects(&["SELECT 0"]);
+    for number in 0..ROUNDS {
+        let command = format!("SET k {}", value(number));
+        assert!(replica.command() == command, "{number}");
+    }
+    until("nothing is in the file", || spooled(&mut client) == 0);
+    // The place in the stream is the same as ever.
+    replica.ack();
+    client.write(&[request("SET end 1"), request("WAIT 1 0")].concat());
+    replica.expects(&["SET end 1", "REPLCONF GETACK *"]);
+    replica.ack();
+    client.read().ok();
+    assert_eq!(client.read(), Value::Integer(1));
+    set(&mut client, "repl-backlog-spool", "0");
+    fill(&mut client);
+    until("it is closed", || {
+        field(&mut client, "replication", "connected_slaves") == "0"
+    });
+}
+
+#[test]
+fn a_failover_asks_how_far_replicas_are_and_does_not_wait_until_they_say_so() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let (mut replica, _) = Replica::follow(&server);
+    call(&mut client, "SET a 1", "OK");
+    call(&mut client, "FAILOVER", "OK");
+    replica.expects(&["SELECT 0", "SET a 1", "REPLCONF GETACK *"]);
+    let state = |client: &mut Client| field(client, "replication", "master_failover_state");
+    assert_eq!(state(&mut client), "waiting-for-sync");
+    replica.ack();
+    until("it goes on", || state(&mut client) != "waiting-for-sync");
+    call(&mut client, "FAILOVER ABORT", "OK");
 }

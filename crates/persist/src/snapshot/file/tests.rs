@@ -321,7 +321,7 @@ fn a_value_that_the_version_does_not_hold_leaves_the_old_file() {
     let error = result.unwrap_err();
     assert!(matches!(error, SaveError::Refused(_)), "{error}");
     let text = error.to_string();
-    let why = "which the format of rdb-format-version cannot hold";
+    let why = "which the format of this snapshot cannot hold";
     assert!(
         text.starts_with("the key 'key:") && text.ends_with(why),
         "{text}"
