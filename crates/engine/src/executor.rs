@@ -44,8 +44,8 @@ use crate::{
 };
 
 pub use batch::Batch;
-pub use replay::{Planned, Replay, Replayed};
 use block::{Outcome, Waits};
+pub use replay::{Planned, Replay, Replayed};
 pub use run::Halt;
 pub(crate) use run::{count_command, runs_script};
 pub use units::Compound;

@@ -696,7 +696,11 @@ impl Primary {
 
     fn step_of_stream(&mut self, at: usize, out: &mut ReplyBuffer) -> Step {
         let replica = &mut self.replicas[at];
-        if self.log.blocks().is_some_and(|blocks| blocks.end() > replica.sent) {
+        if self
+            .log
+            .blocks()
+            .is_some_and(|blocks| blocks.end() > replica.sent)
+        {
             self.log.close_block();
         }
         let blocks = self.log.blocks();

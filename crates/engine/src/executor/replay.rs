@@ -10,10 +10,7 @@ use redline_keyspace::{Ahead, Keyspace, Walk};
 use redline_resp::{Args, HEADS, Name};
 use redline_spec::{self as spec, CommandId, Flags};
 
-use super::{
-    batch::Known,
-    run::Straight,
-};
+use super::{batch::Known, run::Straight};
 use crate::{
     caller::Caller,
     executor::{Executor, Outlet, figures},
