@@ -112,6 +112,8 @@ impl Play {
             Wish::Failed(_) | Wish::Refused(_) => {
                 assert_eq!(self.link.state(), State::Pausing);
                 self.is_lost = true;
+                // What was not sent before is not sent any more.
+                self.heard.sent.clear();
                 self.heard.others.push(format!("{wish:?}"));
             }
             other => self.heard.others.push(format!("{other:?}")),

@@ -319,6 +319,7 @@ impl World<'_> {
                         .map(|at| (at.wrapping_mul(7) ^ at >> 8 ^ seed) as u8)
                         .collect();
                     self.record += 1;
+                    self.stream.extend_from_slice(&bytes);
                     self.primary.append(&bytes);
                     let (_, late) = self.primary.end_round(self.record);
                     self.note_stream();

@@ -7,7 +7,8 @@
 use std::{fmt, ops::Range};
 
 use redline_resp::{
-    Args, Decoded, HEADS, Heads, Name, ProtocolError, RequestDecoder, RequestLimits, Span,
+    Args, Decoded, HEADS, Heads, Name, ProtocolError, RequestDecoder, RequestKind, RequestLimits,
+    Span,
 };
 
 /// Most bytes of a unit.
@@ -287,6 +288,11 @@ impl Units {
                         continue;
                     }
                 }
+                // A line that begins as an empty one does.
+                Decoded::Request {
+                    kind: RequestKind::Inline,
+                    ..
+                } => return Err(Broken::Inline),
                 Decoded::Request { consumed, .. } => {
                     self.at += consumed;
                     match self.bracket(from, before) {
@@ -541,6 +547,7 @@ mod tests {
         let nested = [request("MULTI"), request("MULTI")].concat();
         assert_eq!(read_all(&nested), Err(Broken::Nesting));
         assert_eq!(read_all(b"SET a 1\r\n"), Err(Broken::Inline));
+        assert_eq!(read_all(b"\rSET a '1'\r\n"), Err(Broken::Inline));
         assert!(matches!(read_all(b"*x\r\n"), Err(Broken::Protocol(_))));
         assert!(matches!(
             read_all(b"*1\r\n$99999999999\r\n"),
