@@ -29,10 +29,10 @@ struct Kind {
     form: Form,
 }
 
-/// What the files of a kind are.
+/// The form of the files of a kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// What SAVE writes.
+    /// The file that SAVE writes.
     Snapshot,
     /// A folder whose base, a snapshot, has all the data.
     Folder,

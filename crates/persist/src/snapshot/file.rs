@@ -56,7 +56,7 @@ pub enum SaveError {
     Disk(&'static str, io::Error),
     /// A value cannot be written in this format.
     Refused(Refused),
-    /// What waits for the file did not fit into memory, and the spool cannot be written or read for this reason.
+    /// The spool of chunks that do not fit into memory cannot be written or read, for this reason.
     Spool(String),
     /// It was not wanted any more.
     Unwanted,

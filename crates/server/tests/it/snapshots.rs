@@ -748,7 +748,7 @@ fn a_snapshot_has_what_is_flushed_meanwhile() {
     }
 }
 
-/// What commands save early beyond what may wait in memory is in a file meanwhile.
+/// Entries that commands save early are in a file, beyond those that may wait in memory.
 #[test]
 fn memory_holds_little_of_what_changes_during_a_snapshot() {
     const KEYS: usize = 8_000;

@@ -1,4 +1,4 @@
-//! What a unit's record says.
+//! The commands that a unit's record has.
 
 use super::Log;
 use crate::client::{Client, Value, request, settings, start, until};
