@@ -151,10 +151,12 @@ mod tests {
     }
 
     fn names(events: &Events) -> Vec<&str> {
-        let name = |event| match event {
-            &Event::Put(ref pair) => pair.key.as_str(),
-            Event::Delete(key, _) => key,
-        };
+        fn name(event: &Event) -> &str {
+            match event {
+                Event::Put(pair) => &pair.key,
+                Event::Delete(key, _) => key,
+            }
+        }
         events.events.iter().map(name).collect()
     }
 
