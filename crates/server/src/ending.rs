@@ -299,6 +299,7 @@ mod tests {
     fn replicas_that_lag_are_named() {
         let limits = Limits {
             backlog_bytes: 1000,
+            spool_bytes: 0,
             backlog_ttl_ms: 0,
             timeout_ms: 60_000,
             ping_period_ms: 10_000,
