@@ -20,6 +20,7 @@ mod batch;
 pub mod block;
 pub mod eviction;
 pub mod figures;
+pub(crate) mod gate;
 mod replay;
 mod run;
 pub mod slots;

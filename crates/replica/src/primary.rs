@@ -137,7 +137,7 @@ pub enum Answer {
     Full,
 }
 
-/// What is due behind the bytes in a replica's buffer.
+/// Bytes or files that are due behind the bytes in a replica's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Bytes of blocks in the file. The caller reports with [`Primary::spilled_handed_out`] how many it took.
@@ -164,7 +164,7 @@ pub enum Next {
     More,
 }
 
-/// What became of one step of [`Primary::fill`].
+/// Outcome of one step of [`Primary::fill`].
 enum Step {
     /// Bytes went into the buffer, or the replica's state has changed.
     Put,

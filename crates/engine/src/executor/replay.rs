@@ -107,7 +107,7 @@ impl Replay {
     }
 }
 
-/// What became of a call that was to take the straight path.
+/// Outcome of a call that was to take the straight path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replayed {
     /// It has run.

@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redline_commands::{Ctx, Error, Failure, Stop};
 use redline_keyspace::{Hint, Unit};
-use redline_resp::{Args, ArgsBuf, Reply};
+use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, CommandId, Flags, Gate, Plane, Scope};
 
 use super::batch::Known;
 
 use crate::{
-    caller::{Caller, NO_COMMAND, ReplyMode, Suspended, Token, flag, state},
+    caller::{Caller, ReplyMode, Suspended, Token, flag, state},
     errors,
-    executor::{Executor, Fault, Level, Outlet, access, block, eviction, figures, slots, units},
+    executor::{Executor, Fault, Level, Outlet, access, block, figures, gate, units},
     refusals::Reason,
     session,
     timing::INSIDE_PER_TIMED,
@@ -37,10 +37,6 @@ use crate::{
 
 /// Time of a call after which the wall clock is read again: nanoseconds.
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
-/// Flags of commands on keys.
-const ON_KEYS: Flags = Flags::WRITE
-    .with(Flags::READONLY)
-    .with(Flags::MAY_REPLICATE);
 
 /// State that the unit around a command shares with the command's handler, in both directions.
 #[derive(Default)]
@@ -58,7 +54,7 @@ pub enum Halt {
     Suspended(Suspended),
 }
 
-/// What became of a request on the straight path.
+/// Outcome of a request on the straight path.
 pub(super) enum Straight {
     /// It has run, and its reply is written.
     Done,
@@ -240,15 +236,15 @@ impl<O: Outlet> Executor<'_, O> {
 
     /// Makes Redis's checks in Redis's order, then runs the command or adds it to the transaction's queue.
     fn gate_and_run(&mut self, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
-        let id = match self.resolve(caller, args) {
+        let id = match gate::resolve(self, caller, args) {
             Ok(id) => id,
             Err(_) if redline_resp::is_of_http(&args[0]) => {
                 end_http::<O>(caller, self.outlet.monotonic_ms());
                 return Ok(());
             }
-            Err(error) => return Err(self.reject(caller, args, &error)),
+            Err(error) => return Err(gate::reject(self, caller, args, &error)),
         };
-        self.let_in(caller, id, args)?;
+        gate::let_in(self, caller, id, args)?;
         if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
             session::transaction::enqueue(caller, id, args);
             return Ok(());
@@ -257,87 +253,6 @@ impl<O: Outlet> Executor<'_, O> {
         let result = self.call(caller, id, args);
         self.was_let_in = false;
         result
-    }
-
-    fn let_in(&mut self, caller: &mut Caller, id: CommandId, args: Args<'_>) -> Result<(), Halt> {
-        let gate = spec::gate(id);
-        if caller.is(state::REPLICA) && is_out_of_place(caller, id) {
-            end_replica::<O>(caller, id, gate);
-            return Ok(());
-        }
-        if let Err(error) = self.check_caller(caller, id, gate, args) {
-            self.stats.commands[id as usize].rejected.add(1);
-            return Err(self.reject(caller, args, &error));
-        }
-        if let Err(refusal) = slots::check(self, caller, id, args) {
-            self.stats.commands[id as usize].rejected.add(1);
-            self.break_multi(caller);
-            if id == CommandId::Exec {
-                // Its error is not wrapped in one of EXEC, since clients follow it.
-                session::transaction::abandon(self, caller);
-            }
-            return Err(Halt::Error(refusal.error()));
-        }
-        if let Err(error) = self.check(caller, id, gate, args) {
-            self.stats.commands[id as usize].rejected.add(1);
-            return Err(self.reject(caller, args, &error));
-        }
-        match self.is_held_back(caller, id, gate, args) {
-            true => Err(Halt::Suspended(Suspended::Pause)),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns true if a call has to pass the gate again, now that its unit holds stripes: the role, or anything else that it
-    /// was let in by, may have changed before. Such a change holds every stripe, so it shows here, and what is not behind now
-    /// runs before the next one. Calls of a stream or of a file were not let in, and are not asked again.
-    #[inline]
-    pub(crate) fn must_pass_again(&self) -> bool {
-        self.was_let_in && self.is_behind()
-    }
-
-    /// Lets a call in again, or refuses it: see [`Executor::must_pass_again`]. Its unit has released everything.
-    #[cold]
-    pub(crate) fn pass_again(&mut self, caller: &mut Caller, args: Args<'_>) -> Result<(), Halt> {
-        self.refresh();
-        match self.resolve(caller, args) {
-            Ok(id) => self.let_in(caller, id, args),
-            Err(error) => Err(self.reject(caller, args, &error)),
-        }
-    }
-
-    /// Returns true if CLIENT PAUSE suspends this command.
-    fn is_held_back(&self, caller: &Caller, id: CommandId, gate: Gate, args: Args<'_>) -> bool {
-        let Some(pause) = self.pause.filter(|_| !caller.is(state::MONITOR)) else {
-            return false;
-        };
-        let writes = |id, gate: Gate, args: Args<'_>| {
-            let by_row = gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
-            session::scripting::may_write(self.engine, id, args, by_row)
-        };
-        let queue_writes = || {
-            let mut queue = caller.multi.queue.iter();
-            let queued =
-                |(id, args): &(CommandId, ArgsBuf)| writes(*id, spec::gate(*id), args.as_args());
-            id == CommandId::Exec && queue.any(queued)
-        };
-        self.outlet.monotonic_ms() < pause.end_ms
-            && (pause.all || writes(id, gate, args) || queue_writes())
-    }
-
-    /// Returns the error reply for a call that may not run. It breaks a transaction; a refused EXEC discards it, even
-    /// where there is none.
-    fn reject(&mut self, caller: &mut Caller, args: Args<'_>, error: &Error) -> Halt {
-        self.break_multi(caller);
-        if !args[0].eq_ignore_ascii_case(b"exec") {
-            return Halt::Error(error.clone());
-        }
-        session::transaction::abandon(self, caller);
-        if self.monitored {
-            // Of all refused calls, monitors get this one.
-            figures::show(self, caller, CommandId::Exec, args, false);
-        }
-        Halt::Error(errors::exec_aborted(&error.text()))
     }
 
     /// Runs a command that may run: times it, counts it.
@@ -428,131 +343,6 @@ impl<O: Outlet> Executor<'_, O> {
         }
         if ns > CLOCK_STANDS_NS_MAX && !inside {
             self.read_clock();
-        }
-    }
-
-    /// Looks up the command. CLIENT LIST shows it from now on, even if the call is refused.
-    fn resolve(&self, caller: &Caller, args: Args<'_>) -> Result<CommandId, Error> {
-        let resolved = self.engine.names.resolve(&args[0], args.get(1));
-        let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
-        caller.info.command.store(number, Ordering::Relaxed);
-        let id = resolved.map_err(|unresolved| match unresolved {
-            spec::Unresolved::Command => errors::unknown_command(args),
-            spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
-        })?;
-        if !spec::gate(id).lets_pass(args.len()) {
-            self.stats.commands[id as usize].rejected.add(1);
-            return Err(errors::wrong_arity(id));
-        }
-        Ok(id)
-    }
-
-    /// Checks if the caller may make this call at all.
-    fn check_caller(
-        &mut self,
-        caller: &Caller,
-        id: CommandId,
-        gate: Gate,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        // A client that connected before the password was set, or after it was removed, needs none.
-        let locked = caller.is(state::UNAUTHENTICATED) && self.settings.acl.login_required();
-        if locked && !gate.flags.has(Flags::NO_AUTH) {
-            return Err(errors::NO_AUTH);
-        }
-        if caller.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
-            return Err(Error::line("ERR Command not allowed inside a transaction"));
-        }
-        access::permit(self, caller, id, args)
-    }
-
-    /// Makes the other checks between lookup and execution: of the server's state, and of the caller's.
-    fn check(
-        &mut self,
-        caller: &Caller,
-        id: CommandId,
-        gate: Gate,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        let refuses_all = self.refuses_all();
-        if !refuses_all {
-            self.check_memory(caller, id, gate, args)?;
-        }
-        if self.refusals.any() {
-            self.check_refusals(caller, id, gate)?;
-        }
-        if self.refusals.has(Reason::ReadOnly) && queued_or_own(caller, id, Flags::WRITE, true) {
-            return Err(errors::READ_ONLY);
-        }
-        if caller.is(state::SUBSCRIBED) && !session::allowed_while_subscribed(id) {
-            return Err(errors::subscribed(id));
-        }
-        if self.refusals.has(Reason::Stale) && queued_or_own(caller, id, Flags::STALE, false) {
-            return Err(errors::PRIMARY_DOWN);
-        }
-        let is_loading = self.refusals.has(Reason::Loading) || self.refusals.has(Reason::Emptied);
-        let refuses_some = self.refusals.has(Reason::LoadsBeside);
-        if is_loading && !gate.flags.has(Flags::LOADING)
-            || refuses_some && gate.flags.has(Flags::NO_ASYNC_LOADING)
-        {
-            return Err(errors::LOADING);
-        }
-        // A call that has waited has passed this check before.
-        if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && caller.again.is_none() {
-            return Err(self.engine.running_script.busy_error());
-        }
-        if caller.is(state::MONITOR) && gate.flags.has_any(ON_KEYS) {
-            return Err(errors::MONITOR_TOUCHES_KEYS);
-        }
-        Ok(())
-    }
-
-    /// Refuses calls that change data while it cannot be kept. As in Redis also PING, by which probes learn of it.
-    fn check_refusals(&self, caller: &Caller, id: CommandId, gate: Gate) -> Result<(), Error> {
-        let writes = |id: CommandId| spec::gate(id).flags.has(Flags::WRITE);
-        let mut queued = caller.multi.queue.iter();
-        let is_write = gate.flags.has(Flags::WRITE)
-            || id == CommandId::Exec && queued.any(|(id, _)| writes(*id));
-        let refusals = &self.engine.refusals;
-        let refusal = match id {
-            CommandId::Ping => refusals.of_files(self.refusals),
-            _ if is_write => refusals.of_changes(self.refusals),
-            _ => None,
-        };
-        refusal.map_or(Ok(()), Err)
-    }
-
-    /// Evicts keys where a limit is set; refuses calls that need memory when there is none.
-    pub fn check_memory(
-        &mut self,
-        caller: &Caller,
-        id: CommandId,
-        gate: Gate,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        if self.settings.maxmemory_bytes == 0 || self.compound.is_some() {
-            return Ok(());
-        }
-        if eviction::make_room(self) {
-            return Ok(());
-        }
-        let needs = |id: CommandId, gate: Gate, args: Args<'_>| {
-            let by_row = gate.flags.has(Flags::DENYOOM);
-            session::scripting::needs_memory(self.engine, id, args, by_row)
-        };
-        let mut queued = caller.multi.queue.iter();
-        let refused = needs(id, gate, args)
-            || id == CommandId::Exec
-                && queued.any(|(id, args)| needs(*id, spec::gate(*id), args.as_args()));
-        match refused {
-            true => Err(errors::OOM),
-            false => Ok(()),
-        }
-    }
-
-    fn break_multi(&self, caller: &mut Caller) {
-        if caller.is(state::MULTI) {
-            caller.multi.broken = true;
         }
     }
 
@@ -658,13 +448,6 @@ pub fn runs_script(id: CommandId) -> bool {
     matches!(id, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
 }
 
-/// Returns true if the command has that flag, or has it not; if it is EXEC, also if that holds for one that it runs.
-fn queued_or_own(caller: &Caller, id: CommandId, flag: Flags, has: bool) -> bool {
-    let holds = |id: CommandId| spec::gate(id).flags.has(flag) == has;
-    let mut queued = caller.multi.queue.iter();
-    holds(id) || id == CommandId::Exec && queued.any(|(id, _)| holds(*id))
-}
-
 /// Returns the number of bytes of all arguments.
 #[inline]
 fn payload_bytes(args: Args<'_>) -> u64 {
@@ -674,27 +457,6 @@ fn payload_bytes(args: Args<'_>) -> u64 {
 #[inline]
 fn note_last(caller: &Caller, id: CommandId) {
     caller.info.command.store(id as u16, Ordering::Relaxed);
-}
-
-/// Returns true if the caller is a replica, and the call has a reply, which would stand in its stream.
-fn is_out_of_place(caller: &Caller, id: CommandId) -> bool {
-    let is_replica = caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA != 0;
-    is_replica && !matches!(id, CommandId::Replconf | CommandId::Psync | CommandId::Sync)
-}
-
-/// Ends a replica that makes such a call, in Redis's words.
-fn end_replica<O: Outlet>(caller: &mut Caller, id: CommandId, gate: Gate) {
-    let (name, addr) = (spec::row(id).full_name, &caller.info.addr);
-    if gate.flags.has_any(ON_KEYS) {
-        let text = format!(
-            "== CRITICAL == This master is sending an error to its replica: 'Replica can't interact with the keyspace' after processing the command '{name}'"
-        );
-        O::log(Level::Warning, &text);
-    }
-    let text = format!("Replica generated a reply to command '{name}', disconnecting it: {addr}");
-    O::log(Level::Warning, &text);
-    caller.closing = true;
-    caller.info.set_flag(flag::CLOSING, true);
 }
 
 /// Closes a connection that sends HTTP, so that a browser's form does not run commands: no further request is read, and unsent

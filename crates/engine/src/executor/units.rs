@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 use super::{Halt, run::Inside};
 use crate::{
     caller::{Caller, Suspended},
-    executor::{Executor, Outlet, block, slots},
+    executor::{Executor, Outlet, block, gate, slots},
     session,
     settings::BusyScope,
     tracking::By,
@@ -141,9 +141,9 @@ fn run_alone<O: Outlet>(
     let mut widened = 0;
     loop {
         let mut unit = take(executor, caller, &needs)?;
-        if executor.must_pass_again() {
+        if gate::must_pass_again(executor) {
             drop(unit);
-            executor.pass_again(caller, args)?;
+            gate::pass_again(executor, caller, args)?;
             continue;
         }
         slots::check_again(executor, caller, id, args).map_err(|refusal| refusal.error())?;

@@ -15,8 +15,8 @@ use redline_spec::{self as spec, CommandId, Scope};
 use crate::{
     caller::{Caller, Multi, Watched, flag, state},
     executor::{
-        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, slots, units,
-        watch,
+        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, gate, slots,
+        units, watch,
     },
 };
 
@@ -107,11 +107,11 @@ pub(crate) fn exec<O: Outlet>(
     }
     let mut unit = loop {
         let unit = take_unit(executor, caller)?;
-        if !executor.must_pass_again() {
+        if !gate::must_pass_again(executor) {
             break unit;
         }
         drop(unit);
-        executor.pass_again(caller, args)?;
+        gate::pass_again(executor, caller, args)?;
     };
     if let Err(refusal) = slots::check_again(executor, caller, CommandId::Exec, args) {
         drop(unit);

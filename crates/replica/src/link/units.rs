@@ -22,7 +22,7 @@ pub struct Units {
     limits: RequestLimits,
     decoder: RequestDecoder,
     heads: Heads,
-    /// What the numbered names of `heads` are to the order of units.
+    /// Meaning of the numbered names of `heads` for the order of units.
     brackets: [Bracket; HEADS],
     /// Bytes of the stream; those before `begin` belong to units that were read.
     buffer: Vec<u8>,

@@ -21,7 +21,7 @@ use redline_types::glob::{self, Case};
 use super::{Program, busy_error, call_errors, check_flags, counted_keys, kill, log_line, run};
 use crate::{
     caller::Caller,
-    executor::{Executor, Halt, Outlet, block, units},
+    executor::{Executor, Halt, Outlet, block, gate, units},
 };
 
 /// Time limit for the text of a library.
@@ -100,11 +100,11 @@ fn take_script<'e, O: Outlet>(
 ) -> Result<Unit<'e>, Halt> {
     loop {
         let unit = units::take_script(executor, caller)?;
-        if !executor.must_pass_again() {
+        if !gate::must_pass_again(executor) {
             return Ok(unit);
         }
         drop(unit);
-        executor.pass_again(caller, args)?;
+        gate::pass_again(executor, caller, args)?;
     }
 }
 
