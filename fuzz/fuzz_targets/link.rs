@@ -94,7 +94,9 @@ impl Play {
             }
             Wish::Load { surplus } => {
                 let whole = self.heard.snapshot.len().checked_sub(surplus);
-                self.heard.snapshot.truncate(whole.expect("the mark came with it"));
+                self.heard
+                    .snapshot
+                    .truncate(whole.expect("the mark came with it"));
                 assert_eq!(self.link.state(), State::Loading);
                 let result = match self.loads {
                     true => Ok(APPLIED),

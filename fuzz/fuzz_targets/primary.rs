@@ -203,7 +203,8 @@ impl World<'_> {
     fn feed(&mut self, client: usize, bytes_max: usize) {
         let next = {
             let out = &mut self.clients[client].out;
-            self.primary.fill(client as u64, out, out.len_bytes() + bytes_max)
+            self.primary
+                .fill(client as u64, out, out.len_bytes() + bytes_max)
         };
         if let Next::Snapshot { walk, from, bytes } = next {
             let (_, snapshot) = self
@@ -323,7 +324,8 @@ impl World<'_> {
                     self.primary.append(&bytes);
                     let (_, late) = self.primary.end_round(self.record);
                     self.note_stream();
-                    late.into_iter().for_each(|client| self.close(client as usize));
+                    late.into_iter()
+                        .for_each(|client| self.close(client as usize));
                 }
             }
             2 | 3 => {
@@ -341,7 +343,11 @@ impl World<'_> {
                 self.feed(client, 1 + bytes * if op & 1 == 0 { 1 } else { 500 });
             }
             9 => {
-                if let Some(form) = self.primary.due_walk(self.now_ms).filter(|_| self.walk.is_none()) {
+                if let Some(form) = self
+                    .primary
+                    .due_walk(self.now_ms)
+                    .filter(|_| self.walk.is_none())
+                {
                     let walk = self.primary.begin_walk(form, MARK);
                     self.walk = Some((walk, 0, false));
                     let bytes = usize::from(self.byte()?) * 40;
@@ -372,7 +378,8 @@ impl World<'_> {
             12 => {
                 if let Some((walk, _, _)) = self.walk.take() {
                     let part = self.primary.walk_failed(walk);
-                    part.into_iter().for_each(|client| self.close(client as usize));
+                    part.into_iter()
+                        .for_each(|client| self.close(client as usize));
                 }
             }
             13 => {
@@ -406,7 +413,10 @@ impl World<'_> {
 fuzz_target!(|data: &[u8]| {
     let mut world = World {
         data,
-        primary: Primary::new(Log::new(Identity::new(Replid::from_random([0; 20]))), LIMITS),
+        primary: Primary::new(
+            Log::new(Identity::new(Replid::from_random([0; 20]))),
+            LIMITS,
+        ),
         clients: (0..CLIENTS).map(|_| Client::default()).collect(),
         followers: (0..LINKS).map(|_| Follower::default()).collect(),
         stream: Vec::new(),
