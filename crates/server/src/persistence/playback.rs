@@ -331,6 +331,19 @@ fn run_one(
     args: Args<'_>,
     name: &str,
 ) -> Result<(), &'static str> {
+    let result = call_until_it_runs(worker, caller, args, name);
+    // Stripes that were reserved for it would stay so: nobody could ever take all of them.
+    caller.rounds = 0;
+    units::give_way(worker.executor, caller);
+    result
+}
+
+fn call_until_it_runs(
+    worker: &mut Worker,
+    caller: &mut Caller,
+    args: Args<'_>,
+    name: &str,
+) -> Result<(), &'static str> {
     let id = worker.shared.engine.names.resolve(&args[0], args.get(1));
     let id = id.map_err(|_| "Unknown command")?;
     if !gate(id).arity_allows(args.len()) {
