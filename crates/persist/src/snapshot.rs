@@ -485,7 +485,8 @@ impl Saver for ChunkSaver {
         let ValueRef::Object(value) = entry.value else {
             return None;
         };
-        if self.stream.is_unwanted() {
+        // A base of commands has no pieces: what is large is taken at one go.
+        if self.stream.is_unwanted() || self.stream.writes_commands {
             return None;
         }
         let format = self.stream.format();

@@ -20,6 +20,15 @@ fn fill(client: &mut Client) {
         redis.call('set', '', 'the empty key')
         redis.call('set', 'bytes\\0\\r\\n', '\\255\\0\\r\\n')";
     client.call_words(&["EVAL", script, "0"]);
+    // So large that a snapshot takes them in pieces.
+    let script = "for i = 1, 3000 do
+        redis.call('RPUSH', 'large:list', i)
+        redis.call('SADD', 'large:set', 'm' .. i)
+        redis.call('HSET', 'large:hash', 'f' .. i, i)
+        redis.call('ZADD', 'large:zset', i, 'm' .. i)
+        redis.call('XADD', 'large:stream', i .. '-1', 'f', i)
+    end";
+    client.call_words(&["EVAL", script, "0"]);
     let library = "#!lua name=lib\nredis.register_function('f', function() return 'from lib' end)";
     client.call_words(&["FUNCTION", "LOAD", library]);
     for line in [
