@@ -28,10 +28,6 @@ pub(super) fn let_in<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let gate = spec::gate(id);
-    if caller.is(state::REPLICA) && is_out_of_place(caller, id) {
-        end_replica::<O>(caller, id, gate);
-        return Ok(());
-    }
     if let Err(error) = check_caller(executor, caller, id, gate, args) {
         executor.stats.commands[id as usize].rejected.add(1);
         return Err(reject(executor, caller, args, &error));
@@ -258,13 +254,13 @@ fn break_multi(caller: &mut Caller) {
 }
 
 /// Returns true if the caller is a replica, and the call has a reply, which would stand in its stream.
-fn is_out_of_place(caller: &Caller, id: CommandId) -> bool {
+pub(super) fn is_out_of_place(caller: &Caller, id: CommandId) -> bool {
     let is_replica = caller.info.flags.load(Ordering::Relaxed) & flag::REPLICA != 0;
     is_replica && !matches!(id, CommandId::Replconf | CommandId::Psync | CommandId::Sync)
 }
 
 /// Ends a replica that makes such a call, in Redis's words.
-fn end_replica<O: Outlet>(caller: &mut Caller, id: CommandId, gate: Gate) {
+pub(super) fn end_replica<O: Outlet>(caller: &mut Caller, id: CommandId, gate: Gate) {
     let (name, addr) = (spec::row(id).full_name, &caller.info.addr);
     if gate.flags.has_any(ON_KEYS) {
         let text = format!(

@@ -244,6 +244,10 @@ impl<O: Outlet> Executor<'_, O> {
             }
             Err(error) => return Err(gate::reject(self, caller, args, &error)),
         };
+        if caller.is(state::REPLICA) && gate::is_out_of_place(caller, id) {
+            gate::end_replica::<O>(caller, id, spec::gate(id));
+            return Ok(());
+        }
         gate::let_in(self, caller, id, args)?;
         if caller.is(state::MULTI) && !session::transaction::runs_at_once(id) {
             session::transaction::enqueue(caller, id, args);

@@ -252,7 +252,10 @@ fn a_link_that_stood_is_made_again_at_once_but_not_again_and_again() {
     full()[..6].iter().for_each(|message| play.send(message));
     play.send(b"+CONTINUE\r\n");
     assert!(play.link.lost("reset by peer", play.now_ms).is_some());
-    assert_eq!(play.link.next_ms(), Some(called_ms + 6 * PERIOD_MS + MOMENT_MS));
+    assert_eq!(
+        play.link.next_ms(),
+        Some(called_ms + 6 * PERIOD_MS + MOMENT_MS)
+    );
     assert_eq!(play.link.tick(99, None, play.now_ms), None);
 }
 
