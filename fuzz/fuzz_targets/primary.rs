@@ -17,6 +17,7 @@ const LINKS: usize = 3;
 const CLIENTS: usize = 6;
 const MARK: [u8; MARK_BYTES] = [b'm'; MARK_BYTES];
 const LIMITS: Limits = Limits {
+    spool_bytes: 0,
     backlog_bytes: 300,
     backlog_ttl_ms: 4_000,
     timeout_ms: 10_000,
@@ -93,6 +94,9 @@ impl World<'_> {
                     self.stream.extend_from_slice(&block[from..]);
                 }
                 redline_replica::blocks::Found::Open(bytes) => self.stream.extend_from_slice(bytes),
+                redline_replica::blocks::Found::Spilled(..) => {
+                    unreachable!("nothing is spilled without a file")
+                }
             }
         }
     }
@@ -338,7 +342,7 @@ impl World<'_> {
             }
             4 => self.connect(client % LINKS),
             5 => self.close(client),
-            6 | 7 | 8 => {
+            6..=8 => {
                 let bytes = usize::from(self.byte()?);
                 self.feed(client, 1 + bytes * if op & 1 == 0 { 1 } else { 500 });
             }
