@@ -217,8 +217,8 @@ fn there_and_back(
             broken(files::leave_an_expired_key(&mut client))?;
             keep(&mut client, kind)?;
         }
-        // What was called is there.
-        Form::Commands => {}
+        // What was called is there. Pending entries that are no longer in their stream are told by no command.
+        Form::Commands => made.retain(|(what, _)| is_told(what)),
         Form::Folder | Form::Single => keep(&mut client, kind)?,
     }
     end(origin)?;
@@ -251,6 +251,13 @@ fn there_and_back(
     }
     stop(redline)?;
     Ok((data.keys(), files))
+}
+
+/// Returns true if a file of commands has all of what this question asks for.
+fn is_told(question: &str) -> bool {
+    !["XPENDING ", "XINFO "]
+        .iter()
+        .any(|start| question.starts_with(start))
 }
 
 /// Returns true if a file of [`OLD_FORM`] has what this question asks for.
