@@ -1,4 +1,4 @@
-//! The snapshot of a walk on its way to replicas: a file without a name, written once and read by each at its own speed.
+//! The snapshot of a walk on its way to replicas: a file without a name in the server's folder, written once and read by each at its own speed.
 //!
 //! So a walk is as fast as the disk's cache and not as its slowest reader, and memory holds none of it.
 //!
@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use redline_persist::{Disk, File, disk::DirLock};
+use redline_persist::{Disk, File, disk::DirLock, snapshot::file::folder_of};
 
 use super::wake;
 use crate::shared::Shared;
@@ -89,15 +89,8 @@ impl File for SpoolFile {
 
 impl Disk for SpoolDisk<'_> {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)?;
-        // It lives as long as somebody has it open.
-        fs::remove_file(path)?;
+        // It lives as long as somebody has it open, and two servers of one process do not meet in it.
+        let file = tempfile::tempfile_in(folder_of(path))?;
         let spool = Arc::new(Spool {
             walk: self.walk,
             file,

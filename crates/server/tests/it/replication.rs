@@ -619,3 +619,19 @@ fn a_failover_asks_how_far_replicas_are_and_does_not_wait_until_they_say_so() {
     until("it goes on", || state(&mut client) != "waiting-for-sync");
     call(&mut client, "FAILOVER ABORT", "OK");
 }
+
+#[test]
+fn servers_that_share_a_folder_do_not_meet_in_a_snapshot_for_replicas() {
+    let servers = [server(), server()];
+    std::thread::scope(|scope| {
+        for server in &servers {
+            scope.spawn(|| {
+                let mut client = Client::connect(server);
+                call(&mut client, "SET a 1", "OK");
+                for _ in 0..300 {
+                    Replica::follow(server);
+                }
+            });
+        }
+    });
+}
