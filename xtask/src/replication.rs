@@ -29,6 +29,8 @@ const SETTLED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 /// Number of clients of the load.
 const CLIENTS: u64 = 3;
+/// Number of workers of each server of ours: more than there are CPUs, so that they meet at any point.
+const WORKERS: usize = 8;
 /// Largest number of keys that a report of a difference names.
 const NAMED_KEYS_MAX: usize = 5;
 /// Arguments of all servers; what is kept of the stream is little, so that some go on where they were and some do not.
@@ -238,7 +240,7 @@ impl Member {
         }
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let started = match self.kind {
-            Kind::Ours => ServerProcess::redline(&self.program, 3, &words),
+            Kind::Ours => ServerProcess::redline(&self.program, WORKERS, &words),
             _ => ServerProcess::redis(&self.program, &words),
         };
         self.server = Some(started.map_err(|error| format!("{:?}: {error}", self.kind))?);

@@ -544,7 +544,8 @@ impl Locks {
         self.unlock(stripe, self.only.is_this());
     }
 
-    #[inline]
+    // A call of its own costs every request 15 instructions.
+    #[inline(always)]
     fn unlock(&self, stripe: u16, is_only_thread: bool) {
         let word = self.words.of(stripe);
         let before = if is_only_thread {
