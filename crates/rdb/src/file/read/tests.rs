@@ -483,6 +483,34 @@ fn modules_are_named() {
 }
 
 #[test]
+fn unknown_modules_values_are_passed_over_if_that_is_asked_for() {
+    let mut records = b"\xfc\x01\0\0\0\0\0\0\0\x07\x01j".to_vec();
+    write_len(&mut records, ModuleType::new("NoSuchOne", 1023).0);
+    records.extend(module_parts());
+    records.extend(b"\x00\x01k\x01v");
+    let file = file_of(FileVersion::Redis(12), &records);
+    for piece in [1, 1000] {
+        let mut scanner = Scanner::new(pieces(&file, piece));
+        scanner.skip_unknown_modules();
+        match scanner.next() {
+            Ok(Record::Entry(entry)) => {
+                assert_eq!(&*entry.key, b"k");
+                assert_eq!(entry.meta.expire_at_ms, None, "that of the key before");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(scanner.next(), Ok(Record::End)));
+        assert_eq!(scanner.skipped_values(), 1);
+    }
+    let mut scanner = Scanner::new(&file[..]);
+    let error = scanner.next().expect_err("it is unknown");
+    assert!(
+        error.to_string().contains("NoSuchOne, version 1023"),
+        "{error}"
+    );
+}
+
+#[test]
 fn versions_that_values_need() {
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..100 {
