@@ -297,7 +297,8 @@ impl Applier {
         let install = self.install.take().expect("seen by the caller");
         let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
         if published.is_ok() {
-            shared.persistence.append.note_replaced();
+            // Before the history: what the file has on disk is of the one before.
+            append::leave(shared);
             let history = install.attempt.history;
             let (replid, offset) = history.unwrap_or_else(|| (replication::fresh_id(), 0));
             replication::take_history(shared, replid, offset);
@@ -308,9 +309,8 @@ impl Applier {
         }
         block::commit(worker.executor, unit);
         units::give_way(worker.executor, caller);
-        let append = &shared.persistence.append;
-        if append.is_on() && !append::rewrite(shared) {
-            append.schedule();
+        if published.is_ok() {
+            append::make_anew(shared);
         }
         let result = published.map(|()| replication::identity(shared).offset());
         let attempt = install.attempt;
@@ -328,6 +328,8 @@ impl Applier {
         let nothing = shared.keyspace.unpublished();
         let emptied = loading::publish(worker, &mut unit, &nothing, &Loaded::default());
         emptied.expect("no library is loaded");
+        // The file keeps the data until those of the primary are there.
+        append::leave(shared);
         // Nothing of the history is left, and nobody may go on in it.
         replication::restart_history(shared);
         shared.following.resumes.store(false, Ordering::Release);

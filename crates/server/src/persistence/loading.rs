@@ -220,15 +220,17 @@ pub(crate) fn clock_of(settings: &Settings) -> Clock {
     clock
 }
 
-/// Replaces all data by what was loaded. The unit holds every stripe.
+/// Replaces all data by what was loaded. On an error, which is described, all is as it was. The unit holds every stripe.
 pub(crate) fn publish(
     worker: &mut Worker,
     unit: &mut Unit<'_>,
     space: &Keyspace,
     loaded: &Loaded,
 ) -> Result<(), String> {
+    // First, since a library may be one that is none here.
+    restore_libraries(worker.executor, &loaded.libraries)?;
     unit.publish(&mut worker.local, space);
-    restore_libraries(worker.executor, &loaded.libraries)
+    Ok(())
 }
 
 /// Data that there is to load at the start.
