@@ -235,23 +235,11 @@ impl Applier {
     }
 
     /// Decodes the next group, and begins the steps to its keys.
-    fn look_ahead(&mut self, worker: &mut Worker, mut db: u32) {
+    fn look_ahead(&mut self, worker: &mut Worker, db: u32) {
         worker.executor.end_replay(&mut self.replay);
-        let Some(commands) = self.units.look_ahead(GROUP_COMMANDS, GROUP_BYTES) else {
-            return;
-        };
-        let shared = worker.shared;
-        let (names, space) = (&shared.engine.names, &shared.keyspace);
-        let replay = &mut self.replay;
-        replay.clear();
-        for (name, args) in commands {
-            replay.add(names, space, db, name, args);
-            if args[0].eq_ignore_ascii_case(b"select") {
-                let selected = args.get(1).and_then(number::parse_i64);
-                db = selected.map_or(db, |selected| selected as u32);
-            }
+        if let Some(commands) = self.units.look_ahead(GROUP_COMMANDS, GROUP_BYTES) {
+            worker.executor.begin_replay(&mut self.replay, db, commands);
         }
-        worker.executor.begin_replay(replay);
     }
 
     fn note_applied(&self, shared: &Shared, bytes: usize) {
