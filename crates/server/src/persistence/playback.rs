@@ -346,11 +346,15 @@ impl Playback {
         calls: &[Call],
         name: &str,
     ) -> Result<(), String> {
-        let all = calls
-            .iter()
-            .map(|call| (Name::Unnumbered, batch.args(call)));
-        let db = self.caller.db;
-        worker.executor.begin_replay(&mut self.replay, db, all);
+        // Who holds every stripe has no use for the straight path, which takes one.
+        self.replay.clear();
+        if worker.compound.is_none() {
+            let all = calls
+                .iter()
+                .map(|call| (Name::Unnumbered, batch.args(call)));
+            let db = self.caller.db;
+            worker.executor.begin_replay(&mut self.replay, db, all);
+        }
         let result = calls.iter().try_for_each(|call| {
             let args = batch.args(call);
             self.run_one(worker, args, call.file_bytes, name)
@@ -363,7 +367,7 @@ impl Playback {
         result
     }
 
-    /// Runs a command, the next of the replay. The error is what is wrong with it.
+    /// Runs a command, the next of the replay if that has any. The error is what is wrong with it.
     fn run_one(
         &mut self,
         worker: &mut Worker,
@@ -374,16 +378,17 @@ impl Playback {
         // A call that takes long has the clock read.
         worker.now_ms = 0;
         let (caller, replay) = (&mut self.caller, &mut self.replay);
-        let planned = replay.take().expect("each call of the group was added");
         let executor = &mut *worker.executor;
-        let result = match executor.replay(caller, replay, planned, args, bytes) {
-            Replayed::Done => Ok(()),
-            Replayed::Failed => {
+        let planned = replay.take();
+        let replayed = planned.map(|it| executor.replay(caller, replay, it, args, bytes));
+        let result = match replayed {
+            Some(Replayed::Done) => Ok(()),
+            Some(Replayed::Failed) => {
                 let line = caller.out.bytes().trim_ascii_end();
                 let error = line.strip_prefix(b"-").unwrap_or(line);
                 note_failure(worker.shared, error, &args[0], name)
             }
-            Replayed::NotPlain => {
+            Some(Replayed::NotPlain) | None => {
                 let result = call_until_it_runs(worker, caller, replay, args, name);
                 // Stripes that were reserved for it would stay so: nobody could ever take all of them.
                 caller.rounds = 0;
