@@ -33,7 +33,9 @@ use redline_replica::{Replid, Role, link::State};
 use redline_types::number;
 
 use crate::{
-    log, replication,
+    log,
+    persistence::append,
+    replication,
     settings::Settings,
     shared::{Message, Shared},
     start::StartError,
@@ -310,7 +312,11 @@ fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) 
     set_primary(shared, &primary);
     note_role(shared);
     match primary {
-        None => following.send(Order::Leave { term }),
+        None => {
+            following.send(Order::Leave { term });
+            // What was to come in the place of dropped data does not come any more.
+            append::make_anew(shared);
+        }
         Some((host, port)) => {
             if was == Role::Primary {
                 unblock_all(shared);

@@ -17,7 +17,11 @@ use std::sync::{
 };
 
 use redline_engine::refusals::Reason;
-use redline_keyspace::{Unit, journal::Piece, lock::StripeSet};
+use redline_keyspace::{
+    Unit,
+    journal::{OnDisk, Piece},
+    lock::StripeSet,
+};
 use redline_net::clock;
 use redline_persist::snapshot::file::{SaveError, Written};
 use redline_replica::{
@@ -243,8 +247,10 @@ pub(crate) fn applied(shared: &Shared) -> (u64, Option<u64>) {
     let primary = shared.replication.primary();
     let log = primary.log();
     // Under the lock: data that is replaced comes with another log.
-    let record = shared.persistence.append.on_disk(shared);
-    let synced = record.and_then(|record| log.offset_at(record));
+    let synced = match shared.keyspace.journal().gate.on_disk() {
+        OnDisk::UpTo(record) => log.offset_at(record),
+        OnDisk::NoFile | OnDisk::NotYet => None,
+    };
     (log.identity().offset(), synced)
 }
 

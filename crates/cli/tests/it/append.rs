@@ -652,7 +652,7 @@ fn times_are_in_the_file_if_that_is_wanted() {
 }
 
 /// Begins a rewrite that does not end by itself.
-fn rewrite_for_ever(running: &Running) {
+pub fn rewrite_for_ever(running: &Running) {
     set(running, "rdb-key-save-delay", "600000000");
     assert!(running.call("BGREWRITEAOF").starts_with('+'));
     until_info(running, "aof_rewrite_in_progress", "1");

@@ -23,7 +23,7 @@ const OFFSET: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A primary: a snapshot, and the stream behind it.
-struct Primary {
+pub struct Primary {
     listener: TcpListener,
     snapshot: Vec<u8>,
     stream: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Peer {
 
 /// Use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Served {
+pub enum Served {
     /// It ended before PSYNC was answered whole.
     Handshake,
     /// It ended in the snapshot.
@@ -92,7 +92,7 @@ impl Peer {
 }
 
 impl Primary {
-    fn new(snapshot: Vec<u8>, stream: Vec<u8>) -> Primary {
+    pub fn new(snapshot: Vec<u8>, stream: Vec<u8>) -> Primary {
         Primary {
             listener: TcpListener::bind("127.0.0.1:0").unwrap(),
             snapshot,
@@ -101,16 +101,16 @@ impl Primary {
         }
     }
 
-    fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.listener.local_addr().unwrap().port()
     }
 
-    fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         OFFSET + self.stream.len()
     }
 
     /// Serves connections, each up to its number of bytes, until a replica has applied everything.
-    fn serve(&self, mut budgets: impl Iterator<Item = usize>) -> Vec<Served> {
+    pub fn serve(&self, mut budgets: impl Iterator<Item = usize>) -> Vec<Served> {
         let mut all = Vec::new();
         loop {
             let (stream, _) = self.listener.accept().unwrap();
@@ -208,7 +208,8 @@ fn commands() -> Vec<String> {
 
 /// Makes a snapshot with some keys.
 pub fn snapshot() -> Vec<u8> {
-    let running = Running::start(folder_with("save \"\"\n"), &["r.conf"], None);
+    let lines = "save \"\"\nrdbcompression no\n";
+    let running = Running::start(folder_with(lines), &["r.conf"], None);
     running.call("SET first value");
     running.call("RPUSH list a b c");
     running.call(
@@ -219,7 +220,7 @@ pub fn snapshot() -> Vec<u8> {
 }
 
 /// Returns the digest of a server that has run the commands behind the snapshot, none of which let a key expire.
-fn expected(snapshot: &[u8]) -> String {
+pub fn expected(snapshot: &[u8]) -> String {
     let folder = folder_with("save \"\"\nenable-debug-command yes\n");
     fs::write(folder.path().join("dump.rdb"), snapshot).unwrap();
     let running = Running::start(folder, &["r.conf"], None);
@@ -234,7 +235,7 @@ fn expected(snapshot: &[u8]) -> String {
     digest(&running)
 }
 
-fn stream() -> Vec<u8> {
+pub fn stream() -> Vec<u8> {
     let mut stream: Vec<u8> = commands().iter().flat_map(|line| encoded(line)).collect();
     stream.extend(encoded("PING"));
     stream.extend(encoded("REPLCONF GETACK *"));
@@ -313,13 +314,14 @@ fn a_replica_whose_link_is_cut_anywhere_has_what_its_primary_has() {
     });
 }
 
-#[test]
-fn a_snapshot_that_is_damaged_leaves_what_was_there() {
-    let mut damaged = snapshot();
-    let middle = damaged.len() / 2;
-    damaged[middle] ^= 0x55;
-    let primary = Primary::new(damaged, Vec::new());
-    let running = Running::start(folder_with("save \"\"\n"), &["r.conf"], None);
+/// Has a server with a key of its own refuse a snapshot, twice.
+fn refuses(snapshot: Vec<u8>, lines: &str) {
+    let primary = Primary::new(snapshot, Vec::new());
+    let running = Running::start(
+        folder_with(&format!("save \"\"\n{lines}")),
+        &["r.conf"],
+        None,
+    );
     running.call("SET own value");
     running.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     for _ in 0..2 {
@@ -341,6 +343,23 @@ fn a_snapshot_that_is_damaged_leaves_what_was_there() {
     assert_eq!(info(&running, "master_link_status"), "down");
     assert_eq!(running.call("REPLICAOF NO ONE"), "+OK");
     assert_eq!(running.call("SET own other"), "+OK");
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_leaves_what_was_there() {
+    let mut damaged = snapshot();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x55;
+    refuses(damaged, "");
+}
+
+#[test]
+fn a_snapshot_with_a_library_that_cannot_be_loaded_leaves_what_was_there() {
+    let mut snapshot = snapshot();
+    let name = b"register_function";
+    let at = snapshot.windows(name.len()).position(|bytes| bytes == name);
+    snapshot[at.expect("it is there as text")] = b'X';
+    refuses(snapshot, "rdbchecksum no\n");
 }
 
 #[test]

@@ -12,14 +12,14 @@ use crate::{
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
 
 /// A snapshot in two parts, and where it comes from.
-struct Halves {
+pub struct Halves {
     listener: TcpListener,
     snapshot: Vec<u8>,
     half: usize,
 }
 
 impl Halves {
-    fn new() -> Halves {
+    pub fn new() -> Halves {
         let snapshot = snapshot();
         Halves {
             listener: TcpListener::bind("127.0.0.1:0").unwrap(),
@@ -28,12 +28,12 @@ impl Halves {
         }
     }
 
-    fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.listener.local_addr().unwrap().port()
     }
 
     /// Takes the next call and sends the first half.
-    fn first(&self) -> Peer {
+    pub fn first(&self) -> Peer {
         let mut peer = accepted(&self.listener);
         loop {
             let words = peer.request().expect("a request");

@@ -14,6 +14,7 @@ mod disk_errors;
 mod fake_server;
 mod files;
 mod following;
+mod following_append;
 mod following_diskless;
 mod limits;
 mod live;

@@ -28,12 +28,28 @@ pub(super) fn let_in<O: Outlet>(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let gate = spec::gate(id);
-    if let Err(error) = check_caller(executor, caller, id, gate, args) {
+    if let Err(halt) = check_all(executor, caller, id, gate, args) {
         executor.stats.commands[id as usize].rejected.add(1);
+        return Err(halt);
+    }
+    match is_held_back(executor, caller, id, gate, args) {
+        true => Err(Halt::Suspended(Suspended::Pause)),
+        false => Ok(()),
+    }
+}
+
+/// Makes all checks between lookup and execution.
+fn check_all<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &mut Caller,
+    id: CommandId,
+    gate: Gate,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if let Err(error) = check_caller(executor, caller, id, gate, args) {
         return Err(reject(executor, caller, args, &error));
     }
     if let Err(refusal) = slots::check(executor, caller, id, args) {
-        executor.stats.commands[id as usize].rejected.add(1);
         break_multi(caller);
         if id == CommandId::Exec {
             // Its error is not wrapped in one of EXEC, since clients follow it.
@@ -41,14 +57,8 @@ pub(super) fn let_in<O: Outlet>(
         }
         return Err(Halt::Error(refusal.error()));
     }
-    if let Err(error) = check(executor, caller, id, gate, args) {
-        executor.stats.commands[id as usize].rejected.add(1);
-        return Err(reject(executor, caller, args, &error));
-    }
-    match is_held_back(executor, caller, id, gate, args) {
-        true => Err(Halt::Suspended(Suspended::Pause)),
-        false => Ok(()),
-    }
+    let checked = check(executor, caller, id, gate, args);
+    checked.map_err(|error| reject(executor, caller, args, &error))
 }
 
 /// Returns true if a call has to pass the gate again, now that its unit holds stripes: the role, or anything else that it

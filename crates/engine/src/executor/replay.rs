@@ -9,6 +9,7 @@
 use redline_keyspace::{Ahead, Keyspace, Walk};
 use redline_resp::{Args, HEADS, Name};
 use redline_spec::{self as spec, CommandId, Flags};
+use redline_types::number;
 
 use super::{batch::Known, run::Straight};
 use crate::{
@@ -48,7 +49,7 @@ impl Replay {
     /// Adds a call that will run in this database behind those that are here. `name`: the number of its name. A wrong
     /// database costs the prefetches.
     #[inline]
-    pub fn add(&mut self, names: &Names, space: &Keyspace, db: u32, name: Name, args: Args<'_>) {
+    fn add(&mut self, names: &Names, space: &Keyspace, db: u32, name: Name, args: Args<'_>) {
         let id = match name {
             Name::Known(number) => self.named[usize::from(number)],
             Name::New(number) => {
@@ -75,6 +76,23 @@ impl Replay {
             }
         }
         self.calls.push(planned);
+    }
+
+    /// Adds calls of which the first runs in this database, each with the number of its name.
+    fn add_all<'a>(
+        &mut self,
+        names: &Names,
+        space: &Keyspace,
+        mut db: u32,
+        calls: impl Iterator<Item = (Name, Args<'a>)>,
+    ) {
+        for (name, args) in calls {
+            self.add(names, space, db, name, args);
+            if args[0].eq_ignore_ascii_case(b"select") {
+                let selected = args.get(1).and_then(number::parse_i64);
+                db = selected.map_or(db, |selected| selected as u32);
+            }
+        }
     }
 
     /// Takes the next call, and walks on to the keys behind it.
@@ -119,8 +137,17 @@ pub enum Replayed {
 }
 
 impl<O: Outlet> Executor<'_, O> {
-    /// Walks on to the first keys, when all calls are here, and begins to take their time.
-    pub fn begin_replay(&mut self, replay: &mut Replay) {
+    /// Takes other calls into a replay whose time has ended, of which the first runs in this database; each with the number of
+    /// its name. Walks to the first keys, and begins to take the calls' time.
+    pub fn begin_replay<'c>(
+        &mut self,
+        replay: &mut Replay,
+        db: u32,
+        calls: impl Iterator<Item = (Name, Args<'c>)>,
+    ) {
+        replay.clear();
+        let (names, space) = (&self.engine.names, &self.engine.keyspace);
+        replay.add_all(names, space, db, calls);
         replay.walk.begin();
         if self.engine.executors().len() > 1 {
             let locks = self.engine.keyspace.locks();

@@ -282,6 +282,36 @@ pub fn take_set<'s, O: Outlet>(
     }
 }
 
+/// Takes all stripes of a unit for this call, or suspends the session. A call that was let in passes the gate again if the role,
+/// or anything else that it was let in by, has changed before it had them.
+pub fn take_set_for_call<'s, O: Outlet>(
+    executor: &mut Executor<'s, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+    set: &StripeSet,
+) -> Result<Unit<'s>, Halt> {
+    take_for_call(executor, caller, args, |executor, caller| {
+        take_set(executor, caller, set)
+    })
+}
+
+/// Does the same for a unit that is taken in another way.
+pub(crate) fn take_for_call<'s, O: Outlet>(
+    executor: &mut Executor<'s, O>,
+    caller: &mut Caller,
+    args: Args<'_>,
+    mut take: impl FnMut(&mut Executor<'s, O>, &mut Caller) -> Result<Unit<'s>, Halt>,
+) -> Result<Unit<'s>, Halt> {
+    loop {
+        let unit = take(executor, caller)?;
+        if !gate::must_pass_again(executor) {
+            return Ok(unit);
+        }
+        drop(unit);
+        gate::pass_again(executor, caller, args)?;
+    }
+}
+
 /// Gives back the ticket and the places in queues of a session that waits for nothing any more.
 pub fn give_way<O: Outlet>(executor: &Executor<'_, O>, caller: &mut Caller) {
     let (locks, token) = (executor.engine.keyspace.locks(), caller.info.token().0);

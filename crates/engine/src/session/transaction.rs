@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId, Scope};
 use crate::{
     caller::{Caller, Multi, Watched, flag, state},
     executor::{
-        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, gate, slots,
+        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, slots,
         units, watch,
     },
 };
@@ -105,14 +105,7 @@ pub(crate) fn exec<O: Outlet>(
             Error::line("EXECABORT Transaction discarded because of previous errors.").into(),
         );
     }
-    let mut unit = loop {
-        let unit = take_unit(executor, caller)?;
-        if !gate::must_pass_again(executor) {
-            break unit;
-        }
-        drop(unit);
-        gate::pass_again(executor, caller, args)?;
-    };
+    let mut unit = units::take_for_call(executor, caller, args, take_unit)?;
     if let Err(refusal) = slots::check_again(executor, caller, CommandId::Exec, args) {
         drop(unit);
         abandon(executor, caller);

@@ -509,6 +509,21 @@ impl Writer {
         self.finish(Then::End, now_s)
     }
 
+    /// Leaves the files as they are, since all data are about to be others: a rewrite is given up, and nothing more is appended.
+    /// [`Wish::Stopped`] says that it is off, unless it was before. Nothing happens at the end of the process.
+    pub fn leave(&mut self, now_s: i64) -> Vec<Wish> {
+        self.wants_start = false;
+        if matches!(self.mode, Mode::Off | Mode::Ending(Then::End)) {
+            return Vec::new();
+        }
+        // Nobody waits for it, but these may be the data of the next start.
+        let mut wishes: Vec<Wish> = self.sync().map(Wish::Run).into_iter().collect();
+        wishes.extend(self.give_rewrite_up(now_s));
+        wishes.extend(self.go_off());
+        wishes.push(Wish::Stopped);
+        wishes
+    }
+
     fn finish(&mut self, then: Then, now_s: i64) -> Vec<Wish> {
         let mut wishes = Vec::new();
         if self.rewrite.is_some() {
@@ -545,16 +560,20 @@ impl Writer {
         if !is_synced && self.trouble.is_none() {
             return Vec::new();
         }
+        let last = match then {
+            Then::Off => Wish::Stopped,
+            Then::End => Wish::Ended { is_synced },
+        };
+        self.go_off().into_iter().chain([last]).collect()
+    }
+
+    /// Is off from now on. Nobody is refused because of a file that is.
+    fn go_off(&mut self) -> Option<Wish> {
         self.bytes_before = self.current_bytes();
         self.file = None;
         self.old.clear();
         self.mode = Mode::Off;
-        match then {
-            // Nobody is refused because of a file that is off.
-            Then::Off if self.trouble.take().is_some() => vec![Wish::Accept, Wish::Stopped],
-            Then::Off => vec![Wish::Stopped],
-            Then::End => vec![Wish::Ended { is_synced }],
-        }
+        self.trouble.take().map(|_| Wish::Accept)
     }
 
     /// Takes the result of a job.

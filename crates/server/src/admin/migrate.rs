@@ -178,7 +178,8 @@ fn run_alone(
         // Found by an earlier round.
         set.extend(reserved);
     }
-    let mut unit = match units::take_set(worker.executor, caller, &set) {
+    // The role may have changed since the call was let in, while the keys were on their way above all: a replica deletes none.
+    let mut unit = match units::take_set_for_call(worker.executor, caller, args, &set) {
         Err(Halt::Error(error)) => {
             forget(worker, client);
             return Err(Halt::Error(error));

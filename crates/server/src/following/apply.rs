@@ -235,23 +235,11 @@ impl Applier {
     }
 
     /// Decodes the next group, and begins the steps to its keys.
-    fn look_ahead(&mut self, worker: &mut Worker, mut db: u32) {
+    fn look_ahead(&mut self, worker: &mut Worker, db: u32) {
         worker.executor.end_replay(&mut self.replay);
-        let Some(commands) = self.units.look_ahead(GROUP_COMMANDS, GROUP_BYTES) else {
-            return;
-        };
-        let shared = worker.shared;
-        let (names, space) = (&shared.engine.names, &shared.keyspace);
-        let replay = &mut self.replay;
-        replay.clear();
-        for (name, args) in commands {
-            replay.add(names, space, db, name, args);
-            if args[0].eq_ignore_ascii_case(b"select") {
-                let selected = args.get(1).and_then(number::parse_i64);
-                db = selected.map_or(db, |selected| selected as u32);
-            }
+        if let Some(commands) = self.units.look_ahead(GROUP_COMMANDS, GROUP_BYTES) {
+            worker.executor.begin_replay(&mut self.replay, db, commands);
         }
-        worker.executor.begin_replay(replay);
     }
 
     fn note_applied(&self, shared: &Shared, bytes: usize) {
@@ -297,7 +285,8 @@ impl Applier {
         let install = self.install.take().expect("seen by the caller");
         let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
         if published.is_ok() {
-            shared.persistence.append.note_replaced();
+            // Before the history: what the file has on disk is of the one before.
+            append::leave(shared);
             let history = install.attempt.history;
             let (replid, offset) = history.unwrap_or_else(|| (replication::fresh_id(), 0));
             replication::take_history(shared, replid, offset);
@@ -308,9 +297,8 @@ impl Applier {
         }
         block::commit(worker.executor, unit);
         units::give_way(worker.executor, caller);
-        let append = &shared.persistence.append;
-        if append.is_on() && !append::rewrite(shared) {
-            append.schedule();
+        if published.is_ok() {
+            append::make_anew(shared);
         }
         let result = published.map(|()| replication::identity(shared).offset());
         let attempt = install.attempt;
@@ -328,6 +316,8 @@ impl Applier {
         let nothing = shared.keyspace.unpublished();
         let emptied = loading::publish(worker, &mut unit, &nothing, &Loaded::default());
         emptied.expect("no library is loaded");
+        // The file keeps the data until those of the primary are there.
+        append::leave(shared);
         // Nothing of the history is left, and nobody may go on in it.
         replication::restart_history(shared);
         shared.following.resumes.store(false, Ordering::Release);

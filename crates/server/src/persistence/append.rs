@@ -8,6 +8,7 @@
 //! Must not know: the form of the files, commands.
 
 use std::{
+    fs,
     ops::{Deref, DerefMut},
     path::PathBuf,
     sync::{
@@ -44,10 +45,6 @@ pub(crate) struct Append {
     /// The part that others look at, as of the last time that `inner` was let go of.
     shown: Mutex<Shown>,
     jobs: Mutex<mpsc::Sender<Option<Job>>>,
-    /// Number of times that all data was replaced, by a primary's.
-    replaced: AtomicU64,
-    /// The same number as of the cut of the last base that was finished.
-    replaced_in_base: AtomicU64,
     /// Held while changed settings are gone by, so that the last ones are gone by last.
     adopting: Mutex<()>,
     /// Held while a job runs, and by whoever reads the files while they are in use: see [`Append::hold_jobs`].
@@ -73,8 +70,6 @@ struct Inner {
     /// A base is wanted while the file is off.
     wants_lone_base: bool,
     is_last_lone_base_done: bool,
-    /// The rewrite for which the journal was last cut, and the number of times that all data had been replaced then.
-    replaced_at_cut: (u64, u64),
     /// The rewrite whose cut is on its way through the journal, and the last record before that.
     cut_for: Option<(u64, u64)>,
     /// A base that was finished before its cut came through.
@@ -85,6 +80,8 @@ struct Inner {
     is_scheduled: bool,
     /// The start of the process waits for the file to be on.
     starts: bool,
+    /// It was left, and is made anew when the data are others: see [`leave`].
+    is_left: bool,
     /// The process ends when everything is synced: whoever waits for it.
     ends: Option<mpsc::Sender<bool>>,
     rewrite_began_ms: Option<u64>,
@@ -223,12 +220,12 @@ impl Append {
                 wants_cut: None,
                 wants_lone_base: false,
                 is_last_lone_base_done: true,
-                replaced_at_cut: (0, 0),
                 cut_for: None,
                 early_base: None,
                 is_gated: false,
                 is_scheduled: false,
                 starts: false,
+                is_left: false,
                 ends: None,
                 rewrite_began_ms: None,
                 rewrite_took_s: None,
@@ -243,8 +240,6 @@ impl Append {
                 ..Shown::default()
             }),
             jobs: Mutex::new(jobs),
-            replaced: AtomicU64::new(0),
-            replaced_in_base: AtomicU64::new(0),
             adopting: Mutex::default(),
             running: Mutex::default(),
             sync_delay_us: AtomicU64::new(0),
@@ -323,21 +318,6 @@ impl Append {
     /// Returns true if a base is wanted while the file is off.
     pub(crate) fn wants_lone_base(&self) -> bool {
         self.shown().wants_lone_base
-    }
-
-    /// Notes that all data is replaced: what the file has does not count until a base of the new data is made. The caller holds
-    /// every stripe, and sees to that base.
-    pub(crate) fn note_replaced(&self) {
-        self.replaced.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Returns the last record up to which the file has the data on disk; `None`: there is no file, or it does not have them.
-    pub(crate) fn on_disk(&self, shared: &Shared) -> Option<u64> {
-        let OnDisk::UpTo(record) = shared.keyspace.journal().gate.on_disk() else {
-            return None;
-        };
-        let replaced = self.replaced.load(Ordering::Acquire);
-        (self.replaced_in_base.load(Ordering::Acquire) == replaced).then_some(record)
     }
 
     /// Has a base made, though the file is off.
@@ -438,6 +418,9 @@ pub(crate) fn start(shared: &Shared, starts: bool) {
     // Before the lock: a change of the settings may wait for it (`prepare`).
     let settings = shared.settings.current();
     let mut inner = append.inner();
+    if inner.is_left {
+        return;
+    }
     let writer = inner.writer.get_or_insert_with(|| {
         let manifest = Manifest::default();
         Writer::new(
@@ -491,6 +474,29 @@ fn stop(shared: &Shared) {
     meet(shared, wishes);
 }
 
+/// Leaves the files as they are, since all data are about to be others, of which nothing belongs behind what they have: whoever
+/// loads them has the data from before. The caller holds every stripe, and sees to [`make_anew`].
+pub(crate) fn leave(shared: &Shared) {
+    let mut inner = shared.persistence.append.inner();
+    inner.is_left = true;
+    // A rewrite would be one of the data that go.
+    inner.is_scheduled = false;
+    let wishes = match &mut inner.writer {
+        Some(writer) => writer.leave(now_s()),
+        None => Vec::new(),
+    };
+    drop(inner);
+    meet(shared, wishes);
+}
+
+/// Begins to make a file of the data that there are now, if it was left and is wanted.
+pub(crate) fn make_anew(shared: &Shared) {
+    let was_left = std::mem::take(&mut shared.persistence.append.inner().is_left);
+    if was_left && shared.settings.current().appends {
+        start(shared, false);
+    }
+}
+
 /// Goes by changed settings.
 pub(crate) fn adopt(shared: &Shared) {
     let append = &shared.persistence.append;
@@ -538,8 +544,6 @@ pub(crate) fn cut_journal(shared: &Arc<Shared>, unit: &mut Unit<'_>, rewrite: u6
     // Under the lock, so that the cut does not come through before it is known whose it is.
     let number = stream::begin_part(shared, unit);
     inner.cut_for = Some((rewrite, number));
-    let replaced = shared.persistence.append.replaced.load(Ordering::Acquire);
-    inner.replaced_at_cut = (rewrite, replaced);
 }
 
 /// Attaches the file to the journal. The unit holds every stripe.
@@ -698,6 +702,16 @@ pub(crate) fn run_jobs(shared: &Shared, todo: &mpsc::Receiver<Option<Job>>) {
 }
 
 impl Inner {
+    /// Forgets what was on its way to a file that is off now, and to a rewrite that has ended with it.
+    fn forget_rewrite(&mut self) {
+        self.pending.clear();
+        self.cut_for = None;
+        if let Some((_, base)) = self.early_base.take() {
+            // It may be gone, and whoever starts next removes it.
+            let _ = fs::remove_file(base.path);
+        }
+    }
+
     /// Gives the writer what it has not taken yet.
     fn append_pending(&mut self, may_wait: bool) -> Vec<Wish> {
         if self.pending.is_empty() {
@@ -817,11 +831,7 @@ fn meet(shared: &Shared, wishes: Vec<Wish>) {
             Wish::RewriteEnded { rewrite, is_done } => rewrite_ended(shared, rewrite, is_done),
             Wish::Stopped => {
                 replication::wish(shared);
-                let mut inner = append.inner();
-                inner.pending.clear();
-                // The cut of a rewrite that has ended with the file: nobody waits for it.
-                inner.cut_for = None;
-                drop(inner);
+                append.inner().forget_rewrite();
                 // It may have been turned on again meanwhile.
                 if shared.settings.current().appends {
                     start(shared, false);
@@ -847,12 +857,6 @@ fn rewrite_ended(shared: &Shared, rewrite: u64, is_done: bool) {
     inner.rewrite_took_s = took.filter(|_| !starts);
     inner.rewrites += u64::from(is_done && !starts);
     inner.is_last_lone_base_done |= is_done;
-    // The next one may have been cut already.
-    let (cut, replaced) = inner.replaced_at_cut;
-    if is_done && cut == rewrite {
-        let in_base = &shared.persistence.append.replaced_in_base;
-        in_base.store(replaced, Ordering::Release);
-    }
     let is_off = inner
         .writer
         .as_ref()

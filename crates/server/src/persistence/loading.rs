@@ -14,7 +14,6 @@ use std::{
 };
 
 use redline_engine::{
-    Caller,
     executor::{block, figures},
     refusals::Reason,
     session::scripting::functions::restore_libraries,
@@ -27,11 +26,10 @@ use redline_persist::{
     manifest, snapshot,
 };
 use redline_rdb::file::{FileError, Scanner, Source};
-use redline_resp::ArgsBuf;
 
 use super::{
     append, leftovers,
-    playback::{self, Stage},
+    playback::{self, Batch, Playback, Stage},
 };
 use crate::{
     StartError, log,
@@ -228,15 +226,17 @@ pub(crate) fn clock_of(settings: &Settings) -> Clock {
     clock
 }
 
-/// Replaces all data by what was loaded. The unit holds every stripe.
+/// Replaces all data by what was loaded. On an error, which is described, all is as it was. The unit holds every stripe.
 pub(crate) fn publish(
     worker: &mut Worker,
     unit: &mut Unit<'_>,
     space: &Keyspace,
     loaded: &Loaded,
 ) -> Result<(), String> {
+    // First, since a library may be one that is none here.
+    restore_libraries(worker.executor, &loaded.libraries)?;
     unit.publish(&mut worker.local, space);
-    restore_libraries(worker.executor, &loaded.libraries)
+    Ok(())
 }
 
 /// Data that there is to load at the start.
@@ -401,20 +401,32 @@ pub(crate) fn end(shared: &Shared) {
     append::adopt(shared);
 }
 
-/// The start of the process: a thread of its own loads, and the first worker publishes and runs commands.
+/// The start of the process: a thread of its own reads, and the first worker publishes and runs commands, while more are read.
 struct AtStart<'a> {
     shared: &'a Arc<Shared>,
-    /// The caller of the commands, when it is not with the worker.
-    caller: Option<Box<Caller>>,
+    /// What the worker needs, when it is not there.
+    playing: Option<Box<Playing>>,
+    /// Where it comes back from.
+    running: Option<mpsc::Receiver<Result<Box<Playing>, String>>>,
     /// True if what is loaded is a snapshot, not the base of an append-only file.
     is_snapshot: bool,
+}
+
+/// Commands and what they are run with.
+struct Playing {
+    playback: Playback,
+    batch: Batch,
 }
 
 impl<'a> AtStart<'a> {
     fn new(shared: &'a Arc<Shared>) -> AtStart<'a> {
         AtStart {
             shared,
-            caller: Some(Box::new(playback::silent_caller(shared))),
+            playing: Some(Box::new(Playing {
+                playback: Playback::new(shared),
+                batch: Batch::default(),
+            })),
+            running: None,
             is_snapshot: false,
         }
     }
@@ -453,18 +465,28 @@ impl Stage for AtStart<'_> {
         Ok(bytes)
     }
 
-    fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String> {
+    fn run(&mut self, batch: Batch, name: &str) -> Result<Batch, String> {
         let progress = &self.shared.persistence.loading.progress;
-        progress.rest(batch.len() as u64);
-        let mut caller = self.caller.take().expect("it comes back from each batch");
+        progress.rest(batch.calls().len() as u64);
+        self.settle()?;
+        let bytes = batch.file_bytes() as u64;
+        progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut playing = self.playing.take().expect("it has come back");
+        let free = std::mem::replace(&mut playing.batch, batch);
         let name = name.to_owned();
-        let bytes: usize = batch.iter().map(playback::bytes_of).sum();
-        let caller = on_worker(self.shared, move |worker| {
-            let result = playback::run(worker, &mut caller, &batch, &name);
-            result.map(|()| caller)
-        })?;
-        self.caller = Some(caller);
-        progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let running = begin_on_worker(self.shared, move |worker| {
+            let Playing { playback, batch } = &mut *playing;
+            let result = playback.run(worker, batch, &name);
+            result.map(|()| playing)
+        });
+        self.running = Some(running);
+        Ok(free)
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        if let Some(running) = self.running.take() {
+            self.playing = Some(ended(running)?);
+        }
         Ok(())
     }
 
@@ -505,16 +527,29 @@ fn on_worker<R: Send + 'static>(
     shared: &Shared,
     run: impl FnOnce(&mut Worker) -> Result<R, String> + Send + 'static,
 ) -> Result<R, String> {
+    ended(begin_on_worker(shared, run))
+}
+
+/// Has something run on the first worker: [`ended`] waits for it.
+fn begin_on_worker<R: Send + 'static>(
+    shared: &Shared,
+    run: impl FnOnce(&mut Worker) -> Result<R, String> + Send + 'static,
+) -> mpsc::Receiver<Result<R, String>> {
     let (tell, told) = mpsc::channel();
     let run = move |worker: &mut Worker| {
-        // Whoever has asked waits for the answer.
+        // Whoever has asked may have given up.
         let _ = tell.send(run(worker));
     };
     shared.workers()[0]
         .mailbox
         .send(Message::Run(Box::new(run)));
+    told
+}
+
+/// Waits for what runs on the first worker.
+fn ended<R>(running: mpsc::Receiver<Result<R, String>>) -> Result<R, String> {
     // The worker has ended: the process does.
-    told.recv().unwrap_or_else(|_| Err(String::new()))
+    running.recv().unwrap_or_else(|_| Err(String::new()))
 }
 
 /// Runs something with every stripe held. No commands on data run yet, so they are free at once, or soon.

@@ -1,6 +1,9 @@
-//! The append-only files at a load: snapshots are handed on, commands run in batches.
+//! The append-only files at a load: snapshots are handed on, commands run in batches, and in a batch in groups whose steps to
+//! their keys overlap.
 //!
 //! Must not know: when there is a load, and what clients are told meanwhile.
+
+mod batch;
 
 use std::{
     fs::File,
@@ -17,7 +20,7 @@ use redline_engine::{
     Caller, Halt,
     caller::{ClientInfo, Origin, Suspended, Token},
     executor::{
-        block,
+        Replay, Replayed, block,
         units::{self, Compound},
     },
     refusals::Reason,
@@ -29,7 +32,7 @@ use redline_persist::{
     load::{Loaded, Progress},
     manifest,
 };
-use redline_resp::{Args, ArgsBuf};
+use redline_resp::{Args, Name};
 use redline_spec::gate;
 
 use super::{append, loading};
@@ -39,10 +42,14 @@ use crate::{
     shared::Shared,
     worker::Worker,
 };
+pub(super) use batch::Batch;
+use batch::Call;
 
 const NOT_LOADED: Error = Error::line("ERR Error trying to load the AOF files, check server logs");
 /// Bytes of commands that are run at once: other work of the worker waits for them.
 const BATCH_BYTES: usize = 64 * 1024;
+/// Commands whose steps to their keys overlap.
+const GROUP_COMMANDS: usize = 256;
 /// Commands that fail at one load and are told of, each for itself.
 const FAILURES_LOGGED_MAX: u64 = 20;
 
@@ -55,8 +62,12 @@ pub(crate) trait Stage {
     /// Loads and publishes a snapshot; returns its size. The error is a line for the log.
     fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String>;
 
-    /// Runs commands of the file of this name.
-    fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String>;
+    /// Has commands of the file of this name run behind those that it was given before. Returns a batch to be used again. An
+    /// error may be about earlier ones.
+    fn run(&mut self, batch: Batch, name: &str) -> Result<Batch, String>;
+
+    /// Waits until all commands have run.
+    fn settle(&mut self) -> Result<(), String>;
 
     /// Cuts the end of a file off that is not whole.
     fn cut(&mut self, path: &Path, bytes: u64) -> io::Result<()>;
@@ -71,7 +82,7 @@ pub(crate) trait Stage {
 /// A worker that holds every stripe and loads in place: DEBUG LOADAOF.
 struct InPlace<'w, 'a, 'e, 's> {
     worker: &'w mut Worker<'a, 'e, 's>,
-    caller: Caller,
+    playback: Playback,
 }
 
 impl InPlace<'_, '_, '_, '_> {
@@ -98,8 +109,13 @@ impl Stage for InPlace<'_, '_, '_, '_> {
         published.map(|()| file.bytes)
     }
 
-    fn run(&mut self, batch: Vec<ArgsBuf>, name: &str) -> Result<(), String> {
-        run(self.worker, &mut self.caller, &batch, name)
+    fn run(&mut self, batch: Batch, name: &str) -> Result<Batch, String> {
+        self.playback.run(self.worker, &batch, name)?;
+        Ok(batch)
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        Ok(())
     }
 
     fn cut(&mut self, _: &Path, _: u64) -> io::Result<()> {
@@ -137,7 +153,7 @@ pub(crate) fn load_in_place(worker: &mut Worker, caller: &mut Caller) -> Result<
     refusals.set(Reason::Loading, true, &shared.engine.settings);
     let settings = worker.outlet.settings.clone();
     let mut stage = InPlace {
-        caller: silent_caller(&shared),
+        playback: Playback::new(&shared),
         worker,
     };
     let paths = append::paths(&settings);
@@ -174,8 +190,7 @@ pub(crate) fn load(
     let sizes = sizes.map_err(|error| error.to_string())?;
     let mut player = Player {
         stage,
-        batch: Vec::new(),
-        bytes: 0,
+        batch: Batch::default(),
     };
     player.stage.failed().store(0, Ordering::Relaxed);
     for (at, entry) in manifest.files().enumerate() {
@@ -207,8 +222,7 @@ pub(crate) fn load(
 /// Plays the commands of files back.
 struct Player<'a> {
     stage: &'a mut dyn Stage,
-    batch: Vec<ArgsBuf>,
-    bytes: usize,
+    batch: Batch,
 }
 
 impl Player<'_> {
@@ -227,7 +241,7 @@ impl Player<'_> {
         file.seek(io::SeekFrom::Start(from)).map_err(failed)?;
         let mut scanner = scan::Scanner::new(file, from, size);
         // A transaction that is not complete is not played back.
-        let mut unit: Vec<ArgsBuf> = Vec::new();
+        let mut unit = Batch::default();
         let end = loop {
             if self.stage.is_stopped() {
                 return Err(String::new());
@@ -240,12 +254,12 @@ impl Player<'_> {
                         continue;
                     }
                     if is(b"exec") {
-                        for args in unit.drain(..) {
-                            self.add(args, name)?;
+                        for call in unit.calls() {
+                            self.add(unit.args(call), name)?;
                         }
+                        unit.clear();
                         continue;
                     }
-                    let args: ArgsBuf = args.iter().collect();
                     match command.is_in_transaction {
                         true => unit.push(args),
                         false => self.add(args, name)?,
@@ -256,6 +270,7 @@ impl Player<'_> {
             }
         };
         self.run(name)?;
+        self.stage.settle()?;
         let tolerance = scan::Tolerance {
             takes_truncated: settings.loads_truncated,
             corrupt_tail_bytes_max: settings.corrupt_tail_bytes_max,
@@ -274,73 +289,122 @@ impl Player<'_> {
         }
     }
 
-    fn add(&mut self, args: ArgsBuf, name: &str) -> Result<(), String> {
-        self.bytes += bytes_of(&args);
+    fn add(&mut self, args: Args<'_>, name: &str) -> Result<(), String> {
         self.batch.push(args);
-        match self.bytes >= BATCH_BYTES {
+        match self.batch.file_bytes() >= BATCH_BYTES {
             true => self.run(name),
             false => Ok(()),
         }
     }
 
     fn run(&mut self, name: &str) -> Result<(), String> {
-        self.bytes = 0;
-        self.stage.run(std::mem::take(&mut self.batch), name)
+        if self.batch.calls().is_empty() {
+            return Ok(());
+        }
+        self.batch = self.stage.run(std::mem::take(&mut self.batch), name)?;
+        self.batch.clear();
+        Ok(())
     }
 }
 
-/// Returns about the number of bytes that a command takes in a file.
-pub(super) fn bytes_of(args: &ArgsBuf) -> usize {
-    const LINE_BYTES: usize = 6;
-    let args = args.as_args();
-    args.iter().map(|arg| arg.len() + LINE_BYTES).sum()
+/// What a worker has to run commands of files with.
+pub(super) struct Playback {
+    caller: Caller,
+    replay: Replay,
 }
 
-/// Runs commands of a file, as of a time at which nothing has expired: a DEL in the file says so.
-pub(super) fn run(
-    worker: &mut Worker,
-    caller: &mut Caller,
-    batch: &[ArgsBuf],
-    name: &str,
-) -> Result<(), String> {
-    let mut result = Ok(());
-    worker.read_clock();
-    worker.local.played_back_at_ms = Some(worker.now_ms);
-    for args in batch {
+impl Playback {
+    pub(super) fn new(shared: &Shared) -> Playback {
+        Playback {
+            caller: silent_caller(shared),
+            replay: Replay::default(),
+        }
+    }
+
+    /// Runs commands of a file, as of a time at which nothing has expired: a DEL in the file says so.
+    pub(super) fn run(
+        &mut self,
+        worker: &mut Worker,
+        batch: &Batch,
+        name: &str,
+    ) -> Result<(), String> {
+        worker.refresh_if_changed();
+        worker.read_clock();
+        worker.local.played_back_at_ms = Some(worker.now_ms);
+        let mut groups = batch.calls().chunks(GROUP_COMMANDS);
+        let result = groups.try_for_each(|calls| self.run_group(worker, batch, calls, name));
+        worker.local.played_back_at_ms = None;
+        worker.read_clock();
+        worker.sweep();
+        result
+    }
+
+    fn run_group(
+        &mut self,
+        worker: &mut Worker,
+        batch: &Batch,
+        calls: &[Call],
+        name: &str,
+    ) -> Result<(), String> {
+        // Who holds every stripe has no use for the straight path, which takes one.
+        self.replay.clear();
+        if worker.compound.is_none() {
+            let all = calls
+                .iter()
+                .map(|call| (Name::Unnumbered, batch.args(call)));
+            let db = self.caller.db;
+            worker.executor.begin_replay(&mut self.replay, db, all);
+        }
+        let result = calls.iter().try_for_each(|call| {
+            let args = batch.args(call);
+            self.run_one(worker, args, call.file_bytes, name)
+                .map_err(|why| {
+                    let command = args[0].escape_ascii();
+                    format!("{why} '{command}' reading the append only file {name}")
+                })
+        });
+        worker.executor.end_replay(&mut self.replay);
+        result
+    }
+
+    /// Runs a command, the next of the replay if that has any. The error is what is wrong with it.
+    fn run_one(
+        &mut self,
+        worker: &mut Worker,
+        args: Args<'_>,
+        bytes: usize,
+        name: &str,
+    ) -> Result<(), &'static str> {
         // A call that takes long has the clock read.
         worker.now_ms = 0;
-        if let Err(why) = run_one(worker, caller, args.as_args(), name) {
-            let command = args.as_args()[0].escape_ascii().to_string();
-            result = Err(format!(
-                "{why} '{command}' reading the append only file {name}"
-            ));
-            break;
-        }
+        let (caller, replay) = (&mut self.caller, &mut self.replay);
+        let executor = &mut *worker.executor;
+        let planned = replay.take();
+        let replayed = planned.map(|it| executor.replay(caller, replay, it, args, bytes));
+        let result = match replayed {
+            Some(Replayed::Done) => Ok(()),
+            Some(Replayed::Failed) => {
+                let line = caller.out.bytes().trim_ascii_end();
+                let error = line.strip_prefix(b"-").unwrap_or(line);
+                note_failure(worker.shared, error, &args[0], name)
+            }
+            Some(Replayed::NotPlain) | None => {
+                let result = call_until_it_runs(worker, caller, replay, args, name);
+                // Stripes that were reserved for it would stay so: nobody could ever take all of them.
+                caller.rounds = 0;
+                units::give_way(worker.executor, caller);
+                result
+            }
+        };
         caller.out.clear();
+        result
     }
-    worker.local.played_back_at_ms = None;
-    worker.read_clock();
-    worker.sweep();
-    result
-}
-
-/// Runs a command of a file. The error is what is wrong with the command.
-fn run_one(
-    worker: &mut Worker,
-    caller: &mut Caller,
-    args: Args<'_>,
-    name: &str,
-) -> Result<(), &'static str> {
-    let result = call_until_it_runs(worker, caller, args, name);
-    // Stripes that were reserved for it would stay so: nobody could ever take all of them.
-    caller.rounds = 0;
-    units::give_way(worker.executor, caller);
-    result
 }
 
 fn call_until_it_runs(
     worker: &mut Worker,
     caller: &mut Caller,
+    replay: &mut Replay,
     args: Args<'_>,
     name: &str,
 ) -> Result<(), &'static str> {
@@ -354,27 +418,32 @@ fn call_until_it_runs(
             // Nobody else runs commands on data, so a stripe in use is free soon.
             Err(Halt::Suspended(
                 Suspended::Stripe(_) | Suspended::Ticket | Suspended::Script | Suspended::Transit,
-            )) => worker.local.heap.tick(),
+            )) => {
+                // What was seen on the way to the keys may be used for something else from then on.
+                replay.forget_steps();
+                worker.local.heap.tick();
+            }
             // Nobody would ever serve it, and none that waits is written.
             Err(Halt::Suspended(_)) => {
                 block::drop_wait(worker.executor, caller);
                 return Err("Nothing to wait for in the command");
             }
             Err(Halt::Error(error)) => {
-                note_failure(worker.shared, &error.text(), &args[0], name);
-                let settings = worker.shared.settings.current();
-                return match settings.refused_effects {
-                    RefusedEffects::End => Err(REFUSED),
-                    RefusedEffects::Ignore | RefusedEffects::EndReplicas => Ok(()),
-                };
+                return note_failure(worker.shared, &error.text(), &args[0], name);
             }
             Ok(()) => return Ok(()),
         }
     }
 }
 
-/// Tells the log of a command that answered an error, as Redis does: the data may be incomplete.
-fn note_failure(shared: &Shared, error: &[u8], command: &[u8], name: &str) {
+/// Tells the log of a command that answered an error, as Redis does: the data may be incomplete. The error says
+/// that this ends the load.
+fn note_failure(
+    shared: &Shared,
+    error: &[u8],
+    command: &[u8],
+    name: &str,
+) -> Result<(), &'static str> {
     shared.refused_effects.fetch_add(1, Ordering::Relaxed);
     let failed = &shared.persistence.loading.commands_failed;
     if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_LOGGED_MAX {
@@ -382,6 +451,10 @@ fn note_failure(shared: &Shared, error: &[u8], command: &[u8], name: &str) {
         log::warning(&format!(
             "== CRITICAL == This server is sending an error to its AOF-loading-client: '{error}' after processing the command '{command}' of {name}"
         ));
+    }
+    match shared.settings.current().refused_effects {
+        RefusedEffects::End => Err(REFUSED),
+        RefusedEffects::Ignore | RefusedEffects::EndReplicas => Ok(()),
     }
 }
 

@@ -21,7 +21,7 @@ use redline_types::glob::{self, Case};
 use super::{Program, busy_error, call_errors, check_flags, counted_keys, kill, log_line, run};
 use crate::{
     caller::Caller,
-    executor::{Executor, Halt, Outlet, block, gate, units},
+    executor::{Executor, Halt, Outlet, block, units},
 };
 
 /// Time limit for the text of a library.
@@ -98,14 +98,9 @@ fn take_script<'e, O: Outlet>(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<Unit<'e>, Halt> {
-    loop {
-        let unit = units::take_script(executor, caller)?;
-        if !gate::must_pass_again(executor) {
-            return Ok(unit);
-        }
-        drop(unit);
-        gate::pass_again(executor, caller, args)?;
-    }
+    units::take_for_call(executor, caller, args, |executor, caller| {
+        units::take_script(executor, caller)
+    })
 }
 
 /// Changes the libraries, under the script mutex, and records the call in the journal.

@@ -223,7 +223,9 @@ mod witness {
 
 #[cfg(test)]
 mod tests {
-    use redline_types::{Hash, Limits};
+    #[cfg(debug_assertions)]
+    use redline_types::Hash;
+    use redline_types::Limits;
 
     use super::*;
     use crate::{Classes, Expiry, Keyspace, Local, Unit, lock::NobodyWaits};
@@ -241,6 +243,7 @@ mod tests {
         view.finish();
     }
 
+    #[cfg(debug_assertions)]
     fn is_found(change: fn(&mut View<'_>)) {
         let found = std::panic::catch_unwind(|| run(change)).expect_err("nobody was told");
         let text = found.downcast::<String>().expect("a message");

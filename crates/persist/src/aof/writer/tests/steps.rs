@@ -359,3 +359,63 @@ fn a_slow_disk_is_asked_for_one_sync_at_a_time() {
         (server.last, 0)
     );
 }
+
+#[test]
+fn a_file_that_is_left_keeps_what_it_had_and_its_successor_begins_with_a_base() {
+    // Steps of a rewrite that are done when it is left; at last it is at its end, and its file is being ended.
+    for steps in 0..6 {
+        let mut server = started(plain(Policy::EverySecond));
+        server.write();
+        server.sync();
+        server.run_jobs();
+        let before = server.last;
+        if (1..5).contains(&steps) {
+            let wishes = server.writer.rewrite().unwrap();
+            server.take(wishes);
+        }
+        if steps > 1 && steps < 5 {
+            server.run_jobs();
+        }
+        if steps > 2 && steps < 5 {
+            let rewrite = server.switch();
+            let path = Path::new("/data/temp-rewriteaof-bg.aof");
+            let bytes = command(&["BASE", &before.to_string()]);
+            server.write_base(path, &bytes).unwrap();
+            if steps == 4 {
+                let base = base(path, bytes.len());
+                let wishes = server.writer.base_written(rewrite, base);
+                server.take(wishes);
+            }
+        }
+        if steps == 5 {
+            server.write();
+            let wishes = server.writer.stop(server.now_s);
+            server.take(wishes);
+            assert_eq!(server.writer.state(), State::Ending);
+        }
+        let kept = server.last;
+        let wishes = server.writer.leave(server.now_s);
+        server.take(wishes);
+        assert!(
+            server.stopped && server.writer.state() == State::Off,
+            "{steps}"
+        );
+        assert_eq!(server.writer.on_disk(), None, "{steps}");
+        // These belong to other data.
+        server.write();
+        server.run_jobs();
+        assert_eq!(load(&server.disk), Ok(kept), "{steps}");
+        server.cut = None;
+        let wishes = server.writer.start();
+        server.take(wishes);
+        server.write();
+        server.run_jobs();
+        assert_eq!(load(&server.disk), Ok(kept), "{steps}");
+        server.rewrite_if_cut(2);
+        server.settle();
+        assert_eq!(server.writer.state(), State::On, "{steps}");
+        assert_eq!(server.acknowledged, server.last, "{steps}");
+        server.disk.restart(Kept::Nothing);
+        assert_eq!(load(&server.disk), Ok(server.last), "{steps}");
+    }
+}
