@@ -224,7 +224,7 @@ fn a_server_that_hangs(setting: &Setting) -> Result<f64, Failure> {
     signal(servers[0].pid(), "STOP")?;
     let began = Instant::now();
     let gone = until("a server that hangs is left alone", || {
-        proxy.log().contains("is left alone")
+        proxy.log().contains("is marked down")
     });
     let took = began.elapsed().as_secs_f64();
     let refused = (|| {

@@ -121,7 +121,7 @@ fn replicas_answer_and_one_hangs(setting: &Setting) -> Result<f64, Failure> {
     let worst = (|| {
         let mut worst = Duration::ZERO;
         let until_then = Instant::now() + Duration::from_secs(60);
-        while !proxy.log().contains("is left alone") {
+        while !proxy.log().contains("is marked down") {
             let began = Instant::now();
             get(&mut client, 1, "v")?;
             worst = worst.max(began.elapsed());

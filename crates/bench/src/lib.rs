@@ -80,10 +80,17 @@ pub fn run(
     streams: Streams<'_>,
     embedded: Option<StartEmbedded<'_>>,
 ) -> u8 {
-    // Called as redis-benchmark, all arguments are redis-benchmark's.
+    // Called through a link, all arguments are redis-benchmark's.
     let is_command = |first: &Vec<u8>| command_line::is_command(first);
-    if program != "redis-benchmark" && args.first().is_some_and(is_command) {
-        return command_line::main(args, streams, embedded);
+    if !redis_benchmark::is_called(program) {
+        if args.first().is_some_and(is_command) {
+            return command_line::main(args, streams, embedded);
+        }
+        if let Some(why) = args.first().and_then(|first| command_line::mistaken(first)) {
+            // A closed stream cannot report its own error.
+            let _ = writeln!(streams.stderr, "{program}: {why} See {program} --help");
+            return 1;
+        }
     }
     redis_benchmark::run(program, args, streams, embedded)
 }

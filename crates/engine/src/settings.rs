@@ -87,7 +87,7 @@ settings! {
         [limits.stream_node_max_bytes]: usize = ("stream-node-max-bytes", Live, size(0), "4096", "Maximum size of a stream's node; 0: no limit.");
         [limits.stream_node_max_entries]: usize = ("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Maximum entries in a stream's node; 0: no limit.");
         [limits.hll_sparse_max_bytes]: usize = ("hll-sparse-max-bytes", Live, size(0), "3000", "Bytes up to which a HyperLogLog stays sparse.");
-        _ = ("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread.");
+        _ = ("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread: the worker that has read one always runs it.");
     }
 
     /// Scripts, events, logs and times of calls.

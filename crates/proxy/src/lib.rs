@@ -83,8 +83,10 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (config, notes) = arguments.read()?;
-    for note in notes {
-        console::line_to_stderr(&format!("note: {note}"));
+    // At a start, only what the proxy does otherwise than predixy.
+    let only_looks = arguments.check || arguments.print_config;
+    for note in notes.iter().filter(|note| only_looks || note.differs) {
+        console::line_to_stderr(&format!("note: {}", note.text));
     }
     let problems = config.check();
     for problem in &problems {
@@ -134,9 +136,10 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         bind.to_string()
     });
     observability::log::notice(&format!(
-        "redline proxy {} takes clients at {}; workers: {threads}, process: {}",
+        "redline proxy {} is listening on {} with {threads} worker{}, process {}",
         env!("CARGO_PKG_VERSION"),
         bound.collect::<Vec<_>>().join(", "),
+        if threads == 1 { "" } else { "s" },
         std::process::id(),
     ));
     let ran = start::run(Setup {

@@ -598,8 +598,8 @@ impl Worker {
         self.core.conns.ctx.drains_until_ms = Some(until_ms);
         if self.core.conns.ctx.number == 0 {
             log::notice(match again {
-                true => "asked to end again: at once",
-                false => "asked to end: nobody comes in, clients get what they have asked for",
+                true => "draining is cut short: a second signal",
+                false => "draining: no new clients are accepted, requests under way are answered",
             });
         }
         self.acceptor.clear();

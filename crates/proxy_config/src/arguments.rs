@@ -4,13 +4,14 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
 
 use super::io_error::error_text;
+use super::predixy::Note;
 use super::units::without_credentials;
 use super::*;
 
@@ -144,18 +145,14 @@ impl Arguments {
     }
 
     /// Returns the configuration of the arguments, and notes for the user; files are read anew each time.
-    pub fn read(&self) -> Result<(Config, Vec<String>), String> {
+    pub fn read(&self) -> Result<(Config, Vec<Note>), String> {
         let (mut config, notes) = match (&self.file, &self.predixy) {
             (Some(path), _) => {
                 let shown = path.display();
                 let text = std::fs::read_to_string(path);
                 let text = text.map_err(|error| format!("{shown}: {}", error_text(&error)))?;
                 let config = Config::from_toml(&text).map_err(|error| {
-                    let hint = match predixy::read(path) {
-                        Ok(_) => format!("\nThis is a file as predixy has it: --predixy {shown}"),
-                        Err(_) => String::new(),
-                    };
-                    format!("{shown}: {error}{hint}")
+                    of_another_program(path, &text).unwrap_or_else(|| format!("{shown}: {error}"))
                 })?;
                 (config, Vec::new())
             }
@@ -301,6 +298,30 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// Returns the error for a file of predixy or nutcracker: which it is, and what to do with it.
+fn of_another_program(path: &Path, text: &str) -> Option<String> {
+    let shown = path.display();
+    if predixy::is_its_file(text) {
+        let faults = match predixy::read(path) {
+            Ok(_) => String::new(),
+            Err(why) => format!("; as such it has a fault: {why}"),
+        };
+        return Some(format!(
+            "{shown}: this is a file of predixy: redline proxy --predixy {shown}{faults}"
+        ));
+    }
+    let begins = |line: &str, key: &str| line.trim_start().starts_with(key);
+    let is_nutcracker = ["listen:", "servers:"]
+        .iter()
+        .all(|key| text.lines().any(|line| begins(line, key)));
+    is_nutcracker.then(|| {
+        format!(
+            "{shown}: this is a file of nutcracker (twemproxy), which is not read: docs/proxy.md has what to write for \
+             each of its directives"
+        )
+    })
 }
 
 /// Parses a word of the server's `tls-auth-clients`.

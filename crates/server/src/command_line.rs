@@ -1,7 +1,9 @@
 //! `redline server`'s command line: redis-server's, and `--threads`.
 //!
-//! A configuration file first, `-` for standard input, then `--parameter value ...`; later ones win. Must not know: the
-//! effects of parameters.
+//! A configuration file first, `-` for standard input, then `--parameter value ...`; later ones win. `help` has the texts.
+//! Must not know: the effects of parameters.
+
+mod help;
 
 use std::{
     ffi::OsString,
@@ -19,13 +21,13 @@ use redline_net::{
 use crate::{
     Server, Settings,
     config::{
-        Class, Parameter,
         file::{Loader, shown},
-        table,
+        report::{Loaded, Place},
     },
     log, memory_test,
     service::Service,
     start::{Origin, check_parts},
+    start_block,
 };
 use redline_engine::{REDIS_VERSION, REDLINE_VERSION};
 
@@ -38,28 +40,61 @@ pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<Vec<u8>> = args.map(OsString::into_vec).collect();
     let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let result = match slices.as_slice() {
-        [b"--version" | b"-v"] => console::out(&format!("{}\n", version(called))),
-        [b"--help" | b"-h"] => console::out(&usage()),
-        [b"--test-memory", mib] => test_memory(mib),
-        [b"--test-memory"] => Err("how many megabytes? As in --test-memory 4096".to_string()),
-        [b"--check-config", ..] => check(&words[1..]),
-        all if all.contains(&&b"--sentinel"[..]) => {
-            Err("Sentinel is not built: Redline watches no other servers".into())
-        }
+        [b"--version" | b"-v" | b"-V"] => said(console::out(&format!("{}\n", version(called)))),
+        [b"--help" | b"-h"] => said(console::out(&help::all())),
+        [b"--help" | b"-h", name] => said(help::of(name).and_then(|text| console::out(&text))),
+        [b"--test-memory", mib] => said(test_memory(mib)),
+        [b"--test-memory"] => said(Err("how many megabytes? As in --test-memory 4096".into())),
+        all if all.contains(&&b"--sentinel"[..]) => said(Err(
+            "Sentinel is not built: Redline watches no other servers".into(),
+        )),
         _ => run(called, &words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            console::line_to_stderr(&format!("redline server: {why}"));
+        Err(failure) => {
+            let why = match &failure {
+                Failure::Told => "",
+                Failure::Untold(why) => why,
+            };
+            for line in why.lines() {
+                console::line_to_stderr(&format!("redline server: {line}"));
+            }
             ExitCode::FAILURE
         }
     }
 }
 
-/// Starts the server, logs that, and waits for its end.
-fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
-    let (mut settings, config_file) = load(words)?;
+/// The reason why the program ends without success.
+enum Failure {
+    /// It was told already, where who has started the process sees it.
+    Told,
+    /// It is still to be told; a line for each fault.
+    Untold(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Untold(why)
+    }
+}
+
+fn said(result: Result<(), String>) -> Result<(), Failure> {
+    result.map_err(Failure::Untold)
+}
+
+/// Starts the server, logs that, and waits for its end; or only checks its configuration.
+fn run(called: &str, words: &[Vec<u8>]) -> Result<(), Failure> {
+    let invocation = Invocation::parse(words)?;
+    if let Some(check) = &invocation.check {
+        return self::check(&invocation, check);
+    }
+    let (loaded, config_file, unread) = load(&invocation);
+    let faults: Vec<String> = unread.into_iter().chain(loaded.faults()).collect();
+    if !faults.is_empty() {
+        return Err(counted(&faults).into());
+    }
+    let mut settings = loaded.settings;
     enter_dir(&mut settings)?;
     open_log(&settings)?;
     // The working directory may change before the end.
@@ -87,6 +122,7 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
             std::process::id(),
         ));
     }
+    start_block::log(&settings, config_file.as_deref());
     let origin = Origin {
         config_file,
         service: Some(service.clone()),
@@ -94,7 +130,10 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     let server = Server::start(settings, origin, true).map_err(|error| {
         // In the background the returned error is not seen.
         log::warning(&error.to_string());
-        error.to_string()
+        match log::is_seen() {
+            true => Failure::Told,
+            false => Failure::Untold(error.to_string()),
+        }
     })?;
     let written = pidfile.map(write_pidfile);
     if server.wait_until_loaded() {
@@ -110,38 +149,75 @@ fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the settings of the command line's words, and the configuration file's absolute path.
-fn load(words: &[Vec<u8>]) -> Result<(Settings, Option<PathBuf>), String> {
-    let invocation = Invocation::parse(words)?;
+/// Returns the settings of the command line, the configuration file's absolute path, and the reason if that or standard
+/// input cannot be read.
+fn load(invocation: &Invocation) -> (Loaded, Option<PathBuf>, Option<String>) {
     let mut loader = Loader::default();
     let mut config_file = None;
+    let mut unread = None;
     if let Some(path) = &invocation.file {
-        loader.file(path)?;
+        unread = loader.file(path).err();
         // The working directory may change before CONFIG REWRITE.
         config_file = Some(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
     }
     if invocation.stdin {
         let mut text = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut text)
-            .map_err(|e| format!("standard input: {e}"))?;
-        loader.text("standard input", &text)?;
+        match std::io::stdin().read_to_end(&mut text) {
+            Ok(_) => loader.text("standard input", &text),
+            Err(error) => unread = Some(format!("standard input: {error}")),
+        }
     }
     for option in &invocation.options {
-        loader.directive(&option.place, &option.words)?;
+        let place = Place {
+            line: None,
+            shown: option.place.clone(),
+        };
+        loader.directive(place, &option.words);
     }
-    Ok((loader.finish()?, config_file))
+    (loader.loaded(), config_file, unread)
 }
 
-/// Checks a configuration as far as possible without a server (`--check-config`).
-fn check(words: &[Vec<u8>]) -> Result<(), String> {
-    let (mut settings, config_file) = load(words)?;
-    if config_file.is_none() && words.is_empty() {
-        return Err("which file? As in --check-config /etc/redis/redis.conf".into());
+/// Returns faults as lines, with their number below if there are several.
+fn counted(faults: &[String]) -> String {
+    match faults {
+        [one] => one.clone(),
+        _ => format!("{}\n{} faults", faults.join("\n"), faults.len()),
     }
-    enter_dir(&mut settings)?;
+}
+
+/// Checks a configuration as far as possible without a server (`--check-config`), and reports what each line does.
+fn check(invocation: &Invocation, wanted: &Check) -> Result<(), Failure> {
+    if invocation.file.is_none() && !invocation.stdin && invocation.options.is_empty() {
+        let which = "--check-config: which file? As in --check-config /etc/redis/redis.conf";
+        return Err(String::from(which).into());
+    }
+    let (mut loaded, _, unread) = load(invocation);
+    let mut more: Vec<String> = unread.into_iter().collect();
+    if more.is_empty() && loaded.faults().next().is_none() {
+        more.extend(check_surroundings(&mut loaded.settings).err());
+    }
+    let faults: Vec<String> = more.iter().cloned().chain(loaded.faults()).collect();
+    if wanted.json {
+        console::out(&loaded.json(&more))?;
+    } else if faults.is_empty() {
+        console::out(&loaded.text())?;
+    }
+    if !faults.is_empty() {
+        return Err(match wanted.json {
+            true => Failure::Told,
+            false => counted(&faults).into(),
+        });
+    }
+    match wanted.strict && loaded.has_idle() {
+        true => Err(String::from("--strict: there are lines without effect").into()),
+        false => Ok(()),
+    }
+}
+
+/// Checks folders, files, users and certificates that the settings name. A check leaves no file behind.
+fn check_surroundings(settings: &mut Settings) -> Result<(), String> {
+    enter_dir(settings)?;
     if let Some(path) = &settings.service.logfile {
-        // Opened only: a check leaves no file behind.
         let opened = std::fs::OpenOptions::new().append(true).open(path);
         let folder = std::path::absolute(path).ok();
         let folder = folder.as_deref().and_then(Path::parent);
@@ -151,18 +227,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
             return Err(cannot_log(path, &error));
         }
     }
-    check_parts(&settings)?;
-    let mut said = String::from("The configuration is valid.\n");
-    let inert: Vec<&str> = table::ROWS
-        .iter()
-        .filter(|row| !row.is_effective())
-        .filter(|row| row.text(&settings) != row.default.as_bytes())
-        .map(|row| row.name)
-        .collect();
-    if !inert.is_empty() {
-        said += &format!("Without effect here: {}.\n", inert.join(", "));
-    }
-    console::out(&said)
+    check_parts(settings)
 }
 
 /// Enters the working directory, before any file is opened.
@@ -249,11 +314,8 @@ fn announce(server: &Server) {
     if server.tls_port() != 0 {
         log::notice("Ready to accept connections tls");
     }
-    if server.metrics_port() != 0 {
-        log::notice(&format!(
-            "Metrics are at port {}, under /metrics",
-            server.metrics_port()
-        ));
+    for address in server.metrics_listening() {
+        log::notice(&format!("Metrics on http://{address}/metrics"));
     }
     if server
         .listening()
@@ -270,6 +332,16 @@ struct Invocation {
     file: Option<PathBuf>,
     stdin: bool,
     options: Vec<OptionWords>,
+    check: Option<Check>,
+}
+
+/// `--check-config`, and its own options.
+#[derive(Debug, Default)]
+struct Check {
+    /// The report is JSON.
+    json: bool,
+    /// Lines without effect are a failure.
+    strict: bool,
 }
 
 /// `--bind a b` as the directive `bind a b`.
@@ -282,8 +354,12 @@ struct OptionWords {
 
 impl Invocation {
     fn parse(words: &[Vec<u8>]) -> Result<Invocation, String> {
-        let mut invocation = Invocation::default();
-        let mut words = words.iter().map(Vec::as_slice).peekable();
+        let (check, words) = Check::split_off(words);
+        let mut invocation = Invocation {
+            check,
+            ..Invocation::default()
+        };
+        let mut words = words.into_iter().peekable();
         if let Some(first) = words.next_if(|word| !word.starts_with(b"-")) {
             invocation.file = Some(OsString::from_vec(first.to_vec()).into());
         }
@@ -296,10 +372,7 @@ impl Invocation {
             // After the file a directive may stand as in the file.
             let bare = Some(word).filter(|word| !word.starts_with(b"-"));
             let Some(name) = dashed.or(bare) else {
-                return Err(format!(
-                    "'{}' is no option and belongs to none",
-                    String::from_utf8_lossy(word)
-                ));
+                return Err(help::no_such_option(word));
             };
             // `"--port 7000"` may also come as one word.
             let mut directive = redline_resp::split_words(name)
@@ -330,109 +403,48 @@ impl Invocation {
     }
 }
 
+impl Check {
+    /// Takes `--check-config` and its options out of the words; the file that stands behind it goes first. A word behind
+    /// another option is that option's value.
+    fn split_off(words: &[Vec<u8>]) -> (Option<Check>, Vec<&[u8]>) {
+        let is_own = |word: &[u8]| [&b"--check-config"[..], b"--json", b"--strict"].contains(&word);
+        let all: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let is_value = |at: usize| at > 0 && all[at - 1].starts_with(b"--") && !is_own(all[at - 1]);
+        let is_option = |at: usize, name: &[u8]| all[at] == name && !is_value(at);
+        let Some(check_at) = (0..all.len()).find(|at| is_option(*at, b"--check-config")) else {
+            return (None, all);
+        };
+        let has = |name: &[u8]| (0..all.len()).any(|at| is_option(at, name));
+        let check = Check {
+            json: has(b"--json"),
+            strict: has(b"--strict"),
+        };
+        let is_file = |at: &usize| all.get(*at).is_some_and(|word| !word.starts_with(b"-"));
+        let behind = (check_at + 1..all.len())
+            .find(|at| !is_option(*at, b"--json") && !is_option(*at, b"--strict"));
+        let behind = behind
+            .filter(is_file)
+            .filter(|_| check_at > 0 && !is_file(&0));
+        let kept = (0..all.len()).filter(|at| {
+            let own = ["--check-config", "--json", "--strict"];
+            Some(*at) != behind && !own.iter().any(|name| is_option(*at, name.as_bytes()))
+        });
+        let kept = behind.into_iter().chain(kept);
+        (Some(check), kept.map(|at| all[at]).collect())
+    }
+}
+
 /// Returns the version in one line that scripts parse: called as redis-server, it names the Redis that it stands for.
 fn version(called: &str) -> String {
     let bits = usize::BITS;
     match Path::new(called).file_name() {
-        Some(name) if name == "redis-server" => format!(
+        Some(name) if name == "redis-server" || name == "valkey-server" => format!(
             "Redis server v={REDIS_VERSION} sha=00000000:0 malloc=redline bits={bits} build=0 redline={REDLINE_VERSION}"
         ),
         _ => format!(
             "Redline server v={REDLINE_VERSION} sha=00000000:0 malloc=redline bits={bits} build=0 redis={REDIS_VERSION}"
         ),
     }
-}
-
-fn usage() -> String {
-    let mut text = String::from(
-        "\
-Usage: redline server [/path/to/redis.conf] [-] [--parameter value ...]
-
-A configuration file comes first; - reads configuration from standard input. The last value of a parameter counts.
-
-  redline server                            Start with defaults, on port 6379.
-  redline server /etc/redis/6379.conf       Start with a configuration file of redis-server.
-  redline server --port 7000 --threads 2    Start with parameters.
-  echo 'maxmemory 128mb' | redline server -
-  redline server --check-config redis.conf  Check the configuration (a file, parameters or both) and exit.
-  redline server --test-memory 4096         Test 4096 megabytes of memory and exit.
-  redline server --version                  Print the version and exit.
-  redline server --help                     Print this text and exit.
-
-Parameters with their defaults; * marks those that CONFIG SET changes while the server runs.
-A size may have a unit: kb, mb and gb are powers of 1024; k, m and g are powers of 1000.
-",
-    );
-    for section in table::SECTIONS {
-        let rows = table::ROWS
-            .iter()
-            .filter(|row| row.section == section.title && row.is_effective());
-        for (at, row) in rows.enumerate() {
-            if at == 0 {
-                text.push_str(&format!("\n{}:\n\n", section.title));
-            }
-            describe(row, &mut text);
-        }
-    }
-    text.push_str("\nParameters of features that do not exist yet: the server does not start with a value that asks for one.\n\n");
-    let rest = || table::ROWS.iter().filter(|row| !row.is_effective());
-    for row in rest() {
-        if let Some(part) = row.unbuilt_part() {
-            text.push_str(&format!("  {}: {part}\n", row.name));
-        }
-    }
-    text.push_str("\nOther parameters of Redis are accepted and have no effect:\n\n ");
-    let mut column = 1;
-    for row in rest().filter(|row| row.unbuilt_part().is_none()) {
-        if column + row.name.len() > 100 {
-            text.push_str("\n ");
-            column = 1;
-        }
-        text.push(' ');
-        text.push_str(row.name);
-        column += row.name.len() + 1;
-    }
-    text.push('\n');
-    text
-}
-
-/// Adds a parameter to the text of `--help`.
-fn describe(row: &Parameter, text: &mut String) {
-    let star = if row.class == Class::Live { '*' } else { ' ' };
-    let default = if row.default.is_empty() {
-        "\"\""
-    } else {
-        row.default
-    };
-    let values = row.values().map(|values| format!(" Values: {values}."));
-    let alias = row.alias.map(|alias| format!(" Also: {alias}."));
-    let description = [
-        row.doc,
-        &values.unwrap_or_default(),
-        &alias.unwrap_or_default(),
-    ];
-    text.push_str(&format!("{star} --{} {default}\n", row.name));
-    wrap(&description.concat(), text);
-}
-
-/// Adds a paragraph, indented, in lines of at most 100 columns.
-fn wrap(paragraph: &str, text: &mut String) {
-    const COLUMNS_MAX: usize = 100;
-    const INDENT: &str = "     ";
-    let mut column = usize::MAX;
-    for word in paragraph.split(' ') {
-        if column > COLUMNS_MAX - word.len() {
-            if column != usize::MAX {
-                text.push('\n');
-            }
-            text.push_str(INDENT);
-            column = INDENT.len();
-        }
-        text.push(' ');
-        text.push_str(word);
-        column += 1 + word.len();
-    }
-    text.push('\n');
 }
 
 #[cfg(test)]
@@ -493,46 +505,6 @@ mod tests {
         let invocation = Invocation::parse(&[b"a\xff.conf".to_vec()]).unwrap();
         let file = invocation.file.unwrap().into_os_string().into_vec();
         assert_eq!(file, b"a\xff.conf");
-    }
-
-    #[test]
-    fn help_said_of_parameters_that_end_the_start_that_they_are_accepted() {
-        let text = usage();
-        let lists: Vec<&str> = text.split("\n\n").collect();
-        let [.., unbuilt, _, accepted] = lists[..] else {
-            panic!("{text}");
-        };
-        assert!(unbuilt.contains("  mptcp: Multipath TCP\n"));
-        let accepted: Vec<&str> = accepted.split_whitespace().collect();
-        for (name, is_accepted) in [
-            ("mptcp", false),
-            ("repl-disable-tcp-nodelay", true),
-            ("io-threads", true),
-        ] {
-            assert_eq!(accepted.contains(&name), is_accepted, "{name}");
-            let line = format!("  {name}: ");
-            let is_unbuilt = unbuilt.lines().any(|known| known.starts_with(&line));
-            assert_eq!(is_unbuilt, !is_accepted, "{name}");
-        }
-    }
-
-    #[test]
-    fn help_has_every_parameter_with_an_effect_in_its_section() {
-        let text = usage();
-        for row in table::ROWS.iter().filter(|row| row.is_effective()) {
-            let line = format!(" --{} {}", row.name, row.default);
-            let line = line.trim_end();
-            let (before, _) = text.rsplit_once(line).expect(row.name);
-            let title = before
-                .lines()
-                .rfind(|line| line.ends_with(':') && !line.starts_with(' '));
-            assert_eq!(title, Some(&*format!("{}:", row.section)), "{}", row.name);
-        }
-        assert!(text.contains(
-            "\n* --loglevel notice\n      Minimum log level. Values: debug, verbose, notice, warning or nothing.\n"
-        ));
-        let longest = text.lines().map(|line| line.chars().count()).max();
-        assert!(longest <= Some(120), "{longest:?}");
     }
 
     #[test]

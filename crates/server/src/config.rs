@@ -9,6 +9,7 @@
 mod checks;
 mod codecs;
 pub mod file;
+pub mod report;
 pub mod rewrite;
 pub mod table;
 

@@ -51,6 +51,7 @@ mod session;
 mod settings;
 mod shared;
 mod start;
+mod start_block;
 mod stream;
 mod users;
 mod worker;

@@ -127,6 +127,11 @@ pub fn warning(text: &str) {
     write(WARNING, text);
 }
 
+/// Returns true if a warning goes to standard output, where who started the process sees it.
+pub fn is_seen() -> bool {
+    targets().file.is_none() && WARNING >= LEVEL.load(Ordering::Relaxed)
+}
+
 fn targets() -> MutexGuard<'static, Targets> {
     TARGETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -205,7 +210,7 @@ fn iso_8601(now: &LocalTime, ms: u64) -> String {
 }
 
 /// Returns the text in quotes, and on one line, as in JSON.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

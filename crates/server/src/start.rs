@@ -4,6 +4,7 @@
 
 use std::{
     fmt, mem,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering, mpsc},
     thread::JoinHandle,
@@ -12,8 +13,8 @@ use std::{
 use redline_keyspace::{Keyspace, journal::Stream};
 use redline_net::http::{DESCRIPTORS, Responder};
 use redline_net::{
-    Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker, clock, cpu,
-    limits, thread,
+    Endpoint, Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker,
+    clock, cpu, limits, process, thread,
     tls::{ServerTls, TlsError},
 };
 use redline_table::{Heap, heap};
@@ -64,15 +65,49 @@ pub struct Server {
 /// The thread that serves metrics.
 struct Metrics {
     port: u16,
+    listening: Vec<String>,
     waker: Waker,
     thread: JoinHandle<()>,
+}
+
+/// A process that has a port.
+#[derive(Debug)]
+pub struct Holder {
+    pid: u32,
+    name: String,
+}
+
+impl Holder {
+    /// Returns the process that listens on a port of this machine, on any address.
+    fn of(port: u16) -> Option<Holder> {
+        let local = [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        ];
+        let pid = local
+            .into_iter()
+            .find_map(|address| process::listening_at(&Endpoint::Tcp(address)).ok()?)?;
+        let name = process::name_of(pid).unwrap_or_default();
+        Some(Holder { pid, name })
+    }
 }
 
 /// Reason why a server did not start. One line, which names the cause.
 #[derive(Debug)]
 pub enum StartError {
-    /// A listener failed.
+    /// A unix socket cannot be listened on.
     Listen(NetError),
+    /// A port cannot be listened on.
+    Port {
+        /// The port.
+        port: u16,
+        /// tcp, tls or metrics.
+        protocol: &'static str,
+        /// The address and the reason.
+        error: NetError,
+        /// The process that has the port, if it can be seen.
+        holder: Option<Holder>,
+    },
     /// A certificate, a cipher, or another part of TLS is wrong.
     Tls(TlsError),
     /// The limit on open files is too low: the limit, and the number needed.
@@ -95,6 +130,22 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Listen(error) => write!(f, "Could not listen on {error}"),
+            StartError::Port {
+                port,
+                protocol,
+                error,
+                holder,
+            } => {
+                // Whoever starts servers looks for these words, to try another port.
+                write!(
+                    f,
+                    "Failed listening on port {port} ({protocol}), aborting: {error}"
+                )?;
+                match holder {
+                    Some(Holder { pid, name }) => write!(f, " (process {pid}, {name}, has it)"),
+                    None => Ok(()),
+                }
+            }
             StartError::Tls(error) => write!(f, "Failed to configure TLS: {error}"),
             StartError::Descriptors(limit, needed) => write!(
                 f,
@@ -220,7 +271,7 @@ impl Server {
         persistence::loading::begin(&shared)?;
         let threads = spawn_workers(&shared, starts)?;
         let metrics = responder
-            .map(|(port, responder)| start_metrics(&shared, port, responder))
+            .map(|responder| start_metrics(&shared, responder))
             .transpose()?;
         Ok(Server {
             shared,
@@ -251,6 +302,13 @@ impl Server {
     /// Returns the port of the metrics; 0: none.
     pub fn metrics_port(&self) -> u16 {
         self.metrics.as_ref().map_or(0, |metrics| metrics.port)
+    }
+
+    /// Returns the addresses at which metrics can be read, in words.
+    pub fn metrics_listening(&self) -> &[String] {
+        self.metrics
+            .as_ref()
+            .map_or(&[], |metrics| metrics.listening.as_slice())
     }
 
     /// Returns the addresses that it listens on, in words.
@@ -485,7 +543,9 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
 }
 
 /// Listens for readers of metrics, if configured.
-fn metrics_responder(settings: &Settings) -> Result<Option<(u16, Responder)>, StartError> {
+fn metrics_responder(
+    settings: &Settings,
+) -> Result<Option<(u16, Vec<String>, Responder)>, StartError> {
     let Some(port) = settings.metrics_port else {
         return Ok(None);
     };
@@ -494,14 +554,15 @@ fn metrics_responder(settings: &Settings) -> Result<Option<(u16, Responder)>, St
     let port = listeners.iter().find_map(Listener::port);
     let port = port.ok_or(StartError::NoListener)?;
     let system = |error| StartError::System("metrics", error);
+    let addresses = listeners.iter().filter_map(|it| it.local_address().ok());
+    let listening = addresses.map(|address| address.to_string()).collect();
     let responder = Responder::new(listeners).map_err(system)?;
-    Ok(Some((port, responder)))
+    Ok(Some((port, listening, responder)))
 }
 
 fn start_metrics(
     shared: &Arc<Shared>,
-    port: u16,
-    mut responder: Responder,
+    (port, listening, mut responder): (u16, Vec<String>, Responder),
 ) -> Result<Metrics, StartError> {
     let system = |error| StartError::System("metrics", error);
     let waker = responder.waker().map_err(system)?;
@@ -514,18 +575,21 @@ fn start_metrics(
     })?;
     Ok(Metrics {
         port,
+        listening,
         waker,
         thread,
     })
 }
 
-/// Logs that listening failed, in a line after which the program that starts the server may try another port, and returns
-/// the error.
-fn not_listening(port: u16, protocol: &str, error: NetError) -> StartError {
-    log::warning(&format!(
-        "Failed listening on port {port} ({protocol}), aborting."
-    ));
-    StartError::Listen(error)
+/// Returns the error for a port, with the process that has it.
+fn not_listening(port: u16, protocol: &'static str, error: NetError) -> StartError {
+    let is_busy = error.error.kind() == std::io::ErrorKind::AddrInUse;
+    StartError::Port {
+        port,
+        protocol,
+        error,
+        holder: is_busy.then(|| Holder::of(port)).flatten(),
+    }
 }
 
 /// Returns the number of workers: the configured one; else one for each CPU that they may use.

@@ -7,8 +7,7 @@ mod report;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failover::arguments::FailoverArguments;
 use crate::load::arguments::RunArguments;
@@ -57,6 +56,39 @@ pub fn is_command(argument: &[u8]) -> bool {
     COMMANDS.iter().any(|name| name.as_bytes() == argument)
 }
 
+/// Words that name what a sub-command does, and the words for it.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("suite", "a suite is run by \"redline bench run FILE\"."),
+    ("suites", "a suite is run by \"redline bench run FILE\"."),
+    (
+        "memtier",
+        "\"redline bench run\" does what memtier_benchmark does, with options of its own.",
+    ),
+    (
+        "memtier_benchmark",
+        "\"redline bench run\" does what memtier_benchmark does, with options of its own.",
+    ),
+    ("version", "did you mean \"--version\"?"),
+    ("help", "did you mean \"--help\"?"),
+];
+
+/// Returns the error for a word that is no command of any server that the table knows, and close to a sub-command. Any
+/// other word may be a command of a module.
+pub fn mistaken(word: &[u8]) -> Option<String> {
+    let shown = std::str::from_utf8(word).ok()?;
+    if shown.starts_with('-') || redline_spec::lookup(word).is_some() {
+        return None;
+    }
+    let folded = shown.to_ascii_lowercase();
+    if let Some((_, what)) = ELSEWHERE.iter().find(|(name, _)| *name == folded) {
+        return Some(format!("{shown}: no command and no sub-command; {what}"));
+    }
+    let meant = redline_spec::nearest(shown, COMMANDS.iter().copied())?;
+    Some(format!(
+        "{shown}: no command and no sub-command; did you mean \"{meant}\"?"
+    ))
+}
+
 /// Runs a sub-command; returns the exit code.
 pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<'_>>) -> u8 {
     if args.first().is_some_and(|first| first == b"compare") {
@@ -67,9 +99,12 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => {
-            if let Some(text) = unknown(&error) {
+            if error.use_stderr()
+                && let Some(text) = of_memtier(&args[1..])
+            {
                 // A closed stream cannot report its own error.
                 let _ = streams.stderr.write_all(text.as_bytes());
+                return 1;
             }
             return say(&error, streams);
         }
@@ -93,20 +128,59 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     }
 }
 
-/// Returns the meaning of an unknown option in memtier_benchmark, if it has it.
-fn unknown(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
-        return None;
+/// Returns what all of memtier_benchmark's options among the words are here, if there are any that have another name.
+fn of_memtier(words: &[Vec<u8>]) -> Option<String> {
+    let command = RunArguments::command();
+    let is_ours = |option: &str| {
+        let mut all = command.get_arguments();
+        option == "--help"
+            || all.any(|known| {
+                known
+                    .get_long()
+                    .is_some_and(|long| option.strip_prefix("--") == Some(long))
+                    || known
+                        .get_short()
+                        .is_some_and(|short| option == format!("-{short}"))
+            })
     };
-    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
-    let meaning = run::memtier::meaning(option).filter(|_| is_unknown)?;
-    Some(format!("{option} of memtier_benchmark: {meaning}\n"))
+    let words: Vec<&str> = words
+        .iter()
+        .filter_map(|word| std::str::from_utf8(word).ok())
+        .collect();
+    let mut lines = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (*word, words.get(at + 1).copied()),
+        };
+        let line = match (option, value) {
+            ("--protocol" | "-P", Some(value @ ("redis" | "resp2" | "resp3"))) => {
+                let ours = match value {
+                    "resp3" => "--resp3",
+                    _ => "leave it out, RESP2 is the default",
+                };
+                format!("  {option} {value}: {ours}\n")
+            }
+            _ if !option.starts_with('-') || is_ours(option) => continue,
+            _ => match run::memtier::meaning(option) {
+                Some(meaning) => format!("  {option}: {meaning}\n"),
+                None => continue,
+            },
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    (!lines.is_empty()).then(|| {
+        format!(
+            "redline bench run: options of memtier_benchmark, and what does the same:\n{}",
+            lines.concat()
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -126,10 +200,21 @@ mod tests {
     }
 
     #[test]
-    fn what_memtier_calls_an_unknown_option_is_said() {
-        let words = ["redline bench", "run", "--test-time", "5"];
-        let error = Arguments::try_parse_from(words).unwrap_err();
-        let text = unknown(&error).unwrap();
-        assert!(text.starts_with("--test-time of memtier_benchmark: --duration"));
+    fn what_memtier_calls_its_options_is_said_of_all_at_once() {
+        let words = |line: &str| -> Vec<Vec<u8>> {
+            line.split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .collect()
+        };
+        let text = of_memtier(&words("--test-time 5 --clients=50 -P redis -t 2")).unwrap();
+        for part in [
+            "--test-time: --duration",
+            "--clients: -c, --connections",
+            "-P redis: leave",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!text.contains("  -t"), "{text}");
+        assert_eq!(of_memtier(&words("--nope -t 2")), None);
     }
 }

@@ -23,6 +23,11 @@ mod usage;
 
 use crate::{StartEmbedded, Streams};
 
+/// Returns true if the program was called as redis-benchmark, or as Valkey's copy of it: then there are no sub-commands.
+pub fn is_called(program: &str) -> bool {
+    ["redis-benchmark", "valkey-benchmark"].contains(&program)
+}
+
 /// Runs what the arguments after `program` ask for; returns the exit code.
 pub fn run(
     program: &str,

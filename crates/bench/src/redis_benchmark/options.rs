@@ -3,14 +3,16 @@
 //! Opens no socket and prints nothing: messages are returned as text with an exit code.
 //!
 //! The rules that differ from what a modern parser would do are deliberate, because scripts rely on
-//! them: options match exactly (no `--opt=value`, no grouped short flags), `-h` is the host, numbers
-//! are read as C's `atoi` reads them, and the first argument that does not start with a dash begins
-//! a custom command that takes all the rest, dashes included.
+//! them: options match exactly (no `--opt=value`, no grouped short flags), `-h` is the host, and the
+//! first argument that does not start with a dash begins a custom command that takes all the rest,
+//! dashes included. A number that is none, or out of its range, is an error, where redis-benchmark
+//! reads as much of it as is one.
 
 use redline_net::Address;
 use redline_net::tls::{ClientTlsOptions, Peer};
+use redline_spec::nearest;
 
-use crate::load::target::{Uri, atoi};
+use crate::load::target::Uri;
 use crate::redis_benchmark::compat::Compat;
 use crate::redis_benchmark::usage;
 
@@ -107,7 +109,6 @@ impl Stop {
 
 const PAYLOAD_BYTES_MAX: i64 = 1 << 30;
 const THREADS_MAX: i64 = 500;
-const PRECISION_DEFAULT: i64 = 3;
 const PRECISION_MAX: i64 = 4;
 
 impl Default for Options {
@@ -166,64 +167,83 @@ struct Parser {
     csv: bool,
 }
 
+/// The reason why an argument is not taken.
+enum Refused {
+    /// The text that it asks for, or an error with words of its own.
+    Stop(Stop),
+    /// What is wrong with it.
+    Mistake(String),
+}
+
+impl From<Stop> for Refused {
+    fn from(stop: Stop) -> Refused {
+        Refused::Stop(stop)
+    }
+}
+
 /// The result of parsing one argument.
 enum Seen {
     Flag,
     Value,
     Command,
-    Invalid,
-    /// The value after it is invalid; the error names it.
-    InvalidValue,
 }
 
 impl Parser {
     fn run(mut self, program: &str, args: &[Vec<u8>]) -> Result<Options, Stop> {
         let mut at = 0;
         while at < args.len() {
-            match self.one(program, &args[at], args.get(at + 1).map(Vec::as_slice))? {
+            let (argument, next) = (&args[at], args.get(at + 1).map(Vec::as_slice));
+            let seen = self.one(program, argument, next).map_err(|why| match why {
+                Refused::Stop(stop) => stop,
+                Refused::Mistake(why) => {
+                    Stop::failure(format!("{program}: {}: {why}", text(argument)))
+                }
+            })?;
+            match seen {
                 Seen::Flag => at += 1,
                 Seen::Value => at += 2,
                 Seen::Command => {
                     self.options.command = args[at..].to_vec();
                     break;
                 }
-                seen @ (Seen::Invalid | Seen::InvalidValue) => {
-                    let behind = usize::from(matches!(seen, Seen::InvalidValue));
-                    let name = String::from_utf8_lossy(&args[at + behind]);
-                    let stdout = format!(
-                        "Invalid option \"{name}\" or option argument missing\n\n{}",
-                        usage::text(program)
-                    );
-                    return Err(Stop {
-                        code: 1,
-                        stdout,
-                        stderr: String::new(),
-                    });
-                }
             }
         }
         self.finish()
     }
 
-    fn one(&mut self, program: &str, argument: &[u8], next: Option<&[u8]>) -> Result<Seen, Stop> {
+    fn one(
+        &mut self,
+        program: &str,
+        argument: &[u8],
+        next: Option<&[u8]>,
+    ) -> Result<Seen, Refused> {
         if argument.first() != Some(&b'-') {
             return Ok(Seen::Command);
         }
-        let Ok(name) = std::str::from_utf8(argument) else {
-            return Ok(Seen::Invalid);
-        };
+        let unknown = || Refused::Mistake(no_such_option(program, &text(argument)));
+        let name = std::str::from_utf8(argument).map_err(|_| unknown())?;
         if self.flag(program, name)? {
             return Ok(Seen::Flag);
         }
-        match next {
+        let missing = || {
+            let is_known = usage::options().any(|known| known == name);
+            match is_known {
+                true => Refused::Mistake(format!("its value is missing. See {program} --help")),
+                false => unknown(),
+            }
+        };
+        let value = match next {
             // A dash needs a digit after it: `-r -x` is a forgotten argument.
             Some([b'-', rest @ ..])
                 if name == "-r" && !rest.first().is_some_and(u8::is_ascii_digit) =>
             {
-                Ok(Seen::InvalidValue)
+                return Err(missing());
             }
-            Some(value) if self.value(name, value)? => Ok(Seen::Value),
-            _ => Ok(Seen::Invalid),
+            next => next.ok_or_else(missing)?,
+        };
+        match self.value(name, value)? {
+            true => Ok(Seen::Value),
+            false => Err(unknown()),
         }
     }
 
@@ -264,40 +284,34 @@ impl Parser {
         Ok(true)
     }
 
-    /// Parses an option with an argument. Returns false if `name` is none of them or cannot take this value.
-    fn value(&mut self, name: &str, value: &[u8]) -> Result<bool, Stop> {
-        let number = || atoi(value);
+    /// Parses an option with an argument. Returns false if `name` is none of them.
+    fn value(&mut self, name: &str, value: &[u8]) -> Result<bool, Refused> {
+        let within = |least, most| number(value, least, most).map_err(Refused::Mistake);
         let o = &mut self.options;
         match name {
             "-h" => self.host = Some(text(value)),
-            "-p" => self.port = Some(number()),
+            "-p" => self.port = Some(within(0, 65_535)?),
             "-s" => self.socket = Some(text(value).into()),
             "-a" => o.password = Some(value.to_vec()),
             "--user" => o.user = Some(value.to_vec()),
             "-u" => self.uri(value)?,
-            "-c" => o.clients = number().max(1) as usize,
-            "-n" => o.requests = number().max(0) as u64,
-            "-d" => o.payload_bytes = number().clamp(1, PAYLOAD_BYTES_MAX) as usize,
-            "-P" => o.pipeline = number().max(1) as usize,
-            "-k" => o.keep_alive = number() != 0,
-            "-r" => o.keyspace = Some(number().max(0) as u64),
+            "-c" => o.clients = within(1, i64::from(u32::MAX))? as usize,
+            "-n" => o.requests = within(0, i64::MAX)? as u64,
+            "-d" => o.payload_bytes = within(1, PAYLOAD_BYTES_MAX)? as usize,
+            "-P" => o.pipeline = within(1, i64::MAX)? as usize,
+            "-k" => o.keep_alive = within(i64::MIN, i64::MAX)? != 0,
+            "-r" => o.keyspace = Some(within(0, i64::MAX)? as u64),
             "--threads" => {
-                if number() > THREADS_MAX {
+                let threads = within(0, i64::MAX)?;
+                if threads > THREADS_MAX {
                     o.warnings.push(format!(
                         "WARNING: Too many threads, limiting threads to {THREADS_MAX}."
                     ));
                 }
-                o.threads = number().clamp(0, THREADS_MAX) as usize;
+                o.threads = threads.min(THREADS_MAX) as usize;
             }
-            "--dbnum" => o.db = number(),
-            "--precision" => {
-                let digits = if number() < 0 {
-                    PRECISION_DEFAULT
-                } else {
-                    number().min(PRECISION_MAX)
-                };
-                o.precision = Some(digits as u8);
-            }
+            "--dbnum" => o.db = within(i64::MIN, i64::MAX)?,
+            "--precision" => o.precision = Some(within(0, PRECISION_MAX)? as u8),
             "--sni" => o.tls_options.server_name = Some(text(value)),
             "--cacert" => o.tls_options.common.ca_cert_file = Some(text(value)),
             "--cacertdir" => o.tls_options.common.ca_cert_dir = Some(text(value)),
@@ -305,7 +319,7 @@ impl Parser {
             "--key" => o.tls_options.common.key_file = Some(text(value)),
             "--tls-ciphers" => o.tls_options.common.ciphers = text(value),
             "--tls-ciphersuites" => o.tls_options.common.ciphersuites = text(value),
-            "--seed" => o.seed = Some(number() as u64),
+            "--seed" => o.seed = Some(within(i64::MIN, i64::MAX)? as u64),
             "-t" => {
                 o.tests = Some(
                     text(value)
@@ -389,6 +403,39 @@ impl Parser {
     }
 }
 
+/// Reads a whole number; `k` and `m` behind it are thousands and millions.
+fn number(value: &[u8], least: i64, most: i64) -> Result<i64, String> {
+    let shown = text(value);
+    let (digits, factor) = match value.split_last() {
+        Some((b'k' | b'K', digits)) => (digits, 1_000),
+        Some((b'm' | b'M', digits)) => (digits, 1_000_000),
+        _ => (value, 1),
+    };
+    let parsed = std::str::from_utf8(digits).ok();
+    let parsed = parsed.and_then(|digits| digits.trim().parse::<i128>().ok());
+    let Some(number) = parsed.map(|number| number.saturating_mul(factor)) else {
+        return Err(format!("\"{shown}\" is no number"));
+    };
+    if number < i128::from(least) {
+        return Err(format!("\"{shown}\" is below {least}"));
+    }
+    if number > i128::from(most) {
+        return Err(format!("\"{shown}\" is above {most}"));
+    }
+    Ok(number as i64)
+}
+
+/// Returns the error for an unknown option, with the one that may have been meant.
+fn no_such_option(program: &str, name: &str) -> String {
+    // Of one letter each is as near as any other.
+    let meant = nearest(name, usage::options().filter(|_| name.len() > 2));
+    let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
+    format!(
+        "no such option{} See {program} --help",
+        meant.unwrap_or_else(|| ".".into())
+    )
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -436,51 +483,43 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_atoi_reads_them() {
+    fn numbers_are_whole_and_may_be_thousands() {
         for (input, expected) in [
             ("12", 12),
             (" 12", 12),
             ("+7", 7),
-            ("1e6", 1),
-            ("x", 0),
-            ("", 0),
-            ("-5", -5),
-            ("99999999999999999999", i64::MAX),
+            ("10k", 10_000),
+            ("2M", 2_000_000),
         ] {
-            assert_eq!(atoi(input.as_bytes()), expected, "{input:?}");
+            assert_eq!(
+                number(input.as_bytes(), 0, 1 << 40),
+                Ok(expected),
+                "{input:?}"
+            );
         }
+        for wrong in ["1e6", "x", "", "k", "1kk", "0x10", "1.5"] {
+            assert!(number(wrong.as_bytes(), 0, 9).is_err(), "{wrong:?}");
+        }
+        let most = "99999999999999999999999999999999999999m";
+        assert!(number(most.as_bytes(), 0, 9).is_err());
     }
 
     #[test]
-    fn numbers_are_clamped() {
-        let o = options(&[
-            "-c",
-            "0",
-            "-n",
-            "-5",
-            "-d",
-            "0",
-            "-P",
-            "-1",
-            "--threads",
-            "-2",
-            "--precision",
-            "9",
-            "-r",
-            "-1",
-        ]);
-        assert_eq!(
-            (
-                o.clients,
-                o.requests,
-                o.payload_bytes,
-                o.pipeline,
-                o.threads
-            ),
-            (1, 0, 1, 1, 0)
-        );
-        assert_eq!((o.precision, o.keyspace), (Some(4), Some(0)));
-        assert_eq!(options(&["-d", "2000000000"]).payload_bytes, 1 << 30);
+    fn numbers_out_of_range_are_errors() {
+        for line in [
+            ["-c", "0"],
+            ["-n", "-5"],
+            ["-d", "0"],
+            ["-d", "2000000000"],
+            ["-P", "-1"],
+            ["--threads", "-2"],
+            ["--precision", "9"],
+        ] {
+            let stop = stopped(&line);
+            assert_eq!((stop.code, &*stop.stdout), (1, ""), "{line:?}");
+            let start = format!("redline bench: {}: \"{}\" is ", line[0], line[1]);
+            assert!(stop.stderr.starts_with(&start), "{}", stop.stderr);
+        }
         let o = options(&["--threads", "1000"]);
         assert_eq!(o.threads, 500);
         assert_eq!(
@@ -490,22 +529,24 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_or_incomplete_option_prints_the_usage_on_stdout() {
-        for (line, named) in [
-            (&["--nope"][..], "--nope"),
-            (&["-n"], "-n"),
-            (&["-u"], "-u"),
-            (&["-r"], "-r"),
-            (&["-r", "-x"], "-x"),
-            (&["-r", "-"], "-"),
-            (&["--csv=1"], "--csv=1"),
-            (&["-qc", "5"], "-qc"),
+    fn an_unknown_or_incomplete_option_is_one_line() {
+        for (line, said) in [
+            (&["--nope"][..], "--nope: no such option. "),
+            (&["-n"], "-n: its value is missing. "),
+            (&["-u"], "-u: its value is missing. "),
+            (&["-r"], "-r: its value is missing. "),
+            (&["-r", "-x"], "-r: its value is missing. "),
+            (&["-r", "-"], "-r: its value is missing. "),
+            (
+                &["--csv=1"],
+                "--csv=1: no such option; did you mean \"--csv\"? ",
+            ),
+            (&["-qc", "5"], "-qc: no such option"),
         ] {
             let stop = stopped(line);
-            assert_eq!(stop.code, 1);
-            let first = format!("Invalid option \"{named}\" or option argument missing\n\nUsage: ");
-            assert!(stop.stdout.starts_with(&first), "{line:?}: {}", stop.stdout);
-            assert!(stop.stderr.is_empty());
+            assert_eq!((stop.code, &*stop.stdout), (1, ""), "{line:?}");
+            let start = format!("redline bench: {said}");
+            assert!(stop.stderr.starts_with(&start), "{line:?}: {}", stop.stderr);
         }
         assert_eq!(stopped(&["--help"]).code, 0);
     }
@@ -585,8 +626,10 @@ mod tests {
     #[test]
     fn ports_outside_the_range_are_refused() {
         for port in ["99999", "-1"] {
-            assert_eq!(stopped(&["-p", port]).stderr, "Invalid server port.\n");
+            assert!(stopped(&["-p", port]).stderr.contains(port));
         }
+        let stop = stopped(&["-u", "redis://h:99999"]);
+        assert_eq!(stop.stderr, "Invalid server port.\n");
     }
 
     #[test]

@@ -14,14 +14,21 @@ pub fn version(compat: Compat) -> String {
 /// Returns the whole help text, for a program called `program`.
 pub fn text(program: &str) -> String {
     // Called as redis-benchmark, there are none.
-    let sub_commands = match program {
-        "redis-benchmark" => String::new(),
-        _ => SUB_COMMANDS.replace("PROGRAM", program) + "\n",
+    let sub_commands = match super::is_called(program) {
+        true => String::new(),
+        false => SUB_COMMANDS.replace("PROGRAM", program) + "\n",
     };
     format!(
         "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n\n{sub_commands}{OPTIONS}\n{}",
         EXAMPLES.replace("PROGRAM", program)
     )
+}
+
+/// Returns the names of all options.
+pub fn options() -> impl Iterator<Item = &'static str> {
+    let lines = OPTIONS.lines().filter_map(|line| line.strip_prefix(' '));
+    let names = lines.filter_map(|line| line.split(' ').next());
+    names.filter(|name| name.starts_with('-'))
 }
 
 const SUB_COMMANDS: &str = "\

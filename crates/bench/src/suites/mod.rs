@@ -177,6 +177,12 @@ fn run_suite(
         runs: Vec::new(),
     };
     let failure = measure(plans, &mut result, stderr, start).err();
+    if result.runs.is_empty()
+        && let Some(failure) = failure
+    {
+        // There is nothing to show beside the reason.
+        return Err(failure);
+    }
     result.ended_early = failure.as_ref().map(Failure::to_string);
     let mut written = Written::default();
     if ![json, page_to].contains(&Some(Path::new("-"))) {

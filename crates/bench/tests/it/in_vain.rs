@@ -134,20 +134,15 @@ fn an_option_for_all_runs_of_a_suite_may_be_meant_for_some() {
 #[test]
 fn an_option_of_memtier_benchmark_is_told_its_name_here() {
     for (option, words) in [
-        (
-            "--test-time=5",
-            "--test-time of memtier_benchmark: --duration;",
-        ),
-        ("-x", "-x of memtier_benchmark: compare, which"),
-        (
-            "--statsd-host",
-            "--statsd-host of memtier_benchmark: not there\n",
-        ),
+        ("--test-time=5", "  --test-time: --duration;"),
+        ("-x", "  -x: compare, which"),
+        ("--statsd-host", "  --statsd-host: not there\n"),
     ] {
         let ran = bench(&["run", "--command", "PING", option, "5"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-        assert!(ran.stderr.starts_with(words), "{}", ran.stderr);
-        assert!(ran.stderr.contains("unexpected argument"), "{}", ran.stderr);
+        let (title, rows) = ran.stderr.split_once('\n').unwrap();
+        assert!(title.contains("memtier_benchmark"), "{}", ran.stderr);
+        assert!(rows.starts_with(words), "{}", ran.stderr);
     }
     let ran = bench(&["run", "--command", "PING", "--nothing"]);
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);

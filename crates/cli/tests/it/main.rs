@@ -20,6 +20,7 @@ mod limits;
 mod live;
 mod memory;
 mod migrate;
+mod mistakes;
 mod proxy;
 mod proxy_cache;
 mod proxy_commands;

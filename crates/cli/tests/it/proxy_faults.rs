@@ -663,7 +663,7 @@ fn a_server_that_hangs_is_left_alone_and_taken_back() {
     until("it is left alone", || {
         asked += 1;
         assert_eq!(call(&mut client, &format!("GET {}", keys[1])), bulk("v"));
-        proxy.log().contains("is left alone")
+        proxy.log().contains("is marked down")
     });
     assert!(asked > 0);
     assert_error(&waits.reply().unwrap().unwrap(), "ERR upstream");
@@ -711,7 +711,7 @@ fn failures_count_in_a_row_only() {
             reply == ok()
         });
         assert!(
-            !proxy.log().contains("is left alone"),
+            !proxy.log().contains("is marked down"),
             "{round}: {}",
             proxy.log()
         );

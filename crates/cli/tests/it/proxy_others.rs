@@ -273,7 +273,7 @@ fn while_a_server_stands_still() {
     concerned.ask();
     others.go_on();
     until("it is left alone", || {
-        scene.proxy.log().contains("is left alone")
+        scene.proxy.log().contains("is marked down")
     });
     concerned.are_told();
     assert_error(&concerned.waits.reply().unwrap().unwrap(), "ERR upstream");

@@ -340,7 +340,7 @@ fn reads_do_not_wait_for_a_primary_that_fails_to_be_left_alone() {
             );
             assert_error(&call(&mut client, "SET k v"), "ERR upstream");
         }
-        assert!(!shard.proxy.log().contains("is left alone"));
+        assert!(!shard.proxy.log().contains("is marked down"));
         shard.fakes[0].is_gone.store(false, Ordering::SeqCst);
         until("the primary answers again", || {
             shard.is_answered_by(&mut client, &["zero"])

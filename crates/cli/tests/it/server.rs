@@ -140,7 +140,7 @@ fn what_starts_it_finds_its_process_id_and_a_busy_port_in_the_log() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let log = String::from_utf8(output.stdout).unwrap();
-    let line = format!("Failed listening on port {port} (tcp), aborting.\n");
+    let line = format!("Failed listening on port {port} (tcp), aborting: ");
     assert!(log.contains(&line), "{log}");
 }
 

@@ -426,7 +426,11 @@ impl Control {
         let policy = policy.map(|pool| pool.known.config.failure.clone());
         let was_in_doubt = known.health.is_in_doubt();
         if note(&mut known.health, &policy.unwrap_or_default(), chance) {
-            let line = format!("{} is left alone: {why}", known.address);
+            let retry_ms = known.health.probe_at_ms().saturating_sub(now_ms);
+            let line = format!(
+                "{} is marked down (retry in {retry_ms} ms): {why}",
+                known.address
+            );
             self.table.note_news(line);
         }
         self.note_doubt(node, was_in_doubt);

@@ -20,7 +20,50 @@ pub struct Converted {
     /// The configuration.
     pub config: Config,
     /// Notes on differences from predixy, by line.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
+}
+
+/// A note on a line of predixy's file.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// File, line and note.
+    pub text: String,
+    /// True if the proxy behaves otherwise than predixy would.
+    pub differs: bool,
+}
+
+impl Note {
+    /// Makes a note on what is written otherwise here, or not at all, and is the same in effect.
+    fn same(text: String) -> Note {
+        Note {
+            text,
+            differs: false,
+        }
+    }
+
+    /// Makes a note on other behaviour.
+    fn other(text: String) -> Note {
+        Note {
+            text,
+            differs: true,
+        }
+    }
+}
+
+/// Returns true if this is a file as predixy has it, faultless or not: it begins with a directive of predixy's.
+pub fn is_its_file(text: &str) -> bool {
+    let lines = text.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let Some(first) = lines.next() else {
+        return false;
+    };
+    let mut words = first.splitn(2, char::is_whitespace);
+    let (key, rest) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let rest = rest.trim_start();
+    let is_key = |known: &&str| known.eq_ignore_ascii_case(key);
+    !rest.is_empty()
+        && !rest.starts_with('=')
+        && VALUES.iter().chain(BLOCKS).any(|known| is_key(&known))
 }
 
 /// Directives outside of blocks that have a value.
@@ -131,8 +174,9 @@ impl Converted {
             }
             "bufsize" => {
                 number(line, 1, u64::MAX)?;
-                self.notes
-                    .push(line.says("BufSize has no counterpart: buffers grow and shrink by need"));
+                self.notes.push(Note::same(
+                    line.says("BufSize has no counterpart: buffers grow and shrink by need"),
+                ));
             }
             "log" => config.log.file = Some(text(line)?).filter(|file| !file.is_empty()),
             "logrotate" => rotation(line, &mut config.log)?,
@@ -196,9 +240,9 @@ impl Converted {
             // The same password again: the later block counts.
             let same = |other: &User| other.password == user.password;
             if let Some(at) = self.config.users.iter().position(same) {
-                self.notes.push(
+                self.notes.push(Note::same(
                     auth.says("this password was defined before; this block replaces that one"),
-                );
+                ));
                 self.config.users.remove(at);
             }
             self.config.users.push(user);
@@ -297,12 +341,13 @@ impl Converted {
             return Err(line.says("a Redis Cluster has one database; leave Databases out"));
         }
         if kind != PoolKind::Cluster && pool.hash_tag.is_empty() && pool.shards.len() > 1 {
-            self.notes.push(line.says(
+            self.notes.push(Note::same(line.says(
                 "without HashTag predixy hashes whole keys, whatever its manual says; so do we",
-            ));
+            )));
         }
         if self.config.timeouts.request == Span::default() {
-            self.notes.push(line.says("without ServerTimeout a request may wait for ever; a server that hangs is ejected all the same"));
+            let text = "without ServerTimeout a request may wait for ever; a server that hangs is ejected all the same";
+            self.notes.push(Note::other(line.says(text)));
         }
         self.config.pools.push(pool);
         Ok(())
@@ -358,10 +403,10 @@ impl Converted {
             // predixy needed declarations of commands newer than Redis 4.
             match ids_of(&command.name).is_empty() {
                 true => self.config.commands.custom.push(command),
-                false => self.notes.push(entry.says(format!(
+                false => self.notes.push(Note::other(entry.says(format!(
                     "{} is known here, and who may call it as well: left out",
                     command.name
-                ))),
+                )))),
             }
         }
         Ok(())

@@ -123,6 +123,7 @@ fn read_text(text: &str) -> Result<Converted, String> {
 #[test]
 fn every_directive_has_its_place() {
     let Converted { config, notes } = read_text(EVERYTHING).unwrap();
+    let notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
     assert_eq!(config.name, "PredixyExample");
     assert_eq!(config.listeners[0].bind.to_string(), "127.0.0.1:7617");
     assert_eq!(config.threads, 4);
@@ -233,6 +234,7 @@ fn commands_that_predixy_had_to_be_told_of_and_we_know_are_left_out() {
     let pool = "StandaloneServerPool {\nRefreshMethod fixed\nGroup g {\n+ 127.0.0.1:6379\n}\n}\n";
     let custom = "CustomCommand {\nxadd {\nMode write\nMaxArgs 99\n}\nown.get {\nMode read\n}\nGETEX {\n}\n}\n";
     let Converted { config, notes } = read_text(&format!("{custom}{pool}")).unwrap();
+    let notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
     let names = config.commands.custom.iter().map(|it| it.name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["own.get"]);
     let fatal = config.check().into_iter().filter(|it| it.is_fatal);

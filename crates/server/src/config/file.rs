@@ -1,8 +1,8 @@
 //! Configuration files: lines of words, with quoting, comments and includes, in redis.conf's syntax.
 //!
 //! A refusal is one line that names the file and the line, and shows it where it cannot contain a secret ([`shown`]):
-//! refusals go to logs. Whether a part exists is checked at the end, for the final values: `save 60 1` is harmless
-//! before `save ""`. Must not know any parameter.
+//! refusals go to logs. Reading goes on behind one, so that a file is mended in one go. Whether a part exists is checked at
+//! the end, for the final values: `save 60 1` is harmless before `save ""`. Must not know any parameter.
 
 use std::{
     borrow::Cow,
@@ -19,25 +19,32 @@ use redline_resp::split_words;
 use redline_spec::nearest;
 use redline_types::glob::{self, Case};
 
+use super::report::{Directive, Loaded, Place, Took};
 use super::{find, not_built, table, words_of};
 use crate::settings::{Settings, UserLine};
 
 /// Limit on the depth of includes.
 const DEPTH_MAX: usize = 16;
+/// Number of faults behind which nothing more is read: a file that includes itself twice has very many.
+const FAULTS_MAX: usize = 100;
 
 /// Collects settings from files, standard input and the command line; later ones win.
 #[derive(Default)]
 pub struct Loader {
     settings: Settings,
-    /// Place at which each parameter was set last.
-    places: BTreeMap<&'static str, String>,
+    /// Directives in the order in which they were read.
+    directives: Vec<Directive>,
+    /// Directive that has set each parameter last: its index.
+    last: BTreeMap<&'static str, usize>,
+    /// Number of directives that were refused.
+    faults: usize,
     /// Names in all `user` lines so far.
     user_names: HashSet<Vec<u8>>,
     depth: usize,
 }
 
 impl Loader {
-    /// Reads a file.
+    /// Reads a file; an error is one of opening it.
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
         let text = fs::read(path).map_err(|error| {
             format!(
@@ -46,64 +53,78 @@ impl Loader {
                 redline_net::error_text(&error)
             )
         })?;
-        self.text(&path.display().to_string(), &text)
+        self.text(&path.display().to_string(), &text);
+        Ok(())
     }
 
-    /// Reads the text of a file, or of standard input.
-    pub fn text(&mut self, name: &str, text: &[u8]) -> Result<(), String> {
+    /// Reads the text of a file, or of standard input. A refused line is kept for [`Loader::loaded`].
+    pub fn text(&mut self, name: &str, text: &[u8]) {
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            let mut place = format!("{name}:{}", number + 1);
-            let shown = shown(line);
-            if !shown.is_empty() {
-                place += &format!(": {shown}");
+            let place = Place {
+                line: Some(format!("{name}:{}", number + 1)),
+                shown: shown(line).into_owned(),
+            };
+            match split_words(line) {
+                Some(words) => self.directive(place, &words),
+                None => {
+                    let why = "Unbalanced quotes in configuration line".into();
+                    self.took(place, Took::Refused(why));
+                }
             }
-            let words = split_words(line)
-                .ok_or_else(|| format!("{place}: Unbalanced quotes in configuration line"))?;
-            self.directive(&place, &words)?;
         }
-        Ok(())
     }
 
     /// Applies one directive; `place` names it in a refusal.
-    pub fn directive(&mut self, place: &str, words: &[Vec<u8>]) -> Result<(), String> {
+    pub fn directive(&mut self, place: Place, words: &[Vec<u8>]) {
         let Some((name, values)) = words.split_first() else {
-            return Ok(());
+            return;
         };
-        let refused = |why: &str| Err(format!("{place}: {why}"));
+        if self.faults >= FAULTS_MAX {
+            return;
+        }
         let is = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
         if is(&"include") {
-            let [path] = values else {
-                return refused("wrong number of arguments");
-            };
-            return self.include(place, Path::new(OsStr::from_bytes(path)));
+            return self.include(place, values);
         }
+        let took = match self.take(name, values) {
+            Ok(took) => took,
+            Err(why) => Took::Refused(why),
+        };
+        self.took(place, took);
+    }
+
+    /// Takes a directive that is no `include`.
+    fn take(&mut self, name: &[u8], values: &[Vec<u8>]) -> Result<Took, String> {
+        let is = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
+        let wrong = || String::from("wrong number of arguments");
         if is(&"user") {
-            return self.user(values).or_else(|why| refused(&why));
+            return self.user(values).map(|()| Took::Other);
         }
         if is(&"rename-command") {
             let [old, new] = values else {
-                return refused("wrong number of arguments");
+                return Err(wrong());
             };
-            return self.settings.names.rename(old, new).or_else(refused);
+            let renamed = self.settings.names.rename(old, new);
+            return renamed.map(|()| Took::Other).map_err(str::to_owned);
         }
         let Some(parameter) = find(name) else {
             if table::RETIRED_DIRECTIVES.iter().any(is) {
-                return Ok(());
+                return Ok(Took::Retired);
             }
             let unbuilt = table::UNBUILT_DIRECTIVES
                 .iter()
                 .find(|(known, _)| is(known));
-            return match unbuilt {
-                Some((_, part)) => refused(&not_built(part)),
-                None => refused(&unknown(name)),
-            };
+            return Err(match unbuilt {
+                Some((_, part)) => not_built(part),
+                None => unknown(name),
+            });
         };
         if values.is_empty() && parameter.needs_words {
-            return refused("wrong number of arguments");
+            return Err(wrong());
         }
         let values: Vec<&[u8]> = match values {
             // Several words in quotes are several words, as for CONFIG SET.
@@ -111,11 +132,16 @@ impl Loader {
             _ => values.iter().map(Vec::as_slice).collect(),
         };
         // The first line replaces the default.
-        let result = match self.places.insert(parameter.name, place.into()) {
-            Some(_) => parameter.add(&mut self.settings, &values),
-            None => parameter.set(&mut self.settings, &values),
-        };
-        result.or_else(|why| refused(&why))
+        match self.last.insert(parameter.name, self.directives.len()) {
+            Some(_) => parameter.add(&mut self.settings, &values)?,
+            None => parameter.set(&mut self.settings, &values)?,
+        }
+        Ok(Took::Parameter(parameter))
+    }
+
+    fn took(&mut self, place: Place, took: Took) {
+        self.faults += usize::from(matches!(took, Took::Refused(_)));
+        self.directives.push(Directive { place, took });
     }
 
     /// Adds a user. Its rules are tried, so that a wrong one is reported with its line.
@@ -150,30 +176,52 @@ impl Loader {
         })
     }
 
-    /// Returns the settings, if they need no part that does not exist.
+    /// Returns the settings, if nothing was refused and no part is needed that does not exist; else the refusals, one a
+    /// line.
     pub fn finish(self) -> Result<Settings, String> {
-        for (name, place) in &self.places {
-            let parameter = find(name.as_bytes()).expect("only known parameters have a place");
-            parameter
-                .check_built(&self.settings)
-                .map_err(|why| format!("{place}: {why}"))?;
+        let loaded = self.loaded();
+        match loaded.faults().collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(loaded.settings),
+            faults => Err(faults.join("\n")),
         }
-        Ok(self.settings)
     }
 
-    fn include(&mut self, place: &str, path: &Path) -> Result<(), String> {
+    /// Returns the settings with what became of each directive.
+    pub fn loaded(mut self) -> Loaded {
+        for (name, at) in &self.last {
+            let parameter = find(name.as_bytes()).expect("only known parameters are set");
+            if let Err(why) = parameter.check_built(&self.settings)
+                && !matches!(self.directives[*at].took, Took::Refused(_))
+            {
+                self.directives[*at].took = Took::Refused(why);
+            }
+        }
+        Loaded {
+            settings: self.settings,
+            directives: self.directives,
+        }
+    }
+
+    fn include(&mut self, place: Place, values: &[Vec<u8>]) {
+        let [path] = values else {
+            return self.took(place, Took::Refused("wrong number of arguments".into()));
+        };
+        let path = Path::new(OsStr::from_bytes(path));
         if self.depth == DEPTH_MAX {
-            return Err(format!(
-                "{place}: more than {DEPTH_MAX} includes within each other"
-            ));
+            let why = format!("more than {DEPTH_MAX} includes within each other");
+            return self.took(place, Took::Refused(why));
         }
         self.depth += 1;
-        let result = match has_wildcards(path.as_os_str()) {
-            false => self.file(path),
-            true => matching(path).iter().try_for_each(|path| self.file(path)),
+        let paths = match has_wildcards(path.as_os_str()) {
+            false => vec![path.to_owned()],
+            true => matching(path),
         };
+        for path in paths {
+            if let Err(why) = self.file(&path) {
+                self.took(place.clone(), Took::Refused(why));
+            }
+        }
         self.depth -= 1;
-        result
     }
 }
 
@@ -273,7 +321,7 @@ mod tests {
 
     fn load(text: &str) -> Result<Settings, String> {
         let mut loader = Loader::default();
-        loader.text("r.conf", text.as_bytes())?;
+        loader.text("r.conf", text.as_bytes());
         loader.finish()
     }
 

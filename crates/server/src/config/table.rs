@@ -160,14 +160,14 @@ settings! {
         client_memory_max: i64 = ("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Limit on the memory of all clients together; above it, the clients that use most are closed. A percentage is a share of maxmemory; 0: no limit.");
         bandwidth_limit: u64 = ("bandwidth-limit", Live, memory(0), "0", "Limit on the bytes per second that all clients but replicas send and receive together; above it, they wait. 0: no limit.");
         _ = ("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener.");
-        _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS.");
-        _ = ("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary.");
-        _ = ("socket-mark-id", InertFixed, unsigned(0, u32::MAX as i64), "0", "Mark of listening sockets, for packet filters.").unbuilt("marking of sockets", zero);
-        _ = ("mptcp", InertFixed, SWITCH, "no", "Listen by Multipath TCP.").unbuilt("Multipath TCP", no);
-        _ = ("rdma-port", Inert, PORT, "0", "Port for RDMA; 0: none.").unbuilt("RDMA", zero);
-        _ = ("rdma-bind", Inert, TEXT, "", "Addresses for RDMA.").unbuilt("RDMA", empty);
-        _ = ("rdma-rx-size", InertFixed, int(64 << 10, 16 << 20), "1048576", "Receive buffer of an RDMA connection in bytes.");
-        _ = ("rdma-completion-vector", InertFixed, int(-1, 1024), "-1", "Completion vector of RDMA; -1: a random one.");
+        _ = ("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS: here, 100 of each listener.");
+        _ = ("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary: the system chooses it.");
+        _ = ("socket-mark-id", InertFixed, unsigned(0, u32::MAX as i64), "0", "Mark of listening sockets, for packet filters: none is set.").unbuilt("marking of sockets", zero);
+        _ = ("mptcp", InertFixed, SWITCH, "no", "Listen by Multipath TCP: only TCP is there.").unbuilt("Multipath TCP", no);
+        _ = ("rdma-port", Inert, PORT, "0", "Port for RDMA: only TCP, TLS and unix sockets are there.").unbuilt("RDMA", zero);
+        _ = ("rdma-bind", Inert, TEXT, "", "Addresses for RDMA: only TCP, TLS and unix sockets are there.").unbuilt("RDMA", empty);
+        _ = ("rdma-rx-size", InertFixed, int(64 << 10, 16 << 20), "1048576", "Receive buffer of an RDMA connection in bytes: there is no RDMA.");
+        _ = ("rdma-completion-vector", InertFixed, int(-1, 1024), "-1", "Completion vector of RDMA: there is no RDMA.");
     }
 
     /// Threads.
@@ -178,9 +178,9 @@ settings! {
         server_cpulist: Option<String> = ("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist");
         _ = ("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads.");
         _ = ("prefetch-batch-max-size", Inert, int(0, 128), "16", "Commands whose keys are fetched ahead together: here each group of clients decides.");
-        _ = ("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads.").alias("bio_cpulist");
-        _ = ("aof-rewrite-cpulist", InertFixed, TEXT, "", "CPUs of the process that rewrites the append-only file.").alias("aof_rewrite_cpulist");
-        _ = ("bgsave-cpulist", InertFixed, TEXT, "", "CPUs of the process that saves.").alias("bgsave_cpulist");
+        _ = ("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads: they run where the process may.").alias("bio_cpulist");
+        _ = ("aof-rewrite-cpulist", InertFixed, TEXT, "", "CPUs of the process that rewrites the append-only file: a thread does it, where the process may run.").alias("aof_rewrite_cpulist");
+        _ = ("bgsave-cpulist", InertFixed, TEXT, "", "CPUs of the process that saves: a thread does it, where the process may run.").alias("bgsave_cpulist");
         hz: u32 = ("hz", Live, int(0, INT_MAX), "10", "Frequency of background work of each worker, in runs per second.").within(1, 500);
         _ = ("dynamic-hz", Inert, SWITCH, "yes", "Raise hz with the number of clients: here background work does not depend on it.");
     }
@@ -219,15 +219,15 @@ settings! {
         _ = ("lazyfree-lazy-user-del", Inert, SWITCH, "no", "Make DEL behave as UNLINK: large values are always freed in the background.");
         _ = ("lazyfree-lazy-user-flush", Inert, SWITCH, "no", "Free flushed databases in the background: they always are.");
         _ = ("activedefrag", Inert, SWITCH, "no", "Move values together when memory lies scattered: that is always done.");
-        _ = ("active-defrag-cycle-min", Inert, int(1, 99), "1", "Least share of the CPU for that.");
-        _ = ("active-defrag-cycle-max", Inert, int(1, 99), "25", "Greatest share of the CPU for that.");
+        _ = ("active-defrag-cycle-min", Inert, int(1, 99), "1", "Least share of the CPU for moving values together: here in slices of 1 ms.");
+        _ = ("active-defrag-cycle-max", Inert, int(1, 99), "25", "Greatest share of the CPU for moving values together: here in slices of 1 ms.");
         _ = ("active-defrag-cycle-us", Inert, int(0, 100_000), "500", "Length of a slice of that work in microseconds: here 1000.");
-        _ = ("active-defrag-ignore-bytes", Inert, size(1), "104857600", "Waste that is put up with.");
-        _ = ("active-defrag-max-scan-fields", Inert, int(1, i64::MAX), "1000", "Size of a collection that is walked in one go.");
-        _ = ("active-defrag-threshold-lower", Inert, int(0, 1000), "10", "Percentage of waste at which the work begins.");
-        _ = ("active-defrag-threshold-upper", Inert, int(0, 1000), "100", "Percentage of waste at which it works hardest.");
+        _ = ("active-defrag-ignore-bytes", Inert, size(1), "104857600", "Waste below which values are not moved together: here the share of waste decides.");
+        _ = ("active-defrag-max-scan-fields", Inert, int(1, i64::MAX), "1000", "Size of a collection that is walked in one go: collections are not walked.");
+        _ = ("active-defrag-threshold-lower", Inert, int(0, 1000), "10", "Percentage of waste at which values are moved together: here the server decides.");
+        _ = ("active-defrag-threshold-upper", Inert, int(0, 1000), "100", "Percentage of waste at which that works hardest: here the server decides.");
         _ = ("hash-seed", InertFixed, TEXT, "", "Seed of the hash function, for one order of SCAN: here it is always drawn.");
-        _ = ("import-mode", Inert, SWITCH, "no", "Let keys be imported: nothing expires and nothing is evicted.").unbuilt("import mode", no);
+        _ = ("import-mode", Inert, SWITCH, "no", "Let keys be imported, while nothing expires and nothing is evicted: not there.").unbuilt("import mode", no);
         _ = ("activerehashing", Inert, SWITCH, "yes", "Grow tables in quiet moments: here they grow as they fill.");
         _ = ("jemalloc-bg-thread", Inert, SWITCH, "yes", "Let jemalloc clean up by itself: it is not used.");
     }
@@ -248,13 +248,13 @@ settings! {
         checksums: bool = ("rdbchecksum", Start, SWITCH, "yes", "Write a checksum at the end of a snapshot, and check it.");
         rdb_format: Option<FileVersion> as RdbFormat = ("rdb-format-version", Live, Syntax::Choice(RdbFormat::NAMES), "auto", "Version of the snapshot's format; auto: the lowest that holds the data, which the most servers read.");
         _ = ("rdb-version-check", Inert, Syntax::Choice(&["strict", "relaxed"]), "strict", "Refuse snapshots of later versions: RESTORE always refuses such values.");
-        _ = ("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas.");
+        _ = ("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas: they stay.");
         saves_in_steps: bool = ("rdb-save-incremental-fsync", Live, SWITCH, "yes", "Flush a snapshot to the disk in steps while it is written; no: all at its end.");
         key_save_delay_us: u64 = ("rdb-key-save-delay", Live, SECONDS, "0", "For tests: microseconds for which the saving of a key waits.");
         key_load_delay_us: u64 = ("key-load-delay", Live, SECONDS, "0", "For tests: microseconds for which the loading of a key or a command waits.");
         stop_writes_on_save_error: bool = ("stop-writes-on-bgsave-error", Live, SWITCH, "yes", "Refuse writes after a snapshot has failed, until one succeeds.");
         skips_unknown_modules: bool = ("skip-unknown-module-values", Live, SWITCH, "no", "Leave out keys of a snapshot whose values are of modules that are not here; no: such a file is an error.");
-        _ = ("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply.");
+        _ = ("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply: always done.");
     }
 
     /// The append-only file.
@@ -263,7 +263,7 @@ settings! {
         append_filename: String = ("appendfilename", Start, Syntax::Checked(append_filename), "appendonly.aof", "Beginning of the names of the append-only files.");
         append_dir_name: String = ("appenddirname", Start, Syntax::Checked(append_dir_name), "appendonlydir", "Folder of the append-only files, in dir.");
         append_sync: Policy as AppendSync = ("appendfsync", Live, Syntax::Choice(AppendSync::NAMES), "everysec", "When the append-only file is flushed to the disk: once a second, before replies to writes are sent (always), or when the system does it (no).");
-        _ = ("no-appendfsync-on-rewrite", Inert, SWITCH, "no", "Do not flush it while it is rewritten.");
+        _ = ("no-appendfsync-on-rewrite", Inert, SWITCH, "no", "Do not flush the append-only file while it is rewritten: it is flushed as appendfsync says.");
         rewrite_percentage: u64 = ("auto-aof-rewrite-percentage", Live, SECONDS, "100", "Rewrite the append-only file when it has grown by this percentage since the last rewrite; 0: only on BGREWRITEAOF.");
         rewrite_bytes_min: u64 = ("auto-aof-rewrite-min-size", Live, memory(0), "67108864", "Size below which auto-aof-rewrite-percentage has no effect.");
         loads_truncated: bool = ("aof-load-truncated", Live, SWITCH, "yes", "Load an append-only file whose last command is incomplete, without that command; no: do not start.");
@@ -271,7 +271,7 @@ settings! {
         keeps_append_history: bool = ("aof-disable-auto-gc", Live, SWITCH, "no", "Keep append-only files that a rewrite has replaced.");
         base_is_snapshot: bool = ("aof-use-rdb-preamble", Live, SWITCH, "yes", "Rewrite the append-only file in the form of a snapshot; no: as commands.");
         append_timestamps: bool = ("aof-timestamp-enabled", Live, SWITCH, "no", "Write timestamps into the append-only file, for check-aof --truncate-to-timestamp.");
-        _ = ("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps.");
+        _ = ("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps: see rdb-save-incremental-fsync.");
     }
 
     /// Replication.
@@ -282,22 +282,22 @@ settings! {
         serves_stale_data: bool = ("replica-serve-stale-data", Live, SWITCH, "yes", "Answer a replica's clients while its link to the primary is down; no: -MASTERDOWN.").alias("slave-serve-stale-data");
         replica_read_only: bool = ("replica-read-only", Live, SWITCH, "yes", "Refuse writes of clients on a replica.").alias("slave-read-only");
         replica_ignores_maxmemory: bool = ("replica-ignore-maxmemory", Live, SWITCH, "yes", "Do not evict on a replica: keys that the primary evicts are deleted on both.").alias("slave-ignore-maxmemory");
-        _ = ("replica-lazy-flush", Inert, SWITCH, "no", "Free old data in the background before a full load.").alias("slave-lazy-flush");
+        _ = ("replica-lazy-flush", Inert, SWITCH, "no", "Free old data in the background before a full load: large values always are.").alias("slave-lazy-flush");
         replica_priority: u64 = ("replica-priority", Live, SECONDS, "100", "Priority for promotion by Sentinel: the lowest is promoted first; 0: never.").alias("slave-priority");
         replica_announced: bool = ("replica-announced", Live, SWITCH, "yes", "Let Sentinel report this replica to clients.");
         replica_announce_ip: Option<String> = ("replica-announce-ip", Live, TEXT, "", "Address under which the primary reports this replica; empty: the one from which it connects.").alias("slave-announce-ip");
         replica_announce_port: Option<u16> as Port = ("replica-announce-port", Live, PORT, "0", "Port under which the primary reports this replica; 0: the listening port.").alias("slave-announce-port");
-        _ = ("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk fails.");
-        _ = ("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes kept while a replica loads a snapshot.");
+        _ = ("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk of a replica fails: a replica always does.");
+        _ = ("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes that a replica keeps while it loads a snapshot: they wait at the primary.");
         repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send a snapshot to replicas while it is made; no: write it to a file, and send that.");
         repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas before a snapshot is sent to all of them.");
         repl_enough: u64 = ("repl-diskless-sync-max-replicas", Live, SECONDS, "0", "Number of waiting replicas at which the wait of repl-diskless-sync-delay ends; 0: it is never cut short.");
         diskless_load: DisklessLoad as DisklessLoading = ("repl-diskless-load", Live, Syntax::Choice(DisklessLoading::NAMES), "disabled", "Load a snapshot without a file: never, into an empty server, beside the data, or in their place.");
-        _ = ("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections.");
-        _ = ("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary.");
+        _ = ("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections: here over one.");
+        _ = ("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary: only TCP is there.");
         repl_ping_s: u64 = ("repl-ping-replica-period", Live, int(1, INT_MAX), "10", "Seconds between the PINGs of a primary to its replicas.").alias("repl-ping-slave-period");
         repl_timeout_s: u64 = ("repl-timeout", Live, int(1, INT_MAX), "60", "Seconds of silence after which a primary or a replica closes the link between them.");
-        _ = ("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas.");
+        _ = ("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas: packets always leave at once.");
         repl_bandwidth_limit: u64 = ("repl-bandwidth-limit", Live, memory(0), "0", "Limit on the bytes per second that each replica is sent, snapshots included; 0: no limit.");
         backlog_bytes: u64 = ("repl-backlog-size", Live, memory(1), "1048576", "Size of the replication backlog, from which a replica that reconnects catches up; less than 16kb means 16kb.").within(16 << 10, i64::MAX);
         backlog_spool_bytes: u64 = ("repl-backlog-spool", Live, memory(0), "0", "Maximum size of the file for what replicas may yet be sent and memory is not to hold; 0: all is in memory.");
@@ -363,14 +363,14 @@ settings! {
         syslog_ident: String = ("syslog-ident", Start, TEXT, "redis", "Name in syslog.");
         /// Facility: 0 is `user`, `n` is `local(n-1)`.
         syslog_facility: u8 = ("syslog-facility", Start, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog.");
-        _ = ("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes.");
-        _ = ("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash.");
+        _ = ("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes: a panic is always written to standard error.");
+        _ = ("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash: see --test-memory.");
         logo: bool = ("always-show-logo", Start, SWITCH, "no", "Log mode, port and process id at the start, as in Redis's logo.");
         _ = ("hide-user-data-from-log", Inert, SWITCH, "no", "Keep keys and values out of the log: they never go there.");
         title: bool = ("set-proc-title", Start, SWITCH, "yes", "Set the process title, as far as the command line left room.");
         title_template: String = ("proc-title-template", Live, Syntax::Checked(title_template), "{title} {listen-addr} {server-mode}", "Template of the process title; it may also contain {port}, {tls-port}, {unixsocket} and {config-file}.");
-        _ = ("locale-collate", Inert, Syntax::Checked(locale), "", "Locale in which strings are compared.");
-        _ = ("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start.");
+        _ = ("locale-collate", Inert, Syntax::Checked(locale), "", "Locale in which strings are compared: bytes are compared.");
+        _ = ("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start: none does.");
         _ = ("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose.");
         oom_score: OomScore = ("oom-score-adj", Live, Syntax::Choice(OomScore::NAMES), "no", "Set the score by which the kernel's OOM killer chooses processes; relative (or yes) adds to the score at the start.");
         oom_scores: [i32; 3] as OomScores = ("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "OOM scores of a primary, a replica and a background process; the first is used.");
@@ -404,7 +404,7 @@ settings! {
         client_key_file: Option<String> = ("tls-client-key-file", Live, TEXT, "", "Private key of tls-client-cert-file.");
         client_key_file_pass: Option<String> = ("tls-client-key-file-pass", Live, TEXT, "", "Password of tls-client-key-file; encrypted keys are refused.").secret();
         auto_reload_interval_s: u64 = ("tls-auto-reload-interval", Live, SECONDS, "0", "Seconds between checks whether files of certificates and keys have changed, which are then read again; 0: never.");
-        _ = ("tls-auth-clients-user", Inert, Syntax::Choice(&["CN", "URI", "off"]), "off", "Field of a client's certificate that names its user.").unbuilt("authentication by certificates", |t| t == b"off");
+        _ = ("tls-auth-clients-user", Inert, Syntax::Choice(&["CN", "URI", "off"]), "off", "Field of a client's certificate that names its user: users log in by AUTH.").unbuilt("authentication by certificates", |t| t == b"off");
         _ = ("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters: keys are exchanged over elliptic curves only.");
         ca_cert_file: Option<String> = ("tls-ca-cert-file", Live, TEXT, "", "Certificates of trusted authorities.");
         ca_cert_dir: Option<String> = ("tls-ca-cert-dir", Live, TEXT, "", "Folder of files with certificates of trusted authorities.");

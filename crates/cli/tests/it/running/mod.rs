@@ -213,11 +213,15 @@ pub fn failed_start_of(command: &mut Command, folder: &Path) -> (String, String)
     (log, said)
 }
 
-/// Runs `redline server` with a faulty configuration, and returns its message.
+/// Runs `redline server` with a faulty configuration, and returns its message: what it says, or the last line of its log.
 #[track_caller]
 pub fn refused(folder: &Path, args: &[&str]) -> String {
-    let (log, said) = failed_start(folder, args);
+    let (log, mut said) = failed_start(folder, args);
     assert!(!log.contains("Ready to accept"), "{args:?}: {log}");
+    if said.is_empty() {
+        let (_, last) = log.rsplit_once(" # ").expect("a reason in the log");
+        said = format!("redline server: {last}");
+    }
     assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
     said.trim_end().to_string()
 }
