@@ -16,6 +16,8 @@ pub const MAP_KEY: &str = "map";
 pub const OWN_KEY: &str = "own";
 /// Beginning of the keys of [`NodeRecord`]; the id follows.
 pub const NODES: &str = "nodes/";
+/// Beginning of the keys of [`Alive`]; the id follows.
+pub const ALIVE: &str = "alive/";
 /// Beginning of the keys of [`ShardRecord`]; the id follows.
 pub const SHARDS: &str = "shards/";
 
@@ -51,7 +53,7 @@ macro_rules! records {
     };
 }
 
-records!(Meta, Own, NodeRecord, ShardRecord, Map);
+records!(Meta, Own, NodeRecord, Alive, ShardRecord, Map);
 
 /// The cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +76,7 @@ pub struct Own {
 }
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// See [`VERSION`].
     pub v: u32,
@@ -82,6 +84,36 @@ pub struct NodeRecord {
     pub version: String,
     /// True if it is a member of the cluster, and not only ready to be.
     pub joined: bool,
+    /// Address by which clients and nodes reach it; empty in the file of a node alone.
+    #[serde(default)]
+    pub ip: String,
+    /// Host name that clients are told; empty: none.
+    #[serde(default)]
+    pub hostname: String,
+    /// Port without TLS; 0: none.
+    #[serde(default)]
+    pub port: u16,
+    /// Port with TLS; 0: none.
+    #[serde(default)]
+    pub tls_port: u16,
+    /// Id of the shard that it makes when it joins.
+    #[serde(default)]
+    pub shard: String,
+    /// First and last slot of runs that it takes with it when it joins.
+    #[serde(default)]
+    pub wants: Vec<(u16, u16)>,
+    /// Term with which its shard begins, if it was set.
+    #[serde(default)]
+    pub epoch: u64,
+}
+
+/// The run of a node that is alive, under a lease. It gives no right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// See [`Incarnation::incarnation`].
+    pub incarnation: String,
 }
 
 /// One run of a node's process. A node that comes back has another one, since it may have lost what it had.

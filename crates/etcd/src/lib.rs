@@ -1,7 +1,7 @@
 //! A linearizable store of keys and values with transactions, leases and watches, as etcd is one: [`Store`].
 //!
-//! [`File`] keeps the keys of a single process in one file, and [`Memory`] in memory alone, for tests. Both are the state
-//! machine in `tree.rs`, so their transactions give the same answers. Keys are relative to the store: where several share
+//! [`Gateway`] is etcd itself. [`File`] keeps the keys of a single process in one file, and [`Memory`] in memory alone, for
+//! tests; both are the state machine in `tree.rs`, so their transactions give the same answers. Keys are relative to the store: where several share
 //! an etcd, a prefix before them is the store's affair.
 //!
 //! Must not know: what the keys and values mean.
@@ -9,12 +9,16 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod gateway;
 mod memory;
 mod tree;
 
 use std::{fmt, time::Duration};
 
 pub use file::File;
+#[doc(hidden)]
+pub use gateway::form::read_anything;
+pub use gateway::{Gateway, GatewayOptions};
 pub use memory::Memory;
 
 /// Largest number of operations of one branch of a transaction, and of its conditions; etcd's default.

@@ -84,8 +84,9 @@ impl Tree {
             false => &transaction.failure,
         };
         // Both branches are checked, as etcd does: a mistake shows before the day on which it counts.
-        self.check(&transaction.conditions, &transaction.success)?;
-        self.check(&[], &transaction.failure)?;
+        check_limits(transaction)?;
+        self.check_leases(&transaction.success)?;
+        self.check_leases(&transaction.failure)?;
         let revision = self.revision + 1;
         let mut ranges = Vec::new();
         for operation in operations {
@@ -112,33 +113,13 @@ impl Tree {
         }
     }
 
-    fn check(&self, conditions: &[Condition], operations: &[Operation]) -> Result<(), StoreError> {
-        let refused = |why: String| Err(StoreError::Refused(why));
-        if conditions.len() > OPERATIONS_MAX || operations.len() > OPERATIONS_MAX {
-            return refused(format!(
-                "a transaction has at most {OPERATIONS_MAX} operations"
-            ));
-        }
-        let mut written = Vec::new();
+    fn check_leases(&self, operations: &[Operation]) -> Result<(), StoreError> {
         for operation in operations {
-            let Operation::Put { key, value, lease } = operation else {
-                continue;
-            };
-            if key.is_empty() || key.len() > KEY_BYTES_MAX {
-                return refused(format!("a key has 1 to {KEY_BYTES_MAX} bytes"));
-            }
-            if value.len() > VALUE_BYTES_MAX {
-                return refused(format!(
-                    "the value of {key} has more than {VALUE_BYTES_MAX} bytes"
-                ));
-            }
-            if written.contains(&key) {
-                return refused(format!("a transaction writes {key} twice"));
-            }
-            if lease.is_some_and(|lease| !self.leases.contains_key(&lease)) {
+            if let Operation::Put { key, lease, .. } = operation
+                && lease.is_some_and(|lease| !self.leases.contains_key(&lease))
+            {
                 return refused(format!("the lease of {key} has ended"));
             }
-            written.push(key);
         }
         Ok(())
     }
@@ -220,6 +201,53 @@ impl Tree {
             events: later.map(|(_, event)| event.clone()).collect(),
         })
     }
+}
+
+fn refused(why: String) -> Result<(), StoreError> {
+    Err(StoreError::Refused(why))
+}
+
+/// Checks what can be checked without a store: limits, and keys that are written twice.
+pub(crate) fn check_limits(transaction: &Transaction) -> Result<(), StoreError> {
+    if transaction.conditions.len() > OPERATIONS_MAX {
+        return refused(format!(
+            "a transaction has at most {OPERATIONS_MAX} conditions"
+        ));
+    }
+    check_branch(&transaction.success)?;
+    check_branch(&transaction.failure)
+}
+
+fn check_branch(operations: &[Operation]) -> Result<(), StoreError> {
+    if operations.len() > OPERATIONS_MAX {
+        return refused(format!(
+            "a transaction has at most {OPERATIONS_MAX} operations"
+        ));
+    }
+    let mut written: Vec<&str> = Vec::new();
+    for operation in operations {
+        let Operation::Put { key, value, .. } = operation else {
+            continue;
+        };
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return refused(format!("a key has 1 to {KEY_BYTES_MAX} bytes"));
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return refused(format!(
+                "the value of {key} has more than {VALUE_BYTES_MAX} bytes"
+            ));
+        }
+        let is_removed = operations.iter().any(|other| match other {
+            Operation::Delete(Range::Key(removed)) => removed == key,
+            Operation::Delete(Range::Prefix(beginning)) => key.starts_with(beginning),
+            _ => false,
+        });
+        if is_removed || written.contains(&key.as_str()) {
+            return refused(format!("a transaction writes {key} twice"));
+        }
+        written.push(key);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ use redline_engine::{Caller, Halt};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
+pub(crate) use cluster::unserved;
+
 use crate::worker::Worker;
 
 /// Runs one command of the admin plane; it writes its reply to the caller.

@@ -2,11 +2,16 @@
 //!
 //! Without etcd the store is a file, and the node is the only one of its cluster: it begins as the owner of all slots. A
 //! change of the map goes to the store first, and then to the keyspace, under the slots' stripes; slots that go to nobody
-//! are taken from the keyspace first, so that nothing is served that the store says is not.
+//! are taken from the keyspace first, so that nothing is served that the store says is not. With etcd the node is one of
+//! several ([`etcd`]).
 //!
 //! Must not know: commands, the texts in which a cluster is shown.
 
+pub(crate) mod etcd;
+pub(crate) mod members;
+
 use std::{
+    collections::BTreeSet,
     fmt::Display,
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
@@ -34,12 +39,49 @@ use crate::{
 pub(crate) struct Cluster {
     /// Id of this node: 40 hexadecimal digits.
     pub node: String,
-    /// Id of its shard, likewise.
-    pub shard: String,
     store: Box<dyn Store>,
-    picture: Mutex<Arc<Picture>>,
+    view: Mutex<Arc<View>>,
     /// Held during a change of the map.
     changing: Mutex<()>,
+    /// What a node with etcd has in addition.
+    pub(crate) etcd: Option<etcd::Membership>,
+}
+
+/// The cluster as this node sees it, and its own place in it.
+pub(crate) struct View {
+    /// The members of the cluster. A node that has not joined sees itself alone, with the slots that it will take with it.
+    pub picture: Picture,
+    /// Id of this node's shard.
+    pub shard: String,
+    /// True if the node is a member.
+    pub is_member: bool,
+    /// True if this run of the node is its shard's primary.
+    pub is_primary: bool,
+    /// Ids of the nodes that are alive; `None`: nobody watches over that.
+    pub alive: Option<BTreeSet<String>>,
+}
+
+impl View {
+    /// Returns true if this node is to serve a slot to everybody.
+    pub(crate) fn serves(&self, slot: u16) -> bool {
+        self.is_member && self.is_primary && self.has(slot)
+    }
+
+    /// Returns true if this node's shard owns a slot.
+    pub(crate) fn has(&self, slot: u16) -> bool {
+        self.is_member && self.picture.owners().of_slot(slot) == Some(self.shard.as_str())
+    }
+
+    /// Returns the record of this node's shard, if it has one.
+    pub(crate) fn own_shard(&self) -> Option<&ShardRecord> {
+        self.picture.shards.get(&self.shard)
+    }
+
+    /// Returns true if a node answers nobody.
+    pub(crate) fn is_failed(&self, node: &str) -> bool {
+        let alive = self.alive.as_ref();
+        alive.is_some_and(|alive| !alive.contains(node))
+    }
 }
 
 /// Checks settings that do not go together with a cluster. The error is in Redis's words.
@@ -66,13 +108,7 @@ impl Cluster {
     pub(crate) fn open(path: &Path) -> Result<Cluster, String> {
         let store = File::open(path).map_err(|error| error.to_string())?;
         let of_file = |error: &dyn Display| format!("{}: {error}", path.display());
-        let mut cluster = Cluster {
-            node: String::new(),
-            shard: String::new(),
-            picture: Mutex::new(Arc::new(empty_picture())),
-            changing: Mutex::new(()),
-            store: Box::new(store),
-        };
+        let mut cluster = Cluster::of(String::new(), Box::new(store), None);
         let listing = cluster.list().map_err(|error| of_file(&error))?;
         match listing.pairs.is_empty() {
             true => cluster.found().map_err(|error| of_file(&error))?,
@@ -81,13 +117,31 @@ impl Cluster {
         Ok(cluster)
     }
 
+    fn of(node: String, store: Box<dyn Store>, etcd: Option<etcd::Membership>) -> Cluster {
+        let view = View {
+            picture: empty_picture(),
+            shard: String::new(),
+            is_member: false,
+            is_primary: false,
+            alive: None,
+        };
+        Cluster {
+            node,
+            store,
+            view: Mutex::new(Arc::new(view)),
+            changing: Mutex::new(()),
+            etcd,
+        }
+    }
+
     fn list(&self) -> Result<Listing, StoreError> {
         self.store.range(&Range::Prefix(String::new()))
     }
 
     /// Writes the records of a new cluster, in which this node owns all slots.
     fn found(&mut self) -> Result<(), StoreError> {
-        (self.node, self.shard) = (random_id(), random_id());
+        self.node = random_id();
+        let shard = random_id();
         let meta = Meta {
             v: VERSION,
             cluster: random_id(),
@@ -98,14 +152,14 @@ impl Cluster {
             node: self.node.clone(),
         };
         let mut owners = Owners::none();
-        owners.give(0..=SLOTS as u16 - 1, Some(&self.shard));
+        owners.give(0..=SLOTS as u16 - 1, Some(&shard));
         let founding = Transaction {
             conditions: vec![Condition::Absent(META_KEY.into())],
             success: vec![
                 put(META_KEY, &meta),
                 put(OWN_KEY, &own),
                 put(&format!("{NODES}{}", self.node), &this_version()),
-                put(&format!("{SHARDS}{}", self.shard), &alone(&self.node, 1)),
+                put(&format!("{SHARDS}{shard}"), &alone(&self.node, 1)),
                 put(MAP_KEY, &owners.to_map()),
             ],
             failure: Vec::new(),
@@ -133,7 +187,7 @@ impl Cluster {
         if picture.shards.len() > 1 || picture.nodes.len() > 1 {
             return Err("it has the records of several nodes, whom a file cannot keep".into());
         }
-        (self.node, self.shard) = (own.node.clone(), shard.to_owned());
+        self.node.clone_from(&own.node);
         let key = format!("{SHARDS}{shard}");
         let revision = listing.pairs.iter().find(|pair| pair.key == key);
         let revision = revision.map_or(0, |pair| pair.mod_revision);
@@ -153,21 +207,24 @@ impl Cluster {
 
     /// Makes the picture of what the store has now.
     fn look(&self) -> Result<(), StoreError> {
-        let picture = picture_of(&self.list()?);
-        let picture = picture.map_err(|error| StoreError::Damaged(error.to_string()))?;
-        *self.picture.lock().expect("no panic under the picture") = Arc::new(picture);
+        let listing = self.list()?;
+        let view = match &self.etcd {
+            Some(etcd) => etcd.view_of(&self.node, &listing),
+            None => view_alone(&self.node, &listing),
+        };
+        let view = view.map_err(|error| StoreError::Damaged(error.to_string()))?;
+        let mut kept = self.view.lock().expect("no panic under the view");
+        // Two threads may look at a time.
+        if kept.picture.revision <= view.picture.revision {
+            *kept = Arc::new(view);
+        }
         Ok(())
     }
 
     /// Returns the cluster as this node sees it.
-    pub(crate) fn picture(&self) -> Arc<Picture> {
-        let picture = self.picture.lock().expect("no panic under the picture");
-        picture.clone()
-    }
-
-    /// Returns true if this node's shard owns a slot.
-    pub(crate) fn owns(&self, slot: u16) -> bool {
-        self.picture().owners().of_slot(slot) == Some(&self.shard)
+    pub(crate) fn view(&self) -> Arc<View> {
+        let view = self.view.lock().expect("no panic under the view");
+        view.clone()
     }
 
     /// Keeps others from changing the map until the guard is dropped.
@@ -204,9 +261,9 @@ impl Cluster {
     /// # Panics
     /// Unless the unit holds the stripes of all slots for which that is a change.
     pub(crate) fn serve_owned(&self, unit: &mut Unit<'_>) {
-        let picture = self.picture();
+        let view = self.view();
         for slot in 0..SLOTS as u16 {
-            let is_own = picture.owners().of_slot(slot) == Some(&self.shard);
+            let is_own = view.serves(slot);
             if unit.space().serves_slot(slot) != is_own {
                 unit.set_served(slot, is_own);
             }
@@ -215,7 +272,7 @@ impl Cluster {
 
     /// Returns true if nothing is served, since a slot has no owner and the settings ask for all.
     pub(crate) fn is_down(&self, settings: &Settings) -> bool {
-        settings.cluster_require_full_coverage && !self.picture().owners().are_whole()
+        settings.cluster_require_full_coverage && !self.view().picture.owners().are_whole()
     }
 }
 
@@ -245,6 +302,7 @@ fn this_version() -> NodeRecord {
         v: VERSION,
         version: REDLINE_VERSION.into(),
         joined: true,
+        ..NodeRecord::default()
     }
 }
 
@@ -260,6 +318,19 @@ fn alone(node: &str, term: u64) -> ShardRecord {
         candidates: Vec::new(),
         replicas: Vec::new(),
     }
+}
+
+/// Returns what a node sees that is the only one.
+fn view_alone(node: &str, listing: &Listing) -> Result<View, redline_cluster::BadRecord> {
+    let picture = picture_of(listing)?;
+    let shard = picture.shard_of_node(node).map(|(id, _)| id.to_owned());
+    Ok(View {
+        shard: shard.unwrap_or_default(),
+        picture,
+        is_member: true,
+        is_primary: true,
+        alive: None,
+    })
 }
 
 fn picture_of(listing: &Listing) -> Result<Picture, redline_cluster::BadRecord> {
@@ -299,21 +370,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nodes.conf");
         let first = Cluster::open(&path).unwrap();
-        let (node, shard, before) = (first.node.clone(), first.shard.clone(), first.picture());
-        assert!(before.owners().are_whole() && first.owns(16383));
-        assert_eq!((node.len(), shard.len(), before.newest_term()), (40, 40, 1));
-        let mut owners = before.owners().clone();
+        let (node, shard, before) = (first.node.clone(), first.view().shard.clone(), first.view());
+        assert!(before.picture.owners().are_whole() && first.view().has(16383));
+        assert_eq!(
+            (node.len(), shard.len(), before.picture.newest_term()),
+            (40, 40, 1)
+        );
+        let mut owners = before.picture.owners().clone();
         owners.give(7..=9, None);
         first.write_map(&owners).unwrap();
-        assert!(!first.owns(8));
+        assert!(!first.view().has(8));
         drop(first);
         let again = Cluster::open(&path).unwrap();
-        let after = again.picture();
-        assert_eq!((&again.node, &again.shard), (&node, &shard));
-        assert_eq!(after.owners(), &owners);
-        assert_eq!((after.newest_term(), after.meta == before.meta), (2, true));
+        let after = again.view();
+        assert_eq!((&again.node, &after.shard), (&node, &shard));
+        assert_eq!(after.picture.owners(), &owners);
+        assert_eq!(
+            (
+                after.picture.newest_term(),
+                after.picture.meta == before.picture.meta
+            ),
+            (2, true)
+        );
         let incarnation = |picture: &Picture| picture.shards[&shard].primary.incarnation.clone();
-        assert_ne!(incarnation(&before), incarnation(&after));
+        assert_ne!(incarnation(&before.picture), incarnation(&after.picture));
         let mut keyspace = Keyspace::new(1, Box::new(Nobody)).of_cluster();
         again.begin_to_serve(&mut keyspace);
         let served: Vec<u16> = (0..12).filter(|slot| keyspace.serves_slot(*slot)).collect();

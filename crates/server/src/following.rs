@@ -45,7 +45,7 @@ use apply::{Applier, Incoming};
 use snapshot::Attempt;
 use thread::Order;
 
-pub(crate) use apply::drive;
+pub(crate) use apply::{drive, link_caller};
 
 /// The server's part as a replica: see the module's text.
 pub(crate) struct Following {

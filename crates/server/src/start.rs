@@ -212,11 +212,7 @@ impl Server {
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();
         let databases = settings.databases as usize;
-        let node = settings.cluster_enabled.then(|| {
-            let path = Path::new(&settings.cluster_config_file);
-            Cluster::open(path).map_err(StartError::Cluster)
-        });
-        let node = node.transpose()?;
+        let node = cluster_node(&mut settings, &listeners)?;
         let mut keyspace = match workers {
             1 => Keyspace::of_one_thread(databases, Box::new(bell.clone())),
             _ => Keyspace::new(databases, Box::new(bell.clone())),
@@ -269,6 +265,7 @@ impl Server {
             move || persistence::append::run_jobs(&shared, &todo_files.jobs)
         })?;
         persistence::loading::begin(&shared)?;
+        cluster::etcd::begin(&shared)?;
         let threads = spawn_workers(&shared, starts)?;
         let metrics = responder
             .map(|responder| start_metrics(&shared, responder))
@@ -375,6 +372,7 @@ impl Server {
             let _ = metrics.thread.join();
         }
         following::end(&self.shared);
+        cluster::etcd::end(&self.shared);
         if let Some(files) = self.files.take() {
             self.shared.persistence.stop_writing();
             let _ = files.join();
@@ -397,6 +395,28 @@ impl Drop for Server {
         self.stop();
         self.wait();
     }
+}
+
+/// Takes up the node of a cluster, if the settings ask for one. With etcd the records say whom it follows.
+fn cluster_node(
+    settings: &mut Settings,
+    listeners: &[Arc<Listener>],
+) -> Result<Option<Cluster>, StartError> {
+    if !settings.cluster_enabled {
+        return Ok(None);
+    }
+    if settings.cluster_etcd.is_empty() {
+        let path = Path::new(&settings.cluster_config_file);
+        return Cluster::open(path).map(Some).map_err(StartError::Cluster);
+    }
+    let port = |which: TcpPort| {
+        let mut ports = listeners.iter().filter(|listener| which.is_like(listener));
+        ports.find_map(|listener| listener.port()).unwrap_or(0)
+    };
+    let ports = (port(TcpPort::Plain), port(TcpPort::Tls));
+    let (node, primary) = cluster::etcd::open(settings, ports).map_err(StartError::Cluster)?;
+    settings.primary = primary;
+    Ok(Some(node))
 }
 
 /// Returns the address of each listener, as people write it.

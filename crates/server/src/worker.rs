@@ -40,7 +40,7 @@ use redline_table::heap::Compaction;
 
 use crate::{
     admin::migrate,
-    cron, ending, following, log, persistence, replication,
+    cluster, cron, ending, following, log, persistence, replication,
     session::Session,
     settings::Settings,
     shared::{Message, Shared, TcpPort},
@@ -356,6 +356,14 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         if self.number == 0 && self.depth == 0 && self.shared.following.has_work() {
             following::drive(self);
+        }
+        if self.number == 0
+            && self.depth == 0
+            && let Some(node) = &self.shared.cluster
+            && let Some(etcd) = &node.etcd
+            && etcd.has_work()
+        {
+            cluster::etcd::drive(self);
         }
         if self.number == 0 && self.depth == 0 && self.shared.replication.has_wishes() {
             replication::drive(self);

@@ -31,6 +31,8 @@ pub enum Unserved {
     Nobody,
     /// Another node has it: its host and port, as in a redirect.
     Elsewhere(String),
+    /// Another node has it, and this one a copy, from which the caller may read: the other's host and port.
+    Copied(String),
     /// It is this node's, but the cluster is not complete.
     Down {
         /// True if calls that only read are served all the same.
@@ -154,6 +156,11 @@ impl Calls {
             Unserved::Nobody => Err(Refusal::Nobody),
             _ if self.are_several => Err(Refusal::CrossSlot),
             Unserved::Elsewhere(node) => Err(Refusal::Moved(slot, node)),
+            Unserved::Copied(node) if self.write => Err(Refusal::Moved(slot, node)),
+            Unserved::Copied(_) => match is_down {
+                true => Err(Refusal::Down),
+                false => Ok(()),
+            },
             // It is becoming this node's: whoever makes it so holds its stripe until it is served.
             Unserved::Down { .. } if !is_down => Ok(()),
             Unserved::Down {

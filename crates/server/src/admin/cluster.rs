@@ -6,10 +6,11 @@
 //! Must not know: the store.
 
 mod changes;
+mod endpoints;
 
-use std::{fmt::Write, net::SocketAddr, ops::RangeInclusive, sync::Arc};
+use std::{fmt::Write, ops::RangeInclusive};
 
-use redline_cluster::{Picture, SLOTS, slot_of};
+use redline_cluster::{SLOTS, records::ShardRecord, slot_of};
 use redline_commands::{Error, Words};
 use redline_engine::{Caller, Halt, errors, executor::units};
 use redline_keyspace::{Keyspace, Unit, lock::StripeSet};
@@ -19,11 +20,11 @@ use redline_types::number;
 
 use super::command;
 use crate::{
-    cluster::Cluster,
-    settings::{EndpointType, Settings},
+    cluster::{Cluster, View},
     shared::{Shared, TcpPort},
     worker::Worker,
 };
+use endpoints::Endpoint;
 
 pub(crate) use changes::{
     cluster_addslots, cluster_addslotsrange, cluster_bumpepoch, cluster_delslots,
@@ -31,6 +32,7 @@ pub(crate) use changes::{
     cluster_replicate, cluster_reset, cluster_saveconfig, cluster_set_config_epoch,
     cluster_setslot,
 };
+pub(crate) use endpoints::unserved;
 
 /// Returns the node that this server is.
 fn node_of(shared: &Shared) -> Result<&Cluster, Halt> {
@@ -43,66 +45,11 @@ fn unknown_node(id: &[u8]) -> Halt {
     Error::quoting("ERR Unknown node ", id, "").into()
 }
 
-/// Addresses of this node, in words for one client.
-struct Endpoint<'a> {
-    ip: String,
-    port: u16,
-    /// Both ports; 0: there is none.
-    plain_port: u16,
-    tls_port: u16,
-    hostname: &'a str,
-    preferred: EndpointType,
-}
-
-impl<'a> Endpoint<'a> {
-    fn of(shared: &Shared, settings: &'a Settings, caller: &Caller) -> Endpoint<'a> {
-        let own = caller.info.laddr.parse::<SocketAddr>().ok();
-        let announced = |port: Option<u16>, which| port.unwrap_or(shared.bound_port(which));
-        let plain_port = announced(settings.cluster_announce_port, TcpPort::Plain);
-        let tls_port = announced(settings.cluster_announce_tls_port, TcpPort::Tls);
-        let tls_bound = shared.bound_port(TcpPort::Tls);
-        let is_tls = tls_bound != 0 && own.is_some_and(|own| own.port() == tls_bound);
-        let ip = match settings.cluster_announce_ip.as_str() {
-            "" => own.map_or_else(String::new, |own| own.ip().to_canonical().to_string()),
-            announced => announced.to_owned(),
-        };
-        Endpoint {
-            ip,
-            port: match is_tls || plain_port == 0 {
-                true => tls_port,
-                false => plain_port,
-            },
-            plain_port,
-            tls_port,
-            hostname: &settings.cluster_announce_hostname,
-            preferred: settings.cluster_preferred_endpoint_type,
-        }
-    }
-
-    /// Returns the host that clients are to use; `None`: the one that they have used.
-    fn host(&self) -> Option<&str> {
-        match self.preferred {
-            EndpointType::Ip => Some(&self.ip),
-            EndpointType::Hostname if self.hostname.is_empty() => Some("?"),
-            EndpointType::Hostname => Some(self.hostname),
-            EndpointType::UnknownEndpoint => None,
-        }
-    }
-
-    fn write_host(&self, reply: &mut Reply<'_>) {
-        match self.host() {
-            Some(host) => reply.bulk(host.as_bytes()),
-            None => reply.null(),
-        }
-    }
-
-    /// Returns the names and values of those ways to reach the node that are not the preferred one.
-    fn others(&self) -> Vec<(&'static str, &str)> {
-        let ip = (self.preferred != EndpointType::Ip).then_some(("ip", self.ip.as_str()));
-        let has_other_name = self.preferred != EndpointType::Hostname && !self.hostname.is_empty();
-        let hostname = has_other_name.then_some(("hostname", self.hostname));
-        ip.into_iter().chain(hostname).collect()
-    }
+/// Returns the id of a member.
+fn known_node<'a>(view: &'a View, id: &[u8]) -> Result<&'a str, Halt> {
+    let mut known = view.picture.nodes.keys();
+    let found = known.find(|known| known.as_bytes() == id);
+    found.map(String::as_str).ok_or_else(|| unknown_node(id))
 }
 
 pub(crate) fn cluster_help(
@@ -120,25 +67,35 @@ pub(crate) fn cluster_info(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    let picture = cluster.picture();
+    let view = cluster.view();
+    let picture = &view.picture;
     let assigned = picture.owners().assigned();
     let state = match cluster.is_down(&worker.outlet.settings) {
         true => "fail",
         false => "ok",
     };
-    let owners = picture.shards.keys();
-    let size = owners.filter(|shard| !picture.owners().runs_of(shard).is_empty());
-    let own = picture.shards.get(&cluster.shard);
+    let mut owners: Vec<&str> = picture.owners().runs().iter().map(|(_, id)| *id).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let failed = owners.iter().filter(|owner| {
+        let shard = picture.shards.get(**owner);
+        shard.is_some_and(|shard| view.is_failed(&shard.primary.node))
+    });
+    let failed = failed.map(|owner| picture.owners().runs_of(owner));
+    let failed: usize = failed.flatten().map(|run| run.count()).sum();
     let mut text = format!("cluster_state:{state}\r\n");
     for (name, value) in [
         ("cluster_slots_assigned", assigned as u64),
-        ("cluster_slots_ok", assigned as u64),
+        ("cluster_slots_ok", (assigned - failed) as u64),
         ("cluster_slots_pfail", 0),
-        ("cluster_slots_fail", 0),
+        ("cluster_slots_fail", failed as u64),
         ("cluster_known_nodes", picture.nodes.len() as u64),
-        ("cluster_size", size.count() as u64),
+        ("cluster_size", owners.len() as u64),
         ("cluster_current_epoch", picture.newest_term()),
-        ("cluster_my_epoch", own.map_or(0, |shard| shard.term)),
+        (
+            "cluster_my_epoch",
+            view.own_shard().map_or(0, |shard| shard.term),
+        ),
         // There is no bus.
         ("cluster_stats_messages_sent", 0),
         ("cluster_stats_messages_received", 0),
@@ -146,6 +103,14 @@ pub(crate) fn cluster_info(
     ] {
         // A text takes what is written to it.
         let _ = write!(text, "{name}:{value}\r\n");
+    }
+    if let Some(etcd) = &cluster.etcd {
+        let is_reached = u8::from(etcd.is_reached());
+        let _ = write!(
+            text,
+            "cluster_etcd_ok:{is_reached}\r\ncluster_etcd_revision:{}\r\n",
+            picture.revision
+        );
     }
     caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
@@ -157,26 +122,43 @@ pub(crate) fn cluster_nodes(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    let endpoint = Endpoint::of(worker.shared, &worker.outlet.settings, caller);
-    let text = node_line(cluster, &cluster.picture(), &endpoint);
+    let view = cluster.view();
+    let nodes = view.picture.nodes.keys();
+    let text: String = nodes
+        .map(|id| node_line(worker, caller, cluster, &view, id))
+        .collect();
     caller.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
-/// Returns this node's line of CLUSTER NODES. The port of the bus is 0: there is none.
-fn node_line(cluster: &Cluster, picture: &Picture, endpoint: &Endpoint<'_>) -> String {
-    let term = picture.shards.get(&cluster.shard);
-    let term = term.map_or(0, |shard| shard.term);
-    let mut line = format!("{} {}:{}@0", cluster.node, endpoint.ip, endpoint.port);
+/// Returns the line of a node in CLUSTER NODES. The port of the bus is 0: there is none.
+fn node_line(worker: &Worker, caller: &Caller, cluster: &Cluster, view: &View, id: &str) -> String {
+    let settings = &worker.outlet.settings;
+    let endpoint = Endpoint::of_node(worker.shared, settings, caller, cluster, view, id);
+    let shard = view.picture.shard_of_node(id);
+    let term = shard.map_or(0, |(_, shard)| shard.term);
+    let mut line = format!("{id} {}:{}@0", endpoint.ip, endpoint.port);
     if !endpoint.hostname.is_empty() {
         line += &format!(",{}", endpoint.hostname);
     }
-    line += &format!(" myself,master - 0 0 {term} connected");
-    for run in picture.owners().runs_of(&cluster.shard) {
-        line += &match run.start() == run.end() {
-            true => format!(" {}", run.start()),
-            false => format!(" {}-{}", run.start(), run.end()),
-        };
+    let primary = shard.map_or(id, |(_, shard)| shard.primary.node.as_str());
+    let is_own = if id == cluster.node { "myself," } else { "" };
+    let (role, follows) = match primary == id {
+        true => ("master", "-"),
+        false => ("slave", primary),
+    };
+    let (fails, link) = match id != cluster.node && view.is_failed(id) {
+        true => (",fail", "disconnected"),
+        false => ("", "connected"),
+    };
+    line += &format!(" {is_own}{role}{fails} {follows} 0 0 {term} {link}");
+    if let Some((shard, _)) = shard.filter(|_| primary == id) {
+        for run in view.picture.owners().runs_of(shard) {
+            line += &match run.start() == run.end() {
+                true => format!(" {}", run.start()),
+                false => format!(" {}-{}", run.start(), run.end()),
+            };
+        }
     }
     line + "\n"
 }
@@ -187,23 +169,46 @@ pub(crate) fn cluster_slots(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    let runs = cluster.picture().owners().runs_of(&cluster.shard);
-    let endpoint = Endpoint::of(worker.shared, &worker.outlet.settings, caller);
+    let view = cluster.view();
+    let settings = &worker.outlet.settings;
+    let runs = view.picture.owners().runs();
+    let runs: Vec<(RangeInclusive<u16>, &ShardRecord)> = runs
+        .into_iter()
+        .filter_map(|(run, id)| Some((run, view.picture.shards.get(id)?)))
+        .collect();
+    let described: Vec<(RangeInclusive<u16>, Vec<(&str, Endpoint)>)> = runs
+        .into_iter()
+        .map(|(run, shard)| {
+            let replicas = shard.replicas.iter().map(String::as_str);
+            let nodes = std::iter::once(shard.primary.node.as_str())
+                .chain(replicas.filter(|replica| !view.is_failed(replica)));
+            let shared = worker.shared;
+            let of = |id| {
+                (
+                    id,
+                    Endpoint::of_node(shared, settings, caller, cluster, &view, id),
+                )
+            };
+            (run, nodes.map(of).collect())
+        })
+        .collect();
     let mut reply = caller.reply();
-    reply.array(runs.len());
-    for run in runs {
-        reply.array(3);
+    reply.array(described.len());
+    for (run, nodes) in described {
+        reply.array(2 + nodes.len());
         reply.integer(i64::from(*run.start()));
         reply.integer(i64::from(*run.end()));
-        reply.array(4);
-        endpoint.write_host(&mut reply);
-        reply.integer(i64::from(endpoint.port));
-        reply.bulk(cluster.node.as_bytes());
-        let others = endpoint.others();
-        reply.map(others.len());
-        for (name, value) in others {
-            reply.bulk(name.as_bytes());
-            reply.bulk(value.as_bytes());
+        for (id, endpoint) in nodes {
+            reply.array(4);
+            endpoint.write_host(&mut reply);
+            reply.integer(i64::from(endpoint.port));
+            reply.bulk(id.as_bytes());
+            let others = endpoint.others();
+            reply.map(others.len());
+            for (name, value) in others {
+                reply.bulk(name.as_bytes());
+                reply.bulk(value.as_bytes());
+            }
         }
     }
     Ok(())
@@ -215,25 +220,50 @@ pub(crate) fn cluster_shards(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    let runs = cluster.picture().owners().runs_of(&cluster.shard);
-    let endpoint = Endpoint::of(worker.shared, &worker.outlet.settings, caller);
-    let offset = worker
-        .shared
-        .replication
-        .primary()
-        .log()
-        .identity()
-        .offset();
+    let view = cluster.view();
+    let log = worker.shared.replication.primary();
+    let offset = log.log().identity().offset();
+    drop(log);
+    let settings = &worker.outlet.settings;
+    let shards = view.picture.shards.iter().map(|(id, shard)| {
+        let replicas = shard.replicas.iter().map(String::as_str);
+        let nodes = std::iter::once(shard.primary.node.as_str()).chain(replicas);
+        let of = |id| Endpoint::of_node(worker.shared, settings, caller, cluster, &view, id);
+        let nodes: Vec<(&str, Endpoint)> = nodes.map(|id| (id, of(id))).collect();
+        (view.picture.owners().runs_of(id), nodes)
+    });
+    let shards: Vec<_> = shards.collect();
     let mut reply = caller.reply();
-    reply.array(1);
-    reply.map(2);
-    reply.bulk(b"slots");
-    reply.array(2 * runs.len());
-    for slot in runs.iter().flat_map(|run| [run.start(), run.end()]) {
-        reply.integer(i64::from(*slot));
+    reply.array(shards.len());
+    for (runs, nodes) in shards {
+        reply.map(2);
+        reply.bulk(b"slots");
+        reply.array(2 * runs.len());
+        for slot in runs.iter().flat_map(|run| [run.start(), run.end()]) {
+            reply.integer(i64::from(*slot));
+        }
+        reply.bulk(b"nodes");
+        reply.array(nodes.len());
+        for (number, (id, endpoint)) in nodes.iter().enumerate() {
+            // Another node's offset is not known here.
+            let offset = if *id == cluster.node { offset } else { 0 };
+            let role = if number == 0 { "master" } else { "replica" };
+            let is_failed = *id != cluster.node && view.is_failed(id);
+            write_of_shard(&mut reply, id, endpoint, role, offset, is_failed);
+        }
     }
-    reply.bulk(b"nodes");
-    reply.array(1);
+    Ok(())
+}
+
+/// Writes a node in CLUSTER SHARDS.
+fn write_of_shard(
+    reply: &mut Reply<'_>,
+    id: &str,
+    endpoint: &Endpoint,
+    role: &str,
+    offset: u64,
+    is_failed: bool,
+) {
     let ports = [
         (TcpPort::Plain, endpoint.plain_port),
         (TcpPort::Tls, endpoint.tls_port),
@@ -242,7 +272,7 @@ pub(crate) fn cluster_shards(
     let has_name = !endpoint.hostname.is_empty();
     reply.map(6 + ports.clone().count() + usize::from(has_name));
     reply.bulk(b"id");
-    reply.bulk(cluster.node.as_bytes());
+    reply.bulk(id.as_bytes());
     for (which, port) in ports {
         reply.bulk(which.parameter().as_bytes());
         reply.integer(i64::from(*port));
@@ -257,12 +287,11 @@ pub(crate) fn cluster_shards(
         reply.bulk(endpoint.hostname.as_bytes());
     }
     reply.bulk(b"role");
-    reply.bulk(b"master");
+    reply.bulk(role.as_bytes());
     reply.bulk(b"replication-offset");
     reply.integer(offset as i64);
     reply.bulk(b"health");
-    reply.bulk(b"online");
-    Ok(())
+    reply.bulk(if is_failed { b"fail" } else { b"online" });
 }
 
 pub(crate) fn cluster_myid(
@@ -281,7 +310,7 @@ pub(crate) fn cluster_myshardid(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    caller.reply().bulk(cluster.shard.as_bytes());
+    caller.reply().bulk(cluster.view().shard.as_bytes());
     Ok(())
 }
 
@@ -302,10 +331,21 @@ pub(crate) fn cluster_replicas(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    if args[2] != *cluster.node.as_bytes() {
-        return Err(unknown_node(&args[2]));
+    let view = cluster.view();
+    let id = known_node(&view, &args[2])?;
+    let shard = view.picture.shard_of_node(id).map(|(_, shard)| shard);
+    let Some(shard) = shard.filter(|shard| shard.primary.node == id) else {
+        return Err(Error::line("ERR The specified node is not a master").into());
+    };
+    let replicas = shard.replicas.iter();
+    let lines: Vec<String> = replicas
+        .map(|replica| node_line(worker, caller, cluster, &view, replica))
+        .collect();
+    let mut reply = caller.reply();
+    reply.array(lines.len());
+    for line in lines {
+        reply.bulk(line.trim_end().as_bytes());
     }
-    caller.reply().array(0);
     Ok(())
 }
 
@@ -324,9 +364,7 @@ pub(crate) fn cluster_count_failure_reports(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    if args[2] != *cluster.node.as_bytes() {
-        return Err(unknown_node(&args[2]));
-    }
+    known_node(&cluster.view(), &args[2])?;
     caller.reply().integer(0);
     Ok(())
 }
@@ -394,7 +432,7 @@ pub(crate) fn cluster_slot_stats(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    let picture = cluster.picture();
+    let view = cluster.view();
     let mut words = Words::new(CommandId::ClusterSlotStats, &args, 2);
     let (slots, order) = if let Some([first, last]) = words.values("SLOTSRANGE")
         && words.is_empty()
@@ -417,7 +455,7 @@ pub(crate) fn cluster_slot_stats(
         return Err(errors::wrong_subcommand_arity(CommandId::Cluster, args).into());
     };
     let space = &worker.shared.keyspace;
-    let mut found = own_counts(cluster, &picture, slots, space);
+    let mut found = own_counts(&view, slots, space);
     if let Some((descends, limit)) = order {
         found.sort_by_key(|(slot, keys)| match descends {
             true => (u64::MAX - keys, *slot),
@@ -438,14 +476,10 @@ pub(crate) fn cluster_slot_stats(
 }
 
 /// Returns the slots among these that the node owns, and the numbers of their keys.
-fn own_counts(
-    cluster: &Cluster,
-    picture: &Arc<Picture>,
-    slots: RangeInclusive<u16>,
-    space: &Keyspace,
-) -> Vec<(u16, u64)> {
-    let own = slots.filter(|slot| picture.owners().of_slot(*slot) == Some(&cluster.shard));
-    own.map(|slot| (slot, space.slot_key_count(0, slot)))
+fn own_counts(view: &View, slots: RangeInclusive<u16>, space: &Keyspace) -> Vec<(u16, u64)> {
+    slots
+        .filter(|slot| view.has(*slot))
+        .map(|slot| (slot, space.slot_key_count(0, slot)))
         .collect()
 }
 
@@ -483,39 +517,4 @@ fn slot_number(number: i64) -> Option<u16> {
 fn slot_argument(word: &[u8]) -> Result<u16, Error> {
     let slot = number::parse_i64(word).and_then(slot_number);
     slot.ok_or(Error::line("ERR Invalid or out of range slot"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_other_ways_to_a_node_are_those_that_are_not_preferred() {
-        let endpoint = |hostname, preferred| Endpoint {
-            ip: "1.2.3.4".into(),
-            port: 1,
-            plain_port: 1,
-            tls_port: 0,
-            hostname,
-            preferred,
-        };
-        for (hostname, preferred, host, others) in [
-            ("", EndpointType::Ip, Some("1.2.3.4"), &[][..]),
-            ("h", EndpointType::Ip, Some("1.2.3.4"), &["hostname"]),
-            ("h", EndpointType::Hostname, Some("h"), &["ip"]),
-            ("", EndpointType::Hostname, Some("?"), &["ip"]),
-            (
-                "h",
-                EndpointType::UnknownEndpoint,
-                None,
-                &["ip", "hostname"],
-            ),
-            ("", EndpointType::UnknownEndpoint, None, &["ip"]),
-        ] {
-            let endpoint = endpoint(hostname, preferred);
-            assert_eq!(endpoint.host(), host);
-            let names: Vec<&str> = endpoint.others().iter().map(|(name, _)| *name).collect();
-            assert_eq!(names, others);
-        }
-    }
 }

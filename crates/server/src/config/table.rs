@@ -312,6 +312,13 @@ settings! {
     CLUSTER = {
         cluster_enabled: bool = ("cluster-enabled", Start, SWITCH, "no", "Be a node of a cluster.");
         cluster_config_file: String = ("cluster-config-file", Start, TEXT, "nodes.conf", "File in which the node keeps its id and its cluster.");
+        cluster_etcd: String = ("cluster-etcd", Start, TEXT, "", "Members of the etcd with the cluster's records, as http://host:port or https://host:port, with commas between them; empty: the node is alone, and its file has them.");
+        cluster_name: String = ("cluster-name", Start, TEXT, "default", "Name of the cluster in its etcd.");
+        cluster_etcd_user: String = ("cluster-etcd-user", Start, TEXT, "", "User of etcd; empty: none.");
+        cluster_etcd_password: Option<Vec<u8>> = ("cluster-etcd-password", Start, Syntax::Bytes, "", "Password of cluster-etcd-user.").secret();
+        cluster_etcd_ca_cert_file: String = ("cluster-etcd-ca-cert-file", Start, TEXT, "", "Certificates of the authorities that sign etcd's, in PEM format.");
+        cluster_etcd_cert_file: String = ("cluster-etcd-cert-file", Start, TEXT, "", "Certificate that proves to etcd who the node is, in PEM format.");
+        cluster_etcd_key_file: String = ("cluster-etcd-key-file", Start, TEXT, "", "Private key of cluster-etcd-cert-file, not encrypted.");
         _ = ("cluster-node-timeout", Inert, int(0, i64::MAX), "15000", "Milliseconds after which a silent node counts as failed.");
         _ = ("cluster-port", InertFixed, PORT, "0", "Port of the cluster bus.");
         _ = ("cluster-migration-barrier", Inert, SECONDS, "1", "Replicas that a primary keeps.");

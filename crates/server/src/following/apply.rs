@@ -575,7 +575,7 @@ pub(super) fn link_user() -> Arc<User> {
 }
 
 /// Makes the caller of the primary's commands: it may do everything, and nobody listens to it.
-fn link_caller() -> Caller {
+pub(crate) fn link_caller() -> Caller {
     let user = link_user();
     let origin = Origin {
         id: u64::MAX - 1,

@@ -120,17 +120,9 @@ impl<'s> Outlet for Shell<'s> {
         persistence::flushed_all(executor.outlet.shared);
     }
 
-    fn unserved(executor: &Executor<'_, Self>, _: &Caller, slot: u16) -> Unserved {
-        let cluster = executor.outlet.shared.cluster.as_ref();
+    fn unserved(executor: &Executor<'_, Self>, caller: &Caller, slot: u16) -> Unserved {
         let settings = &executor.outlet.settings;
-        match cluster.is_some_and(|cluster| cluster.owns(slot)) {
-            true => Unserved::Down {
-                serves_reads: settings.cluster_allow_reads_when_down,
-                serves_channels: settings.cluster_allow_pubsubshard_when_down,
-            },
-            // A file knows no other node.
-            false => Unserved::Nobody,
-        }
+        admin::unserved(executor.outlet.shared, settings, caller, slot)
     }
 
     fn ask_replicas(executor: &mut Executor<'_, Self>, record: u64) {

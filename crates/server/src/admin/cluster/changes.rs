@@ -1,4 +1,7 @@
-//! CLUSTER's subcommands that change the cluster: who owns a slot. Those that concern other nodes find none.
+//! CLUSTER's subcommands that change the cluster: who owns a slot, who is a member, who follows whom.
+//!
+//! With etcd a change is made by a thread of the cluster, for which its client is suspended. A node alone makes it at once,
+//! and those that concern other nodes find none.
 //!
 //! Must not know: how a change is kept.
 
@@ -6,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use redline_cluster::{Owners, SLOTS};
 use redline_commands::{Error, Words};
-use redline_engine::{Caller, Halt, errors, executor::units};
+use redline_engine::{Caller, Halt, caller::Suspended, errors, executor::units};
 use redline_keyspace::{Unit, lock::StripeSet};
 use redline_resp::Args;
 use redline_spec::CommandId;
@@ -14,7 +17,7 @@ use redline_types::number;
 
 use super::{node_of, slot_argument, unknown_node};
 use crate::{
-    cluster::{self, Cluster},
+    cluster::{self, Cluster, etcd::Asked, members::Change},
     log,
     worker::Worker,
 };
@@ -22,13 +25,38 @@ use crate::{
 /// Slots of a call, in the order of its arguments.
 type Slots = Vec<RangeInclusive<u16>>;
 
+/// Asks for a change of a cluster with etcd; the call runs again when it is made. Returns false if the node is alone.
+fn ask(
+    worker: &Worker,
+    caller: &mut Caller,
+    change: impl FnOnce() -> Change,
+) -> Result<bool, Halt> {
+    let Some(etcd) = &node_of(worker.shared)?.etcd else {
+        return Ok(false);
+    };
+    if worker.executor.compound.is_some() {
+        return Err(Error::line(
+            "ERR a cluster in etcd is not changed by a transaction or a script",
+        )
+        .into());
+    }
+    match etcd.ask(caller.info.id, change()) {
+        Asked::Waits => Err(Halt::Suspended(Suspended::File)),
+        Asked::Done(Ok(())) => {
+            caller.reply().ok();
+            Ok(true)
+        }
+        Asked::Done(Err(why)) => Err(Error::Line(why.into()).into()),
+    }
+}
+
 pub(crate) fn cluster_addslots(
     worker: &mut Worker,
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     node_of(worker.shared)?;
-    give(worker, caller, &single_slots(args)?, true)
+    give(worker, caller, single_slots(args)?, true)
 }
 
 pub(crate) fn cluster_addslotsrange(
@@ -37,12 +65,8 @@ pub(crate) fn cluster_addslotsrange(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     node_of(worker.shared)?;
-    give(
-        worker,
-        caller,
-        &ranges(CommandId::ClusterAddslotsrange, args)?,
-        true,
-    )
+    let slots = ranges(CommandId::ClusterAddslotsrange, args)?;
+    give(worker, caller, slots, true)
 }
 
 pub(crate) fn cluster_delslots(
@@ -51,7 +75,7 @@ pub(crate) fn cluster_delslots(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     node_of(worker.shared)?;
-    give(worker, caller, &single_slots(args)?, false)
+    give(worker, caller, single_slots(args)?, false)
 }
 
 pub(crate) fn cluster_delslotsrange(
@@ -60,12 +84,16 @@ pub(crate) fn cluster_delslotsrange(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     node_of(worker.shared)?;
-    give(
-        worker,
-        caller,
-        &ranges(CommandId::ClusterDelslotsrange, args)?,
-        false,
-    )
+    let slots = ranges(CommandId::ClusterDelslotsrange, args)?;
+    give(worker, caller, slots, false)
+}
+
+/// Gives all slots of this node to nobody.
+fn give_away(worker: &mut Worker, caller: &mut Caller) -> Result<(), Halt> {
+    change_map(worker, caller, |owners, _| {
+        *owners = Owners::none();
+        Ok(())
+    })
 }
 
 pub(crate) fn cluster_flushslots(
@@ -77,13 +105,13 @@ pub(crate) fn cluster_flushslots(
     if worker.shared.keyspace.key_count(0) > 0 {
         return Err(Error::line("ERR DB must be empty to perform CLUSTER FLUSHSLOTS.").into());
     }
-    change_map(worker, caller, |owners, _| {
-        *owners = Owners::none();
-        Ok(())
-    })
+    match ask(worker, caller, || Change::RemoveAll)? {
+        true => Ok(()),
+        false => give_away(worker, caller),
+    }
 }
 
-/// Makes the node forget the cluster, which has no others: SOFT, the default, gives its slots away.
+/// Makes the node leave the cluster: SOFT, the default, gives its slots away. The data of a replica goes.
 pub(crate) fn cluster_reset(
     worker: &mut Worker,
     caller: &mut Caller,
@@ -95,7 +123,8 @@ pub(crate) fn cluster_reset(
     if !is_hard && !words.is_empty() && !words.flag("SOFT") || !words.is_empty() {
         return Err(Error::Syntax.into());
     }
-    if worker.shared.keyspace.key_count(0) > 0 {
+    let follows = worker.shared.settings.current().primary.is_some();
+    if !follows && worker.shared.keyspace.key_count(0) > 0 {
         return Err(Error::line(
             "ERR CLUSTER RESET can't be called with master nodes containing keys",
         )
@@ -107,10 +136,10 @@ pub(crate) fn cluster_reset(
         )
         .into());
     }
-    change_map(worker, caller, |owners, _| {
-        *owners = Owners::none();
-        Ok(())
-    })
+    match ask(worker, caller, || Change::Leave)? {
+        true => Ok(()),
+        false => give_away(worker, caller),
+    }
 }
 
 pub(crate) fn cluster_setslot(
@@ -120,12 +149,18 @@ pub(crate) fn cluster_setslot(
 ) -> Result<(), Halt> {
     const WRONG: Error =
         Error::line("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP");
-    const NO_MOVES: Error =
-        Error::line("ERR slots are not moved yet: a node with its cluster in a file has no other");
+    const NO_MOVES: Error = Error::line("ERR slots with keys are not moved yet");
     let cluster = node_of(worker.shared)?;
+    let view = cluster.view();
     let slot = slot_argument(&args[2])?;
     let mut words = Words::new(CommandId::ClusterSetslot, &args, 3);
     let unknown = |id| Error::quoting("ERR I don't know about node ", id, "");
+    let is_known = |id: &[u8]| {
+        view.picture
+            .nodes
+            .keys()
+            .any(|known| known.as_bytes() == id)
+    };
     let says = |what: &str| {
         Err(Error::Line(
             format!("ERR {what} of hash slot {slot}").into(),
@@ -140,20 +175,32 @@ pub(crate) fn cluster_setslot(
     if let Some((leaves, id)) = moving
         && words.is_empty()
     {
-        match (leaves, cluster.owns(slot)) {
+        match (leaves, view.has(slot)) {
             (true, false) => says("I'm not the owner")?,
             (false, true) => says("I'm already the owner")?,
-            _ if is_own(id) => return Err(NO_MOVES.into()),
+            _ if is_known(id) => return Err(NO_MOVES.into()),
             _ => return Err(unknown(id).into()),
         }
     }
     match words.value("NODE") {
         Some(id) if words.is_empty() && moving.is_none() => {
-            if !is_own(id) {
+            if !is_known(id) {
                 return Err(unknown_node(id));
             }
+            let owner = view.picture.owners().of_slot(slot);
+            let owner = owner.and_then(|owner| view.picture.shards.get(owner));
+            if owner.is_some_and(|owner| owner.primary.node.as_bytes() == id) {
+                caller.reply().ok();
+                return Ok(());
+            }
+            if !is_own(id) || owner.is_some() {
+                return Err(NO_MOVES.into());
+            }
+            if ask(worker, caller, || Change::Add(vec![slot..=slot]))? {
+                return Ok(());
+            }
             change_map(worker, caller, |owners, cluster| {
-                owners.give(slot..=slot, Some(&cluster.shard));
+                owners.give(slot..=slot, Some(&cluster.view().shard));
                 Ok(())
             })
         }
@@ -178,14 +225,14 @@ pub(crate) fn cluster_bumpepoch(
     caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let term = node_of(worker.shared)?.picture().newest_term();
+    let term = node_of(worker.shared)?.view().picture.newest_term();
     caller.reply().simple(&format!("STILL {term}"));
     Ok(())
 }
 
 pub(crate) fn cluster_set_config_epoch(
     worker: &mut Worker,
-    _: &mut Caller,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     node_of(worker.shared)?;
@@ -194,13 +241,16 @@ pub(crate) fn cluster_set_config_epoch(
         let text = "ERR Invalid config epoch specified: ";
         return Err(Error::quoting(text, epoch.to_string().as_bytes(), "").into());
     }
+    if ask(worker, caller, || Change::Epoch(epoch.unsigned_abs()))? {
+        return Ok(());
+    }
     // A shard begins with term 1.
     Err(Error::line("ERR Node config epoch is already non-zero").into())
 }
 
 pub(crate) fn cluster_meet(
     worker: &mut Worker,
-    _: &mut Caller,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     node_of(worker.shared)?;
@@ -219,37 +269,58 @@ pub(crate) fn cluster_meet(
     }
     let is_port = |word| number::parse_i64(word).is_some_and(|port| (1..=65535).contains(&port));
     let address = std::str::from_utf8(&args[2]).ok();
-    let is_address = address.is_some_and(|text| text.parse::<std::net::IpAddr>().is_ok());
-    if !is_address || !args.iter().skip(3).all(is_port) {
+    let address = address.and_then(|text| text.parse::<std::net::IpAddr>().ok());
+    let port = number::parse_i64(&args[3]).and_then(|port| u16::try_from(port).ok());
+    let (Some(ip), Some(port), true) = (address, port, args.iter().skip(3).all(is_port)) else {
         let address = [&args[2], b":", &args[3]].concat();
         return Err(invalid("node address", &address).into());
+    };
+    if ask(worker, caller, || {
+        Change::Meet(ip.to_canonical().to_string(), port)
+    })? {
+        return Ok(());
     }
     Err(Error::line(
-        "ERR this node keeps its cluster in a file, which has room for itself only: clusters of several nodes are not built yet",
+        "ERR this node keeps its cluster in a file; start it with --cluster-etcd to join others",
     )
     .into())
 }
 
 pub(crate) fn cluster_replicate(
     worker: &mut Worker,
-    _: &mut Caller,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    match args[2] == *cluster.node.as_bytes() {
-        true => Err(Error::line("ERR Can't replicate myself").into()),
+    if args[2] == *cluster.node.as_bytes() {
+        return Err(Error::line("ERR Can't replicate myself").into());
+    }
+    let view = cluster.view();
+    let follows = worker.shared.settings.current().primary.is_some();
+    if cluster.etcd.is_some() && !follows && worker.shared.keyspace.key_count(0) > 0 {
+        super::known_node(&view, &args[2])?;
+        return Err(Error::line(
+            "ERR To set a master the node must be empty and without assigned slots.",
+        )
+        .into());
+    }
+    match ask(worker, caller, || Change::Follow(id_of(&args[2])))? {
+        true => Ok(()),
         false => Err(unknown_node(&args[2])),
     }
 }
 
 pub(crate) fn cluster_forget(
     worker: &mut Worker,
-    _: &mut Caller,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let cluster = node_of(worker.shared)?;
-    match args[2] == *cluster.node.as_bytes() {
-        true => Err(Error::line("ERR I tried hard but I can't forget myself...").into()),
+    if args[2] == *cluster.node.as_bytes() {
+        return Err(Error::line("ERR I tried hard but I can't forget myself...").into());
+    }
+    match ask(worker, caller, || Change::Forget(id_of(&args[2])))? {
+        true => Ok(()),
         false => Err(unknown_node(&args[2])),
     }
 }
@@ -266,6 +337,11 @@ pub(crate) fn cluster_failover(
         true => Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica").into()),
         false => Err(Error::Syntax.into()),
     }
+}
+
+/// Returns the id in an argument; one that is no text is nobody's.
+fn id_of(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
 }
 
 fn single_slots(args: Args<'_>) -> Result<Slots, Error> {
@@ -295,9 +371,16 @@ fn ranges(id: CommandId, args: Args<'_>) -> Result<Slots, Error> {
 fn give(
     worker: &mut Worker,
     caller: &mut Caller,
-    slots: &Slots,
+    slots: Slots,
     to_this_node: bool,
 ) -> Result<(), Halt> {
+    let wish = || match to_this_node {
+        true => Change::Add(slots.clone()),
+        false => Change::Remove(slots.clone()),
+    };
+    if ask(worker, caller, wish)? {
+        return Ok(());
+    }
     change_map(worker, caller, |owners, cluster| {
         let mut seen = vec![false; SLOTS];
         let refused = |slot, why| Err(Error::Line(format!("ERR Slot {slot} {why}").into()));
@@ -311,9 +394,9 @@ fn give(
                 _ => {}
             }
         }
-        let owner = to_this_node.then_some(cluster.shard.as_str());
-        for run in slots {
-            owners.give(run.clone(), owner);
+        let owner = to_this_node.then(|| cluster.view().shard.clone());
+        for run in &slots {
+            owners.give(run.clone(), owner.as_deref());
         }
         Ok(())
     })
@@ -339,7 +422,7 @@ fn change_map(
     };
     // Taken under the stripes, so nobody waits for it.
     let _change = cluster.begin_change();
-    let mut owners = cluster.picture().owners().clone();
+    let mut owners = cluster.view().picture.owners().clone();
     change(&mut owners, cluster)?;
     let written = cluster.write_map(&owners);
     cluster.serve_owned(unit);
