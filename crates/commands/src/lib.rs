@@ -21,6 +21,7 @@ mod hash_expiry;
 mod hyperloglog;
 mod list;
 mod multi_pop;
+mod roaring_bitmap;
 mod scan;
 mod set;
 mod sort;

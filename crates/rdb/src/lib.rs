@@ -29,6 +29,7 @@ pub mod object;
 pub mod packed;
 pub mod payload;
 pub mod primitive;
+mod roaring_bitmap;
 mod set;
 mod stream;
 mod vector_set;

@@ -20,6 +20,7 @@ mod hash;
 mod hyperloglog;
 mod list;
 mod pubsub;
+mod roaring_bitmap;
 mod scripting;
 mod server;
 mod set;
@@ -81,6 +82,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     string::ROWS,
     transactions::ROWS,
     vector_set::ROWS,
+    roaring_bitmap::ROWS,
 ]);
 
 /// Writes the rows of one group. The fields have one order, and optional ones may be omitted.
