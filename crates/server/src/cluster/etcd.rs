@@ -886,6 +886,7 @@ pub(crate) fn drive(worker: &mut Worker) {
     let empties = leaves && settings.primary.is_none();
     if empties {
         etcd.empties.store(false, Ordering::Release);
+        append::leave(shared);
         let nothing = shared.keyspace.unpublished();
         let emptied = loading::publish(worker, &mut unit, &nothing, &Loaded::default());
         emptied.expect("no library is loaded");
@@ -894,11 +895,7 @@ pub(crate) fn drive(worker: &mut Worker) {
     block::commit(worker.executor, unit);
     units::give_way(worker.executor, &mut caller);
     if empties {
-        let append = &shared.persistence.append;
-        append.note_replaced();
-        if append.is_on() && !append::rewrite(shared) {
-            append.schedule();
-        }
+        append::make_anew(shared);
     }
     adopt(shared);
     let wanted = cluster.primary_to_follow(&settings);

@@ -20,6 +20,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("offset"), string("bits")],
     }
@@ -30,6 +31,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("offset").multiple()],
     }
@@ -40,6 +42,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), block("range", &[integer("start"), integer("end")]).optional()],
     }
@@ -50,6 +53,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, OVERWRITE), KeySpec::range(3, -1, 1, READ)],
         args: [key("destination"), OPERATION, key_of_spec("key", 1).multiple()],
     }
@@ -60,6 +64,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::range(2, -1, 1, READ)],
         args: [OPERATION, key("key").multiple()],
     }
@@ -70,6 +75,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("bit"), integer("count").optional()],
     }
@@ -80,6 +86,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [WRITE, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("offset").multiple()],
     }
@@ -90,6 +97,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::range(1, 1, 1, READ)],
         args: [key("key"), key("other")],
     }
@@ -100,6 +108,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, OVERWRITE), KeySpec::range(2, 1, 1, READ)],
         args: [key("destination"), key_of_spec("key", 1), key_of_spec("other", 1)],
     }
@@ -110,6 +119,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("start"), integer("end")],
     }
@@ -120,6 +130,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, FAST, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("offset")],
     }
@@ -130,6 +141,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("offset").multiple()],
     }
@@ -140,6 +152,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::range(1, 1, 1, READ)],
         args: [key("key"), key("other")],
     }
@@ -150,6 +163,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, OVERWRITE), KeySpec::at(2, READ)],
         args: [key("key"), key_of_spec("source", 1)],
     }
@@ -160,6 +174,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, OVERWRITE), KeySpec::at(2, READ)],
         args: [key("key"), key_of_spec("source", 1)],
     }
@@ -170,6 +185,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 2,
         flags: [READONLY, FAST, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key")],
     }
@@ -180,6 +196,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 2,
         flags: [READONLY, FAST, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key")],
     }
@@ -190,6 +207,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 2,
         flags: [WRITE, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key")],
     }
@@ -200,6 +218,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("start"), integer("end")],
     }
@@ -210,6 +229,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("start"), integer("end")],
     }
@@ -220,6 +240,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("offset")],
     }
@@ -230,6 +251,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), integer("start"), integer("count").token("COUNT").optional()],
     }
@@ -240,6 +262,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, FAST, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("offset"), integer("bit")],
     }
@@ -250,6 +273,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), string("bits")],
     }
@@ -260,6 +284,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("offset").multiple()],
     }
@@ -270,6 +295,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("offset").multiple()],
     }
@@ -280,6 +306,7 @@ rows! { Module:
         since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [key("key"), integer("start"), integer("end")],
     }
@@ -290,6 +317,7 @@ rows! { Module:
         since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
+        acl: [TAIR, TAIRROARING],
         keys: [KeySpec::at(1, READ)],
         args: [key("key"), word("json", "JSON").optional()],
     }
