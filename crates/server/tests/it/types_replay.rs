@@ -94,8 +94,7 @@ const FAMILIES: &[Family] = &[
 
 /// Families whose commands are not there yet: their calls are left out. A test fails for a name that has to go.
 const UNBUILT: &[&str] = &[
-    "bloom", "cuckoo", "cms", "topk", "tdigest", "json", "series", "exstring", "exhash", "exzset",
-    "gis",
+    "bloom", "cuckoo", "cms", "topk", "tdigest", "json", "series", "gis",
 ];
 
 /// The files of calls, with the version of the protocol.
@@ -142,7 +141,10 @@ const DIFFERENCES: &[Difference] = &[];
 const DIFFERENCES_MAX: usize = 40;
 
 /// Payloads that have other bytes here, each with its reason.
-const OTHER_BYTES: &[(&str, &str)] = &[];
+const OTHER_BYTES: &[(&str, &str)] = &[(
+    "exhash",
+    "no order of fields, and the name of the key is not in the payload",
+)];
 
 /// A recorded call.
 struct Call {
