@@ -206,6 +206,11 @@ impl Sentinel {
         })
     }
 
+    /// Returns its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns what it answers; nothing if it does not.
     pub fn asked(&self, words: &[&str]) -> String {
         let mut command = Command::new("redis-cli");

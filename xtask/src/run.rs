@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -160,6 +160,23 @@ impl Process {
         spawned
             .map(Process)
             .map_err(|error| format!("{}: {error}", line(command)))
+    }
+
+    /// Starts it with its output in a file, which is made.
+    pub fn start_into(command: &mut Command, file: &Path) -> Result<Process, Failure> {
+        let shown = |error| format!("{}: {error}", file.display());
+        let out = fs::File::create(file).map_err(shown)?;
+        let err = out.try_clone().map_err(shown)?;
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let spawned = command.spawn();
+        spawned
+            .map(Process)
+            .map_err(|error| format!("{}: {error}", line(command)))
+    }
+
+    /// Returns its status if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
     }
 
     /// Returns its process id.

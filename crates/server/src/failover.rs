@@ -265,8 +265,11 @@ pub(crate) fn switched(shared: &Shared) {
 
 /// Hears that the replica has taken over.
 pub(crate) fn accepted(shared: &Shared) {
-    if is_under_way(shared) {
-        *shared.failover.attempt() = None;
+    let mut attempt = shared.failover.attempt();
+    // One that was called off meanwhile goes on turning back.
+    let is_under_way = |attempt: &mut Attempt| attempt.phase == Phase::InProgress;
+    if attempt.take_if(is_under_way).is_some() {
+        drop(attempt);
         end(shared);
     }
 }

@@ -534,6 +534,43 @@ pub fn accepted(listener: &TcpListener) -> Peer {
     }
 }
 
+/// Takes the next call up to PSYNC, whose words are returned.
+fn psync_of(listener: &TcpListener) -> (Peer, Vec<String>) {
+    let mut peer = accepted(listener);
+    loop {
+        let words = peer.request().expect("a request");
+        match words[0].as_str() {
+            "PING" => peer.send(b"+PONG\r\n").unwrap(),
+            "PSYNC" => return (peer, words),
+            _ => peer.send(b"+OK\r\n").unwrap(),
+        }
+    }
+}
+
+#[test]
+fn units_before_a_damaged_part_of_the_stream_were_applied_twice() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let running = follower("", listener.local_addr().unwrap().port());
+    let unit = encoded("INCR counter");
+    let (mut peer, _) = psync_of(&listener);
+    let head = format!("+FULLRESYNC {REPLID} {OFFSET}\r\n$EOF:{MARK}\r\n");
+    let all = [head.as_bytes(), &snapshot(), MARK.as_bytes()].concat();
+    peer.send(&all).unwrap();
+    until_info(&running, "master_link_status", "up");
+    // At one go, so that they are decoded together.
+    peer.send(&[&unit[..], b"+PONG\r\n"].concat()).unwrap();
+    let (mut peer, words) = psync_of(&listener);
+    let next = OFFSET + unit.len() + 1;
+    assert_eq!(words, ["PSYNC", REPLID, &next.to_string()]);
+    peer.send(format!("+CONTINUE {REPLID}\r\n").as_bytes())
+        .unwrap();
+    peer.send(&encoded("SET behind x")).unwrap();
+    until("the stream goes on", || {
+        (running.call("GET behind") == "x").then_some(())
+    });
+    assert_eq!(running.call("GET counter"), "1");
+}
+
 #[test]
 fn a_replica_introduces_itself_as_it_is_configured() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

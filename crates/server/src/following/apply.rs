@@ -191,15 +191,15 @@ impl Applier {
         self.fetch(shared);
         let begin = replication::identity(shared).offset();
         let mut applied = 0;
-        let slice = loop {
+        let ended = loop {
             if !self.units.has_decoded() {
                 if applied >= SLICE_BYTES {
-                    break Slice::More;
+                    break Ok(Slice::More);
                 }
                 self.look_ahead(worker, caller.db);
             }
             match self.units.next_unit() {
-                Ok(None) => break Slice::Done,
+                Ok(None) => break Ok(Slice::Done),
                 Ok(Some(unit)) => {
                     let bytes = unit.bytes.len();
                     let offset = begin + applied as u64;
@@ -219,19 +219,20 @@ impl Applier {
                         }
                     }
                 }
-                Err(broken) => {
-                    self.forget_units();
-                    let offset = begin + applied as u64;
-                    let why = format!("Link with MASTER given up at offset {offset}: {broken}");
-                    let term = self.term;
-                    shared.following.send(Order::Broken { term, why });
-                    return Slice::Done;
-                }
+                Err(broken) => break Err(broken),
             }
         };
         worker.executor.end_replay(&mut self.replay);
+        // Those before a damaged part are not asked for again.
         self.note_applied(shared, applied);
-        slice
+        ended.unwrap_or_else(|broken| {
+            self.forget_units();
+            let offset = begin + applied as u64;
+            let why = format!("Link with MASTER given up at offset {offset}: {broken}");
+            let term = self.term;
+            shared.following.send(Order::Broken { term, why });
+            Slice::Done
+        })
     }
 
     /// Decodes the next group, and begins the steps to its keys.
