@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod doctor;
 mod embedded;
 
 use std::env;
@@ -22,6 +23,7 @@ Usage: redline <part> [arguments]
  redline bench      A load generator; takes redis-benchmark's arguments. Its sub-commands run,
                     compare, failover and report have options of their own.
  redline proxy      One address in front of many Redis servers.
+ redline doctor     Examines this machine, and what a configuration needs of it.
  redline check-aof  Checks an append-only file, and repairs its end.
  redline check-rdb  Checks a snapshot.
  redline --version  Print the version.
@@ -31,7 +33,14 @@ Called through a link named redis-server, redis-benchmark, redis-check-aof or re
 valkey- for redis-), or predixy, redline is that part.
 ";
 
-const PARTS: &[&str] = &["server", "bench", "proxy", "check-aof", "check-rdb"];
+const PARTS: &[&str] = &[
+    "server",
+    "bench",
+    "proxy",
+    "doctor",
+    "check-aof",
+    "check-rdb",
+];
 
 fn print(text: &str) -> ExitCode {
     match console::out(text) {
@@ -58,6 +67,7 @@ fn main() -> ExitCode {
         Some("proxy") => redline_proxy::main(args),
         Some("check-aof") => check::aof("redline check-aof", args),
         Some("check-rdb") => check::rdb("redline check-rdb", args),
+        Some("doctor") => doctor::main(args),
         Some("--version" | "-v" | "-V" | "version") => {
             print(concat!("redline ", env!("CARGO_PKG_VERSION"), "\n"))
         }

@@ -70,6 +70,13 @@ pub fn notify_supervisor(state: &str) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Reports to the supervisor that the configuration is read again; [`notify_supervisor`] with `READY=1` ends it.
+pub fn notify_reloading() -> io::Result<bool> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+    notify_supervisor(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"))
+}
+
 /// Returns how willing the kernel is to end this process when memory runs out: -1000, never, to 1000, first.
 pub fn oom_score_adj() -> io::Result<i32> {
     let text = fs::read_to_string(OOM_SCORE_ADJ)?;

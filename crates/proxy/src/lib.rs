@@ -30,9 +30,11 @@ mod tls_config;
 mod worker;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use redline_doctor::{Folder, Listening, Wanted};
 use redline_net::{Listener, UnixAccess, console, cpu};
 use redline_proxy_config::{Arguments, Config, Place};
 use redline_proxy_core::{
@@ -79,6 +81,54 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns what the configuration of a command line needs of the machine, for `redline doctor proxy`.
+pub fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
+    let arguments = Arguments::parse_words(words).map_err(|error| error.to_string())?;
+    let (config, _) = arguments.read()?;
+    let problems = config.check();
+    let fatal = problems.iter().filter(|problem| problem.is_fatal);
+    let mut faults: Vec<String> = fatal.map(|problem| problem.to_string()).collect();
+    if faults.is_empty() {
+        faults.extend(Secured::of(&config).err().map(|error| error.to_string()));
+    }
+    let places = config.listeners.iter().map(|listener| &listener.bind);
+    let listening = places
+        .chain(&config.metrics.bind)
+        .filter_map(|bind| match bind {
+            Place::Tcp { host, port } => Some(Listening {
+                host: host.clone(),
+                port: *port,
+            }),
+            Place::Unix(_) => None,
+        });
+    let listeners = config.listeners.iter().filter_map(|one| one.tls.as_ref());
+    let certificates = listeners.clone().filter_map(|tls| tls.certificate.as_ref());
+    let keys = listeners.filter_map(|tls| tls.key.as_ref());
+    let files = arguments.file.iter().chain(&arguments.predixy);
+    let log = config.log.file.as_ref().map(PathBuf::from);
+    let log = log.and_then(|path| std::path::absolute(path).ok()?.parent().map(Path::to_owned));
+    Ok(Wanted {
+        backlog: Some((BACKLOG, "the proxy's backlog")),
+        open_files: None,
+        memory_max_bytes: None,
+        threads: config.threads,
+        connects: true,
+        listening: listening.collect(),
+        folders: log
+            .map(|path| Folder {
+                what: "log",
+                path,
+                bytes: 0,
+            })
+            .into_iter()
+            .collect(),
+        private: files.cloned().chain(keys.map(PathBuf::from)).collect(),
+        certificates: certificates.map(PathBuf::from).collect(),
+        open_to_all: None,
+        faults,
+    })
 }
 
 fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redline_net::http::Responder;
-use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits, thread};
+use redline_net::{
+    Listener, Mailbox, Sender, Signal, Signals, clock, error_text, limits, service, thread,
+};
 use redline_proxy_core::scripts::Scripts;
 
 use crate::access::Identities;
@@ -118,12 +120,23 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         let run = move || Worker::new(start).run();
         handles.push(spawn(&format!("proxy-{number}"), run)?);
     }
+    tell_supervisor("READY=1\nSTATUS=Ready to accept connections\n");
     for handle in handles {
         handle
             .join()
             .expect("a thread that panics ends the process");
     }
     Ok(())
+}
+
+/// Tells the supervisor the state of the process, where there is one.
+pub fn tell_supervisor(state: &str) {
+    if let Err(error) = service::notify_supervisor(state) {
+        log::warning(&format!(
+            "systemd supervision error: sd_notify: {}",
+            error_text(&error)
+        ));
+    }
 }
 
 /// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or with a fixed routing table,

@@ -27,6 +27,7 @@ use crate::observability::{commands, log, monitor};
 use crate::retry::LOOK_MS;
 use crate::shared::Shared;
 use crate::slab::Ref;
+use crate::start::tell_supervisor;
 use crate::subscriptions::upkeep;
 use crate::upstream::State;
 use crate::{Core, cached_reads, local_commands, sockets, splice, streaming};
@@ -286,13 +287,17 @@ impl Worker {
                 }
                 Signal::Hangup => {
                     if let Some(reload) = &self.core.conns.ctx.shell.process.reload {
+                        // Where there is no supervisor nobody is told.
+                        let _ = redline_net::service::notify_reloading();
                         let begun = reload.begin(|ended| {
                             if let Err(error) = ended {
                                 reload::say_why(&error);
                             }
+                            tell_supervisor("READY=1\n");
                         });
                         if let Err(error) = begun {
                             reload::say_why(&error_text(&error));
+                            tell_supervisor("READY=1\n");
                         }
                     }
                 }
@@ -601,6 +606,9 @@ impl Worker {
                 true => "draining is cut short: a second signal",
                 false => "draining: no new clients are accepted, requests under way are answered",
             });
+        }
+        if self.core.conns.ctx.number == 0 {
+            tell_supervisor("STOPPING=1\nSTATUS=Draining\n");
         }
         self.acceptor.clear();
         for at in self.core.conns.ctx.clients.taken().collect::<Vec<_>>() {

@@ -13,6 +13,7 @@ use std::{
     process::ExitCode,
 };
 
+use redline_doctor::{Machine, Wanted};
 use redline_net::{
     console, error_text,
     syslog::{self, Facility, Syslog},
@@ -24,7 +25,7 @@ use crate::{
         file::{Loader, shown},
         report::{Loaded, Place},
     },
-    log, memory_test,
+    examine, log, memory_test,
     service::Service,
     start::{Origin, check_parts},
     start_block,
@@ -43,6 +44,7 @@ pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
         [b"--version" | b"-v" | b"-V"] => said(console::out(&format!("{}\n", version(called)))),
         [b"--help" | b"-h"] => said(console::out(&help::all())),
         [b"--help" | b"-h", name] => said(help::of(name).and_then(|text| console::out(&text))),
+        [b"--check-system"] => return check_system(),
         [b"--test-memory", mib] => said(test_memory(mib)),
         [b"--test-memory"] => said(Err("how many megabytes? As in --test-memory 4096".into())),
         all if all.contains(&&b"--sentinel"[..]) => said(Err(
@@ -214,6 +216,24 @@ fn check(invocation: &Invocation, wanted: &Check) -> Result<(), Failure> {
     }
 }
 
+/// Returns what the configuration of a command line needs of the machine, for `redline doctor server`.
+pub fn wanted(args: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
+    let words: Vec<Vec<u8>> = args.map(OsString::into_vec).collect();
+    let invocation = Invocation::parse(&words)?;
+    let (mut loaded, _, unread) = load(&invocation);
+    // Before the working directory changes.
+    let files: Vec<PathBuf> = loaded
+        .files()
+        .iter()
+        .flat_map(std::fs::canonicalize)
+        .collect();
+    let mut faults: Vec<String> = unread.into_iter().chain(loaded.faults()).collect();
+    if faults.is_empty() {
+        faults.extend(check_surroundings(&mut loaded.settings).err());
+    }
+    Ok(examine::wanted_of(&loaded.settings, files, faults))
+}
+
 /// Checks folders, files, users and certificates that the settings name. A check leaves no file behind.
 fn check_surroundings(settings: &mut Settings) -> Result<(), String> {
     enter_dir(settings)?;
@@ -277,6 +297,16 @@ fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
             None
         }
     }
+}
+
+/// Runs `--check-system`, which Redis has: `redline doctor server` without a configuration.
+fn check_system() -> ExitCode {
+    let found = redline_doctor::examine(&Machine::default(), &examine::system_only());
+    if let Err(why) = console::out(&redline_doctor::text(&found)) {
+        console::line_to_stderr(&format!("redline server: {why}"));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(redline_doctor::exit_code(&found))
 }
 
 /// Runs `--test-memory`.

@@ -35,6 +35,7 @@ pub mod command_line;
 pub mod config;
 mod cron;
 mod ending;
+mod examine;
 mod failover;
 mod following;
 mod info;

@@ -101,6 +101,15 @@ impl Service {
         }
     }
 
+    /// Notifies the supervisor that the configuration is read again, until [`Service::ready`].
+    pub fn reloading(&self) {
+        if self.supervision == Supervision::Systemd
+            && let Err(error) = service::notify_reloading()
+        {
+            log::warning(&format!("systemd supervision error: sd_notify: {error}"));
+        }
+    }
+
     /// Notifies the supervisor that the server is stopping.
     pub fn stopping(&self) {
         if self.supervision == Supervision::Systemd {

@@ -613,7 +613,7 @@ fn not_listening(port: u16, protocol: &'static str, error: NetError) -> StartErr
 }
 
 /// Returns the number of workers: the configured one; else one for each CPU that they may use.
-fn worker_count(settings: &Settings) -> usize {
+pub(crate) fn worker_count(settings: &Settings) -> usize {
     if settings.threads != 0 {
         return settings.threads;
     }

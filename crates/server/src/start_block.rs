@@ -6,7 +6,18 @@ use std::path::{Path, PathBuf};
 
 use redline_settings::value::memory_text;
 
-use crate::{config::report::asked_in_vain, log, settings::Settings};
+use redline_doctor::{Machine, State};
+
+use crate::{config::report::asked_in_vain, examine, log, settings::Settings};
+
+/// Checks of the machine that concern every server; `redline doctor` has more.
+const AT_START: [&str; 5] = [
+    "transparent huge pages",
+    "overcommit",
+    "listen backlog",
+    "memory",
+    "CPUs",
+];
 
 /// Logs where the settings come from, the limit on memory, what is saved, who is let in, and what has no effect.
 pub(crate) fn log(settings: &Settings, config_file: Option<&Path>) {
@@ -19,6 +30,14 @@ pub(crate) fn log(settings: &Settings, config_file: Option<&Path>) {
     log::notice(who_is_let_in(settings));
     if let Some(line) = asked_in_vain(settings) {
         log::warning(&line);
+    }
+    let found = redline_doctor::examine_system(&Machine::default(), &examine::wanted(settings));
+    let costs = found.iter().filter(|one| {
+        matches!(one.state, State::Warning | State::Fault) && AT_START.contains(&one.check)
+    });
+    for one in costs {
+        let mend = one.mend.as_deref().unwrap_or("redline doctor says more");
+        log::warning(&format!("WARNING {}: {} ({mend})", one.check, one.text));
     }
 }
 

@@ -683,7 +683,12 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
                         ending::begin(self.shared, manner, None);
                     }
                 }
-                Signal::Hangup => self.shared.reload_tls(),
+                Signal::Hangup => {
+                    let service = self.shared.origin.service.as_ref();
+                    service.inspect(|service| service.reloading());
+                    self.shared.reload_tls();
+                    service.inspect(|service| service.ready());
+                }
                 // Not requested.
                 Signal::Quit | Signal::Suspend => {}
             }

@@ -10,6 +10,7 @@ mod bench_tls;
 mod check;
 mod console;
 mod disk_errors;
+mod doctor;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;
 mod files;

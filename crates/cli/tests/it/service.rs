@@ -236,6 +236,43 @@ fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
 }
 
 #[test]
+fn the_proxy_never_told_systemd_that_it_is_ready() {
+    let folder = folder();
+    let path = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = || {
+        let mut message = [0; 200];
+        let len = systemd.recv(&mut message).expect("a message");
+        String::from_utf8_lossy(&message[..len]).into_owned()
+    };
+    let bind = folder.path().join("p");
+    let mut proxy = Command::new(REDLINE)
+        .args(["proxy", "--upstream", "127.0.0.1:1", "--bind"])
+        .arg(&bind)
+        .env("NOTIFY_SOCKET", &path)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let first = heard();
+    // Ready means that clients are served.
+    assert!(UnixStream::connect(&bind).is_ok());
+    running::signal(&proxy, "HUP");
+    let (reloading, again) = (heard(), heard());
+    running::signal(&proxy, "TERM");
+    let last = heard();
+    let status = proxy.wait().unwrap();
+    assert!(first.starts_with("READY=1\n"), "{first}");
+    assert!(
+        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{reloading}"
+    );
+    assert_eq!(again, "READY=1\n");
+    assert!(last.starts_with("STOPPING=1\n"), "{last}");
+    assert!(status.success());
+}
+
+#[test]
 fn a_supervisor_that_is_not_there_is_told_of_and_not_waited_for() {
     for (supervised, line) in [
         (

@@ -61,9 +61,7 @@ pub fn is_its_file(text: &str) -> bool {
     let (key, rest) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let rest = rest.trim_start();
     let is_key = |known: &&str| known.eq_ignore_ascii_case(key);
-    !rest.is_empty()
-        && !rest.starts_with('=')
-        && VALUES.iter().chain(BLOCKS).any(|known| is_key(&known))
+    !rest.is_empty() && !rest.starts_with('=') && VALUES.iter().chain(BLOCKS).any(is_key)
 }
 
 /// Directives outside of blocks that have a value.

@@ -4,7 +4,9 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     fmt::{self, Write as _},
+    path::PathBuf,
 };
 
 use super::{Class, Parameter};
@@ -75,6 +77,19 @@ impl Loaded {
             Took::Refused(why) => Some(format!("{}: {why}", one.place)),
             _ => None,
         })
+    }
+
+    /// Returns the files that were read, each once.
+    pub fn files(&self) -> BTreeSet<PathBuf> {
+        let lines = self
+            .directives
+            .iter()
+            .filter_map(|one| one.place.line.as_ref());
+        let files = lines.filter_map(|line| line.rsplit_once(':'));
+        files
+            .map(|(file, _)| PathBuf::from(file))
+            .filter(|file| file.is_file())
+            .collect()
     }
 
     /// Returns true if a directive has no effect.

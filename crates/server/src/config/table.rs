@@ -173,7 +173,7 @@ settings! {
     /// Threads.
     THREADS = {
         threads: usize = ("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use.");
-        event_coalescing_us: u64 = ("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker with many clients sleeps before it polls its sockets again, so that more requests arrive together; 0: off. With several workers the sleep is twice as long. Where waking up costs much CPU time, as on many virtual machines, it may be three times as long, or 300 for a worker that is busy most of the time.");
+        event_coalescing_us: u64 = ("event-coalescing-us", Live, int(0, 1000), "50", "Microseconds for which a busy worker waits for more requests before it serves them together: less CPU time per request, for a little latency. 0: off.");
         balance_clients: bool = ("balance-clients", Live, SWITCH, "yes", "Move clients between workers: one worker serves all while it can, and an overloaded worker gives some away.");
         server_cpulist: Option<String> = ("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist");
         _ = ("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads.");
