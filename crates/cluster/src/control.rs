@@ -515,3 +515,6 @@ impl Control {
         self.propose(Purpose::TakeUp, change);
     }
 }
+
+#[cfg(test)]
+mod simulation;
