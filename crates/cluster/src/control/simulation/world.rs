@@ -68,8 +68,6 @@ pub(super) struct World {
     links: HashMap<u64, Link>,
     links_made: u64,
     has_faults: bool,
-    /// Data were lost in a way that wants an operator.
-    wants_operator: bool,
     recovered_ms: Option<u64>,
     confirmed_before: u64,
     is_cold: bool,
@@ -112,7 +110,6 @@ impl World {
             links: HashMap::new(),
             links_made: 0,
             has_faults: false,
-            wants_operator: false,
             recovered_ms: None,
             confirmed_before: 0,
             is_cold: false,
@@ -150,7 +147,7 @@ impl World {
         } else {
             RECOVERY_MS
         };
-        if !self.wants_operator && self.recovered_ms.is_none_or(|took| took > bound) {
+        if !self.wants_operator() && self.recovered_ms.is_none_or(|took| took > bound) {
             let took = self.recovered_ms;
             let record = self.record;
             return Err(format!(
@@ -160,6 +157,15 @@ impl World {
         self.report.confirmed = self.ledger.confirmed;
         self.report.recovered_ms = self.recovered_ms;
         Ok(self.report)
+    }
+
+    /// Returns true if T9 refuses to begin with less than a replica may have: a primary without candidates came back
+    /// without the files of its term.
+    fn wants_operator(&self) -> bool {
+        let record = self.record.as_ref().expect("it was made before the faults");
+        let node = &self.nodes[self.number_of(&record.primary.node)];
+        let term = node.control.alive().files.map_or(0, |(term, _)| term);
+        node.me != record.primary && record.candidates.is_empty() && term < record.term
     }
 
     fn has_recovered(&self) -> bool {
