@@ -156,6 +156,26 @@ pub fn valkey_configuration() -> Result<(String, PathBuf), Failure> {
     Ok((text, path))
 }
 
+/// Returns Debian's etcd (3.4.23 in Debian 12). It is not installed, since its package starts a service.
+pub fn etcd() -> Result<PathBuf, Failure> {
+    let home = folder().join("etcd");
+    let unpacked = home.join("unpacked");
+    let program = unpacked.join("usr/bin/etcd");
+    if !program.exists() {
+        packages(&["dpkg-deb"], &["dpkg"])?;
+        println!("fetching Debian's etcd-server");
+        let list = format!("deb [signed-by={DEBIAN_KEYS}] {}\n", DEBIAN_SOURCES[0]);
+        let apt_get = AptGet::new(&home, &list)?;
+        apt_get.run(&["update"])?;
+        apt_get.run(&["download", "etcd-server"])?;
+        let package = file_in(&home, "etcd-server_", ".deb")?;
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(package).arg(&unpacked);
+        captured(unpack, b"", INSTALL_TIMEOUT)?;
+    }
+    Ok(program)
+}
+
 /// apt-get with its own list of sources and folder: the system's list stays unchanged.
 struct AptGet {
     home: PathBuf,

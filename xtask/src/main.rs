@@ -7,6 +7,7 @@
 mod benched;
 mod client_suites;
 mod clients;
+mod cluster_etcd;
 mod cluster_node;
 mod clusters;
 mod command_line_tools;

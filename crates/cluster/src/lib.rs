@@ -2,13 +2,14 @@
 //! records of who is there and who owns what.
 //!
 //! Start in [`slot_of`], then [`Topology`] (the replies to CLUSTER SLOTS and CLUSTER SHARDS), then [`Redirect`]; for nodes
-//! in [`records`] and [`Picture`]. Input is checked: what is invalid is no topology, no redirect and no picture, and never
+//! in [`records`] and [`Picture`], for what a node decides in [`control`]. Input is checked: what is invalid is no topology, no redirect and no picture, and never
 //! a panic.
 //!
 //! Must not know: sockets, stores, callers, how a reply is used.
 
 #![forbid(unsafe_code)]
 
+pub mod control;
 mod picture;
 pub mod records;
 mod redirect;

@@ -126,7 +126,7 @@ impl Owners {
     }
 
     /// Reads a map. The error is the reason.
-    fn of(map: &Map) -> Result<Owners, String> {
+    pub(crate) fn of(map: &Map) -> Result<Owners, String> {
         let mut owners = Owners::none();
         for (first, last, shard) in &map.runs {
             if first > last || usize::from(*last) >= SLOTS {

@@ -20,6 +20,8 @@ pub const NODES: &str = "nodes/";
 pub const ALIVE: &str = "alive/";
 /// Beginning of the keys of [`ShardRecord`]; the id follows.
 pub const SHARDS: &str = "shards/";
+/// Beginning of the keys of [`Alive`]; the node's id follows.
+pub const ALIVE: &str = "alive/";
 
 /// A record.
 pub trait Record: Serialize + DeserializeOwned {
@@ -114,6 +116,17 @@ pub struct Alive {
     pub v: u32,
     /// See [`Incarnation::incarnation`].
     pub incarnation: String,
+}
+
+/// A process that runs, under a lease. It never is a right: it guards what wants the process to have ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// See [`Incarnation`].
+    pub incarnation: String,
+    /// Term and number up to which the files held data at the start; `None`: there were none.
+    pub files: Option<(u64, u64)>,
 }
 
 /// One run of a node's process. A node that comes back has another one, since it may have lost what it had.
