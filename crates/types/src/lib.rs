@@ -1,4 +1,4 @@
-//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, filters and sketches, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
+pub mod bloom;
+pub mod count_min;
+pub mod cuckoo;
 pub mod digest;
 pub mod geo;
 pub mod glob;
@@ -15,6 +18,7 @@ pub mod hll;
 pub mod lcs;
 pub mod limits;
 pub mod list;
+pub mod murmur;
 pub mod number;
 pub mod pack;
 pub mod packed;
@@ -22,10 +26,15 @@ pub mod partial_sort;
 pub mod sample;
 pub mod set;
 pub mod stream;
+pub mod t_digest;
+pub mod top_k;
 pub mod value;
 pub mod vector;
 pub mod zset;
 
+pub use bloom::Bloom;
+pub use count_min::CountMin;
+pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use hash::{Hash, Live};
 pub use limits::Limits;
@@ -35,6 +44,8 @@ pub use pack::{Element, Pack};
 pub use packed::{PackedForm, PackedRef};
 pub use set::Set;
 pub use stream::Stream;
+pub use t_digest::TDigest;
+pub use top_k::TopK;
 pub use value::{Collection, DataType, Kind, Value};
 pub use vector::VectorSet;
 pub use zset::Zset;

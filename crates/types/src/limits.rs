@@ -1,6 +1,10 @@
 //! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not know their origin
 //! (rows of the engine's settings set them).
 
+/// Bytes of a filter or sketch, above which none is made or grows: as many as a Bloom filter needs for the largest
+/// capacity (2³⁰ items) at one error in a million.
+pub const SKETCH_BYTES_MAX: u64 = 1 << 32;
+
 /// The thresholds of every type, under the names of the configuration parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
