@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn errors_are_as_rare_as_buckets_and_layers_make_them() {
         let mut cuckoo = filter(1 << 16, 2, 1);
-        let count = 50_000;
+        let count = 30_000;
         (0..count).for_each(|n| assert_eq!(cuckoo.add(&item(n), false), Added::Yes));
         assert_eq!(cuckoo.layers().len(), 1);
         let errors = (count..4 * count).filter(|n| cuckoo.contains(&item(*n)));

@@ -30,6 +30,16 @@ macro_rules! data_types {
             Stream,
             /// Members with vectors, found by nearness.
             VectorSet,
+            /// A Bloom filter: items that may be found though they are not there.
+            Bloom,
+            /// A cuckoo filter: the same, from which items can be deleted.
+            Cuckoo,
+            /// A count-min sketch: counts that may be too high.
+            CountMin,
+            /// The most frequent items.
+            TopK,
+            /// A t-digest: quantiles of numbers.
+            TDigest,
         }
     };
 }
@@ -328,13 +338,21 @@ mod tests {
     }
 
     #[test]
-    fn only_an_empty_stream_stays() {
+    fn only_streams_filters_and_sketches_stay_when_they_are_empty() {
         let stays: Vec<_> = EMPTY
             .iter()
             .filter(|make| !make().leaves_no_key())
             .collect();
         let stays: Vec<_> = stays.iter().map(|make| make().kind()).collect();
-        assert_eq!(stays, [Kind::Stream]);
+        let known = [
+            Kind::Stream,
+            Kind::Bloom,
+            Kind::Cuckoo,
+            Kind::CountMin,
+            Kind::TopK,
+            Kind::TDigest,
+        ];
+        assert_eq!(stays, known);
     }
 
     #[test]
