@@ -13,7 +13,10 @@
 //! Must not know: databases and their keys, whether a key has expired, where bytes come from and go to.
 #![forbid(unsafe_code)]
 
+mod bloom;
+mod count_min;
 pub mod crc64;
+mod cuckoo;
 pub mod file;
 pub mod format;
 pub mod functions;
@@ -28,6 +31,8 @@ pub mod payload;
 pub mod primitive;
 mod set;
 mod stream;
+mod t_digest;
+mod top_k;
 mod vector_set;
 mod zset;
 
