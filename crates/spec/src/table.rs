@@ -12,8 +12,11 @@ use crate::{
 
 mod acl;
 mod bitmap;
+mod bloom;
 mod cluster;
 mod connection;
+mod count_min;
+mod cuckoo;
 mod generic;
 mod geo;
 mod hash;
@@ -26,6 +29,8 @@ mod set;
 mod sorted_set;
 mod stream;
 mod string;
+mod t_digest;
+mod top_k;
 mod transactions;
 mod vector_set;
 
@@ -65,8 +70,11 @@ pub fn help_lines(container: CommandId) -> Vec<String> {
 pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     acl::ROWS,
     bitmap::ROWS,
+    bloom::ROWS,
     cluster::ROWS,
     connection::ROWS,
+    count_min::ROWS,
+    cuckoo::ROWS,
     generic::ROWS,
     geo::ROWS,
     hash::ROWS,
@@ -79,6 +87,8 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     sorted_set::ROWS,
     stream::ROWS,
     string::ROWS,
+    t_digest::ROWS,
+    top_k::ROWS,
     transactions::ROWS,
     vector_set::ROWS,
 ]);

@@ -31,6 +31,8 @@ const SEED_32: u32 = 0x9747_b28c;
 const TIGHTENING: f64 = 0.5;
 /// Bytes before the layers in [`Bloom::header`].
 const HEAD_BYTES: usize = 20;
+/// Place of the growth in them.
+const GROWTH_AT: usize = 16;
 /// Bytes of a layer in [`Bloom::header`].
 const LAYER_HEAD_BYTES: usize = 53;
 
@@ -460,7 +462,12 @@ impl DataType for Bloom {
     }
 
     fn digest<D: Digest>(&self, digest: &mut D) {
-        digest.mix(&self.header());
+        let mut header = self.header();
+        if self.is_fixed() {
+            // It has a growth, which is that of a setting and has no effect.
+            header[GROWTH_AT..HEAD_BYTES].fill(0);
+        }
+        digest.mix(&header);
         for layer in &self.layers {
             digest.mix(&layer.bytes);
         }
