@@ -14,7 +14,7 @@ use redline_settings::{
     Codec, choices, settings,
     value::{INT_MAX, Refusal, SECONDS, SWITCH, Syntax, TEXT, Value, int, memory, size, unsigned},
 };
-use redline_types::{Limits, limits::Rate, number};
+use redline_types::{Limits, limits::Rate};
 
 use crate::commandlog::{Kind, Threshold};
 
@@ -92,7 +92,7 @@ settings! {
 
     /// Filters that no command describes.
     FILTERS = {
-        [limits.bf_error_rate]: Rate as ErrorRate = ("bf-error-rate", Live, TEXT, "0.01", "Rate of errors of a Bloom filter that BF.ADD makes; above 0.25 as 0.25.");
+        [limits.bf_error_rate]: Rate = ("bf-error-rate", Live, TEXT, "0.01", "Rate of errors of a Bloom filter that BF.ADD makes; above 0.25 as 0.25.");
         [limits.bf_initial_size]: u64 = ("bf-initial-size", Live, int(1, 1 << 30), "100", "Items for which a Bloom filter has room that BF.ADD makes.");
         [limits.bf_expansion_factor]: u32 = ("bf-expansion-factor", Live, int(0, 32768), "2", "Factor by which the layers of Bloom filters grow; 0: they do not.");
         [limits.cf_bucket_size]: u32 = ("cf-bucket-size", Live, int(1, 255), "2", "Items in a bucket of a cuckoo filter.");
@@ -184,21 +184,6 @@ impl Codec<Classes> for EventLetters {
 
     fn value(classes: &Classes) -> Value {
         Value::Text(classes.letters().into_bytes())
-    }
-}
-
-/// Syntax of a rate of errors: a number between 0 and 1.
-struct ErrorRate;
-
-impl Codec<Rate> for ErrorRate {
-    fn of(value: &Value) -> Result<Rate, Refusal> {
-        const WRONG: &str = "argument must be a number in the range (0.000000, 1.000000)";
-        let rate = number::parse_f64(value.bytes()).and_then(Rate::new);
-        Ok(rate.ok_or(WRONG)?)
-    }
-
-    fn value(rate: &Rate) -> Value {
-        Value::Text(rate.get().to_string().into_bytes())
     }
 }
 
