@@ -27,6 +27,12 @@ pub mod options {
 
 const SEED_64: u64 = 0xc6a4_a793_5bd1_e995;
 const SEED_32: u32 = 0x9747_b28c;
+/// The natural logarithm of 2, and its square, to the digits to which RedisBloom has them: they decide the last bit of
+/// numbers in files.
+#[expect(clippy::approx_constant, reason = "fewer digits than the constant of the library")]
+const LN_2: f64 = 0.693147180559945;
+/// See [`LN_2`].
+const LN_2_SQUARED: f64 = 0.480453013918201;
 /// Ratio of a layer's rate of errors to that of the one before.
 const TIGHTENING: f64 = 0.5;
 /// Bytes before the layers in [`Bloom::header`].
@@ -98,7 +104,7 @@ impl Layer {
         if capacity == 0 || !(error_rate > 0.0 && error_rate < 1.0) {
             return None;
         }
-        let bits_per_item = -error_rate.ln() / std::f64::consts::LN_2.powi(2);
+        let bits_per_item = -(error_rate.ln() / LN_2_SQUARED);
         let wanted = capacity as f64 * bits_per_item;
         if wanted / 8.0 > bytes_max as f64 {
             return None;
@@ -117,7 +123,7 @@ impl Layer {
             capacity,
             error_rate,
             bits_per_item,
-            hashes: (std::f64::consts::LN_2 * bits_per_item).ceil() as u32,
+            hashes: (LN_2 * bits_per_item).ceil() as u32,
             bits: bytes * 8,
             power,
             items: 0,
