@@ -11,6 +11,9 @@
 
 mod bitmap;
 mod block;
+mod bloom;
+mod count_min;
+mod cuckoo;
 mod dump;
 mod element;
 mod error;
@@ -31,8 +34,10 @@ mod set;
 mod sort;
 mod stream;
 mod string;
+mod t_digest;
 #[cfg(test)]
 mod testing;
+mod top_k;
 mod vector_set;
 mod words;
 mod xgroup;

@@ -431,7 +431,14 @@ mod tests {
                 Group::SortedSet => "ZADD k 1 1",
                 Group::Geo => "GEOADD k 1 1 1",
                 Group::Stream => "XGROUP CREATE k 1 0 MKSTREAM",
-                Group::Module => "VADD k VALUES 1 1 1",
+                Group::Module => match row.name.split_once('.') {
+                    Some(("bf", _)) => "BF.ADD k 1",
+                    Some(("cf", _)) => "CF.ADD k 1",
+                    Some(("cms", _)) => "CMS.INITBYDIM k 1 1",
+                    Some(("topk", _)) => "TOPK.RESERVE k 1",
+                    Some(("tdigest", _)) => "TDIGEST.CREATE k",
+                    _ => "VADD k VALUES 1 1 1",
+                },
                 _ => "SET k 1",
             };
             for (choice, with_options) in [(0, false), (1, false), (0, true), (1, true)] {

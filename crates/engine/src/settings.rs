@@ -14,7 +14,7 @@ use redline_settings::{
     Codec, choices, settings,
     value::{INT_MAX, Refusal, SECONDS, SWITCH, Syntax, TEXT, Value, int, memory, size, unsigned},
 };
-use redline_types::Limits;
+use redline_types::{Limits, limits::Rate};
 
 use crate::commandlog::{Kind, Threshold};
 
@@ -88,6 +88,18 @@ settings! {
         [limits.stream_node_max_entries]: usize = ("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Maximum entries in a stream's node; 0: no limit.");
         [limits.hll_sparse_max_bytes]: usize = ("hll-sparse-max-bytes", Live, size(0), "3000", "Bytes up to which a HyperLogLog stays sparse.");
         _ = ("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread: the worker that has read one always runs it.");
+    }
+
+    /// Filters that no command describes.
+    FILTERS = {
+        [limits.bf_error_rate]: Rate = ("bf-error-rate", Live, TEXT, "0.01", "Rate of errors of a Bloom filter that BF.ADD makes; above 0.25 as 0.25.");
+        [limits.bf_initial_size]: u64 = ("bf-initial-size", Live, int(1, 1 << 30), "100", "Items for which a Bloom filter has room that BF.ADD makes.");
+        [limits.bf_expansion_factor]: u32 = ("bf-expansion-factor", Live, int(0, 32768), "2", "Factor by which the layers of Bloom filters grow; 0: they do not.");
+        [limits.cf_bucket_size]: u32 = ("cf-bucket-size", Live, int(1, 255), "2", "Items in a bucket of a cuckoo filter.");
+        [limits.cf_initial_size]: u64 = ("cf-initial-size", Live, int(4, 1 << 30), "1024", "Items for which a cuckoo filter has room that CF.ADD makes.");
+        [limits.cf_max_iterations]: u32 = ("cf-max-iterations", Live, int(1, 65535), "20", "Items that a cuckoo filter may move for one that is added.");
+        [limits.cf_expansion_factor]: u32 = ("cf-expansion-factor", Live, int(0, 32768), "1", "Factor by which the layers of cuckoo filters grow; 0: they do not.");
+        [limits.cf_max_expansions]: usize = ("cf-max-expansions", Live, int(1, 65536), "32", "Layers of a cuckoo filter with which it takes no more items.");
     }
 
     /// Scripts, events, logs and times of calls.

@@ -13,10 +13,13 @@
 //! Must not know: databases and their keys, whether a key has expired, where bytes come from and go to.
 #![forbid(unsafe_code)]
 
+mod bloom;
+mod count_min;
 pub mod crc64;
 mod ex_hash;
 mod ex_string;
 mod ex_zset;
+mod cuckoo;
 pub mod file;
 pub mod format;
 pub mod functions;
@@ -32,6 +35,8 @@ pub mod primitive;
 mod roaring_bitmap;
 mod set;
 mod stream;
+mod t_digest;
+mod top_k;
 mod vector_set;
 mod zset;
 

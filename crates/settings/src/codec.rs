@@ -1,5 +1,7 @@
 //! Conversions between a checked value and the type of a field. Must not know any parameter.
 
+use redline_types::{limits::Rate, number};
+
 use crate::value::{Refusal, Value};
 
 /// Conversion between a value and a field of type `T`. Plain types implement it for themselves; where a type has no
@@ -83,6 +85,18 @@ impl Codec<Vec<String>> for Vec<String> {
 
     fn value(field: &Vec<String>) -> Value {
         Value::Words(field.iter().map(|word| word.clone().into_bytes()).collect())
+    }
+}
+
+impl Codec<Rate> for Rate {
+    fn of(value: &Value) -> Result<Rate, Refusal> {
+        const WRONG: &str = "argument must be a number in the range (0.000000, 1.000000)";
+        let rate = number::parse_f64(value.bytes()).and_then(Rate::new);
+        Ok(rate.ok_or(WRONG)?)
+    }
+
+    fn value(rate: &Rate) -> Value {
+        Value::Text(rate.get().to_string().into_bytes())
     }
 }
 

@@ -12,11 +12,14 @@ use crate::{
 
 mod acl;
 mod bitmap;
+mod bloom;
 mod cluster;
 mod connection;
 mod ex_hash;
 mod ex_string;
 mod ex_zset;
+mod count_min;
+mod cuckoo;
 mod generic;
 mod geo;
 mod hash;
@@ -30,6 +33,8 @@ mod set;
 mod sorted_set;
 mod stream;
 mod string;
+mod t_digest;
+mod top_k;
 mod transactions;
 mod vector_set;
 
@@ -69,11 +74,14 @@ pub fn help_lines(container: CommandId) -> Vec<String> {
 pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     acl::ROWS,
     bitmap::ROWS,
+    bloom::ROWS,
     cluster::ROWS,
     connection::ROWS,
     ex_hash::ROWS,
     ex_string::ROWS,
     ex_zset::ROWS,
+    count_min::ROWS,
+    cuckoo::ROWS,
     generic::ROWS,
     geo::ROWS,
     hash::ROWS,
@@ -86,6 +94,8 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     sorted_set::ROWS,
     stream::ROWS,
     string::ROWS,
+    t_digest::ROWS,
+    top_k::ROWS,
     transactions::ROWS,
     vector_set::ROWS,
     roaring_bitmap::ROWS,

@@ -21,6 +21,8 @@
 
 use redline_lanes::{pack_sixes, raise_by_sixes};
 
+use crate::murmur;
+
 /// Registers of a HyperLogLog.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
 
@@ -563,24 +565,9 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// Returns Austin Appleby's MurmurHash64A, with the seed that Redis gives it.
+/// Returns the hash of an element, with the seed that Redis gives it.
 fn hash(bytes: &[u8]) -> u64 {
-    const M: u64 = 0xc6a4_a793_5bd1_e995;
-    let mut hash = HASH_SEED ^ (bytes.len() as u64).wrapping_mul(M);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let mut word = u64::from_le_bytes(*word).wrapping_mul(M);
-        word ^= word >> 47;
-        hash = (hash ^ word.wrapping_mul(M)).wrapping_mul(M);
-    }
-    if !rest.is_empty() {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(M);
-    }
-    hash ^= hash >> 47;
-    hash = hash.wrapping_mul(M);
-    hash ^ hash >> 47
+    murmur::hash_64(bytes, HASH_SEED)
 }
 
 #[cfg(test)]

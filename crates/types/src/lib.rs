@@ -1,5 +1,6 @@
 //! The data types as pure data structures: list, hash, set, sorted set, stream, vector set
 //! and Tair's exString, exHash and exZset, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, filters and sketches, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -8,6 +9,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
+pub mod bloom;
+pub mod count_min;
+pub mod cuckoo;
 pub mod digest;
 pub mod ex_hash;
 pub mod ex_string;
@@ -18,6 +22,7 @@ pub mod hll;
 pub mod lcs;
 pub mod limits;
 pub mod list;
+pub mod murmur;
 pub mod number;
 pub mod pack;
 pub mod packed;
@@ -26,10 +31,15 @@ pub mod roaring_bitmap;
 pub mod sample;
 pub mod set;
 pub mod stream;
+pub mod t_digest;
+pub mod top_k;
 pub mod value;
 pub mod vector;
 pub mod zset;
 
+pub use bloom::Bloom;
+pub use count_min::CountMin;
+pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use ex_hash::ExHash;
 pub use ex_string::ExString;
@@ -42,6 +52,8 @@ pub use packed::{PackedForm, PackedRef};
 pub use roaring_bitmap::Roaring;
 pub use set::Set;
 pub use stream::Stream;
+pub use t_digest::TDigest;
+pub use top_k::TopK;
 pub use value::{Collection, DataType, Kind, Value};
 pub use vector::VectorSet;
 pub use zset::{ExZset, Zset};

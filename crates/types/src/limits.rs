@@ -1,5 +1,9 @@
-//! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not know their origin
+//! The sizes up to which a collection keeps its compact encoding, and those of filters that no command describes. Plain numbers: this file must not know their origin
 //! (rows of the engine's settings set them).
+
+/// Bytes of a filter or sketch, above which none is made or grows: as many as a Bloom filter needs for the largest
+/// capacity (2³⁰ items) at one error in a million.
+pub const SKETCH_BYTES_MAX: u64 = 1 << 32;
 
 /// The thresholds of every type, under the names of the configuration parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,40 @@ pub struct Limits {
     pub stream_node_max_bytes: usize,
     /// Entries in one node of a stream; 0 is no limit.
     pub stream_node_max_entries: usize,
+    /// Rate of errors of a Bloom filter that no command describes.
+    pub bf_error_rate: Rate,
+    /// Items for which such a filter has room.
+    pub bf_initial_size: u64,
+    /// Factor by which the layers of a Bloom filter grow, if no command says otherwise; 0: it does not grow.
+    pub bf_expansion_factor: u32,
+    /// Items in a bucket of a cuckoo filter, if no command says otherwise; from 1 to 255.
+    pub cf_bucket_size: u32,
+    /// Items for which a cuckoo filter has room that no command describes.
+    pub cf_initial_size: u64,
+    /// Moves of items in a cuckoo filter for one that is added, if no command says otherwise; from 1 to 65,535.
+    pub cf_max_iterations: u32,
+    /// Factor by which the layers of a cuckoo filter grow, if no command says otherwise; 0: it does not grow.
+    pub cf_expansion_factor: u32,
+    /// Layers of a cuckoo filter with which it takes no more items.
+    pub cf_max_expansions: usize,
+}
+
+/// A number between 0 and 1, both excluded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(f64);
+
+impl Eq for Rate {}
+
+impl Rate {
+    /// Returns the rate of that number; `None` if it is not between 0 and 1.
+    pub fn new(rate: f64) -> Option<Rate> {
+        (rate > 0.0 && rate < 1.0).then_some(Rate(rate))
+    }
+
+    /// Returns the number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
 }
 
 impl Default for Limits {
@@ -53,6 +91,14 @@ impl Default for Limits {
             hll_sparse_max_bytes: 3000,
             stream_node_max_bytes: 4096,
             stream_node_max_entries: 100,
+            bf_error_rate: Rate(0.01),
+            bf_initial_size: 100,
+            bf_expansion_factor: 2,
+            cf_bucket_size: 2,
+            cf_initial_size: 1_024,
+            cf_max_iterations: 20,
+            cf_expansion_factor: 1,
+            cf_max_expansions: 32,
         }
     }
 }

@@ -38,6 +38,16 @@ macro_rules! data_types {
             ExZset,
             /// A compressed bitmap.
             Roaring,
+            /// A Bloom filter: items that may be found though they are not there.
+            Bloom,
+            /// A cuckoo filter: the same, from which items can be deleted.
+            Cuckoo,
+            /// A count-min sketch: counts that may be too high.
+            CountMin,
+            /// The most frequent items.
+            TopK,
+            /// A t-digest: quantiles of numbers.
+            TDigest,
         }
     };
 }
@@ -360,6 +370,21 @@ mod tests {
         let stays: Vec<_> = stays.map(|value| value.kind()).collect();
         let of_core = stays.iter().filter(|kind| kind.object_type() != 5);
         assert!(of_core.eq(&[Kind::Stream]), "{stays:?}");
+    fn only_streams_filters_and_sketches_stay_when_they_are_empty() {
+        let stays: Vec<_> = EMPTY
+            .iter()
+            .filter(|make| !make().leaves_no_key())
+            .collect();
+        let stays: Vec<_> = stays.iter().map(|make| make().kind()).collect();
+        let known = [
+            Kind::Stream,
+            Kind::Bloom,
+            Kind::Cuckoo,
+            Kind::CountMin,
+            Kind::TopK,
+            Kind::TDigest,
+        ];
+        assert_eq!(stays, known);
     }
 
     #[test]

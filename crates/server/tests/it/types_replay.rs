@@ -94,7 +94,7 @@ const FAMILIES: &[Family] = &[
 
 /// Families whose commands are not there yet: their calls are left out. A test fails for a name that has to go.
 const UNBUILT: &[&str] = &[
-    "bloom", "cuckoo", "cms", "topk", "tdigest", "json", "series", "gis",
+    "json", "series", "gis",
 ];
 
 /// The files of calls, with the version of the protocol.
@@ -136,15 +136,37 @@ struct Difference {
 }
 
 /// All differences in replies; at most [`DIFFERENCES_MAX`]. One that is none any more fails the test.
-const DIFFERENCES: &[Difference] = &[];
+const DIFFERENCES: &[Difference] = &[
+    Difference {
+        group: "bf",
+        call: "COPY b bcopy",
+        reason: "filters are copied as values of any type",
+    },
+    Difference {
+        group: "bf",
+        call: "BF.EXISTS bcopy one",
+        reason: "the copy is there",
+    },
+    Difference {
+        group: "tdigest",
+        call: "TDIGEST.INFO big",
+        reason: "a read does not merge the centroids of the value, so that replicas have equal ones",
+    },
+];
 
 const DIFFERENCES_MAX: usize = 40;
 
 /// Payloads that have other bytes here, each with its reason.
-const OTHER_BYTES: &[(&str, &str)] = &[(
-    "exhash",
-    "no order of fields, and the name of the key is not in the payload",
-)];
+const OTHER_BYTES: &[(&str, &str)] = &[
+    (
+        "exhash",
+        "no order of fields, and the name of the key is not in the payload",
+    ),
+    ("topk", "addresses, and counts that a draw has lowered"),
+];
+
+/// Payloads of values that were drawn at random: the same calls make another value.
+const DRAWN: &[&str] = &["topk"];
 
 /// A recorded call.
 struct Call {
@@ -400,9 +422,19 @@ fn payloads_of_the_real_modules_are_restored() {
         let reply = client.call(&words).expect("a reply");
         if !matches!(&reply, Value::Simple(text) if text == b"OK") {
             faults.push(format!("{label}: RESTORE: {reply:?}"));
-        } else if digest(&mut client) != made {
+            continue;
+        }
+        let is_drawn = DRAWN.contains(&label);
+        let (restored, dumped) = (digest(&mut client), dump(&mut client, key));
+        if !is_drawn && restored != made {
             faults.push(format!("{label}: the restored key is another one"));
-        } else if dump(&mut client, key) != own {
+        }
+        client.call(&["DEL", key]).expect("a reply");
+        let words = [b"RESTORE", key.as_bytes(), b"0", &dumped];
+        client.call(&words).expect("a reply");
+        if digest(&mut client) != restored || dump(&mut client, key) != dumped {
+            faults.push(format!("{label}: its own payload is that of another key"));
+        } else if !is_drawn && dumped != own {
             faults.push(format!("{label}: the restored key has another payload"));
         }
     }
