@@ -238,6 +238,14 @@ impl Control {
         }
     }
 
+    /// Returns the state of the decisions, for whoever looks for a fault.
+    pub fn shown(&self) -> String {
+        format!(
+            "{} at {} ms: {:?}; {:?} on the desk; promised until {} ms; {:?}",
+            self.me.node, self.now_ms, self.role, self.purpose, self.promised_until_ms, self.told
+        )
+    }
+
     /// Returns the candidates of this node's shard, as it knows them.
     pub fn candidates(&self) -> &[Incarnation] {
         match &self.role {
@@ -407,18 +415,15 @@ impl Control {
         let (right, count) = match &self.role {
             Role::Primary(leading) => {
                 let right = (leading.record.term, self.right_of(leading));
-                (right, Some(self.count_of(leading)))
+                (right, Some((self.count_of(leading), leading.wants_count())))
             }
             _ => ((0, 0), None),
         };
-        if let Some(count) = count
-            && !self
-                .told
-                .count
-                .as_ref()
-                .is_some_and(|told| told.is_as(&count))
+        let told = self.told.count.as_ref();
+        if let Some((count, is_wanted)) = count
+            && (is_wanted || !told.is_some_and(|told| told.is_as(&count)))
         {
-            let version = self.told.count.as_ref().map_or(0, |told| told.version) + 1;
+            let version = told.map_or(0, |told| told.version) + 1;
             let count = Count { version, ..count };
             self.leading(|leading, _| leading.count_changed(version, &count));
             self.told.count = Some(count.clone());

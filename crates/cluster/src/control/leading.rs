@@ -141,6 +141,13 @@ impl Leading {
         }
     }
 
+    /// Returns true if the gate has not been told yet of a replica that joins: what was released before it was must be
+    /// known, even if the gate has counted the replica at another time.
+    pub(super) fn wants_count(&self) -> bool {
+        let joining = self.joining.as_ref();
+        joining.is_some_and(|joining| joining.version == 0)
+    }
+
     pub(super) fn count_changed(&mut self, version: u64, count: &Count) {
         if let Some(joining) = &mut self.joining
             && joining.version == 0

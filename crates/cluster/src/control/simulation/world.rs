@@ -149,9 +149,11 @@ impl World {
         };
         if !self.wants_operator() && self.recovered_ms.is_none_or(|took| took > bound) {
             let took = self.recovered_ms;
-            let record = self.record;
+            let nodes = self.nodes.iter().map(|node| node.control.shown());
+            let nodes: Vec<String> = nodes.collect();
+            let (record, nodes) = (self.record, nodes.join("\n"));
             return Err(format!(
-                "I6: served after {took:?} ms, and not {bound}: {record:?}"
+                "I6: served after {took:?} ms, and not {bound}: {record:?}\n{nodes}"
             ));
         }
         self.report.confirmed = self.ledger.confirmed;
