@@ -1,4 +1,4 @@
-//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and time series, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -20,6 +20,7 @@ pub mod pack;
 pub mod packed;
 pub mod partial_sort;
 pub mod sample;
+pub mod series;
 pub mod set;
 pub mod stream;
 pub mod value;
@@ -33,6 +34,7 @@ pub use list::List;
 pub use number::IntBuf;
 pub use pack::{Element, Pack};
 pub use packed::{PackedForm, PackedRef};
+pub use series::Series;
 pub use set::Set;
 pub use stream::Stream;
 pub use value::{Collection, DataType, Kind, Value};

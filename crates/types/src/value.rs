@@ -2,9 +2,12 @@
 //! derived, here and in the crates above. A new type is a file that implements [`DataType`], a line in the list, and
 //! the line that makes the file a module. Must not know keys, expiry or how a type is written to a file.
 
+use std::sync::Arc;
+
 use redline_table::frozen::FreezeId;
 
 use crate::Digest;
+use crate::series::Label;
 use crate::packed::{PackedForm, PackedRef};
 
 /// Elements above which a value is given out in pieces.
@@ -30,6 +33,8 @@ macro_rules! data_types {
             Stream,
             /// Members with vectors, found by nearness.
             VectorSet,
+            /// Samples in the order of their times.
+            Series,
         }
     };
 }
@@ -84,6 +89,11 @@ pub trait DataType: Clone + Default {
     /// Returns a time before which no element expires, as Unix time in milliseconds; `None` if none ever does. Takes
     /// constant time.
     fn earliest_expiry_ms(&self) -> Option<i64> {
+        None
+    }
+
+    /// Returns the labels by which the key is found besides its name; `None` for a type that has none.
+    fn labels(&self) -> Option<&Arc<[Label]>> {
         None
     }
 
@@ -227,6 +237,11 @@ macro_rules! value {
                 match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
             }
 
+            /// Returns the labels by which the key is found besides its name; `None` for a type that has none.
+            pub fn labels(&self) -> Option<&Arc<[Label]>> {
+                match self { $(Value::$name(value) => value.labels(),)* }
+            }
+
             /// Adds the contents to a digest, behind the number of the type.
             pub fn digest<D: Digest>(&self, digest: &mut D) {
                 match self { $(Value::$name(value) => value.digest(digest),)* }
@@ -328,13 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn only_an_empty_stream_stays() {
+    fn only_an_empty_stream_and_a_series_stay() {
         let stays: Vec<_> = EMPTY
             .iter()
             .filter(|make| !make().leaves_no_key())
             .collect();
         let stays: Vec<_> = stays.iter().map(|make| make().kind()).collect();
-        assert_eq!(stays, [Kind::Stream]);
+        assert_eq!(stays, [Kind::Stream, Kind::Series]);
     }
 
     #[test]
