@@ -51,8 +51,6 @@ pub use settings::Settings;
 
 /// Version of Redis whose behaviour decides: INFO and HELLO report it as `redis_version`.
 pub const REDIS_VERSION: &str = redline_spec::REFERENCE;
-/// Name of the module in which Redis brings vector sets, as clients see it.
-pub const VECTOR_SETS: &str = "vectorset";
 /// Name of this program where a server names itself.
 pub const SERVER_NAME: &str = "redline";
 /// Version of this program.

@@ -141,19 +141,58 @@ pub enum Part {
     Module,
 }
 
-/// Name of a type of a module: nine characters, and a version, in one number.
+/// Name of a type of a module: nine characters of 6 bits, and the version of its form in 10 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleType(
-    /// Number in which the name travels.
+    /// Number in which both travel.
     pub u64,
 );
 
+/// Characters of the names of modules' types, in the order of their numbers.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const NAME_LETTERS: usize = 9;
+const LETTER_BITS: u32 = 6;
+const VERSION_BITS: u32 = 10;
+
+impl ModuleType {
+    /// Returns the type of a name and a version.
+    ///
+    /// # Panics
+    ///
+    /// If the name has other than nine characters, or one that is no letter, digit, `-` or `_`; or the version is
+    /// above 1023.
+    pub const fn new(name: &str, version: u16) -> ModuleType {
+        let name = name.as_bytes();
+        assert!(name.len() == NAME_LETTERS, "nine characters");
+        assert!(version < 1 << VERSION_BITS, "ten bits");
+        let (mut number, mut at) = (0, 0);
+        while at < name.len() {
+            let mut letter = 0;
+            while LETTERS[letter] != name[at] {
+                letter += 1;
+            }
+            number = number << LETTER_BITS | letter as u64;
+            at += 1;
+        }
+        ModuleType(number << VERSION_BITS | version as u64)
+    }
+
+    /// Returns the version of the form.
+    pub const fn version(self) -> u16 {
+        (self.0 & ((1 << VERSION_BITS) - 1)) as u16
+    }
+
+    /// Returns the name as a number.
+    pub(crate) const fn name(self) -> u64 {
+        self.0 >> VERSION_BITS
+    }
+}
+
+/// The name.
 impl fmt::Display for ModuleType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LETTERS: &[u8; 64] =
-            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        for place in (0..9).rev() {
-            let letter = LETTERS[(self.0 >> (10 + 6 * place) & 63) as usize];
+        for place in (0..NAME_LETTERS as u32).rev() {
+            let letter = LETTERS[(self.name() >> (LETTER_BITS * place) & 63) as usize];
             write!(f, "{}", char::from(letter))?;
         }
         Ok(())
@@ -193,5 +232,8 @@ mod tests {
     #[test]
     fn the_name_of_a_module_s_type_is_in_its_number() {
         assert_eq!(ModuleType(0xbde7_2da2_bb1e_b400).to_string(), "vectorset");
+        assert_eq!(ModuleType::new("vectorset", 0).0, 0xbde7_2da2_bb1e_b400);
+        assert_eq!(ModuleType::new("ReJSON-RL", 3).0, 0x45e2_5238_df91_2c03);
+        assert_eq!(ModuleType::new("ReJSON-RL", 3).version(), 3);
     }
 }

@@ -4,7 +4,7 @@ use redline_types::{DataType, Element, Hash, IntBuf, Limits};
 
 use crate::{
     Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
+    format::{CannotTell, FileVersion, ModuleType, Part},
     listpack::{read_pack, write_element, write_elements_packed},
     object::{Codec, Rest},
     packed,
@@ -150,6 +150,7 @@ impl Codec for Hash {
         reader: &mut Reader<'_>,
         version: FileVersion,
         rdb_type: u8,
+        _: Option<ModuleType>,
         limits: &Limits,
     ) -> Result<Hash, Corrupt> {
         match (rdb_type, version) {

@@ -4,7 +4,7 @@
 //! Start with [`object`] (one value, of any type; each type has a file of its own), then [`payload`] (the frame that
 //! DUMP puts around it) and [`file`](mod@file) (what stands around values in files). [`format`](mod@format) has the
 //! versions of files, and the parts that tell where a value ends. [`primitive`] has the lengths and strings of all
-//! forms, [`packed`] the packed forms that older servers wrote.
+//! forms, [`packed`] the packed forms that older servers wrote, and `module` the frame of modules' values.
 //!
 //! Input is not trusted. It is checked whole: a value that is damaged anywhere is refused, and memory is never
 //! allocated because a header claims a length, only for bytes that have arrived. Payloads are those of Redis 8.2.3;
@@ -21,6 +21,7 @@ mod hash;
 mod list;
 mod listpack;
 pub mod lzf;
+mod module;
 pub mod object;
 pub mod packed;
 pub mod payload;
@@ -30,7 +31,7 @@ mod stream;
 mod vector_set;
 mod zset;
 
-pub use format::{CannotTell, FileVersion, Format};
+pub use format::{CannotTell, FileVersion, Format, ModuleType};
 pub use object::{Object, ObjectRef};
 pub use payload::{RestoreError, dump, dump_for_any, restore};
 

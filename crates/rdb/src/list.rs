@@ -7,7 +7,7 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
+    format::{CannotTell, FileVersion, ModuleType, Part},
     listpack::{pack_of, write_element, write_pack},
     object::{Codec, Rest},
     packed,
@@ -78,6 +78,7 @@ impl Codec for List {
         reader: &mut Reader<'_>,
         _: FileVersion,
         rdb_type: u8,
+        _: Option<ModuleType>,
         limits: &Limits,
     ) -> Result<List, Corrupt> {
         if rdb_type == ZIPLIST {

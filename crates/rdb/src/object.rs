@@ -8,8 +8,8 @@ use redline_types::{DataType, Limits, Value};
 
 use crate::{
     Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
-    primitive::{Reader, Writer, write_len, write_string},
+    format::{CannotTell, FileVersion, ModuleType, Part},
+    primitive::{Reader, Writer, write_string},
 };
 
 /// Value to be written.
@@ -32,8 +32,15 @@ pub enum Object {
 
 /// Serialised forms of a type.
 pub(crate) trait Codec: DataType {
-    /// Name and version of a type that Redis has from a module, which follow [`MODULE`].
-    const MODULE_TYPE: Option<u64> = None;
+    /// Returns the name and version of a type that Redis has from a module, which follow [`MODULE`].
+    fn module_type() -> Option<ModuleType> {
+        None
+    }
+
+    /// Returns true if a module's values of this name and version are of the type.
+    fn reads_module_type(_: ModuleType) -> bool {
+        false
+    }
 
     /// Returns the parts of the form that has this name in files of a version; `None` if no form of the type has it,
     /// or none that is read. No other type has a form of the name there, but for [`MODULE`].
@@ -46,7 +53,7 @@ pub(crate) trait Codec: DataType {
     /// If it has none.
     fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell>;
 
-    /// Appends the value, in a form that [`Codec::rdb_type`] named, without its name.
+    /// Appends the value, in a form that [`Codec::rdb_type`] named, without its name; a module's value begins with its type.
     fn encode(&self, out: &mut Writer, rdb_type: u8);
 
     /// Appends the part of the value before its elements, if it is about to be frozen: the elements follow by
@@ -60,11 +67,12 @@ pub(crate) trait Codec: DataType {
         unreachable!("a {} is not frozen", Self::NAME)
     }
 
-    /// Reads a value of a form that has parts. It may be empty.
+    /// Reads a value of a form that has parts, behind the type of a module's value. It may be empty.
     fn decode(
         reader: &mut Reader<'_>,
         version: FileVersion,
         rdb_type: u8,
+        module_type: Option<ModuleType>,
         limits: &Limits,
     ) -> Result<Self, Corrupt>;
 }
@@ -81,13 +89,20 @@ pub(crate) type Forms = [Option<&'static [Part]>; 256];
 
 macro_rules! codecs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Parts of the forms of each type, and the types' names as a module's.
-        const CODECS: &[(fn(FileVersion, u8) -> Option<&'static [Part]>, Option<u64>)] = &[
-            $((
-                <redline_types::$name as Codec>::parts,
-                <redline_types::$name as Codec>::MODULE_TYPE,
-            ),)*
+        /// Parts of the forms of each type.
+        const PARTS: &[fn(FileVersion, u8) -> Option<&'static [Part]>] = &[
+            $(<redline_types::$name as Codec>::parts,)*
         ];
+
+        /// Returns true if a module's values of this name and version are read.
+        pub(crate) fn has_module_type(module_type: ModuleType) -> bool {
+            [$(<redline_types::$name as Codec>::reads_module_type(module_type),)*].contains(&true)
+        }
+
+        /// Returns the types, with the versions that are written, whose values are in the form of modules' values.
+        pub fn module_types() -> Vec<ModuleType> {
+            [$(<redline_types::$name as Codec>::module_type(),)*].into_iter().flatten().collect()
+        }
 
         fn rdb_type(value: &Value, version: FileVersion) -> Result<u8, CannotTell> {
             match value { $(Value::$name(value) => value.rdb_type(version),)* }
@@ -95,12 +110,7 @@ macro_rules! codecs {
 
         fn encode(out: &mut Writer, value: &Value, rdb_type: u8) {
             match value {
-                $(Value::$name(value) => {
-                    if let Some(name) = <redline_types::$name as Codec>::MODULE_TYPE {
-                        write_len(out, name);
-                    }
-                    value.encode(out, rdb_type);
-                })*
+                $(Value::$name(value) => Codec::encode(&**value, out, rdb_type),)*
             }
         }
 
@@ -119,13 +129,15 @@ macro_rules! codecs {
             limits: &Limits,
         ) -> Result<Value, Corrupt> {
             let module_type = match rdb_type {
-                MODULE => Some(reader.number()?),
+                MODULE => Some(ModuleType(reader.number()?)),
                 _ => None,
             };
             $(if <redline_types::$name as Codec>::parts(version, rdb_type).is_some()
-                && <redline_types::$name as Codec>::MODULE_TYPE == module_type
+                && module_type.is_none_or(<redline_types::$name as Codec>::reads_module_type)
             {
-                let value = redline_types::$name::decode(reader, version, rdb_type, limits)?;
+                let value = <redline_types::$name as Codec>::decode(
+                    reader, version, rdb_type, module_type, limits,
+                )?;
                 return Ok(value.into());
             })*
             Err(Corrupt(match module_type {
@@ -144,19 +156,10 @@ pub(crate) fn forms(version: FileVersion) -> Box<Forms> {
     for (rdb_type, form) in (0..=u8::MAX).zip(forms.iter_mut()) {
         *form = match rdb_type {
             STRING => Some(&[Part::String]),
-            _ => CODECS
-                .iter()
-                .find_map(|(parts, _)| parts(version, rdb_type)),
+            _ => PARTS.iter().find_map(|parts| parts(version, rdb_type)),
         };
     }
     forms
-}
-
-/// Returns true if a type here has this name as that of a module's type.
-pub(crate) fn has_module_type(name: u64) -> bool {
-    CODECS
-        .iter()
-        .any(|(_, module_type)| *module_type == Some(name))
 }
 
 /// Returns the byte before a value in files of a version.

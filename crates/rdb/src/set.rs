@@ -4,7 +4,7 @@ use redline_types::{DataType, Element, IntBuf, Limits, Set};
 
 use crate::{
     Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
+    format::{CannotTell, FileVersion, ModuleType, Part},
     listpack::{read_pack, write_element, write_elements_packed},
     object::{Codec, Rest},
     packed,
@@ -63,6 +63,7 @@ impl Codec for Set {
         reader: &mut Reader<'_>,
         _: FileVersion,
         rdb_type: u8,
+        _: Option<ModuleType>,
         limits: &Limits,
     ) -> Result<Set, Corrupt> {
         match rdb_type {

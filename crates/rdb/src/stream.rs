@@ -14,7 +14,7 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
+    format::{CannotTell, FileVersion, ModuleType, Part},
     object::{Codec, Rest},
     primitive::{Reader, Writer, write_len, write_string},
 };
@@ -147,6 +147,7 @@ impl Codec for Stream {
         reader: &mut Reader<'_>,
         _: FileVersion,
         rdb_type: u8,
+        _: Option<ModuleType>,
         _: &Limits,
     ) -> Result<Stream, Corrupt> {
         let form = Form::of(rdb_type);

@@ -15,23 +15,9 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
-    object::{Codec, MODULE},
-    primitive::{Reader, Writer, write_len, write_string},
+    format::ModuleType,
+    module::{FieldReader, FieldWriter, ModuleCodec},
 };
-
-/// Name of the type: `vectorset` in 6 bits a letter, and version 0 in 10 bits.
-const NAME: u64 = 0xbde7_2da2_bb1e_b400;
-
-/// The version of Redis since which there is the type.
-const SINCE: u16 = 12;
-
-/// Kinds of parts.
-mod part {
-    pub const END: u64 = 0;
-    pub const NUMBER: u64 = 2;
-    pub const STRING: u64 = 5;
-}
 
 const QUANTIZATIONS: [Quantization; 3] =
     [Quantization::None, Quantization::Int8, Quantization::Binary];
@@ -43,23 +29,11 @@ const FORM: u64 = 1;
 const FORM_SHIFT: u32 = 24;
 const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
 
-impl Codec for VectorSet {
-    const MODULE_TYPE: Option<u64> = Some(NAME);
+impl ModuleCodec for VectorSet {
+    const WRITTEN: ModuleType = ModuleType::new("vectorset", 0);
+    const SINCE: u16 = 12;
 
-    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
-        (rdb_type == MODULE).then_some(&[Part::Module])
-    }
-
-    fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
-        match version.redis_forms() >= SINCE {
-            true => Ok(MODULE),
-            false => Err(CannotTell {
-                what: "a vector set",
-            }),
-        }
-    }
-
-    fn encode(&self, out: &mut Writer, _rdb_type: u8) {
+    fn encode(&self, fields: &mut FieldWriter<'_>) {
         let shape = self.shape();
         let quantization = QUANTIZATIONS.iter().position(|q| *q == shape.quantization);
         let quantization = quantization.expect("every quantization has a number") as u64;
@@ -71,41 +45,38 @@ impl Codec for VectorSet {
         if has_attributes {
             flags |= HAS_ATTRIBUTES;
         }
-        number(out, shape.dimensions as u64);
-        number(out, self.len() as u64);
-        number(out, quantization | (shape.links as u64) << 8);
-        number(out, flags);
+        fields.unsigned(shape.dimensions as u64);
+        fields.unsigned(self.len() as u64);
+        fields.unsigned(quantization | (shape.links as u64) << 8);
+        fields.unsigned(flags);
         let mut bytes = Vec::new();
         if let Some(projection) = &shape.projection {
-            number(out, projection.inputs() as u64);
+            fields.unsigned(projection.inputs() as u64);
             bytes.extend(projection.matrix().flat_map(f32::to_le_bytes));
-            string(out, &bytes);
+            fields.string(&bytes);
         }
         for element in self.iter() {
-            string(out, element.name());
+            fields.string(element.name());
             if has_attributes {
-                string(out, element.attributes().unwrap_or_default());
+                fields.string(element.attributes().unwrap_or_default());
             }
             bytes.clear();
             element.stored().write_bytes(&mut bytes);
-            string(out, &bytes);
+            fields.string(&bytes);
             let words = words_of(element);
-            number(out, words.len() as u64);
-            words.into_iter().for_each(|word| number(out, word));
+            fields.unsigned(words.len() as u64);
+            words.into_iter().for_each(|word| fields.unsigned(word));
         }
-        write_len(out, part::END);
     }
 
     fn decode(
-        reader: &mut Reader<'_>,
-        _version: FileVersion,
-        _rdb_type: u8,
+        fields: &mut FieldReader<'_, '_>,
+        _version: u16,
         _limits: &Limits,
     ) -> Result<VectorSet, Corrupt> {
-        let mut parts = Parts { reader };
-        let dimensions = parts.number_in(1, DIMENSIONS_MAX)?;
-        let count = parts.number()?;
-        let form = parts.number()?;
+        let dimensions = read_dimensions(fields)?;
+        let count = fields.unsigned()?;
+        let form = fields.unsigned()?;
         let quantization = *QUANTIZATIONS
             .get((form & 0xff) as usize)
             .ok_or(Corrupt("a quantization"))?;
@@ -117,11 +88,11 @@ impl Codec for VectorSet {
             (LINKS_MIN..=LINKS_MAX).contains(&links),
             "the links of a vector set",
         )?;
-        let flags = parts.number()?;
+        let flags = fields.unsigned()?;
         let mut projection = None;
         if flags & HAS_MATRIX != 0 {
-            let inputs = parts.number_in(1, DIMENSIONS_MAX)?;
-            let matrix = floats(&parts.string()?).collect();
+            let inputs = read_dimensions(fields)?;
+            let matrix = floats(&fields.string()?).collect();
             let read = Projection::of_matrix(inputs, dimensions, matrix);
             projection = Some(read.ok_or(Corrupt("a matrix"))?);
         }
@@ -133,16 +104,8 @@ impl Codec for VectorSet {
         };
         let mut elements = Vec::new();
         for _ in 0..count {
-            elements.push(read_element(
-                &mut parts,
-                &shape,
-                flags & HAS_ATTRIBUTES != 0,
-            )?);
+            elements.push(read_element(fields, &shape, flags & HAS_ATTRIBUTES != 0)?);
         }
-        ensure(
-            parts.reader.number()? == part::END,
-            "parts behind a vector set",
-        )?;
         VectorSet::restore(shape, elements).ok_or(Corrupt("the links of a vector set"))
     }
 }
@@ -170,31 +133,30 @@ fn words_of(element: Element<'_>) -> Vec<u64> {
     words
 }
 
-fn number(out: &mut Vec<u8>, number: u64) {
-    write_len(out, part::NUMBER);
-    write_len(out, number);
-}
-
-fn string(out: &mut Writer, text: &[u8]) {
-    write_len(out, part::STRING);
-    write_string(out, text);
+fn read_dimensions(fields: &mut FieldReader<'_, '_>) -> Result<usize, Corrupt> {
+    let number = usize::try_from(fields.unsigned()?).unwrap_or(usize::MAX);
+    ensure(
+        (1..=DIMENSIONS_MAX).contains(&number),
+        "the dimensions of a vector set",
+    )?;
+    Ok(number)
 }
 
 fn read_element(
-    parts: &mut Parts<'_, '_>,
+    fields: &mut FieldReader<'_, '_>,
     shape: &Shape,
     has_attributes: bool,
 ) -> Result<Restored, Corrupt> {
-    let name = parts.string()?;
+    let name = fields.string()?;
     let attributes = match has_attributes {
-        true => Some(parts.string()?).filter(|attributes| !attributes.is_empty()),
+        true => Some(fields.string()?).filter(|attributes| !attributes.is_empty()),
         false => None,
     };
-    let bytes = parts.string()?;
-    let count = parts.number()?;
+    let bytes = fields.string()?;
+    let count = fields.unsigned()?;
     let mut words = Vec::new();
     for _ in 0..count {
-        words.push(parts.number()?);
+        words.push(fields.unsigned()?);
     }
     let mut words = words.into_iter();
     let mut word = || words.next().ok_or(WRONG_ELEMENT);
@@ -226,37 +188,6 @@ fn read_element(
         stored: stored.ok_or(Corrupt("a vector"))?,
         layers,
     })
-}
-
-struct Parts<'a, 'b> {
-    reader: &'a mut Reader<'b>,
-}
-
-impl Parts<'_, '_> {
-    fn number(&mut self) -> Result<u64, Corrupt> {
-        ensure(
-            self.reader.number()? == part::NUMBER,
-            "a part that is no number",
-        )?;
-        self.reader.number()
-    }
-
-    fn number_in(&mut self, least: usize, most: usize) -> Result<usize, Corrupt> {
-        let number = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        ensure(
-            (least..=most).contains(&number),
-            "the dimensions of a vector set",
-        )?;
-        Ok(number)
-    }
-
-    fn string(&mut self) -> Result<Vec<u8>, Corrupt> {
-        ensure(
-            self.reader.number()? == part::STRING,
-            "a part that is no string",
-        )?;
-        Ok(self.reader.string()?.into_owned())
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use redline_types::{
 
 use crate::{
     Corrupt,
-    format::{CannotTell, FileVersion, Part},
+    format::{CannotTell, FileVersion, ModuleType, Part},
     listpack::{read_pack, write_element, write_pack},
     object::{Codec, Rest},
     packed,
@@ -71,6 +71,7 @@ impl Codec for Zset {
         reader: &mut Reader<'_>,
         _: FileVersion,
         rdb_type: u8,
+        _: Option<ModuleType>,
         limits: &Limits,
     ) -> Result<Zset, Corrupt> {
         match rdb_type {

@@ -12,7 +12,7 @@ use redline_keyspace::{SIZE_CLASSES, Sizes, Unit};
 use redline_net::{clock, process};
 use redline_replica::{Replid, link::State as LinkState, primary::State};
 use redline_resp::Args;
-use redline_spec::{self as spec, CommandId};
+use redline_spec::{self as spec, CommandId, Module};
 use redline_types::Kind;
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     worker::Worker,
 };
 use redline_engine::{
-    REDIS_VERSION, REDLINE_VERSION, SERVER_NAME, VECTOR_SETS,
+    REDIS_VERSION, REDLINE_VERSION, SERVER_NAME,
     caller::flag,
     executor::figures,
     pubsub,
@@ -105,8 +105,11 @@ impl Out<'_> {
 
 fn modules(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let options = "handle-io-errors|handle-repl-async-load";
-    let rest = format!("ver=1,api=1,filters=0,usedby=[],using=[],options=[{options}]");
-    out.field("module", format_args!("name={VECTOR_SETS},{rest}"))
+    Module::all().try_for_each(|module| {
+        let Module { name, version, .. } = module;
+        let rest = format!("api=1,filters=0,usedby=[],using=[],options=[{options}]");
+        out.field("module", format_args!("name={name},ver={version},{rest}"))
+    })
 }
 
 fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use crate::Flags;
 
 /// A set of ACL categories.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Categories(u32);
+pub struct Categories(u64);
 
 macro_rules! categories {
     ($( $(#[doc = $doc:literal])+ $name:ident = $bit:literal, $wire:literal; )*) => {
@@ -60,6 +60,36 @@ categories! {
     TRANSACTION = 19, "transaction";
     /// Scripts and functions.
     SCRIPTING = 20, "scripting";
+    /// JSON documents.
+    JSON = 21, "json";
+    /// Bloom filters.
+    BLOOM = 22, "bloom";
+    /// Cuckoo filters.
+    CUCKOO = 23, "cuckoo";
+    /// Count-min sketches.
+    CMS = 24, "cms";
+    /// The most frequent items.
+    TOPK = 25, "topk";
+    /// Digests for quantiles.
+    TDIGEST = 26, "tdigest";
+    /// Time series.
+    TIMESERIES = 27, "timeseries";
+    /// What Tair has beside Redis; its commands are also in one of the categories below.
+    TAIR = 28, "tair";
+    /// Strings with a version and flags.
+    TAIRSTRING = 29, "tairstring";
+    /// Hashes whose fields have versions.
+    TAIRHASH = 30, "tairhash";
+    /// Sorted sets with scores of several parts.
+    TAIRZSET = 31, "tairzset";
+    /// Areas of shapes.
+    TAIRGIS = 32, "tairgis";
+    /// Time series under two keys.
+    TAIRTS = 33, "tairts";
+    /// Sketches of numbers of distinct items.
+    TAIRCPC = 34, "taircpc";
+    /// Compressed bitmaps.
+    TAIRROARING = 35, "tairroaring";
 }
 
 impl Categories {
@@ -70,6 +100,11 @@ impl Categories {
     #[must_use]
     pub const fn with(self, other: Categories) -> Categories {
         Categories(self.0 | other.0)
+    }
+
+    /// Returns true if a category is in both sets.
+    pub const fn meets(self, other: Categories) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Returns true if every category of `other` is in the set.
@@ -96,7 +131,8 @@ impl Categories {
 
     /// Returns the categories that a row's flags imply, together with those of the row.
     pub(crate) const fn derived(self, flags: Flags) -> Categories {
-        if flags.has(Flags::MODULE) {
+        // Redis's vector sets are in none.
+        if flags.has(Flags::MODULE) && self.0 == 0 {
             return self;
         }
         let mut all = self;

@@ -22,6 +22,7 @@ mod grammar;
 pub mod id;
 mod keys;
 mod lookup;
+mod module;
 mod nearest;
 pub mod refusal;
 mod row;
@@ -39,6 +40,7 @@ pub use keys::{
     getkeys, keys, reachable_keys, routed_keys,
 };
 pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
+pub use module::Module;
 pub use nearest::nearest;
 pub use row::{
     ChannelSpec, Deprecation, Group, Plane, Propagate, REFERENCE, Routing, Row, Scope, is_after,

@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 use redline_acl::{HELLO_NEEDS_AUTH, NO_PASSWORD};
 use redline_commands::{Error, Words};
 use redline_resp::{Args, Hello, Proto, Reply};
-use redline_spec::CommandId;
+use redline_spec::{CommandId, Module};
 use redline_types::number;
 
 use crate::{
-    VECTOR_SETS,
     caller::{Caller, ReplyMode, flag, state},
     engine::Engine,
     executor::{Executor, Halt, Outlet, access},
@@ -125,18 +124,21 @@ pub fn mode(engine: &Engine) -> &'static str {
     }
 }
 
-/// Writes the modules of HELLO's reply: vector sets, which Redis brings in one.
+/// Writes the modules of HELLO's reply and of MODULE LIST: those in which other servers have what is built in here.
 pub fn write_modules(reply: &mut Reply<'_>) {
-    reply.array(1);
-    reply.map(4);
-    reply.bulk(b"name");
-    reply.bulk(VECTOR_SETS.as_bytes());
-    reply.bulk(b"ver");
-    reply.integer(1);
-    reply.bulk(b"path");
-    reply.bulk(b"");
-    reply.bulk(b"args");
-    reply.array(0);
+    let modules = Module::all();
+    reply.array(modules.clone().count());
+    for module in modules {
+        reply.map(4);
+        reply.bulk(b"name");
+        reply.bulk(module.name.as_bytes());
+        reply.bulk(b"ver");
+        reply.integer(i64::from(module.version));
+        reply.bulk(b"path");
+        reply.bulk(b"");
+        reply.bulk(b"args");
+        reply.array(0);
+    }
 }
 
 fn set_proto(caller: &mut Caller, proto: Proto) {

@@ -9,7 +9,8 @@ use super::{EntryMeta, Recency, feed::Feed, opcode};
 use crate::{
     Corrupt, Object, ensure,
     format::{FileVersion, MAGIC_BYTES, ModuleType, Part},
-    object::{self, Forms, MODULE_EARLY},
+    module::field,
+    object::{self, Forms, MODULE, MODULE_EARLY},
     primitive::{Length, Reader},
 };
 
@@ -147,7 +148,8 @@ impl fmt::Display for FileError {
             UnknownType(byte) => write!(f, "RDB file has a record of unknown type {byte}")?,
             Module(name) => write!(
                 f,
-                "RDB file has a value of the type {name} of a module; there are no modules here"
+                "RDB file has a value of the type {name}, version {}, of a module that is not here; `skip-unknown-module-values yes` leaves out such keys",
+                name.version()
             )?,
             EarlyFunction => write!(
                 f,
@@ -173,16 +175,6 @@ impl std::error::Error for FileError {
 
 type Result<T> = std::result::Result<T, FileErrorKind>;
 
-/// Kinds of parts of a module's value.
-mod module_part {
-    pub const END: u64 = 0;
-    pub const SIGNED: u64 = 1;
-    pub const UNSIGNED: u64 = 2;
-    pub const FLOAT: u64 = 3;
-    pub const DOUBLE: u64 = 4;
-    pub const STRING: u64 = 5;
-}
-
 /// Reader of a file, record by record. It holds the present record, and what has arrived of the bytes behind it. After
 /// an error it is of no more use.
 pub struct Scanner<S> {
@@ -192,6 +184,8 @@ pub struct Scanner<S> {
     /// Texts of the present record that are not in it as they are.
     decoded: Vec<u8>,
     skipped_module: Option<ModuleType>,
+    skips_unknown_modules: bool,
+    skipped_values: u64,
     is_over: bool,
 }
 
@@ -233,6 +227,8 @@ impl<S: Source> Scanner<S> {
             version: None,
             decoded: Vec::new(),
             skipped_module: None,
+            skips_unknown_modules: false,
+            skipped_values: 0,
             is_over: false,
         }
     }
@@ -242,12 +238,23 @@ impl<S: Source> Scanner<S> {
         self.feed.sums = false;
     }
 
+    /// Lets keys be whose values are of modules' types that are not read (`skip-unknown-module-values yes`): they are
+    /// passed over, and counted.
+    pub fn skip_unknown_modules(&mut self) {
+        self.skips_unknown_modules = true;
+    }
+
+    /// Returns the number of keys that were passed over, since their values are of modules' types that are not read.
+    pub fn skipped_values(&self) -> u64 {
+        self.skipped_values
+    }
+
     /// Returns the offset of the first byte that was not read: the file's length, after its end.
     pub fn offset(&self) -> u64 {
         self.feed.offset()
     }
 
-    /// Returns the type of a module whose data that belong to no key were passed over: the first such module.
+    /// Returns the type of a module whose data were passed over, of a key or of none: the first such module.
     pub fn skipped_module(&self) -> Option<ModuleType> {
         self.skipped_module
     }
@@ -383,41 +390,61 @@ impl<S: Source> Scanner<S> {
                     self.end()?;
                     return Ok(Found::End);
                 }
-                rdb_type => return self.entry(rdb_type, meta),
+                rdb_type => match self.entry(rdb_type, meta)? {
+                    Some(found) => return Ok(found),
+                    None => {
+                        self.decoded.clear();
+                        meta = EntryMeta::default();
+                    }
+                },
             }
         }
     }
 
     #[inline]
-    fn entry(&mut self, rdb_type: u8, meta: EntryMeta) -> Result<Found> {
+    fn entry(&mut self, rdb_type: u8, meta: EntryMeta) -> Result<Option<Found>> {
         let offset = self.feed.offset() - 1;
         let form = match &self.version {
             Some((_, forms)) => forms[usize::from(rdb_type)],
             None => None,
         };
         let Some(parts) = form else {
-            return self.unknown(rdb_type);
+            return Err(self.unknown(rdb_type)?);
         };
         let key = self.text()?;
         let value_at = self.feed.place();
-        self.skip(parts)?;
-        Ok(Found::Entry {
+        if rdb_type == MODULE {
+            let module_type = ModuleType(self.feed.number()?);
+            if !object::has_module_type(module_type) {
+                if !self.skips_unknown_modules {
+                    return Err(FileErrorKind::Module(module_type));
+                }
+                self.skipped_module.get_or_insert(module_type);
+                self.skipped_values += 1;
+                self.skip_module(true)?;
+                return Ok(None);
+            }
+            self.skip_module(false)?;
+        } else {
+            self.skip(parts)?;
+        }
+        Ok(Some(Found::Entry {
             key,
             rdb_type,
             value_at,
             meta,
             offset,
-        })
+        }))
     }
 
     /// Returns the error for a record that begins with this byte.
     #[cold]
-    fn unknown(&mut self, byte: u8) -> Result<Found> {
+    fn unknown(&mut self, byte: u8) -> Result<FileErrorKind> {
         if byte != MODULE_EARLY {
-            return Err(FileErrorKind::UnknownType(byte));
+            return Ok(FileErrorKind::UnknownType(byte));
         }
         self.feed.skip_string()?;
-        Err(FileErrorKind::Module(ModuleType(self.feed.number()?)))
+        Ok(FileErrorKind::Module(ModuleType(self.feed.number()?)))
     }
 
     /// Reads what follows the mark of the end.
@@ -475,10 +502,7 @@ impl<S: Source> Scanner<S> {
                     }
                 }
                 Part::Module => {
-                    let name = self.feed.number()?;
-                    if !object::has_module_type(name) {
-                        return Err(FileErrorKind::Module(ModuleType(name)));
-                    }
+                    self.feed.number()?;
                     self.skip_module(false)?;
                 }
             }
@@ -494,11 +518,11 @@ impl<S: Source> Scanner<S> {
                 self.feed.keep();
             }
             match self.feed.number()? {
-                module_part::END => return Ok(()),
-                module_part::SIGNED | module_part::UNSIGNED => drop(self.feed.number()?),
-                module_part::FLOAT => self.feed.skip(4)?,
-                module_part::DOUBLE => self.feed.skip(8)?,
-                module_part::STRING => self.feed.skip_string()?,
+                field::END => return Ok(()),
+                field::SIGNED | field::UNSIGNED => drop(self.feed.number()?),
+                field::FLOAT => self.feed.skip(4)?,
+                field::DOUBLE => self.feed.skip(8)?,
+                field::STRING => self.feed.skip_string()?,
                 _ => {
                     return Err(FileErrorKind::Corrupt(
                         "an unknown part of a module's value",

@@ -159,18 +159,23 @@ fn each_form_is_of_one_type() {
     let redis = (1..=crate::VERSION).map(FileVersion::Redis);
     for version in redis.chain([FileVersion::Valkey(80)]) {
         for rdb_type in 1..=u8::MAX {
-            let types = CODECS
-                .iter()
-                .filter(|(parts, _)| parts(version, rdb_type).is_some());
-            let module_types: Vec<_> = types.map(|(_, module_type)| module_type).collect();
+            let types = PARTS.iter().filter_map(|parts| parts(version, rdb_type));
+            let types: Vec<_> = types.collect();
+            assert!(types.len() <= 1 || rdb_type == MODULE, "{rdb_type} twice");
+            let is_module = |parts: &&[Part]| **parts == [Part::Module];
             assert!(
-                module_types.len() <= 1 || rdb_type == MODULE,
-                "{rdb_type} twice"
+                types
+                    .iter()
+                    .all(|parts| is_module(parts) == (rdb_type == MODULE))
             );
-            let are_modules = module_types.iter().all(|name| name.is_some());
-            assert!(module_types.is_empty() || are_modules == (rdb_type == MODULE));
         }
     }
+    let mut names: Vec<_> = module_types().iter().map(ToString::to_string).collect();
+    let types = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), types, "two types have one name: {names:?}");
+    assert!(module_types().into_iter().all(has_module_type));
 }
 
 #[test]

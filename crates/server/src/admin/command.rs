@@ -5,12 +5,13 @@
 use redline_commands::{Error, Words};
 use redline_resp::{Args, Reply};
 use redline_spec::{
-    self as spec, Arg, ArgKind, Categories, CommandId, Find, Flags, KeySpec, Keys, Row, table,
+    self as spec, Arg, ArgKind, Categories, CommandId, Find, Flags, KeySpec, Keys, Module, Row,
+    table,
 };
 use redline_types::glob::{self, Case};
 
 use crate::worker::Worker;
-use redline_engine::{Caller, Halt, Names, VECTOR_SETS};
+use redline_engine::{Caller, Halt, Names};
 
 pub(crate) fn command(_: &mut Worker, caller: &mut Caller, _: Args<'_>) -> Result<(), Halt> {
     let mut reply = caller.reply();
@@ -73,10 +74,8 @@ pub(crate) fn command_list(
     } else if words.len() != 3 || !words.flag("FILTERBY") {
         return Err(Error::Syntax.into());
     } else if let Some(module) = words.value("MODULE") {
-        match module == VECTOR_SETS.as_bytes() {
-            true => Filter::Module,
-            false => Filter::Nothing,
-        }
+        let found = Module::all().find(|known| known.name.as_bytes() == module);
+        found.map_or(Filter::Nothing, Filter::Module)
     } else if let Some(category) = words.value("ACLCAT") {
         Categories::by_name(category).map_or(Filter::Nothing, Filter::Category)
     } else if let Some(pattern) = words.value("PATTERN") {
@@ -170,7 +169,7 @@ pub(crate) fn write_help<S: AsRef<str>>(reply: &mut Reply<'_>, lines: &[S]) {
 enum Filter<'a> {
     None,
     Nothing,
-    Module,
+    Module(&'static Module),
     Category(Categories),
     Pattern(&'a [u8]),
 }
@@ -180,7 +179,7 @@ impl Filter<'_> {
         match self {
             Filter::None => true,
             Filter::Nothing => false,
-            Filter::Module => row.flags.has(Flags::MODULE),
+            Filter::Module(module) => Module::of(row) == Some(module),
             Filter::Category(category) => row.acl.has(*category),
             Filter::Pattern(pattern) => {
                 glob::matches(pattern, row.full_name.as_bytes(), Case::Insensitive)
@@ -399,7 +398,7 @@ fn write_docs(reply: &mut Reply<'_>, row: &Row) {
     if row.flags.has(Flags::MODULE) {
         // Redis has no more fields of them.
         pairs.text("group", row.group.name());
-        pairs.text("module", VECTOR_SETS);
+        pairs.text_if("module", Module::of(row).map(|module| module.name));
         return pairs.end();
     }
     pairs.text("since", row.since);

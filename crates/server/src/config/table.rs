@@ -253,6 +253,7 @@ settings! {
         key_save_delay_us: u64 = ("rdb-key-save-delay", Live, SECONDS, "0", "For tests: microseconds for which the saving of a key waits.");
         key_load_delay_us: u64 = ("key-load-delay", Live, SECONDS, "0", "For tests: microseconds for which the loading of a key or a command waits.");
         stop_writes_on_save_error: bool = ("stop-writes-on-bgsave-error", Live, SWITCH, "yes", "Refuse writes after a snapshot has failed, until one succeeds.");
+        skips_unknown_modules: bool = ("skip-unknown-module-values", Live, SWITCH, "no", "Leave out keys of a snapshot whose values are of modules that are not here; no: such a file is an error.");
         _ = ("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply.");
     }
 

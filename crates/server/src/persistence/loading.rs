@@ -200,11 +200,19 @@ pub(crate) fn load_scanned<S: Source>(
     if !settings.checksums {
         scanner.ignore_checksum();
     }
+    if settings.skips_unknown_modules {
+        scanner.skip_unknown_modules();
+    }
     let version = scanner.header().map_err(failed)?;
     begins();
     let space = shared.keyspace.unpublished();
     let loaded = load::load(scanner, version, &space, options, progress);
     let loaded = loaded.map_err(NotLoaded::Load)?;
+    if let (skipped @ 1.., Some(name)) = (scanner.skipped_values(), scanner.skipped_module()) {
+        log::warning(&format!(
+            "{skipped} keys were left out: their values are of modules that are not here, {name} first"
+        ));
+    }
     Ok(File {
         space,
         loaded,

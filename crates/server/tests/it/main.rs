@@ -32,4 +32,5 @@ mod sort;
 mod stress;
 mod tls;
 mod tracking;
+mod types_replay;
 mod waiting;

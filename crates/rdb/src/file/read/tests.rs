@@ -143,7 +143,7 @@ fn every_value_comes_back_in_every_version_that_holds_it() {
             let written =
                 write::entry(&mut out, &format(version), &key, object_ref(&object), &meta);
             if let Err(CannotTell { what }) = written {
-                assert_eq!((what, out.len()), ("a vector set", before));
+                assert_eq!((what, out.len()), ("vectorset", before));
                 assert!(matches!(&object, Object::Value(Value::VectorSet(_))));
                 assert!(version != FileVersion::Redis(12));
                 continue;
@@ -480,6 +480,34 @@ fn modules_are_named() {
     }
     let early = file_of(FileVersion::Redis(10), &[opcode::FUNCTION_EARLY]);
     assert!(matches!(error_of(&early), FileErrorKind::EarlyFunction));
+}
+
+#[test]
+fn unknown_modules_values_are_passed_over_if_that_is_asked_for() {
+    let mut records = b"\xfc\x01\0\0\0\0\0\0\0\x07\x01j".to_vec();
+    write_len(&mut records, ModuleType::new("NoSuchOne", 1023).0);
+    records.extend(module_parts());
+    records.extend(b"\x00\x01k\x01v");
+    let file = file_of(FileVersion::Redis(12), &records);
+    for piece in [1, 1000] {
+        let mut scanner = Scanner::new(pieces(&file, piece));
+        scanner.skip_unknown_modules();
+        match scanner.next() {
+            Ok(Record::Entry(entry)) => {
+                assert_eq!(&*entry.key, b"k");
+                assert_eq!(entry.meta.expire_at_ms, None, "that of the key before");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(scanner.next(), Ok(Record::End)));
+        assert_eq!(scanner.skipped_values(), 1);
+    }
+    let mut scanner = Scanner::new(&file[..]);
+    let error = scanner.next().expect_err("it is unknown");
+    assert!(
+        error.to_string().contains("NoSuchOne, version 1023"),
+        "{error}"
+    );
 }
 
 #[test]

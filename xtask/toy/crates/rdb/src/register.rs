@@ -1,49 +1,25 @@
-//! A register as bytes, in the form of modules' values: one part, which is a string. Must not know other types.
+//! A register as bytes, in the form of modules' values: one field, which is a string. Must not know other types.
 
 use redline_types::{Limits, Register};
 
 use crate::{
-    Corrupt, ensure,
-    format::{CannotTell, FileVersion, Part},
-    object::{Codec, MODULE},
-    primitive::{Reader, Writer, write_len, write_string},
+    Corrupt,
+    format::ModuleType,
+    module::{FieldReader, FieldWriter, ModuleCodec},
 };
 
-/// `register-` in 6 bits a letter, and version 0 in 10 bits.
-const NAME: u64 = 0xade8_22b2_d7ab_f800;
+impl ModuleCodec for Register {
+    const WRITTEN: ModuleType = ModuleType::new("register-", 0);
 
-/// The kinds of parts.
-mod part {
-    pub const END: u64 = 0;
-    pub const STRING: u64 = 5;
-}
-
-impl Codec for Register {
-    const MODULE_TYPE: Option<u64> = Some(NAME);
-
-    fn parts(_: FileVersion, rdb_type: u8) -> Option<&'static [Part]> {
-        (rdb_type == MODULE).then_some(&[Part::Module])
-    }
-
-    fn rdb_type(&self, _: FileVersion) -> Result<u8, CannotTell> {
-        Ok(MODULE)
-    }
-
-    fn encode(&self, out: &mut Writer, _: u8) {
-        write_len(out, part::STRING);
-        write_string(out, self.get());
-        write_len(out, part::END);
+    fn encode(&self, fields: &mut FieldWriter<'_>) {
+        fields.string(self.get());
     }
 
     fn decode(
-        reader: &mut Reader<'_>,
-        _: FileVersion,
-        _: u8,
+        fields: &mut FieldReader<'_, '_>,
+        _: u16,
         _: &Limits,
     ) -> Result<Register, Corrupt> {
-        ensure(reader.number()? == part::STRING, "a register's value")?;
-        let value = reader.string()?;
-        ensure(reader.number()? == part::END, "the end of a register")?;
-        Ok(Register::of(&value))
+        Ok(Register::of(&fields.string()?))
     }
 }
