@@ -26,6 +26,7 @@ pub mod object;
 pub mod packed;
 pub mod payload;
 pub mod primitive;
+mod series;
 mod set;
 mod stream;
 mod vector_set;
