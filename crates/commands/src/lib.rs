@@ -28,6 +28,7 @@ mod stream;
 mod string;
 #[cfg(test)]
 mod testing;
+mod time_series;
 mod vector_set;
 mod words;
 mod xgroup;

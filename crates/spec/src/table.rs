@@ -26,6 +26,7 @@ mod set;
 mod sorted_set;
 mod stream;
 mod string;
+mod time_series;
 mod transactions;
 mod vector_set;
 
@@ -79,6 +80,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     sorted_set::ROWS,
     stream::ROWS,
     string::ROWS,
+    time_series::ROWS,
     transactions::ROWS,
     vector_set::ROWS,
 ]);

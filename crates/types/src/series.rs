@@ -210,6 +210,10 @@ impl DataType for Series {
         self.chunks.len() + self.shape.labels.len() * 2
     }
 
+    fn forget_others(&mut self) {
+        self.unlink();
+    }
+
     fn labels(&self) -> Option<&Arc<[Label]>> {
         Some(&self.shape.labels)
     }

@@ -92,6 +92,9 @@ pub trait DataType: Clone + Default {
         None
     }
 
+    /// Forgets what the value has of other keys: it is a copy, which nobody else knows.
+    fn forget_others(&mut self) {}
+
     /// Returns the labels by which the key is found besides its name; `None` for a type that has none.
     fn labels(&self) -> Option<&Arc<[Label]>> {
         None
@@ -235,6 +238,11 @@ macro_rules! value {
             /// Returns a time before which no element expires, as Unix time in milliseconds; `None` if none ever does.
             pub fn earliest_expiry_ms(&self) -> Option<i64> {
                 match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
+            }
+
+            /// Forgets what the value has of other keys: it is a copy, which nobody else knows.
+            pub fn forget_others(&mut self) {
+                match self { $(Value::$name(value) => value.forget_others(),)* }
             }
 
             /// Returns the labels by which the key is found besides its name; `None` for a type that has none.

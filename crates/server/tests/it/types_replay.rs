@@ -94,7 +94,7 @@ const FAMILIES: &[Family] = &[
 
 /// Families whose commands are not there yet: their calls are left out. A test fails for a name that has to go.
 const UNBUILT: &[&str] = &[
-    "bloom", "cuckoo", "cms", "topk", "tdigest", "json", "series", "exstring", "exhash", "exzset",
+    "bloom", "cuckoo", "cms", "topk", "tdigest", "json", "exstring", "exhash", "exzset",
     "gis",
 ];
 
@@ -136,8 +136,33 @@ struct Difference {
     reason: &'static str,
 }
 
+const fn difference(
+    group: &'static str,
+    call: &'static str,
+    reason: &'static str,
+) -> Difference {
+    Difference {
+        group,
+        call,
+        reason,
+    }
+}
+
+const SERIES_MEMORY: &str = "memoryUsage is what the series takes here";
+
 /// All differences in replies; at most [`DIFFERENCES_MAX`]. One that is none any more fails the test.
-const DIFFERENCES: &[Difference] = &[];
+const DIFFERENCES: &[Difference] = &[
+    difference("create", "TS.INFO t", SERIES_MEMORY),
+    difference("create", "TS.INFO t1", SERIES_MEMORY),
+    difference("create", "TS.INFO t2", SERIES_MEMORY),
+    difference("create", "TS.INFO ig", SERIES_MEMORY),
+    difference("add", "TS.INFO t", SERIES_MEMORY),
+    difference("multi", "TS.INFO m:10", SERIES_MEMORY),
+    difference("rules", "TS.INFO src", SERIES_MEMORY),
+    difference("rules", "TS.INFO dst", SERIES_MEMORY),
+    difference("rules", "TS.INFO dst2", SERIES_MEMORY),
+    difference("policy", "TS.INFO ret", SERIES_MEMORY),
+];
 
 const DIFFERENCES_MAX: usize = 40;
 
