@@ -38,6 +38,7 @@ mod t_digest;
 #[cfg(test)]
 mod testing;
 mod top_k;
+mod time_series;
 mod vector_set;
 mod words;
 mod xgroup;

@@ -27,7 +27,8 @@ pub use eviction::Evicted;
 pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};
 pub use space::{
-    Flushed, Keyspace, Local, MEMORY_STEP_BYTES, Place, SLOT_KEYS_MAX, SLOTS, Settings,
+    Flushed, Keyspace, LabelledKey, Local, MEMORY_STEP_BYTES, Matcher, Place, SLOT_KEYS_MAX, SLOTS,
+    Settings, WantedLabel,
 };
 pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
 pub use unit::Unit;

@@ -3,6 +3,7 @@
 //! Must not know: commands, sessions. Access to a slot goes through a unit that holds its stripe
 //! ([`crate::View`]); this file owns the memory that those stripes guard.
 
+mod labels;
 mod slots;
 mod tables;
 
@@ -19,6 +20,8 @@ pub use redline_table::hash::SLOTS;
 pub(crate) use redline_table::hash::slot as slot_of;
 use redline_table::{Heap, Index};
 use redline_types::Limits;
+pub(crate) use labels::LabelIndex;
+pub use labels::{LabelledKey, Matcher, Wanted as WantedLabel};
 pub use slots::SLOT_KEYS_MAX;
 use slots::Slots;
 
@@ -128,6 +131,8 @@ pub(crate) struct Db {
     pub(crate) next_element_ms: Box<[AtomicI64]>,
     /// Keys whose value is a vector set, which only late versions of files hold. Changed under the key's stripe.
     pub(crate) vector_sets: AtomicU64,
+    /// Keys by the labels of their values.
+    pub(crate) labels: LabelIndex,
     /// The part in a snapshot.
     pub(crate) cut: CutState,
 }
@@ -467,6 +472,7 @@ impl Db {
             next_expire_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
             next_element_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
             vector_sets: AtomicU64::new(0),
+            labels: LabelIndex::default(),
             cut: CutState::default(),
         }
     }
@@ -516,6 +522,7 @@ impl Flushed {
                 }
             });
         }
+        freed += self.0.labels.clear();
         space.account(-(freed as i64));
         self.0.vector_sets.store(0, Ordering::Relaxed);
         self.0.cut.is_flushed.store(false, Ordering::Relaxed);

@@ -364,6 +364,7 @@ impl<'a> View<'a> {
         let edited = T::of_mut(value).ok_or(WrongType)?;
         let (before, was_timed) = (edited.heap_bytes(), edited.earliest_expiry_ms().is_some());
         let len_before = edited.len();
+        let labels = edited.labels().cloned();
         #[cfg(debug_assertions)]
         let freeze_id = edited.freeze_id();
         // The only call: what handlers do is compiled into it.
@@ -390,6 +391,12 @@ impl<'a> View<'a> {
             .packed()
             .is_some_and(|packed| packed.bytes.len() <= PACKED_AGAIN_BYTES_MAX);
         let mut grown = after as i64 - before as i64;
+        if let (Some(before), Some(after)) = (&labels, edited.labels())
+            && !Arc::ptr_eq(before, after)
+        {
+            let db = self.entries.space.db_or_create(self.entries.db);
+            grown += db.labels.exchange(key, before, after);
+        }
         if was_timed || earliest_ms.is_some() {
             grown += self.note_timed(hash, entry, was_timed, earliest_ms);
         }

@@ -33,6 +33,7 @@ pub mod packed;
 pub mod payload;
 pub mod primitive;
 mod roaring_bitmap;
+mod series;
 mod set;
 mod stream;
 mod t_digest;

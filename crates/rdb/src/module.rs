@@ -100,6 +100,11 @@ pub(crate) struct FieldWriter<'a> {
 
 #[allow(dead_code, reason = "a form uses the kinds that it has")]
 impl FieldWriter<'_> {
+    /// Returns true if the value leaves its database: see [`Writer::of_payload`].
+    pub(crate) fn is_alone(&self) -> bool {
+        self.out.is_alone()
+    }
+
     /// Appends a number of 64 bits.
     pub(crate) fn unsigned(&mut self, number: u64) {
         write_len(self.out, field::UNSIGNED);

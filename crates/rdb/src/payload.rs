@@ -44,7 +44,7 @@ pub fn dump_for_any(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
 }
 
 fn dump_as(object: ObjectRef<'_>, compresses: bool, version: u16) -> Vec<u8> {
-    let mut out = Writer::new(compresses);
+    let mut out = Writer::of_payload(compresses);
     let rdb_type = type_of(object, FileVersion::Redis(version)).expect("it was chosen so");
     out.push(rdb_type);
     write_as(&mut out, object, rdb_type);

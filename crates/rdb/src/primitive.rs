@@ -31,6 +31,8 @@ const COMPRESSED: u8 = 3;
 pub struct Writer {
     bytes: Vec<u8>,
     compresses: bool,
+    /// The value leaves its database.
+    is_alone: bool,
     /// Memory for the compressed form of a string.
     small: Vec<u8>,
 }
@@ -41,8 +43,22 @@ impl Writer {
         Writer {
             bytes: Vec::new(),
             compresses,
+            is_alone: false,
             small: Vec::new(),
         }
+    }
+
+    /// Creates an empty writer for a value that leaves its database: what it has of other keys is left out.
+    pub fn of_payload(compresses: bool) -> Writer {
+        Writer {
+            is_alone: true,
+            ..Writer::new(compresses)
+        }
+    }
+
+    /// Returns true if the value leaves its database.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// Returns the bytes that were written.

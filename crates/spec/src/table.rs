@@ -35,6 +35,7 @@ mod stream;
 mod string;
 mod t_digest;
 mod top_k;
+mod time_series;
 mod transactions;
 mod vector_set;
 
@@ -96,6 +97,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     string::ROWS,
     t_digest::ROWS,
     top_k::ROWS,
+    time_series::ROWS,
     transactions::ROWS,
     vector_set::ROWS,
     roaring_bitmap::ROWS,

@@ -1,6 +1,7 @@
 //! The data types as pure data structures: list, hash, set, sorted set, stream, vector set
 //! and Tair's exString, exHash and exZset, their compact
 //! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, filters and sketches, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and time series, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -29,6 +30,7 @@ pub mod packed;
 pub mod partial_sort;
 pub mod roaring_bitmap;
 pub mod sample;
+pub mod series;
 pub mod set;
 pub mod stream;
 pub mod t_digest;
@@ -50,6 +52,7 @@ pub use number::IntBuf;
 pub use pack::{Element, Pack};
 pub use packed::{PackedForm, PackedRef};
 pub use roaring_bitmap::Roaring;
+pub use series::Series;
 pub use set::Set;
 pub use stream::Stream;
 pub use t_digest::TDigest;

@@ -2,9 +2,12 @@
 //! derived, here and in the crates above. A new type is a file that implements [`DataType`], a line in the list, and
 //! the line that makes the file a module. Must not know keys, expiry or how a type is written to a file.
 
+use std::sync::Arc;
+
 use redline_table::frozen::FreezeId;
 
 use crate::Digest;
+use crate::series::Label;
 use crate::packed::{PackedForm, PackedRef};
 
 /// Elements above which a value is given out in pieces.
@@ -48,6 +51,8 @@ macro_rules! data_types {
             TopK,
             /// A t-digest: quantiles of numbers.
             TDigest,
+            /// Samples in the order of their times.
+            Series,
         }
     };
 }
@@ -121,6 +126,12 @@ pub trait DataType: Clone + Default {
     /// returns how many there were.
     fn remove_due(&mut self, _now_ms: i64, _max: usize, _gone: &mut dyn FnMut(&[u8])) -> usize {
         0
+    /// Forgets what the value has of other keys: it is a copy, which nobody else knows.
+    fn forget_others(&mut self) {}
+
+    /// Returns the labels by which the key is found besides its name; `None` for a type that has none.
+    fn labels(&self) -> Option<&Arc<[Label]>> {
+        None
     }
 
     /// Adds the contents to a digest, behind the number of the type.
@@ -263,6 +274,16 @@ macro_rules! value {
                 match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
             }
 
+            /// Forgets what the value has of other keys: it is a copy, which nobody else knows.
+            pub fn forget_others(&mut self) {
+                match self { $(Value::$name(value) => value.forget_others(),)* }
+            }
+
+            /// Returns the labels by which the key is found besides its name; `None` for a type that has none.
+            pub fn labels(&self) -> Option<&Arc<[Label]>> {
+                match self { $(Value::$name(value) => value.labels(),)* }
+            }
+
             /// Adds the contents to a digest, behind the number of the type.
             pub fn digest<D: Digest>(&self, digest: &mut D) {
                 match self { $(Value::$name(value) => value.digest(digest),)* }
@@ -371,6 +392,7 @@ mod tests {
         let of_core = stays.iter().filter(|kind| kind.object_type() != 5);
         assert!(of_core.eq(&[Kind::Stream]), "{stays:?}");
     fn only_streams_filters_and_sketches_stay_when_they_are_empty() {
+    fn only_an_empty_stream_and_a_series_stay() {
         let stays: Vec<_> = EMPTY
             .iter()
             .filter(|make| !make().leaves_no_key())
@@ -385,6 +407,7 @@ mod tests {
             Kind::TDigest,
         ];
         assert_eq!(stays, known);
+        assert_eq!(stays, [Kind::Stream, Kind::Series]);
     }
 
     #[test]

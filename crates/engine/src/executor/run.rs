@@ -377,8 +377,8 @@ impl<O: Outlet> Executor<'_, O> {
         let engine = self.engine;
         // CLIENT NO-TOUCH: only TOUCH still updates the access clock.
         self.local.clock.frozen = caller.is(state::NO_TOUCH) && id != CommandId::Touch;
-        let reads_every_key =
-            spec::gate(id).scope != Scope::KeysPlus || access::may_read_every_key(caller, id, args);
+        let finds_keys = matches!(spec::gate(id).scope, Scope::KeysPlus | Scope::OneStripe);
+        let reads_every_key = !finds_keys || access::may_read_every_key(caller, id, args);
         // The primary's stream says itself when its keys go.
         let is_own = self.refusals.has(Reason::Follows)
             && caller.info.token() != Token::LINK

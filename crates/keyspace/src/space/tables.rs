@@ -55,7 +55,11 @@ impl Db {
                     keys.store(keys.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 }
             }
-            grown + self.reindex(hash, old, before, Some(fresh), Indexed::of(fresh))
+            let after = Indexed::of(fresh);
+            if before.is_labelled || after.is_labelled {
+                grown += self.relabel(old, Some(fresh));
+            }
+            grown + self.reindex(hash, old, before, Some(fresh), after)
         }
     }
 
@@ -77,7 +81,11 @@ impl Db {
         // SAFETY: it is alive, and nobody changes it meanwhile.
         unsafe {
             let (before, after) = (Indexed::of(entry), Indexed::default());
-            grown + self.reindex(hash, Some(entry), before, None, after) - bytes(entry)
+            let relabelled = match before.is_labelled {
+                true => self.relabel(Some(entry), None),
+                false => 0,
+            };
+            grown + relabelled + self.reindex(hash, Some(entry), before, None, after) - bytes(entry)
         }
     }
 
@@ -135,6 +143,27 @@ impl Db {
         grown
     }
 
+    /// Keeps the index of labels right, where one of two entries of a key takes the place of the other; returns the bytes by
+    /// which it has grown.
+    ///
+    /// # Safety
+    /// Both are alive, and nobody changes them meanwhile.
+    #[cold]
+    unsafe fn relabel(&self, from: Option<Entry>, to: Option<Entry>) -> i64 {
+        // SAFETY: handed on from the caller.
+        let labels = |entry: Option<Entry>| match entry.map(|entry| unsafe { entry.content() }) {
+            Some(Content::Object(value)) => value.labels().cloned(),
+            _ => None,
+        };
+        let (before, after) = (labels(from), labels(to));
+        let Some(entry) = to.or(from) else {
+            return 0;
+        };
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        // SAFETY: as above.
+        self.labels.exchange(unsafe { entry.key() }, &before, &after)
+    }
+
     /// Keeps the index of entries whose collection has elements that expire right: one is removed, added or replaced, with
     /// the earliest time of an element. Returns the bytes by which the index has grown. The caller holds the stripe.
     pub(crate) fn move_timed(
@@ -181,6 +210,8 @@ struct Indexed {
     /// Time before which no element of its collection expires.
     earliest_ms: Option<i64>,
     is_vector_set: bool,
+    /// The value has labels.
+    is_labelled: bool,
 }
 
 impl Indexed {
@@ -190,14 +221,19 @@ impl Indexed {
     unsafe fn of(entry: Entry) -> Indexed {
         // SAFETY: handed on from the caller.
         let (expire_at_ms, content) = unsafe { (entry.expire_at_ms(), entry.content()) };
-        let (earliest_ms, is_vector_set) = match content {
-            Content::Object(value) => (value.earliest_expiry_ms(), value.kind() == Kind::VectorSet),
-            Content::String(_) | Content::Packed(_) => (None, false),
+        let (earliest_ms, is_vector_set, is_labelled) = match content {
+            Content::Object(value) => (
+                value.earliest_expiry_ms(),
+                value.kind() == Kind::VectorSet,
+                value.labels().is_some(),
+            ),
+            Content::String(_) | Content::Packed(_) => (None, false, false),
         };
         Indexed {
             expire_at_ms,
             earliest_ms,
             is_vector_set,
+            is_labelled,
         }
     }
 }

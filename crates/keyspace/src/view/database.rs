@@ -15,7 +15,7 @@ use crate::{
     entry::Entry,
     lock::Guard,
     notify::{Classes, Event},
-    space::{Db, SLOTS, SLOTS_PER_STRIPE, stripe_of_slot},
+    space::{Db, LabelledKey, Matcher, SLOTS, SLOTS_PER_STRIPE, stripe_of, stripe_of_slot},
 };
 
 /// Number of entries that are met before they are read, so that their cache misses overlap.
@@ -117,6 +117,36 @@ impl<'a> Database<'_, 'a> {
         } else {
             (slot as u64) << H16_BITS | u64::from(from)
         })
+    }
+
+    /// Returns the keys whose labels fulfil all conditions, in order, of which one names the values that there may be. A
+    /// snapshot: by the time that a key is read it may be gone, or have other labels.
+    pub fn keys_by_labels(&self, matchers: &[Matcher]) -> Vec<LabelledKey> {
+        let db = self.entries.space.db(self.entries.db);
+        db.map_or_else(Vec::new, |db| db.labels.find(matchers))
+    }
+
+    /// Calls `read` with a key, if it is there, under its stripe, which is taken for the moment unless the unit holds it.
+    ///
+    /// # Errors
+    ///
+    /// If the stripe is in the way; nothing was read then.
+    pub fn read_one<R>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(Option<Found<'_>>) -> R,
+    ) -> Result<R, Busy> {
+        let hash = self.entries.space.place(key).hash();
+        let _own = self.own(stripe_of(hash))?;
+        // Looked up under the stripe, as by `scan`.
+        let db = self.entries.space.db(self.entries.db);
+        let entry = db.and_then(|db| db.find(hash, key, None));
+        // SAFETY: the stripe is held until the call of `read` has ended.
+        let found = unsafe {
+            let entry = entry.filter(|entry| !is_expired(*entry, self.entries.now_ms));
+            entry.map(|entry| Found::new(entry, self.entries.local))
+        };
+        Ok(read(found))
     }
 
     /// Takes a stripe for a moment, unless the unit holds it anyway.

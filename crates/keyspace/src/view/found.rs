@@ -188,7 +188,11 @@ impl<'v> Found<'v> {
                 raw,
             },
             Content::String(StringRef::Blob(blob)) => Owned::Blob(blob.clone()),
-            Content::Object(object) => Owned::Object(object.clone()),
+            Content::Object(object) => {
+                let mut copy = object.clone();
+                copy.forget_others();
+                Owned::Object(copy)
+            }
             Content::Packed(packed) => Owned::of_packed(packed),
         };
         (owned, self.expire_at_ms())

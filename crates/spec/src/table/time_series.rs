@@ -1,0 +1,345 @@
+//! Time series: the rows of what Redis 8 has in its module `timeseries`. Rows only.
+//!
+//! A rule writes a key that no argument names, and LATEST reads one; so these commands have a wider scope than their keys.
+
+use super::prelude::*;
+
+rows! { Module:
+    TsAdd = "ts.add" {
+        summary: "Add a sample to a time series, which is made if it is missing.",
+        complexity: "O(M), M: rules",
+        since: "1.0.0",
+        arity: -4,
+        flags: [WRITE, DENYOOM, MODULE, FAST],
+        acl: [TIMESERIES, WRITE, FAST],
+        keys: [KeySpec::at(1, READ_INSERT)],
+        args: [
+            key("key"),
+            string("timestamp"),
+            double("value"),
+            integer("retention").token("RETENTION").optional(),
+            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
+            integer("size").token("CHUNK_SIZE").optional(),
+            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
+            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("ON_DUPLICATE").optional(),
+            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
+            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+        ],
+        scope: KeysPlus,
+        propagate: Effect,
+    }
+
+    TsAlter = "ts.alter" {
+        summary: "Change the properties of a time series.",
+        complexity: "O(N), N: labels",
+        since: "1.0.0",
+        arity: -2,
+        flags: [WRITE, DENYOOM, MODULE],
+        acl: [TIMESERIES, WRITE, SLOW],
+        keys: [KeySpec::at(1, READ_UPDATE)],
+        args: [
+            key("key"),
+            integer("retention").token("RETENTION").optional(),
+            integer("size").token("CHUNK_SIZE").optional(),
+            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
+            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
+            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+        ],
+    }
+
+    TsCreate = "ts.create" {
+        summary: "Make a time series.",
+        complexity: "O(N), N: labels",
+        since: "1.0.0",
+        arity: -2,
+        flags: [WRITE, DENYOOM, MODULE],
+        acl: [TIMESERIES, WRITE, SLOW],
+        keys: [KeySpec::at(1, CREATE)],
+        args: [
+            key("key"),
+            integer("retention").token("RETENTION").optional(),
+            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
+            integer("size").token("CHUNK_SIZE").optional(),
+            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
+            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
+            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+        ],
+    }
+
+    TsCreaterule = "ts.createrule" {
+        summary: "Make a rule by which a time series is compacted into another one.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        arity: -6,
+        flags: [WRITE, DENYOOM, MODULE],
+        acl: [TIMESERIES, WRITE, SLOW],
+        keys: [KeySpec::at(1, READ_UPDATE), KeySpec::at(2, READ_UPDATE)],
+        args: [
+            key("source-key"),
+            key_of_spec("target-key", 1),
+            string("aggregation").token("AGGREGATION"),
+            integer("bucket"),
+            integer("align").optional(),
+        ],
+        scope: KeysPlus,
+    }
+
+    TsDecrby = "ts.decrby" {
+        summary: "Add a sample that is the last one less a number.",
+        complexity: "O(M), M: rules",
+        since: "1.0.0",
+        arity: -3,
+        flags: [WRITE, DENYOOM, MODULE, FAST],
+        acl: [TIMESERIES, WRITE, FAST],
+        keys: [KeySpec::at(1, READ_INSERT)],
+        args: [
+            key("key"),
+            double("subtrahend"),
+            string("timestamp").token("TIMESTAMP").optional(),
+            integer("retention").token("RETENTION").optional(),
+            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
+            integer("size").token("CHUNK_SIZE").optional(),
+            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
+            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
+            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+        ],
+        scope: KeysPlus,
+        propagate: Effect,
+    }
+
+    TsDel = "ts.del" {
+        summary: "Delete the samples of a range of time.",
+        complexity: "O(N), N: samples of the chunks that the range touches",
+        since: "1.0.0",
+        arity: 4,
+        flags: [WRITE, MODULE],
+        acl: [TIMESERIES, WRITE, SLOW],
+        keys: [KeySpec::at(1, DELETE_UPDATE)],
+        args: [
+            key("key"),
+            string("from"),
+            string("to"),
+        ],
+        scope: KeysPlus,
+    }
+
+    TsDeleterule = "ts.deleterule" {
+        summary: "Delete a rule.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        arity: 3,
+        flags: [WRITE, MODULE],
+        acl: [TIMESERIES, WRITE, SLOW],
+        keys: [KeySpec::at(1, READ_UPDATE), KeySpec::at(2, READ_UPDATE)],
+        args: [
+            key("source-key"),
+            key_of_spec("target-key", 1),
+        ],
+    }
+
+    TsGet = "ts.get" {
+        summary: "Get the last sample of a time series.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        arity: -2,
+        flags: [READONLY, MODULE, FAST],
+        acl: [TIMESERIES, READ, FAST],
+        keys: [KeySpec::at(1, READ)],
+        args: [
+            key("key"),
+            word("latest", "LATEST").optional(),
+        ],
+        scope: KeysPlus,
+    }
+
+    TsIncrby = "ts.incrby" {
+        summary: "Add a sample that is the last one plus a number.",
+        complexity: "O(M), M: rules",
+        since: "1.0.0",
+        arity: -3,
+        flags: [WRITE, DENYOOM, MODULE, FAST],
+        acl: [TIMESERIES, WRITE, FAST],
+        keys: [KeySpec::at(1, READ_INSERT)],
+        args: [
+            key("key"),
+            double("addend"),
+            string("timestamp").token("TIMESTAMP").optional(),
+            integer("retention").token("RETENTION").optional(),
+            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
+            integer("size").token("CHUNK_SIZE").optional(),
+            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
+            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
+            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+        ],
+        scope: KeysPlus,
+        propagate: Effect,
+    }
+
+    TsInfo = "ts.info" {
+        summary: "Tell properties and state of a time series.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        arity: -2,
+        flags: [READONLY, MODULE, FAST],
+        acl: [TIMESERIES, READ, FAST],
+        keys: [KeySpec::at(1, READ)],
+        args: [
+            key("key"),
+            word("debug", "DEBUG").optional(),
+        ],
+        scope: KeysPlus,
+    }
+
+    TsMadd = "ts.madd" {
+        summary: "Add samples to time series.",
+        complexity: "O(N*M), N: samples, M: rules",
+        since: "1.0.0",
+        arity: -4,
+        flags: [WRITE, DENYOOM, MODULE],
+        acl: [TIMESERIES, WRITE, SLOW],
+        keys: [KeySpec::range(1, -1, 3, READ_INSERT)],
+        args: [
+            block("sample", &[key("key"), string("timestamp"), double("value")]).multiple(),
+        ],
+        scope: KeysPlus,
+        propagate: Effect,
+    }
+
+    TsMget = "ts.mget" {
+        summary: "Get the last samples of the time series that fulfil a filter.",
+        complexity: "O(N), N: series",
+        since: "1.0.0",
+        arity: -3,
+        flags: [READONLY, MODULE],
+        acl: [TIMESERIES, READ, SLOW],
+        args: [
+            word("latest", "LATEST").optional(),
+            one_of("labels", &[word("withlabels", "WITHLABELS"), string("label").token("SELECTED_LABELS").multiple()]).optional(),
+            string("filter").token("FILTER").multiple(),
+        ],
+        scope: OneStripe,
+    }
+
+    TsMrange = "ts.mrange" {
+        summary: "Query a range of the time series that fulfil a filter.",
+        complexity: "O(N), N: samples of the chunks that the range touches",
+        since: "1.0.0",
+        arity: -4,
+        flags: [READONLY, MODULE],
+        acl: [TIMESERIES, READ, SLOW],
+        args: [
+            string("from"),
+            string("to"),
+            word("latest", "LATEST").optional(),
+            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
+            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
+            one_of("labels", &[word("withlabels", "WITHLABELS"), string("label").token("SELECTED_LABELS").multiple()]).optional(),
+            integer("count").token("COUNT").optional(),
+            block("buckets", &[
+                string("align").token("ALIGN").optional(),
+                string("aggregation").token("AGGREGATION"),
+                integer("bucket"),
+                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
+                word("empty", "EMPTY").optional(),
+            ]).optional(),
+            string("filter").token("FILTER").multiple(),
+            block("group", &[string("label").token("GROUPBY"), string("reducer").token("REDUCE")]).optional(),
+        ],
+        scope: OneStripe,
+    }
+
+    TsMrevrange = "ts.mrevrange" {
+        summary: "Query a range of the time series that fulfil a filter, backwards.",
+        complexity: "O(N), N: samples of the chunks that the range touches",
+        since: "1.0.0",
+        arity: -4,
+        flags: [READONLY, MODULE],
+        acl: [TIMESERIES, READ, SLOW],
+        args: [
+            string("from"),
+            string("to"),
+            word("latest", "LATEST").optional(),
+            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
+            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
+            one_of("labels", &[word("withlabels", "WITHLABELS"), string("label").token("SELECTED_LABELS").multiple()]).optional(),
+            integer("count").token("COUNT").optional(),
+            block("buckets", &[
+                string("align").token("ALIGN").optional(),
+                string("aggregation").token("AGGREGATION"),
+                integer("bucket"),
+                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
+                word("empty", "EMPTY").optional(),
+            ]).optional(),
+            string("filter").token("FILTER").multiple(),
+            block("group", &[string("label").token("GROUPBY"), string("reducer").token("REDUCE")]).optional(),
+        ],
+        scope: OneStripe,
+    }
+
+    TsQueryindex = "ts.queryindex" {
+        summary: "Find the time series that fulfil a filter.",
+        complexity: "O(N), N: series",
+        since: "1.0.0",
+        arity: -2,
+        flags: [READONLY, MODULE],
+        acl: [TIMESERIES, READ, SLOW],
+        args: [
+            string("filter").multiple(),
+        ],
+        scope: OneStripe,
+    }
+
+    TsRange = "ts.range" {
+        summary: "Query a range of a time series.",
+        complexity: "O(N), N: samples of the chunks that the range touches",
+        since: "1.0.0",
+        arity: -4,
+        flags: [READONLY, MODULE],
+        acl: [TIMESERIES, READ, SLOW],
+        keys: [KeySpec::at(1, READ)],
+        args: [
+            key("key"),
+            string("from"),
+            string("to"),
+            word("latest", "LATEST").optional(),
+            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
+            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
+            integer("count").token("COUNT").optional(),
+            block("buckets", &[
+                string("align").token("ALIGN").optional(),
+                string("aggregation").token("AGGREGATION"),
+                integer("bucket"),
+                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
+                word("empty", "EMPTY").optional(),
+            ]).optional(),
+        ],
+        scope: KeysPlus,
+    }
+
+    TsRevrange = "ts.revrange" {
+        summary: "Query a range of a time series, backwards.",
+        complexity: "O(N), N: samples of the chunks that the range touches",
+        since: "1.0.0",
+        arity: -4,
+        flags: [READONLY, MODULE],
+        acl: [TIMESERIES, READ, SLOW],
+        keys: [KeySpec::at(1, READ)],
+        args: [
+            key("key"),
+            string("from"),
+            string("to"),
+            word("latest", "LATEST").optional(),
+            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
+            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
+            integer("count").token("COUNT").optional(),
+            block("buckets", &[
+                string("align").token("ALIGN").optional(),
+                string("aggregation").token("AGGREGATION"),
+                integer("bucket"),
+                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
+                word("empty", "EMPTY").optional(),
+            ]).optional(),
+        ],
+        scope: KeysPlus,
+    }
+}
