@@ -1,4 +1,4 @@
-//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and JSON, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -12,6 +12,7 @@ pub mod geo;
 pub mod glob;
 pub mod hash;
 pub mod hll;
+pub mod json;
 pub mod lcs;
 pub mod limits;
 pub mod list;
@@ -28,6 +29,7 @@ pub mod zset;
 
 pub use digest::Digest;
 pub use hash::{Hash, Live};
+pub use json::Json;
 pub use limits::Limits;
 pub use list::List;
 pub use number::IntBuf;

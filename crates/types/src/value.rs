@@ -30,6 +30,8 @@ macro_rules! data_types {
             Stream,
             /// Members with vectors, found by nearness.
             VectorSet,
+            /// A JSON document.
+            Json,
         }
     };
 }
@@ -328,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn only_an_empty_stream_stays() {
+    fn only_an_empty_stream_and_a_document_stay() {
         let stays: Vec<_> = EMPTY
             .iter()
             .filter(|make| !make().leaves_no_key())
             .collect();
         let stays: Vec<_> = stays.iter().map(|make| make().kind()).collect();
-        assert_eq!(stays, [Kind::Stream]);
+        assert_eq!(stays, [Kind::Stream, Kind::Json]);
     }
 
     #[test]
