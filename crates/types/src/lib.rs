@@ -2,6 +2,7 @@
 //! and Tair's exString, exHash and exZset, their compact
 //! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, filters and sketches, their compact
 //! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and time series, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and JSON, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -20,6 +21,7 @@ pub mod geo;
 pub mod glob;
 pub mod hash;
 pub mod hll;
+pub mod json;
 pub mod lcs;
 pub mod limits;
 pub mod list;
@@ -46,6 +48,7 @@ pub use digest::Digest;
 pub use ex_hash::ExHash;
 pub use ex_string::ExString;
 pub use hash::{Hash, Live};
+pub use json::Json;
 pub use limits::Limits;
 pub use list::List;
 pub use number::IntBuf;

@@ -53,6 +53,8 @@ macro_rules! data_types {
             TDigest,
             /// Samples in the order of their times.
             Series,
+            /// A JSON document.
+            Json,
         }
     };
 }
@@ -393,6 +395,7 @@ mod tests {
         assert!(of_core.eq(&[Kind::Stream]), "{stays:?}");
     fn only_streams_filters_and_sketches_stay_when_they_are_empty() {
     fn only_an_empty_stream_and_a_series_stay() {
+    fn only_an_empty_stream_and_a_document_stay() {
         let stays: Vec<_> = EMPTY
             .iter()
             .filter(|make| !make().leaves_no_key())
@@ -408,6 +411,7 @@ mod tests {
         ];
         assert_eq!(stays, known);
         assert_eq!(stays, [Kind::Stream, Kind::Series]);
+        assert_eq!(stays, [Kind::Stream, Kind::Json]);
     }
 
     #[test]
