@@ -14,8 +14,9 @@ use crate::{CommandId, Row, gate, table};
 /// Length of the longest name that a command or a subcommand may have.
 pub const NAME_BYTES_MAX: usize = 24;
 
-const BUCKETS: usize = 256;
-const SLOTS: usize = 512;
+/// At most two of three slots are taken: a displacement is found at once, and the compiler is not kept long.
+const SLOTS: usize = (CommandId::COUNT * 3 / 2).next_power_of_two();
+const BUCKETS: usize = SLOTS / 2;
 
 /// Returns the command of that name; for a container's name the container.
 #[inline]

@@ -1,8 +1,5 @@
-//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set
-//! and Tair's exString, exHash and exZset, their compact
-//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, filters and sketches, their compact
-//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and time series, their compact
-//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and JSON, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, and those of Redis's and Tair's
+//! modules (JSON, filters and sketches, time series, exString, exHash and exZset, compressed bitmaps), their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
