@@ -19,6 +19,7 @@ mod geo;
 mod hash;
 mod hash_expiry;
 mod hyperloglog;
+mod json;
 mod list;
 mod multi_pop;
 mod scan;

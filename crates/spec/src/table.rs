@@ -18,6 +18,7 @@ mod generic;
 mod geo;
 mod hash;
 mod hyperloglog;
+mod json;
 mod list;
 mod pubsub;
 mod scripting;
@@ -71,6 +72,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     geo::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
+    json::ROWS,
     list::ROWS,
     pubsub::ROWS,
     scripting::ROWS,
