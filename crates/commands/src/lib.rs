@@ -26,6 +26,7 @@ mod geo;
 mod hash;
 mod hash_expiry;
 mod hyperloglog;
+mod json;
 mod list;
 mod multi_pop;
 mod roaring_bitmap;

@@ -24,6 +24,7 @@ pub mod file;
 pub mod format;
 pub mod functions;
 mod hash;
+mod json;
 mod list;
 mod listpack;
 pub mod lzf;

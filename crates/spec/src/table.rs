@@ -24,6 +24,7 @@ mod generic;
 mod geo;
 mod hash;
 mod hyperloglog;
+mod json;
 mod list;
 mod pubsub;
 mod roaring_bitmap;
@@ -87,6 +88,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     geo::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
+    json::ROWS,
     list::ROWS,
     pubsub::ROWS,
     scripting::ROWS,

@@ -15,11 +15,11 @@ mod select;
 mod tests;
 mod text;
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 pub use path::{FILTER_DEPTH_MAX, Path, PathError};
 pub use select::{Exhausted, Hop, VISITS_MAX};
-pub use text::{Layout, ParseError};
+pub use text::{Layout, ParseError, write_string};
 
 use crate::{DataType, Digest};
 
@@ -222,7 +222,8 @@ impl<'a> Object<'a> {
     /// If there are not that many.
     pub fn name(&self, at: usize) -> Text<'a> {
         assert!(at < self.block.len, "a member of the object");
-        self.json.text_of(self.json.words[self.block.first() + PAIR * at])
+        self.json
+            .text_of(self.json.words[self.block.first() + PAIR * at])
     }
 
     /// Returns the place of the value of the member at a position.
@@ -358,7 +359,11 @@ impl Default for Json {
 impl Json {
     /// Returns `null`, with room for nothing else.
     fn empty() -> Json {
-        Json { words: vec![NULL], text: Vec::new(), waste: 0 }
+        Json {
+            words: vec![NULL],
+            text: Vec::new(),
+            waste: 0,
+        }
     }
 
     /// Returns a document that is a string.
@@ -437,8 +442,14 @@ impl Json {
             CONSTANT => Item::Bool(word == TRUE),
             INTEGER => Item::Integer(word as i64 >> TAG_BITS),
             SHORT | LONG => Item::String(self.text_of(word)),
-            ARRAY => Item::Array(Array { json: self, block: self.block(word) }),
-            OBJECT => Item::Object(Object { json: self, block: self.block(word) }),
+            ARRAY => Item::Array(Array {
+                json: self,
+                block: self.block(word),
+            }),
+            OBJECT => Item::Object(Object {
+                json: self,
+                block: self.block(word),
+            }),
             BOXED => {
                 let bits = self.words[offset_of(word) >> BOXED_BITS];
                 match offset_of(word) as u64 & 3 {
@@ -454,7 +465,11 @@ impl Json {
     fn block(&self, word: u64) -> Block {
         let at = offset_of(word);
         let head = self.words[at];
-        Block { at, len: head as u32 as usize, capacity: (head >> 32) as usize }
+        Block {
+            at,
+            len: head as u32 as usize,
+            capacity: (head >> 32) as usize,
+        }
     }
 
     fn text_of(&self, word: u64) -> Text<'_> {
@@ -529,7 +544,11 @@ impl Json {
     /// Appends a block that is just large enough.
     fn put_block(&mut self, tag: u64, elements: &[u64]) -> u64 {
         let len = elements.len() / if tag == OBJECT { PAIR } else { 1 };
-        let block = Block { at: self.words.len(), len, capacity: len };
+        let block = Block {
+            at: self.words.len(),
+            len,
+            capacity: len,
+        };
         self.words.push(block.head());
         self.words.extend_from_slice(elements);
         if tag == OBJECT {
@@ -726,24 +745,26 @@ impl Json {
         Some(bytes.len())
     }
 
-    /// Inserts values into the array at a place, if there is one, and returns its new length.
-    ///
-    /// # Panics
-    ///
-    /// If the array has no such position.
+    /// Inserts values into the array at a place, if there is one, and returns its new length. A position beyond its end is
+    /// its end.
     pub fn array_insert(&mut self, place: Place, at: usize, values: &[&Json]) -> Option<usize> {
         self.array_at(place)?;
         let mut names = Names::default();
         let import = |json: &&Json| self.import(json, json.words[0], &mut names);
         let values: Vec<u64> = values.iter().map(import).collect();
         let mut block = self.block(self.words[place.0]);
-        assert!(at <= block.len, "a position of the array");
+        let at = at.min(block.len);
         let len = block.len + values.len();
         if len > block.capacity {
             let old = block;
-            block = Block { at: self.words.len(), len, capacity: grown(len) };
+            block = Block {
+                at: self.words.len(),
+                len,
+                capacity: grown(len),
+            };
             self.words.push(block.head());
-            self.words.extend_from_within(old.first()..old.first() + old.len);
+            self.words
+                .extend_from_within(old.first()..old.first() + old.len);
             self.words.resize(block.at + block.array_words(), NULL);
             self.words[place.0] = (block.at as u64) << TAG_BITS | ARRAY;
             self.waste += size_of::<u64>() * old.array_words();
@@ -758,23 +779,19 @@ impl Json {
         Some(len)
     }
 
-    /// Keeps only a range of the elements of the array at a place, if there is one.
-    ///
-    /// # Panics
-    ///
-    /// If the array has no such range.
-    pub fn array_keep(&mut self, place: Place, keep: std::ops::Range<usize>) {
-        if self.array_at(place).is_none() {
-            return;
-        }
-        let mut block = self.block(self.words[place.0]);
+    /// Keeps only a range of the elements of the array at a place, if there is one, and returns its new length.
+    pub fn array_keep(&mut self, place: Place, keep: Range<usize>) -> Option<usize> {
+        let mut block = self.array_at(place)?.block;
+        let keep = keep.start.min(block.len)..keep.end.min(block.len);
         let first = block.first();
         for at in (0..keep.start).chain(keep.end..block.len) {
             self.waste += self.weigh(self.words[first + at]);
         }
-        self.words.copy_within(first + keep.start..first + keep.end, first);
+        self.words
+            .copy_within(first + keep.start..first + keep.end, first);
         block.len = keep.len();
         self.words[block.at] = block.head();
+        Some(block.len)
     }
 
     /// Removes an element of the array at a place, if there is one that long.
@@ -785,7 +802,8 @@ impl Json {
         let mut block = self.block(self.words[place.0]);
         let first = block.first();
         self.waste += self.weigh(self.words[first + at]);
-        self.words.copy_within(first + at + 1..first + block.len, first + at);
+        self.words
+            .copy_within(first + at + 1..first + block.len, first + at);
         block.len -= 1;
         self.words[block.at] = block.head();
         true
@@ -812,8 +830,10 @@ impl Json {
                 capacity: grown(old.len + 1),
             };
             self.words.push(block.head());
-            self.words.extend_from_within(old.first()..old.first() + PAIR * old.len);
-            self.words.resize(block.first() + PAIR * block.capacity, NULL);
+            self.words
+                .extend_from_within(old.first()..old.first() + PAIR * old.len);
+            self.words
+                .resize(block.first() + PAIR * block.capacity, NULL);
             self.build_index(block);
             self.words[place.0] = (block.at as u64) << TAG_BITS | OBJECT;
             self.waste += size_of::<u64>() * old.object_words();

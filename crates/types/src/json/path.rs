@@ -16,8 +16,7 @@ pub const FILTER_DEPTH_MAX: usize = 128;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 const STEP_NAME: &str = "<string>, '*'";
-const STEP_BRACKET: &str =
-    "'<string>[,<string>,...]', '<number>', ['start:end:steps'], '*'";
+const STEP_BRACKET: &str = "'<string>[,<string>,...]', '<number>', ['start:end:steps'], '*'";
 const FILTER: &str = "single_filter";
 const OPERATOR: &str = "ge, gt, le, lt, eq, ne, re, and, or, '..'";
 const CONNECTIVE: &str = "and, or";
@@ -58,7 +57,11 @@ pub(super) enum Select {
     Names(Vec<Box<str>>),
     Index(i64),
     Indexes(Vec<i64>),
-    Slice { start: Option<i64>, end: Option<i64>, step: usize },
+    Slice {
+        start: Option<i64>,
+        end: Option<i64>,
+        step: usize,
+    },
     All,
     Filter(Filter),
     /// A token of a JSON Pointer: a name, or a position of an array.
@@ -98,7 +101,9 @@ pub(super) enum Term {
 /// Compiles a pattern of `=~`; none if it is no pattern, which matches nothing.
 pub(super) fn pattern(text: &[u8]) -> Option<Regex> {
     let mut builder = regex::bytes::RegexBuilder::new(str::from_utf8(text).ok()?);
-    builder.size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+    builder
+        .size_limit(PATTERN_BYTES_MAX)
+        .dfa_size_limit(PATTERN_BYTES_MAX);
     builder.build().ok()
 }
 
@@ -126,17 +131,31 @@ impl Path {
             _ if given.starts_with('.') => format!("${given}"),
             _ => format!("$.{given}"),
         };
-        let mut parser = Parser { text: &fixed, at: 1, depth: 0 };
+        let mut parser = Parser {
+            text: &fixed,
+            at: 1,
+            depth: 0,
+        };
         let steps = parser.steps(false)?;
         if parser.at < fixed.len() {
             return Err(parser.expected(END));
         }
-        Ok(Path { given: given.into(), fixed: fixed.into(), is_legacy, steps })
+        Ok(Path {
+            given: given.into(),
+            fixed: fixed.into(),
+            is_legacy,
+            steps,
+        })
     }
 
     /// Returns the path of the whole document: `.` of the older dialect.
     pub fn root() -> Path {
-        Path { given: ".".into(), fixed: "$".into(), is_legacy: true, steps: Vec::new() }
+        Path {
+            given: ".".into(),
+            fixed: "$".into(),
+            is_legacy: true,
+            steps: Vec::new(),
+        }
     }
 
     /// Returns the path as it was given.
@@ -162,7 +181,10 @@ impl Path {
     /// Returns true if the path names at most one value, whatever the document is.
     pub fn is_static(&self) -> bool {
         self.steps.iter().all(|step| {
-            let one = matches!(step.select, Select::Name(_) | Select::Index(_) | Select::Token(_));
+            let one = matches!(
+                step.select,
+                Select::Name(_) | Select::Index(_) | Select::Token(_)
+            );
             one && !step.deep
         })
     }
@@ -174,14 +196,25 @@ impl Path {
             Select::Name(name) | Select::Token(name) => Some(&**name),
             _ => None,
         };
-        Some((Path { steps: before.to_vec(), ..self.clone() }, name))
+        Some((
+            Path {
+                steps: before.to_vec(),
+                ..self.clone()
+            },
+            name,
+        ))
     }
 }
 
 fn pointer(text: &str) -> Vec<Step> {
     let tokens = text.split('/').skip(1).filter(|_| text != "/");
     let tokens = tokens.map(|token| token.replace("~1", "/").replace("~0", "~"));
-    tokens.map(|token| Step { deep: false, select: Select::Token(token.into()) }).collect()
+    tokens
+        .map(|token| Step {
+            deep: false,
+            select: Select::Token(token.into()),
+        })
+        .collect()
 }
 
 struct Parser<'a> {
@@ -240,11 +273,20 @@ impl<'a> Parser<'a> {
                     true => self.bracket()?,
                     false => self.name()?,
                 };
-                Step { deep: false, select }
+                Step {
+                    deep: false,
+                    select,
+                }
             } else if self.eat("*") {
-                Step { deep: false, select: Select::All }
+                Step {
+                    deep: false,
+                    select: Select::All,
+                }
             } else if self.rest().starts_with('[') {
-                Step { deep: false, select: self.bracket()? }
+                Step {
+                    deep: false,
+                    select: self.bracket()?,
+                }
             } else {
                 if !in_filter {
                     self.at = start;
@@ -260,9 +302,8 @@ impl<'a> Parser<'a> {
         if self.eat("*") {
             return Ok(Select::All);
         }
-        let is_name = |c: char| {
-            c.is_ascii_alphanumeric() || "-_`~+#%$^/".contains(c) || !c.is_ascii()
-        };
+        let is_name =
+            |c: char| c.is_ascii_alphanumeric() || "-_`~+#%$^/".contains(c) || !c.is_ascii();
         let rest = self.rest();
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         if end == 0 {
@@ -348,7 +389,11 @@ impl<'a> Parser<'a> {
         }
         let end = rest.len() - digits.len() + count;
         self.at += end;
-        let beyond = if rest.starts_with('-') { i64::MIN } else { i64::MAX };
+        let beyond = if rest.starts_with('-') {
+            i64::MIN
+        } else {
+            i64::MAX
+        };
         Some(rest[..end].parse().unwrap_or(beyond))
     }
 
@@ -383,7 +428,8 @@ impl<'a> Parser<'a> {
     fn filter(&mut self) -> Result<Filter, PathError> {
         self.depth += 1;
         if self.depth > FILTER_DEPTH_MAX {
-            let text = format!("ERR the path has filters in each other, more than {FILTER_DEPTH_MAX}");
+            let text =
+                format!("ERR the path has filters in each other, more than {FILTER_DEPTH_MAX}");
             return Err(PathError(text));
         }
         let mut either = vec![self.conjunction()?];

@@ -18,7 +18,7 @@ pub const VISITS_MAX: usize = 1_000_000;
 pub struct Exhausted;
 
 /// One step from a value to one in it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hop {
     /// To an element of an array.
     Element(usize),
@@ -147,11 +147,20 @@ impl Search<'_> {
         result
     }
 
-    fn member(&mut self, at: Place, member: usize, then: &mut Then<'_, Self>) -> Result<(), Exhausted> {
+    fn member(
+        &mut self,
+        at: Place,
+        member: usize,
+        then: &mut Then<'_, Self>,
+    ) -> Result<(), Exhausted> {
         let Item::Object(object) = self.json.get(at) else {
             return Ok(());
         };
-        let name = || String::from_utf8_lossy(&object.name(member)).into_owned().into();
+        let name = || {
+            String::from_utf8_lossy(&object.name(member))
+                .into_owned()
+                .into()
+        };
         let place = object.place(member);
         self.hop(|| Hop::Member(name()), |search| then(search, place))
     }
@@ -178,7 +187,9 @@ impl Search<'_> {
             },
             (Select::Names(names), Item::Object(object)) => {
                 let members = names.iter().filter_map(|name| object.find(name.as_bytes()));
-                members.into_iter().try_for_each(|member| self.member(at, member, go_on))
+                members
+                    .into_iter()
+                    .try_for_each(|member| self.member(at, member, go_on))
             }
             (Select::Token(name), Item::Object(object)) => match object.find(name.as_bytes()) {
                 Some(member) => self.member(at, member, go_on),
@@ -199,7 +210,9 @@ impl Search<'_> {
                 None => Ok(()),
             },
             (Select::Indexes(indexes), Item::Array(array)) => {
-                let elements = indexes.iter().filter_map(|at| position_of(*at, array.len()));
+                let elements = indexes
+                    .iter()
+                    .filter_map(|at| position_of(*at, array.len()));
                 elements.into_iter().try_for_each(|element| {
                     let place = array.place(element);
                     self.hop(|| Hop::Element(element), |search| go_on(search, place))

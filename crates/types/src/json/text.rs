@@ -115,7 +115,10 @@ pub(super) fn double_text(n: f64) -> Vec<u8> {
 pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text;
-    while let Some(at) = rest.iter().position(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\')) {
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\'))
+    {
         out.extend_from_slice(&rest[..at]);
         match rest[at] {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -204,7 +207,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
                 known = names.collect();
             }
             let earlier = match count < INDEXED_MEMBERS_MIN {
-                true => (start..stack.len()).step_by(PAIR).find(|at| stack[*at] == name),
+                true => (start..stack.len())
+                    .step_by(PAIR)
+                    .find(|at| stack[*at] == name),
                 false => known.get(&name).copied(),
             };
             match earlier {
