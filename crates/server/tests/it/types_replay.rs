@@ -115,6 +115,7 @@ const UNORDERED: &[(&str, &[usize], usize)] = &[
     ("EXHGETALL", &[], 2),
     ("EXHGETALLWITHVER", &[], 3),
     ("EXHSCAN", &[1], 2),
+    ("EXZSCAN", &[1], 2),
     ("TS.MGET", &[], 1),
     ("TS.MRANGE", &[], 1),
     ("TS.MREVRANGE", &[], 1),
