@@ -680,6 +680,7 @@ fn alive_of(node: &str, incarnation: &str, lease: LeaseId) -> Operation {
     let alive = Alive {
         v: VERSION,
         incarnation: incarnation.to_owned(),
+        files: None,
     };
     Operation::Put {
         key: format!("{ALIVE}{node}"),
@@ -758,7 +759,7 @@ fn control(shared: &Shared, todo: &mpsc::Receiver<Job>) {
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + TICK;
                 let ticked = cluster.tick(shared);
-                etcd.note_reached(ticked.as_ref().map(|()| ()));
+                etcd.note_reached(ticked.as_ref().copied());
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -912,4 +913,156 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
     *etcd.applied.lock().expect("no panic under the revision") = view.picture.revision;
     etcd.applied_changed.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_etcd::{Answer, Memory, Watch};
+
+    use super::*;
+
+    /// A node with its file in a folder, and its cluster in this store.
+    fn enter(store: &Memory, folder: &Path, port: u16) -> Result<Cluster, String> {
+        enter_store(Box::new(store.clone()), folder, port)
+    }
+
+    fn enter_store(store: Box<dyn Store>, folder: &Path, port: u16) -> Result<Cluster, String> {
+        let file = OwnFile::open(&folder.join("nodes.conf"))?;
+        let shard = file
+            .picture()
+            .and_then(|own| own.shards.keys().next().cloned());
+        let etcd = Membership::new(shard.unwrap_or_else(random_id));
+        let cluster = Cluster::of(file.node.clone(), store, Some(etcd));
+        let settings = Settings {
+            cluster_announce_ip: "127.0.0.1".into(),
+            ..Settings::default()
+        };
+        match cluster.enter(&file, &settings, (port, 0)) {
+            Ok(()) => Ok(cluster),
+            Err(NotYet::Again(why) | NotYet::Never(why)) => Err(why),
+        }
+    }
+
+    fn change(cluster: &Cluster, change: Change) -> Result<(), String> {
+        cluster.change(&change)?;
+        cluster.look().map_err(|error| error.to_string())
+    }
+
+    fn folders<const N: usize>() -> [tempfile::TempDir; N] {
+        std::array::from_fn(|_| tempfile::tempdir().unwrap())
+    }
+
+    #[test]
+    fn nodes_see_themselves_alone_until_they_are_met() {
+        let store = Memory::new();
+        let [one, two] = folders();
+        let first = enter(&store, one.path(), 1).unwrap();
+        let second = enter(&store, two.path(), 2).unwrap();
+        for node in [&first, &second] {
+            let view = node.view();
+            assert_eq!(view.picture.nodes.keys().collect::<Vec<_>>(), [&node.node]);
+            assert!(!view.is_member && view.picture.owners().assigned() == 0);
+        }
+        change(&first, Change::Add(vec![0..=9])).unwrap();
+        change(&second, Change::Add(vec![10..=16383])).unwrap();
+        assert!(first.view().serves(9) && !second.view().serves(10));
+        assert_eq!(second.view().picture.owners().assigned(), 16374);
+        change(&second, Change::Meet("127.0.0.1".into(), 1)).unwrap();
+        first.look().unwrap();
+        for node in [&first, &second] {
+            assert_eq!(node.view().picture.nodes.len(), 2);
+            assert!(node.view().picture.owners().are_whole());
+        }
+        assert!(second.view().serves(10) && !first.view().serves(10));
+    }
+
+    #[test]
+    fn a_node_is_one_process_and_the_next_one_has_a_later_term() {
+        let store = Memory::new();
+        let [folder] = folders();
+        let first = enter(&store, folder.path(), 1).unwrap();
+        change(&first, Change::Add(vec![0..=16383])).unwrap();
+        let term = first.view().own_shard().unwrap().term;
+        let again = enter(&store, folder.path(), 1)
+            .err()
+            .expect("it is refused");
+        assert!(again.contains("another process is the node"), "{again}");
+        store.advance(LEASE_S * 1000);
+        let second = enter(&store, folder.path(), 1).unwrap();
+        assert_eq!(
+            (second.view().own_shard().unwrap().term, &second.node),
+            (term + 1, &first.node)
+        );
+        assert!(second.view().serves(0));
+        first.look().unwrap();
+        assert!(
+            !first.view().serves(0),
+            "what was there before serves no more"
+        );
+    }
+
+    #[test]
+    fn a_node_alone_grows_with_its_ids_and_is_of_no_other_cluster() {
+        let (store, other) = (Memory::new(), Memory::new());
+        let [one, two] = folders();
+        let alone = Cluster::open(&one.path().join("nodes.conf")).unwrap();
+        let (node, shard) = (alone.node.clone(), alone.view().shard.clone());
+        drop(alone);
+        let grown = enter(&store, one.path(), 1).unwrap();
+        let view = grown.view();
+        assert_eq!((&grown.node, &view.shard), (&node, &shard));
+        assert!(view.serves(0) && view.serves(16383) && view.own_shard().unwrap().term == 2);
+        enter(&other, two.path(), 2).unwrap();
+        let wrong = enter(&other, one.path(), 1).err().expect("it is refused");
+        assert!(wrong.starts_with("this node is of the cluster"), "{wrong}");
+        let without = Cluster::open(&one.path().join("nodes.conf"));
+        let why = without.err().expect("its records are in etcd");
+        assert!(why.contains("nodes.conf: "), "{why}");
+    }
+
+    /// A store of which the next answer to a transaction is lost, after its effect or before.
+    #[derive(Clone)]
+    struct Lossy(Memory, Arc<AtomicBool>, bool);
+
+    impl Store for Lossy {
+        fn range(&self, range: &Range) -> Result<Listing, StoreError> {
+            self.0.range(range)
+        }
+
+        fn transact(&self, transaction: &Transaction) -> Result<Answer, StoreError> {
+            if !self.1.swap(false, Ordering::Relaxed) {
+                return self.0.transact(transaction);
+            }
+            if self.2 {
+                self.0.transact(transaction)?;
+            }
+            Err(StoreError::Undecided("lost".into()))
+        }
+
+        fn grant_lease(&self, ttl_s: u64) -> Result<LeaseId, StoreError> {
+            self.0.grant_lease(ttl_s)
+        }
+
+        fn keep_lease(&self, lease: LeaseId) -> Result<bool, StoreError> {
+            self.0.keep_lease(lease)
+        }
+
+        fn watch(&self, from_revision: u64) -> Result<Box<dyn Watch>, StoreError> {
+            self.0.watch(from_revision)
+        }
+    }
+
+    #[test]
+    fn a_lost_answer_is_decided_by_a_read() {
+        for is_done in [true, false] {
+            let memory = Memory::new();
+            let [folder] = folders();
+            let store = Lossy(memory, Arc::default(), is_done);
+            let node = enter_store(Box::new(store.clone()), folder.path(), 1).unwrap();
+            store.1.store(true, Ordering::Relaxed);
+            // Were it only sent again, its own slots would be busy.
+            change(&node, Change::Add(vec![5..=9])).unwrap();
+            assert!(node.view().serves(5) && !store.1.load(Ordering::Relaxed));
+        }
+    }
 }
