@@ -16,8 +16,6 @@ pub const MAP_KEY: &str = "map";
 pub const OWN_KEY: &str = "own";
 /// Beginning of the keys of [`NodeRecord`]; the id follows.
 pub const NODES: &str = "nodes/";
-/// Beginning of the keys of [`Alive`]; the id follows.
-pub const ALIVE: &str = "alive/";
 /// Beginning of the keys of [`ShardRecord`]; the id follows.
 pub const SHARDS: &str = "shards/";
 /// Beginning of the keys of [`Alive`]; the node's id follows.
@@ -107,15 +105,6 @@ pub struct NodeRecord {
     /// Term with which its shard begins, if it was set.
     #[serde(default)]
     pub epoch: u64,
-}
-
-/// The run of a node that is alive, under a lease. It gives no right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alive {
-    /// See [`VERSION`].
-    pub v: u32,
-    /// See [`Incarnation::incarnation`].
-    pub incarnation: String,
 }
 
 /// A process that runs, under a lease. It never is a right: it guards what wants the process to have ended.

@@ -414,7 +414,7 @@ fn cluster_node(
         ports.find_map(|listener| listener.port()).unwrap_or(0)
     };
     let ports = (port(TcpPort::Plain), port(TcpPort::Tls));
-    let (node, primary) = cluster::etcd::open(settings, ports).map_err(StartError::Cluster)?;
+    let (node, primary) = cluster::entering::open(settings, ports).map_err(StartError::Cluster)?;
     settings.primary = primary;
     Ok(Some(node))
 }

@@ -176,7 +176,7 @@ pub(crate) fn cluster_slots(
         .into_iter()
         .filter_map(|(run, id)| Some((run, view.picture.shards.get(id)?)))
         .collect();
-    let described: Vec<(RangeInclusive<u16>, Vec<(&str, Endpoint)>)> = runs
+    let described = runs
         .into_iter()
         .map(|(run, shard)| {
             let replicas = shard.replicas.iter().map(String::as_str);
@@ -189,9 +189,9 @@ pub(crate) fn cluster_slots(
                     Endpoint::of_node(shared, settings, caller, cluster, &view, id),
                 )
             };
-            (run, nodes.map(of).collect())
+            (run, nodes.map(of).collect::<Vec<(&str, Endpoint)>>())
         })
-        .collect();
+        .collect::<Vec<_>>();
     let mut reply = caller.reply();
     reply.array(described.len());
     for (run, nodes) in described {

@@ -144,7 +144,12 @@ pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             old => old?,
         };
-        Ok(rewritten(&old, &shared.settings.current(), all))
+        let mut settings = Settings::clone(&shared.settings.current());
+        if settings.cluster_enabled {
+            // The records of the cluster say whom a node follows; a line would end the next start.
+            settings.primary = None;
+        }
+        Ok(rewritten(&old, &settings, all))
     };
     if let Err(error) = replace_file(path, rewrite) {
         let why = error_text(&error);

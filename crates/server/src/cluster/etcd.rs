@@ -1,4 +1,4 @@
-//! A node of a cluster whose records are in etcd: how it starts, follows what the others do, and makes changes.
+//! A node of a cluster whose records are in etcd: how it follows what the others do, and makes changes.
 //!
 //! Two threads do so: one watches the store and makes a new view of every change, the other keeps the node's lease and
 //! makes the changes that clients have asked for. Neither takes a stripe: worker 0 gives the keyspace a new view
@@ -8,9 +8,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    fs,
-    net::{ToSocketAddrs, UdpSocket},
-    path::Path,
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -22,20 +19,15 @@ use std::{
 
 use redline_cluster::{
     BadRecord, Picture,
-    records::{
-        ALIVE, Alive, FORMAT, MAP_KEY, META_KEY, Meta, NODES, NodeRecord, OWN_KEY, Own, Record,
-        SHARDS, VERSION,
-    },
+    records::{ALIVE, MAP_KEY, META_KEY, NODES, NodeRecord, Record, SHARDS},
 };
 use redline_engine::{Caller, executor::block, executor::units};
-use redline_etcd::{
-    Condition, File, Gateway, GatewayOptions, LeaseId, Listing, Operation, Range, Store,
-    StoreError, Transaction,
-};
+use redline_etcd::{Condition, LeaseId, Listing, Operation, Range, StoreError, Transaction};
 use redline_persist::load::Loaded;
 
 use super::{
     Cluster, View, adopt, alone, empty_picture,
+    entering::{alive_of, describe},
     members::{self, Change, Plan, fresh, owners_of, revision},
     picture_of, put,
 };
@@ -45,16 +37,14 @@ use crate::{
     replication,
     settings::Settings,
     shared::{Message, Shared},
-    start::{self, StartError, random_id, random_number},
+    start::{self, StartError, random_number},
     worker::Worker,
 };
 
-/// Time that a start waits for etcd.
-const START_WAIT: Duration = Duration::from_secs(30);
-/// Time between two attempts of a start.
-const START_PAUSE: Duration = Duration::from_millis(250);
+/// Time between two attempts to reach etcd.
+const PAUSE: Duration = Duration::from_millis(250);
 /// Time of the lease that shows that a node is alive: seconds.
-const LEASE_S: u64 = 5;
+pub(super) const LEASE_S: u64 = 5;
 /// Time between two renewals of that lease, and looks at the node's own record.
 const TICK: Duration = Duration::from_secs(1);
 /// Time that a watch waits for the end of the server between events.
@@ -69,9 +59,9 @@ const WAITING_MAX: usize = 1024;
 /// What a node with etcd has in addition: see the head of the module.
 pub(crate) struct Membership {
     /// Number of this run of the node.
-    incarnation: String,
+    pub(super) incarnation: String,
     /// Id of the shard that the node makes when it joins.
-    shard: String,
+    pub(super) shard: String,
     /// Clients that wait for a change, and results that they have yet to fetch.
     waiting: Mutex<HashMap<u64, Option<Result<(), String>>>>,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
@@ -89,7 +79,8 @@ pub(crate) struct Membership {
     applied_changed: Condvar,
     /// Ids of nodes that were members.
     left: Mutex<BTreeSet<String>>,
-    lease: AtomicU64,
+    /// Number of the lease that shows that the node is alive.
+    pub(super) lease: AtomicU64,
 }
 
 /// A change for a client.
@@ -106,20 +97,9 @@ pub(crate) enum Asked {
     Done(Result<(), String>),
 }
 
-/// Failure of a start: whether it is worth to wait.
-enum NotYet {
-    Again(String),
-    Never(String),
-}
-
-impl From<StoreError> for NotYet {
-    fn from(error: StoreError) -> NotYet {
-        NotYet::Again(error.to_string())
-    }
-}
-
 impl Membership {
-    fn new(shard: String) -> Membership {
+    /// Makes that of a run that has yet to enter.
+    pub(super) fn new(shard: String) -> Membership {
         Membership {
             incarnation: format!("{:016x}", random_number()),
             shard,
@@ -254,318 +234,9 @@ fn seen_alone(of: &Picture, id: &str, node: &NodeRecord, incarnation: &str) -> P
     Picture::of(of.revision, records).unwrap_or_else(|_| empty_picture())
 }
 
-/// Returns the way to etcd that the settings describe. The error is one line.
-fn options_of(settings: &Settings) -> Result<GatewayOptions, String> {
-    let read = |path: &str| {
-        let read = (!path.is_empty()).then(|| fs::read(path));
-        read.transpose().map_err(|error| format!("{path}: {error}"))
-    };
-    let name = &settings.cluster_name;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 100 || !name.chars().all(fits) {
-        return Err("cluster-name has 1 to 100 letters, digits, '-', '_' and '.'".into());
-    }
-    let certificate = read(&settings.cluster_etcd_cert_file)?;
-    let key = read(&settings.cluster_etcd_key_file)?;
-    let password = settings
-        .cluster_etcd_password
-        .as_deref()
-        .unwrap_or_default();
-    Ok(GatewayOptions {
-        endpoints: endpoints(settings).map(str::to_owned).collect(),
-        prefix: format!("/redline/{name}/"),
-        user: (!settings.cluster_etcd_user.is_empty()).then(|| {
-            let password = String::from_utf8_lossy(password).into_owned();
-            (settings.cluster_etcd_user.clone(), password)
-        }),
-        authorities: read(&settings.cluster_etcd_ca_cert_file)?,
-        certificate: match (certificate, key) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            _ => {
-                return Err(
-                    "cluster-etcd-cert-file and cluster-etcd-key-file belong together".into(),
-                );
-            }
-        },
-    })
-}
-
-fn endpoints(settings: &Settings) -> impl Iterator<Item = &str> {
-    let words = settings.cluster_etcd.split([',', ' ']);
-    words.map(str::trim).filter(|word| !word.is_empty())
-}
-
-/// Returns the address under which others reach this node: the announced one, one that it listens on, or the one from
-/// which it reaches etcd.
-fn own_ip(settings: &Settings) -> String {
-    if !settings.cluster_announce_ip.is_empty() {
-        return settings.cluster_announce_ip.clone();
-    }
-    let bound = settings
-        .bind
-        .iter()
-        .map(|bind| bind.trim_start_matches('-'));
-    let mut bound = bound.filter_map(|bind| bind.parse::<std::net::IpAddr>().ok());
-    if let Some(ip) = bound.find(|ip| !ip.is_unspecified()) {
-        return ip.to_string();
-    }
-    let towards = endpoints(settings).find_map(|endpoint| {
-        let (_, host) = endpoint.split_once("://")?;
-        let address = host.to_socket_addrs().ok()?.next()?;
-        let any = if address.is_ipv4() {
-            "0.0.0.0:0"
-        } else {
-            "[::]:0"
-        };
-        // No datagram is sent: the system chooses the address from which it would be.
-        let socket = UdpSocket::bind(any).ok()?;
-        socket.connect(address).ok()?;
-        Some(socket.local_addr().ok()?.ip().to_string())
-    });
-    towards.unwrap_or_else(|| "127.0.0.1".into())
-}
-
-/// Sets what a node's record says of its addresses. Ports: the plain one, and the one with TLS; 0: none.
-fn describe(node: &mut NodeRecord, settings: &Settings, ports: (u16, u16)) {
-    node.version = redline_engine::REDLINE_VERSION.into();
-    node.ip = own_ip(settings);
-    settings
-        .cluster_announce_hostname
-        .clone_into(&mut node.hostname);
-    node.port = settings.cluster_announce_port.unwrap_or(ports.0);
-    node.tls_port = settings.cluster_announce_tls_port.unwrap_or(ports.1);
-}
-
-/// Records that a node's file has from before it had etcd, or of the cluster that it is of.
-struct OwnFile {
-    store: File,
-    node: String,
-    listing: Listing,
-}
-
-impl OwnFile {
-    fn open(path: &Path) -> Result<OwnFile, String> {
-        let store = File::open(path).map_err(|error| error.to_string())?;
-        let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let mut listing = store
-            .range(&Range::Prefix(String::new()))
-            .map_err(|error| of_file(&error))?;
-        let own = listing.pairs.iter().find(|pair| pair.key == OWN_KEY);
-        let node = match own {
-            Some(pair) => {
-                Own::from_json(&pair.value)
-                    .map_err(|why| of_file(&format!("the record own: {why}")))?
-                    .node
-            }
-            None => {
-                let own = Own {
-                    v: VERSION,
-                    node: random_id(),
-                };
-                let write = Transaction {
-                    success: vec![put(OWN_KEY, &own)],
-                    ..Transaction::default()
-                };
-                store.transact(&write).map_err(|error| of_file(&error))?;
-                listing = store
-                    .range(&Range::Prefix(String::new()))
-                    .map_err(|error| of_file(&error))?;
-                own.node
-            }
-        };
-        Ok(OwnFile {
-            store,
-            node,
-            listing,
-        })
-    }
-
-    /// Returns the cluster that the file knows.
-    fn meta(&self) -> Option<Meta> {
-        let pair = self
-            .listing
-            .pairs
-            .iter()
-            .find(|pair| pair.key == META_KEY)?;
-        Meta::from_json(&pair.value).ok()
-    }
-
-    /// Returns the picture of a node alone, if the file has one.
-    fn picture(&self) -> Option<Picture> {
-        picture_of(&self.listing).ok()
-    }
-
-    /// Keeps the id of the cluster, and nothing that is in etcd.
-    fn settle(&self, meta: &Meta) -> Result<(), StoreError> {
-        if self.meta().as_ref() == Some(meta) && self.picture().is_none() {
-            return Ok(());
-        }
-        let settled = Transaction {
-            success: vec![
-                put(META_KEY, meta),
-                Operation::Delete(Range::Key(MAP_KEY.into())),
-                Operation::Delete(Range::Prefix(NODES.into())),
-                Operation::Delete(Range::Prefix(SHARDS.into())),
-            ],
-            ..Transaction::default()
-        };
-        self.store.transact(&settled).map(|_| ())
-    }
-}
-
-/// Result of a start: the node, and the primary that it follows.
-pub(crate) type Started = (Cluster, Option<(String, u16)>);
-
-/// Takes up a node whose cluster is in etcd, or makes one. Waits for etcd. The error is one line.
-pub(crate) fn open(settings: &Settings, ports: (u16, u16)) -> Result<Started, String> {
-    let file = OwnFile::open(Path::new(&settings.cluster_config_file))?;
-    let gateway = Gateway::new(options_of(settings)?)?;
-    let shard = match file
-        .picture()
-        .as_ref()
-        .and_then(|own| own.shard_of_node(&file.node))
-    {
-        Some((shard, _)) => shard.to_owned(),
-        None => random_id(),
-    };
-    let etcd = Membership::new(shard);
-    let cluster = Cluster::of(file.node.clone(), Box::new(gateway), Some(etcd));
-    let ends = Instant::now() + START_WAIT;
-    let mut told = BTreeSet::new();
-    loop {
-        let why = match cluster.enter(&file, settings, ports) {
-            Ok(()) => break,
-            Err(NotYet::Never(why)) => return Err(why),
-            Err(NotYet::Again(why)) => why,
-        };
-        if told.insert(why.clone()) {
-            log::warning(&format!("Waiting for the cluster's etcd: {why}"));
-        }
-        if Instant::now() >= ends {
-            return Err(format!("The cluster's etcd cannot be used: {why}"));
-        }
-        std::thread::sleep(START_PAUSE);
-    }
-    log::notice(&format!("Node configuration loaded, I'm {}", cluster.node));
-    let primary = cluster.primary_to_follow(settings);
-    Ok((cluster, primary))
-}
-
 impl Cluster {
-    /// Writes this run of the node into the records, and makes the first view.
-    fn enter(&self, file: &OwnFile, settings: &Settings, ports: (u16, u16)) -> Result<(), NotYet> {
-        let etcd = self.etcd.as_ref().expect("it has etcd");
-        let listing = self.list()?;
-        let is_new = revision(&listing, META_KEY) == 0;
-        let own_picture = file.picture();
-        let mut conditions = vec![Condition::Unchanged(
-            META_KEY.into(),
-            revision(&listing, META_KEY),
-        )];
-        let mut writes = Vec::new();
-        let node_key = format!("{NODES}{}", self.node);
-        let meta;
-        let mut node;
-        if is_new {
-            meta = file.meta().unwrap_or_else(|| Meta {
-                v: VERSION,
-                cluster: random_id(),
-                format: FORMAT,
-            });
-            writes.push(put(META_KEY, &meta));
-            node = fresh(&etcd.shard);
-            let owners = match &own_picture {
-                // It grows: the cluster of one is there for others.
-                Some(own) => {
-                    let term = own.newest_term().saturating_add(1);
-                    let mut shard = alone(&self.node, term);
-                    shard.primary.incarnation.clone_from(&etcd.incarnation);
-                    writes.push(put(&format!("{SHARDS}{}", etcd.shard), &shard));
-                    node.joined = true;
-                    own.owners().to_map()
-                }
-                None => redline_cluster::Owners::none().to_map(),
-            };
-            writes.push(put(MAP_KEY, &owners));
-        } else {
-            let picture = picture_of(&listing).map_err(|error| {
-                NotYet::Never(format!("etcd, revision {}: {error}", listing.revision))
-            })?;
-            meta = picture.meta.clone();
-            if file.meta().is_some_and(|own| own.cluster != meta.cluster) {
-                return Err(NotYet::Never(format!(
-                    "this node is of the cluster {}, and etcd has the cluster {} under the name {}: another cluster-name, or another cluster-config-file, is right",
-                    file.meta().map(|own| own.cluster).unwrap_or_default(),
-                    meta.cluster,
-                    settings.cluster_name
-                )));
-            }
-            node = picture
-                .nodes
-                .get(&self.node)
-                .cloned()
-                .unwrap_or_else(|| fresh(&etcd.shard));
-            if node.shard.is_empty() {
-                node.shard.clone_from(&etcd.shard);
-            }
-            if let Some((id, shard)) = picture.shard_of_node(&self.node)
-                && shard.primary.node == self.node
-            {
-                let mut shard = shard.clone();
-                shard.term = shard.term.saturating_add(1);
-                shard.primary.incarnation.clone_from(&etcd.incarnation);
-                let key = format!("{SHARDS}{id}");
-                conditions.push(Condition::Unchanged(key.clone(), revision(&listing, &key)));
-                writes.push(put(&key, &shard));
-            }
-        }
-        let alive_key = format!("{ALIVE}{}", self.node);
-        let alive = listing.pairs.iter().find(|pair| pair.key == alive_key);
-        if let Some(alive) = alive
-            && Alive::from_json(&alive.value)
-                .is_ok_and(|alive| alive.incarnation != etcd.incarnation)
-        {
-            return Err(NotYet::Again(format!(
-                "another process is the node {}, or was until a moment ago",
-                self.node
-            )));
-        }
-        describe(&mut node, settings, ports);
-        conditions.push(Condition::Unchanged(
-            node_key.clone(),
-            revision(&listing, &node_key),
-        ));
-        writes.push(put(&node_key, &node));
-        let lease = self.store.grant_lease(LEASE_S)?;
-        writes.push(alive_of(&self.node, &etcd.incarnation, lease));
-        conditions.push(Condition::Unchanged(
-            alive_key.clone(),
-            revision(&listing, &alive_key),
-        ));
-        let entering = Transaction {
-            conditions,
-            success: writes,
-            failure: Vec::new(),
-        };
-        // What is not known to be done shows in the next attempt as this run's.
-        if !self.store.transact(&entering)?.succeeded {
-            return Err(NotYet::Again("others change the same records".into()));
-        }
-        etcd.lease.store(lease.0, Ordering::Relaxed);
-        file.settle(&meta)
-            .map_err(|error| NotYet::Never(error.to_string()))?;
-        if is_new {
-            log::notice(&format!(
-                "The cluster {} is founded in etcd under the name {}",
-                meta.cluster, settings.cluster_name
-            ));
-        }
-        self.look().map_err(NotYet::from)
-    }
-
     /// Returns the address of the primary that this node follows, if it follows one.
-    fn primary_to_follow(&self, settings: &Settings) -> Option<(String, u16)> {
+    pub(super) fn primary_to_follow(&self, settings: &Settings) -> Option<(String, u16)> {
         let view = self.view();
         let shard = view
             .own_shard()
@@ -582,7 +253,7 @@ impl Cluster {
     }
 
     /// Makes a change, as often as others are faster. The error is for the client.
-    fn change(&self, change: &Change) -> Result<(), String> {
+    pub(super) fn change(&self, change: &Change) -> Result<(), String> {
         let etcd = self.etcd.as_ref().expect("it has etcd");
         if etcd.is_frozen.load(Ordering::Relaxed) {
             return Err(
@@ -676,18 +347,6 @@ impl Cluster {
     }
 }
 
-fn alive_of(node: &str, incarnation: &str, lease: LeaseId) -> Operation {
-    let alive = Alive {
-        v: VERSION,
-        incarnation: incarnation.to_owned(),
-    };
-    Operation::Put {
-        key: format!("{ALIVE}{node}"),
-        value: alive.to_json(),
-        lease: Some(lease),
-    }
-}
-
 /// Starts the threads of a node with etcd. Called once, when the workers can be sent messages.
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
     let Some(etcd) = shared
@@ -758,7 +417,7 @@ fn control(shared: &Shared, todo: &mpsc::Receiver<Job>) {
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + TICK;
                 let ticked = cluster.tick(shared);
-                etcd.note_reached(ticked.as_ref().map(|()| ()));
+                etcd.note_reached(ticked.as_ref().copied());
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -789,7 +448,7 @@ fn watch(shared: &Shared) {
             Ok(watched) => watched,
             Err(error) => {
                 etcd.note_reached(Err(&error));
-                std::thread::sleep(START_PAUSE);
+                std::thread::sleep(PAUSE);
                 continue;
             }
         };

@@ -544,6 +544,7 @@ mod tests {
             let alive = Alive {
                 v: VERSION,
                 incarnation: format!("run-{id}"),
+                files: None,
             };
             writes.push(put(&format!("{ALIVE}{id}"), &alive));
         }

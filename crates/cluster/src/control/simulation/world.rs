@@ -613,6 +613,7 @@ impl World {
                 v: VERSION,
                 version: "0".into(),
                 joined: true,
+                ..NodeRecord::default()
             };
             let order = match &self.record {
                 None if n == 0 => self.first_records(record),
