@@ -79,6 +79,46 @@ fn what_must_hold_does_under_every_schedule() {
     assert!(all.terms > seed - first, "primaries have changed: {all:?}");
 }
 
+/// A seed that finds each.
+const MUTANTS: &[(Mutant, u64)] = &[
+    (Mutant::RightFromReceipt, 0),
+    (Mutant::RightOfAnyPromise, 0),
+    (Mutant::AckOfAny, 0),
+    (Mutant::EmptyReleases, 0),
+    (Mutant::InWithoutLevel, 0),
+    (Mutant::InWithoutPromise, 0),
+    (Mutant::OutStopsCounting, 0),
+    (Mutant::NoIncarnation, 0),
+    (Mutant::NonceNotRead, 0),
+    (Mutant::SettleOnlyReads, 0),
+    (Mutant::NoPromiseKept, 0),
+    (Mutant::UnlevelSuccessor, 0),
+    (Mutant::PromisesWhileBidding, 0),
+    (Mutant::HandOverServes, 0),
+    (Mutant::EmptiesAtOnce, 0),
+];
+
+/// Seeds that are tried for a mutant whose seed does not find it any more, since the code has changed.
+const SEEDS: u64 = 400;
+
+#[test]
+fn every_broken_rule_is_found_by_its_seed() {
+    let mut wrong = Vec::new();
+    for &(mutant, seed) in MUTANTS {
+        if run(seed, Some(mutant)).is_err() {
+            continue;
+        }
+        let mut seeds = 1..SEEDS;
+        let found = seeds.find_map(|seed| Some((seed, run(seed, Some(mutant)).err()?)));
+        let what = match found {
+            Some((seed, broken)) => format!("{mutant:?} has the seed {seed}: {broken}"),
+            None => format!("{mutant:?} is found by no seed below {SEEDS}"),
+        };
+        wrong.push(what.lines().next().unwrap_or_default().to_owned());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn equal_seeds_run_equally() {
     assert_eq!(run(7, None), run(7, None));

@@ -46,7 +46,6 @@ pub(super) struct Node {
     pub upstream: Option<Upstream>,
     /// Until when it has promised not to take over, by what it has sent.
     pub promised_ms: u64,
-    pub files: bool,
     pub lease: Option<redline_etcd::LeaseId>,
     pub next_revision: u64,
     pub order_waits: bool,
@@ -416,6 +415,9 @@ impl World {
     }
 
     fn carry_out(&mut self, n: usize, wish: Wish) {
+        if !matches!(wish, Wish::Send { .. } | Wish::Right { .. }) {
+            self.trace(|| format!("{n} ({} records): {wish:?}", self.nodes[n].log.len()));
+        }
         match wish {
             Wish::Transact { call, transaction } => {
                 self.check_promise(n, &transaction.success);

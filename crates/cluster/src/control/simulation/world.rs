@@ -71,6 +71,7 @@ pub(super) struct World {
     recovered_ms: Option<u64>,
     confirmed_before: u64,
     is_cold: bool,
+    traces: bool,
     report: Report,
 }
 
@@ -113,6 +114,7 @@ impl World {
             recovered_ms: None,
             confirmed_before: 0,
             is_cold: false,
+            traces: std::env::var_os("REDLINE_SIM_TRACE").is_some(),
             report: Report::default(),
             rng,
         };
@@ -224,7 +226,6 @@ impl World {
             target: None,
             upstream: None,
             promised_ms: 0,
-            files: false,
             lease: None,
             next_revision: 0,
             order_waits: false,
@@ -384,6 +385,7 @@ impl World {
     }
 
     fn stop(&mut self, n: usize, for_us: u64) {
+        self.trace(|| format!("stop {n} for {} ms", for_us / 1000));
         self.nodes[n].is_stopped = true;
         let life = self.nodes[n].life;
         self.at(for_us, Action::Resume(n, life));
@@ -453,7 +455,15 @@ impl World {
         answer
     }
 
+    /// Shows a step, if `REDLINE_SIM_TRACE` is set: for whoever looks for a fault.
+    pub(super) fn trace(&self, what: impl FnOnce() -> String) {
+        if self.traces {
+            println!("{} ms: {}", self.now / 1000, what());
+        }
+    }
+
     fn changed(&mut self, record: Option<ShardRecord>) {
+        self.trace(|| format!("{record:?}"));
         let old = std::mem::replace(&mut self.record, record);
         let (Some(old), Some(new)) = (old, self.record.clone()) else {
             return;
@@ -470,16 +480,16 @@ impl World {
 
     /// T9 has taken effect. What was told may be gone if nobody who had it was started with files.
     fn taken_up(&mut self, old: &ShardRecord, new: &ShardRecord) {
+        let told = &mut self.ledger.told;
         let had = old.candidates.iter().chain([&old.primary]);
-        let numbers = had.map(|who| self.number_of(&who.node));
-        let numbers: Vec<usize> = numbers.collect();
-        let n = self.number_of(&new.primary.node);
-        if numbers.iter().all(|&n| !self.nodes[n].files) {
-            let log = &self.nodes[n].log;
-            self.ledger.told.truncate(log.len());
-            let kept = self.ledger.told.iter().zip(log).take_while(|(a, b)| a == b);
+        let number_of = |node: &str| node[1..].parse::<usize>().expect("a number");
+        let mut logs = had.map(|who| &self.nodes[number_of(&who.node)].log);
+        let last = told.len().saturating_sub(1);
+        if !logs.any(|log| log.get(last) == told.last()) {
+            let log = &self.nodes[number_of(&new.primary.node)].log;
+            let kept = told.iter().zip(log).take_while(|(a, b)| a == b);
             let kept = kept.count();
-            self.ledger.told.truncate(kept);
+            told.truncate(kept);
         }
     }
 
@@ -560,7 +570,6 @@ impl World {
         let has_files = self.nodes[n].life > 0 && (self.rng.u8(0..4) > 0 || !self.has_faults);
         let node = &mut self.nodes[n];
         node.life += 1;
-        node.files = has_files;
         if !has_files {
             node.log.clear();
             node.data_term = 0;
@@ -575,12 +584,14 @@ impl World {
         (node.is_up, node.is_stopped, node.order_waits) = (true, false, false);
         (node.next_revision, node.lease, node.promised_ms) = (0, None, 0);
         let life = node.life;
+        self.trace(|| format!("start {n}, {files:?}"));
         self.at(1_000, Action::Tick(n, life));
         self.at(1_000, Action::Alive(n, life));
         self.at(1_000, Action::Poll(n, life, true));
     }
 
     fn kill(&mut self, n: usize) {
+        self.trace(|| format!("kill {n}"));
         let node = &mut self.nodes[n];
         node.is_up = false;
         (node.lead_term, node.right, node.is_held) = (0, (0, 0), false);
