@@ -73,6 +73,11 @@ pub fn main(
     ExitCode::from(run(program, &args, streams, embedded))
 }
 
+/// Returns the command line as `clap` describes one: for completions and manual pages.
+pub fn command() -> clap::Command {
+    redis_benchmark::describe(command_line::describe())
+}
+
 /// Runs as [`main`], on streams of the caller's choice; returns the exit code.
 pub fn run(
     program: &str,

@@ -5,12 +5,15 @@
 mod check;
 mod doctor;
 mod embedded;
+mod link;
+mod reference;
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use link::Link;
 use redline_server::console;
 
 #[global_allocator]
@@ -26,6 +29,9 @@ Usage: redline <part> [arguments]
  redline doctor     Examines this machine, and what a configuration needs of it.
  redline check-aof  Checks an append-only file, and repairs its end.
  redline check-rdb  Checks a snapshot.
+ redline completions bash|zsh|fish
+                    Prints the completions of a shell.
+ redline man [PAGE] Prints a manual page; without a name, the names of all.
  redline --version  Print the version.
  redline --help     Print this text. Each part has a --help of its own, as redline server --help.
 
@@ -38,6 +44,8 @@ const PARTS: &[&str] = &[
     "bench",
     "proxy",
     "doctor",
+    "completions",
+    "man",
     "check-aof",
     "check-rdb",
 ];
@@ -68,6 +76,8 @@ fn main() -> ExitCode {
         Some("check-aof") => check::aof("redline check-aof", args),
         Some("check-rdb") => check::rdb("redline check-rdb", args),
         Some("doctor") => doctor::main(args),
+        Some("completions") => reference::completions(args),
+        Some("man") => reference::man(args),
         Some("--version" | "-v" | "-V" | "version") => {
             print(concat!("redline ", env!("CARGO_PKG_VERSION"), "\n"))
         }
@@ -92,67 +102,4 @@ fn no_such_part(part: Option<&OsStr>) -> ExitCode {
     };
     console::line_to_stderr(&format!("redline: {problem} See redline --help"));
     ExitCode::FAILURE
-}
-
-/// A link by which another program's name stands for a part.
-enum Link {
-    Server,
-    Sentinel,
-    Bench(&'static str),
-    CheckAof(&'static str),
-    CheckRdb(&'static str),
-    Predixy,
-    /// A program whose command line is not taken: its name, and what does the same.
-    Other(&'static str, &'static str),
-}
-
-impl Link {
-    /// Returns the link of that name.
-    fn named(name: &str) -> Option<Link> {
-        Some(match name {
-            "redis-server" | "valkey-server" => Link::Server,
-            "redis-sentinel" | "valkey-sentinel" => Link::Sentinel,
-            "redis-benchmark" => Link::Bench("redis-benchmark"),
-            "valkey-benchmark" => Link::Bench("valkey-benchmark"),
-            "redis-check-aof" => Link::CheckAof("redis-check-aof"),
-            "valkey-check-aof" => Link::CheckAof("valkey-check-aof"),
-            "redis-check-rdb" => Link::CheckRdb("redis-check-rdb"),
-            "valkey-check-rdb" => Link::CheckRdb("valkey-check-rdb"),
-            "predixy" => Link::Predixy,
-            "nutcracker" => Link::Other(
-                "nutcracker",
-                "its file and options are not read; \"redline proxy\" does what it does, see docs/proxy.md",
-            ),
-            "memtier_benchmark" => Link::Other(
-                "memtier_benchmark",
-                "its options are not read; \"redline bench run\" does what it does, and names its own option for each",
-            ),
-            _ => return None,
-        })
-    }
-
-    /// Runs the part with the link's arguments. `called`: the name with its folder.
-    fn run(self, called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
-        match self {
-            Link::Server => redline_server::command_line::main(called, args),
-            Link::Sentinel => {
-                let sentinel = args.chain(["--sentinel".into()]);
-                redline_server::command_line::main(called, sentinel)
-            }
-            Link::Bench(name) => redline_bench::main(name, args, Some(&embedded::start)),
-            Link::CheckAof(name) => check::aof(name, args),
-            Link::CheckRdb(name) => check::rdb(name, args),
-            Link::Predixy => {
-                // Its first argument is its file.
-                let mut args = args.peekable();
-                let is_file = |word: &OsString| !word.to_string_lossy().starts_with('-');
-                let file = args.next_if(is_file).map(|file| ["--predixy".into(), file]);
-                redline_proxy::main(file.into_iter().flatten().chain(args))
-            }
-            Link::Other(name, instead) => {
-                console::line_to_stderr(&format!("{name}: {instead}"));
-                ExitCode::FAILURE
-            }
-        }
-    }
 }

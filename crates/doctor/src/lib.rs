@@ -22,7 +22,7 @@ use serde::Serialize;
 
 pub use machine::Machine;
 
-/// What a check has found.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -41,9 +41,9 @@ pub enum State {
 pub struct Finding {
     /// Name of the check.
     pub check: &'static str,
-    /// What it has found.
+    /// The verdict.
     pub state: State,
-    /// What is there, and what it costs.
+    /// The state of things, and its cost.
     pub text: String,
     /// A command or a change that mends it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ impl Finding {
 /// A folder that is written to.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    /// What is kept there, in the configuration's word.
+    /// Its use, in words.
     pub what: &'static str,
     /// Its path.
     pub path: PathBuf,
@@ -102,12 +102,12 @@ pub struct Listening {
     pub port: u16,
 }
 
-/// What a configuration needs of the machine.
+/// Needs of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Connections that may wait to be accepted: the number, and its name in the configuration.
+    /// Connections that may wait to be accepted: the number, and its name.
     pub backlog: Option<(u32, &'static str)>,
-    /// Descriptors: the number, and its name in the configuration.
+    /// Descriptors: the number, and its name.
     pub open_files: Option<(u64, &'static str)>,
     /// Limit on the memory of the data, in bytes; 0: none is set.
     pub memory_max_bytes: Option<u64>,
@@ -185,5 +185,24 @@ pub fn exit_code(found: &[Finding]) -> u8 {
         (true, _) => 2,
         (_, true) => 1,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_is_the_exit_code() {
+        let (ok, unknown) = (Finding::ok("a", "b"), Finding::not_known("a", "b"));
+        let (warning, fault) = (Finding::warning("a", "b"), Finding::fault("a", "b"));
+        assert_eq!(exit_code(&[ok.clone(), unknown]), 0);
+        assert_eq!(exit_code(&[ok, warning.clone()]), 1);
+        assert_eq!(exit_code(&[fault.clone(), warning]), 2);
+        let found = [fault.mend("do it")];
+        let expected =
+            "FAULT     a: b\n          mend: do it\n0 OK, 0 warnings, 1 faults, 0 not known\n";
+        assert_eq!(text(&found), expected);
+        assert!(json(&found).contains("\"state\": \"fault\""));
     }
 }

@@ -92,24 +92,27 @@ fn folder(wanted: &Folder) -> Finding {
     let is_folder = match fs::metadata(path) {
         Ok(about) => about.is_dir(),
         Err(error) => {
-            return Finding::fault("folder", format!("{what} {shown}: {}", error_text(&error)))
-                .mend(format!("install -d {shown}, owned by the service's user"));
+            return Finding::fault(
+                "folder",
+                format!("for {what}: {shown}: {}", error_text(&error)),
+            )
+            .mend(format!("install -d {shown}, owned by the service's user"));
         }
     };
     if !is_folder {
-        return Finding::fault("folder", format!("{what} {shown} is no folder"));
+        return Finding::fault("folder", format!("for {what}: {shown} is no folder"));
     }
     if access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
         return Finding::fault(
             "folder",
-            format!("{what} {shown} cannot be written to by this user"),
+            format!("for {what}: {shown} cannot be written to by this user"),
         )
         .mend(format!("chown to the service's user: chown USER {shown}"));
     }
     let Ok(about) = statvfs(path) else {
         return Finding::not_known(
             "folder",
-            format!("{what} {shown}: its free space cannot be read"),
+            format!("for {what}: {shown}: its free space cannot be read"),
         );
     };
     let free = about.f_bavail.saturating_mul(about.f_frsize);
@@ -118,12 +121,15 @@ fn folder(wanted: &Folder) -> Finding {
         true => Finding::warning(
             "folder",
             format!(
-                "{what} {shown} has {} MiB free, and a save may need {} MiB",
+                "for {what}: {shown} has {} MiB free, and a save may need {} MiB",
                 free >> 20,
                 needed >> 20
             ),
         ),
-        false => Finding::ok("folder", format!("{what} {shown}, {} MiB free", free >> 20)),
+        false => Finding::ok(
+            "folder",
+            format!("for {what}: {shown}, {} MiB free", free >> 20),
+        ),
     }
 }
 

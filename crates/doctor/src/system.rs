@@ -99,11 +99,11 @@ fn somaxconn(machine: &Machine, backlog: u32, name: &str) -> Finding {
         Some(most) if most < u64::from(backlog) => Finding::warning(
             CHECK,
             format!(
-                "net.core.somaxconn is {most}, below {name} {backlog}: when many clients connect at once, some try again after a second"
+                "net.core.somaxconn is {most}, below {name}, {backlog}: when many clients connect at once, some try again after a second"
             ),
         )
         .mend(format!("sysctl -w net.core.somaxconn={backlog}")),
-        Some(most) => Finding::ok(CHECK, format!("net.core.somaxconn is {most}, {name} {backlog}")),
+        Some(most) => Finding::ok(CHECK, format!("net.core.somaxconn is {most}, {name} is {backlog}")),
     }
 }
 

@@ -36,7 +36,8 @@ use std::sync::Arc;
 
 use redline_doctor::{Folder, Listening, Wanted};
 use redline_net::{Listener, UnixAccess, console, cpu};
-use redline_proxy_config::{Arguments, Config, Place};
+pub use redline_proxy_config::Arguments;
+use redline_proxy_config::{Config, Place};
 use redline_proxy_core::{
     access, admission, cache, cached_reads, client, cluster_view, command_names, connections,
     errors, hash, leases, prefix, replies, report, requests, retry, route, settings, shared, slab,

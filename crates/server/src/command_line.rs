@@ -5,6 +5,8 @@
 
 mod help;
 
+pub use help::{Described, parameters};
+
 use std::{
     ffi::OsString,
     io::Read,
@@ -44,6 +46,7 @@ pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
         [b"--version" | b"-v" | b"-V"] => said(console::out(&format!("{}\n", version(called)))),
         [b"--help" | b"-h"] => said(console::out(&help::all())),
         [b"--help" | b"-h", name] => said(help::of(name).and_then(|text| console::out(&text))),
+        [b"--print-defaults"] => said(console::out(&help::annotated())),
         [b"--check-system"] => return check_system(),
         [b"--test-memory", mib] => said(test_memory(mib)),
         [b"--test-memory"] => said(Err("how many megabytes? As in --test-memory 4096".into())),

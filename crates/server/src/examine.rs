@@ -30,8 +30,8 @@ pub(crate) fn wanted(settings: &Settings) -> Wanted {
         })
     });
     Wanted {
-        backlog: Some((settings.tcp_backlog, "tcp-backlog")),
-        open_files: Some((files, "maxclients")),
+        backlog: Some((settings.tcp_backlog, "the parameter tcp-backlog")),
+        open_files: Some((files, "the parameter maxclients")),
         memory_max_bytes: Some(settings.maxmemory_bytes),
         threads: settings.threads,
         connects: false,
@@ -88,22 +88,22 @@ fn folders(settings: &Settings) -> Vec<Folder> {
     let mut all = Vec::new();
     if saves {
         all.push(Folder {
-            what: "dir",
+            what: "the data",
             path: dir.clone(),
             bytes: settings.maxmemory_bytes,
         });
     }
     let service = &settings.service;
     all.extend(of(
-        "logfile",
+        "the log",
         service.logfile.as_ref().map(in_dir).and_then(parent),
     ));
     all.extend(of(
-        "pidfile",
+        "the process id",
         service.pidfile.as_ref().map(in_dir).and_then(parent),
     ));
     all.extend(of(
-        "unixsocket",
+        "the unix socket",
         settings.unixsocket.as_ref().map(in_dir).and_then(parent),
     ));
     all

@@ -61,11 +61,10 @@ fn memory(settings: &Settings) -> String {
     match settings.maxmemory_bytes {
         0 => "maxmemory: no limit".into(),
         bytes => {
-            let policy = crate::config::find(b"maxmemory-policy").map(|row| row.text(settings));
             format!(
                 "maxmemory {}, maxmemory-policy {}",
                 memory_text(bytes),
-                String::from_utf8_lossy(&policy.unwrap_or_default())
+                settings.maxmemory_policy.name()
             )
         }
     }

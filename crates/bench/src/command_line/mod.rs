@@ -51,6 +51,12 @@ enum Command {
     Report(ReportArguments),
 }
 
+/// Returns the sub-commands, described.
+pub fn describe() -> clap::Command {
+    let command = Arguments::command().subcommand_required(false);
+    command.mut_subcommand("compare", |_| compare::describe().name("compare"))
+}
+
 /// Returns true if the argument is the name of a sub-command, with which no command line of redis-benchmark begins.
 pub fn is_command(argument: &[u8]) -> bool {
     COMMANDS.iter().any(|name| name.as_bytes() == argument)

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser};
+use clap::{Args, CommandFactory, Parser};
 use serde::{Deserialize, Serialize};
 
 use crate::load::arguments::{RunArguments, one_to_stdout, seconds};
@@ -43,6 +43,11 @@ pub const FAILED_COMPARISON: u8 = 3;
 struct Head {
     #[command(flatten)]
     options: CompareArguments,
+}
+
+/// Returns its command line, described.
+pub fn describe() -> clap::Command {
+    Head::command()
 }
 
 /// Printed before the parser's own message for a misplaced option of `run`.
@@ -784,7 +789,6 @@ mod tests {
 
     #[test]
     fn the_parser_is_consistent() {
-        use clap::CommandFactory;
         Head::command().debug_assert();
     }
 

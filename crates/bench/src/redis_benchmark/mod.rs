@@ -23,6 +23,34 @@ mod usage;
 
 use crate::{StartEmbedded, Streams};
 
+/// Adds redis-benchmark's options to a description.
+pub fn describe(command: clap::Command) -> clap::Command {
+    let mut command = command.disable_help_flag(true).arg(
+        clap::Arg::new("words")
+            .value_name("COMMAND ARGS")
+            .num_args(0..)
+            .help("A command of your own, sent as it is; without one the suite is run"),
+    );
+    for option in usage::described() {
+        let mut arg = clap::Arg::new(option.name)
+            .help(option.text)
+            .help_heading("redis-benchmark's options");
+        arg = match option.name.strip_prefix("--") {
+            Some(long) => arg.long(long),
+            None => arg.short(option.name.chars().nth(1).unwrap_or('?')),
+        };
+        arg = match option.value {
+            Some(value) => arg.value_name(value).num_args(1),
+            None => arg.num_args(0),
+        };
+        if matches!(option.value, Some("file" | "dir" | "socket")) {
+            arg = arg.value_hint(clap::ValueHint::AnyPath);
+        }
+        command = command.arg(arg);
+    }
+    command
+}
+
 /// Returns true if the program was called as redis-benchmark, or as Valkey's copy of it: then there are no sub-commands.
 pub fn is_called(program: &str) -> bool {
     ["redis-benchmark", "valkey-benchmark"].contains(&program)

@@ -171,7 +171,7 @@ struct Parser {
 enum Refused {
     /// The text that it asks for, or an error with words of its own.
     Stop(Stop),
-    /// What is wrong with it.
+    /// The fault of it.
     Mistake(String),
 }
 

@@ -31,6 +31,43 @@ pub fn options() -> impl Iterator<Item = &'static str> {
     names.filter(|name| name.starts_with('-'))
 }
 
+/// An option, as the help text has it.
+pub struct Described {
+    /// Its name, with dashes.
+    pub name: &'static str,
+    /// The name of its value, if it has one.
+    pub value: Option<&'static str>,
+    /// Its description.
+    pub text: String,
+}
+
+/// Returns all options.
+pub fn described() -> Vec<Described> {
+    let mut all: Vec<Described> = Vec::new();
+    for line in OPTIONS.lines() {
+        let begins = line.strip_prefix(" -").is_some();
+        if !begins {
+            if let (Some(last), true) = (all.last_mut(), line.starts_with("  ")) {
+                last.text = format!("{} {}", last.text, line.trim()).trim().to_owned();
+            }
+            continue;
+        }
+        let line = line.trim_start();
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let value = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+        let (value, text) = match value {
+            Some((value, text)) => (Some(value), text),
+            None => (None, rest),
+        };
+        all.push(Described {
+            name,
+            value,
+            text: text.trim().to_owned(),
+        });
+    }
+    all
+}
+
 const SUB_COMMANDS: &str = "\
 With options of their own (PROGRAM run --help, and so on):
  PROGRAM run       Load a server with a mix of commands, in a closed or an open loop

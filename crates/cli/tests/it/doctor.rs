@@ -44,7 +44,7 @@ fn what_was_made_amiss_is_found() {
         ("address", &*format!("127.0.0.1:{port} is in use"), "fault"),
         ("secrets", "r.conf", "warning"),
         ("configuration", "nosuch/log", "fault"),
-        ("folder", "logfile", "fault"),
+        ("folder", "for the log", "fault"),
     ] {
         assert_eq!(
             state(&output, check, part).as_deref(),

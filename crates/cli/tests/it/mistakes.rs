@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::running::{REDLINE, Running, folder, folder_with};
 
-/// What a process has said, and its exit code.
+/// Output of a process, and its exit code.
 struct Said {
     code: Option<i32>,
     out: String,

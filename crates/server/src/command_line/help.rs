@@ -3,7 +3,9 @@
 
 use redline_spec::nearest;
 
-use crate::config::{Class, Parameter, find, table};
+use redline_settings::value::Syntax;
+
+use crate::config::{Class, Parameter, file::quoted, find, table};
 
 /// Longest line of a text, in columns.
 const COLUMNS_MAX: usize = 100;
@@ -20,6 +22,7 @@ A configuration file comes first; - reads configuration from standard input. The
   redline server --check-config redis.conf  Report what each line of a configuration does, and exit; with --json
                                             for programs, with --strict lines without effect are a failure.
   redline server --test-memory 4096         Test 4096 megabytes of memory and exit.
+  redline server --print-defaults           Print a configuration file with every default, in comments, and exit.
   redline server --version                  Print the version and exit.
   redline server --help [NAME]              Print this text, or one parameter or group of it, and exit.
 ";
@@ -33,6 +36,86 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"-c", "--check-config"),
     (b"-d", "--daemonize"),
 ];
+
+/// A parameter as references, completions and manual pages show it.
+pub struct Described {
+    /// Its name, without dashes.
+    pub name: &'static str,
+    /// Title of its group.
+    pub group: &'static str,
+    /// Its description.
+    pub doc: &'static str,
+    /// Its default.
+    pub default: &'static str,
+    /// Its values in words, if they are limited.
+    pub values: Option<String>,
+    /// Its values, if they are words of a list.
+    pub words: &'static [&'static str],
+    /// True if its value is a path.
+    pub is_path: bool,
+    /// True if it has an effect.
+    pub is_effective: bool,
+    /// True if it can be changed while the server runs.
+    pub is_live: bool,
+}
+
+/// Returns all parameters, in the order of the table.
+pub fn parameters() -> impl Iterator<Item = Described> {
+    table::ROWS.iter().map(|row| Described {
+        name: row.name,
+        group: row.section,
+        doc: row.doc,
+        default: row.default,
+        values: row.values(),
+        words: match row.syntax {
+            Syntax::Choice(words) | Syntax::Bits(words) => words,
+            Syntax::Switch => &["yes", "no"],
+            _ => &[],
+        },
+        is_path: ["file", "dir", "unixsocket"]
+            .iter()
+            .any(|end| row.name.ends_with(end)),
+        is_effective: row.is_effective(),
+        is_live: row.class == Class::Live,
+    })
+}
+
+/// Returns a configuration file in which every parameter with an effect stands in a comment, with its default.
+pub(super) fn annotated() -> String {
+    let mut text = String::from(
+        "# Configuration of redline server: every parameter with its default, in a comment.\n\
+         # redline server --help NAME says more; --check-config FILE reports what each line does.\n",
+    );
+    for section in table::SECTIONS {
+        let mut rows = rows_of(section.title)
+            .filter(|row| row.is_effective())
+            .peekable();
+        if rows.peek().is_none() {
+            continue;
+        }
+        text.push_str(&format!("\n# ---- {} ----\n", section.title));
+        for row in rows {
+            let mut about = String::new();
+            let values = row.values().map(|values| format!(" Values: {values}."));
+            wrap(
+                &format!("{}{}", row.doc, values.unwrap_or_default()),
+                "",
+                &mut about,
+            );
+            text.push('\n');
+            for line in about.lines() {
+                text.push_str(&format!("# {}\n", line.trim_start()));
+            }
+            let default = match row.default {
+                "" => "\"\"".to_owned(),
+                many if row.syntax.is_wordy() => many.to_owned(),
+                one => String::from_utf8_lossy(&quoted(one.as_bytes())).into_owned(),
+            };
+            text.push_str(&format!("# {} {default}\n", row.name));
+        }
+    }
+    text
+}
 
 /// Returns the whole text.
 pub(super) fn all() -> String {
@@ -278,6 +361,27 @@ mod tests {
         }
         assert!(of(b"script").unwrap().starts_with("Scripts, events"));
         assert!(of(b"append-only").is_ok() && of(b"").is_err());
+    }
+
+    #[test]
+    fn every_default_of_the_annotated_file_is_what_holds_anyway() {
+        let text = annotated();
+        let settings: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| find(line.split(' ').next().unwrap_or("").as_bytes()).is_some())
+            // A paragraph may begin with such a word.
+            .filter(|line| !line.ends_with('.'))
+            .filter(|line| !["replicaof \"\"", "dir \"\""].contains(line))
+            .collect();
+        let effective = table::ROWS.iter().filter(|row| row.is_effective()).count();
+        assert_eq!(settings.len(), effective - 2);
+        let mut loader = crate::config::file::Loader::default();
+        loader.text("r.conf", settings.join("\n").as_bytes());
+        let loaded = loader.finish().unwrap();
+        for row in table::ROWS.iter().filter(|row| row.name != "dir") {
+            assert_eq!(row.text(&loaded), row.default.as_bytes(), "{}", row.name);
+        }
     }
 
     #[test]

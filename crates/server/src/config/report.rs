@@ -35,11 +35,11 @@ impl fmt::Display for Place {
 pub struct Directive {
     /// Where it stands.
     pub place: Place,
-    /// What was made of it.
+    /// The result of reading it.
     pub took: Took,
 }
 
-/// What was made of a directive.
+/// The result of reading a directive.
 pub enum Took {
     /// It has set a parameter.
     Parameter(&'static Parameter),
@@ -59,7 +59,7 @@ pub struct Loaded {
     pub directives: Vec<Directive>,
 }
 
-/// What a directive does in the end.
+/// The effect of a directive in the end.
 enum Outcome<'a> {
     Changed,
     Same,
@@ -272,5 +272,29 @@ pub fn asked_in_vain(settings: &Settings) -> Option<String> {
             "Without effect here: {} (--check-config says why)",
             words.join(", ")
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::Loader;
+
+    #[test]
+    fn lines_of_one_parameter_that_add_up_were_called_replaced() {
+        let mut loader = Loader::default();
+        let text = "save 60 1\nsave 9 9\nclient-output-buffer-limit normal 1 1 1\nclient-output-buffer-limit pubsub 1 1 1\n";
+        loader.text("r.conf", text.as_bytes());
+        let report = loader.loaded().text();
+        assert!(
+            report.contains("4 directives, of which 4 change a default.\n"),
+            "{report}"
+        );
+    }
+
+    #[test]
+    fn nothing_at_all_is_valid() {
+        let report = Loader::default().loaded();
+        assert_eq!(report.text(), "The configuration is valid: 0 directives.\n");
+        assert!(!report.has_idle() && report.json(&[]).contains("\"valid\": true"));
     }
 }
