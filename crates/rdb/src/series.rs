@@ -438,7 +438,7 @@ mod tests {
             match restore(&out, &limits) {
                 Err(_) => refused += 1,
                 Ok(Object::Value(Value::Series(series))) => {
-                    let count = series.chunks().map(|chunk| chunk.samples().len()).sum();
+                    let count: usize = series.chunks().map(|chunk| chunk.samples().len()).sum();
                     assert_eq!(redline_types::DataType::len(&*series), count);
                 }
                 Ok(_) => {}

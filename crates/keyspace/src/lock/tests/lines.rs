@@ -41,7 +41,7 @@ fn who_goes_strands_nobody_behind_it() {
         assert!(locks.try_script(token).is_none());
     }
     locks.leave_lines(2);
-    assert_eq!(heard.take(), [], "it was only queued");
+    assert!(heard.take().is_empty(), "it was only queued");
     locks.return_ticket(&set(&[1]), 0);
     drop(script);
     assert_eq!(heard.take(), [1, 1]);
