@@ -258,6 +258,28 @@ fn wall_ms() -> u128 {
 }
 
 #[test]
+fn values_of_unknown_modules_are_an_error_or_left_out() {
+    let folder = Folder::new();
+    let server = folder.start(1);
+    let mut client = Client::connect(&server);
+    client.call("SET k v").ok();
+    // A snapshot with a key of a module, then one of a string.
+    let mut file = b"REDIS0011\xfe\x00\x07\x03doc\x81".to_vec();
+    file.extend(redline_rdb::ModuleType::new("NoSuchOne", 1).0.to_be_bytes());
+    file.extend(b"\x02\x05\x05\x03abc\x00\x00\x01j\x01w\xff\0\0\0\0\0\0\0\0");
+    fs::write(folder.file(), &file).unwrap();
+    for value in ["no", "yes", "no"] {
+        set(&mut client, "skip-unknown-module-values", value);
+        let reply = client.call("DEBUG RELOAD NOSAVE");
+        assert_eq!(matches!(reply, Value::Error(_)), value == "no", "{reply:?}");
+    }
+    set(&mut client, "skip-unknown-module-values", "yes");
+    client.call("DEBUG RELOAD NOSAVE").ok();
+    assert_eq!(client.call("GET j"), Value::Bulk(b"w".into()));
+    assert_eq!(client.call("DBSIZE").integer(), 1);
+}
+
+#[test]
 fn bgsave_says_what_it_does() {
     let folder = Folder::new();
     let server = folder.start(1);
