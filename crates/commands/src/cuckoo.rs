@@ -408,7 +408,8 @@ pub(crate) fn cf_scandump(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let position = number::parse_i64(&args[2]).ok_or(BAD_POSITION)?;
+    let position = number::parse_i64(&args[2]).filter(|position| *position >= 0);
+    let position = position.ok_or(BAD_POSITION)?;
     let cuckoo = existing::<Cuckoo>(ctx, &args[1], NOT_FOUND)?;
     reply.array(2);
     let chunk = match (cuckoo.items(), position) {
