@@ -20,8 +20,8 @@
 //! group, with these exceptions: commands of the group `server` that work on keys are bound in `generic`, and
 //! PFSELFTEST, which works on none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and
 //! so have MIGRATE (`migrate`), consumer groups (`xgroup`), XINFO, the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
-//! (`dump`); vector sets are bound in `vector_set`; and all other HELP subcommands share the handler `command::help`, whose
-//! text comes from the rows.
+//! (`dump`); vector sets are bound in `vector_set`, JSON documents in `json`; and all other HELP subcommands share the handler
+//! `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -328,7 +328,8 @@ roll! {
         JsonArrpop => json::json_arrpop,
         JsonArrtrim => json::json_arrtrim,
         JsonClear => json::json_clear,
-        JsonDebug => json::json_debug,
+        JsonDebugHelp => json::json_debug_help,
+        JsonDebugMemory => json::json_debug_memory,
         JsonDel => json::json_del,
         JsonForget => json::json_del,
         JsonGet => json::json_get,
@@ -545,6 +546,7 @@ roll! {
         Commandlog,
         Config,
         Function,
+        JsonDebug,
         Latency,
         Memory,
         Module,
