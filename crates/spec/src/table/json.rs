@@ -84,8 +84,6 @@ rows! { Module:
         summary: "Ask how a document is stored.",
         since: "8.0.0",
         arity: -2,
-        flags: [MODULE],
-        acl: [JSON],
     }
 
     JsonDebugHelp = "json.debug|help" {
