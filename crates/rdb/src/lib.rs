@@ -14,6 +14,9 @@
 #![forbid(unsafe_code)]
 
 pub mod crc64;
+mod ex_hash;
+mod ex_string;
+mod ex_zset;
 pub mod file;
 pub mod format;
 pub mod functions;

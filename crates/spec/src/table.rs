@@ -14,6 +14,9 @@ mod acl;
 mod bitmap;
 mod cluster;
 mod connection;
+mod ex_hash;
+mod ex_string;
+mod ex_zset;
 mod generic;
 mod geo;
 mod hash;
@@ -68,6 +71,9 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     bitmap::ROWS,
     cluster::ROWS,
     connection::ROWS,
+    ex_hash::ROWS,
+    ex_string::ROWS,
+    ex_zset::ROWS,
     generic::ROWS,
     geo::ROWS,
     hash::ROWS,

@@ -1,4 +1,5 @@
-//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set and JSON, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set,
+//! Tair's exString, exHash and exZset, and JSON documents, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -8,6 +9,8 @@
 
 pub mod bitmap;
 pub mod digest;
+pub mod ex_hash;
+pub mod ex_string;
 pub mod geo;
 pub mod glob;
 pub mod hash;
@@ -28,6 +31,8 @@ pub mod vector;
 pub mod zset;
 
 pub use digest::Digest;
+pub use ex_hash::ExHash;
+pub use ex_string::ExString;
 pub use hash::{Hash, Live};
 pub use json::Json;
 pub use limits::Limits;
@@ -39,4 +44,4 @@ pub use set::Set;
 pub use stream::Stream;
 pub use value::{Collection, DataType, Kind, Value};
 pub use vector::VectorSet;
-pub use zset::Zset;
+pub use zset::{ExZset, Zset};
