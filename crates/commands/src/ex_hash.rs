@@ -64,13 +64,16 @@ fn expire_at_ms(expiry: NewExpiry, present: Option<&ExField>) -> Option<i64> {
     }
 }
 
+/// The name of a field, and what it is to hold: the value, the version, when it expires.
+type NewField<'f> = (&'f [u8], &'f [u8], u64, Option<i64>);
+
 /// Stores fields of a hash, each with its value, version and expiry; removes those that expire now. The changes are
 /// reported as one event, and told as calls of EXHSET.
 fn store<'f>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
     event: &'static str,
-    fields: &[(&'f [u8], &'f [u8], u64, Option<i64>)],
+    fields: &[NewField<'f>],
 ) -> Result<(), Error> {
     let now_ms = ctx.keys.now_ms();
     let is_over = |at: &Option<i64>| at.is_some_and(|at| at <= now_ms);
@@ -178,11 +181,11 @@ pub(crate) fn exhmset(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let words = Words::new(CommandId::Exhmset, &args, 2);
-    if words.len() % 2 != 0 {
+    if !words.len().is_multiple_of(2) {
         return Err(words.wrong_arity().into());
     }
     let key = &args[1];
-    let mut fields: Vec<(&[u8], &[u8], u64, Option<i64>)> = Vec::new();
+    let mut fields: Vec<NewField<'_>> = Vec::new();
     // A field may be given twice.
     let mut versions: HashMap<&[u8], u64> = HashMap::new();
     let mut at = 2;
@@ -209,13 +212,13 @@ pub(crate) fn exhmsetwithopts(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let words = Words::new(CommandId::Exhmsetwithopts, &args, 2);
-    if words.len() % 4 != 0 {
+    if !words.len().is_multiple_of(4) {
         return Err(words.wrong_arity().into());
     }
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     find(ctx, key)?;
-    let mut fields: Vec<(&[u8], &[u8], u64, Option<i64>)> = Vec::new();
+    let mut fields: Vec<NewField<'_>> = Vec::new();
     let mut versions: HashMap<&[u8], u64> = HashMap::new();
     let mut at = 2;
     while at < args.len() {
@@ -427,7 +430,7 @@ pub(crate) fn exhdelwithver(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let words = Words::new(CommandId::Exhdelwithver, &args, 2);
-    if words.len() % 2 != 0 {
+    if !words.len().is_multiple_of(2) {
         return Err(words.wrong_arity().into());
     }
     let mut fields: Vec<(&[u8], u64)> = Vec::new();

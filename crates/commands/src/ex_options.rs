@@ -95,7 +95,7 @@ pub(crate) fn expiry(words: &mut Words<'_>, now_ms: i64, least: i64) -> Result<O
 pub(crate) struct Options<'a> {
     pub(crate) expiry: NewExpiry,
     pub(crate) version: NewVersion,
-    /// Whether it must be there (XX), or must not (NX).
+    /// True if it must be there (XX), false if it must not (NX).
     pub(crate) exists: Option<bool>,
     pub(crate) flags: Option<u32>,
     pub(crate) default: Option<&'a [u8]>,

@@ -90,7 +90,7 @@ fn add(
     event: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    if pairs.len() == 0 || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(Error::Syntax);
     }
     if flags.nx && flags.xx {

@@ -827,24 +827,25 @@ fn write_resp(json: &Json, place: Place, reply: &mut Reply<'_>) {
     }
 }
 
-/// JSON.DEBUG MEMORY key [path] | HELP
-pub(crate) fn json_debug(
+/// JSON.DEBUG HELP
+pub(crate) fn json_debug_help(
+    _ctx: &mut Ctx<'_>,
+    _args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    reply.array(2);
+    reply.bulk(b"MEMORY <key> [path] - reports memory usage");
+    reply.bulk(b"HELP                - this message");
+    Ok(())
+}
+
+/// JSON.DEBUG MEMORY key [path]
+pub(crate) fn json_debug_memory(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    if args[1].eq_ignore_ascii_case(b"HELP") {
-        reply.array(2);
-        reply.bulk(b"MEMORY <key> [path] - reports memory usage");
-        reply.bulk(b"HELP                - this message");
-        return Ok(());
-    }
-    if !args[1].eq_ignore_ascii_case(b"MEMORY") {
-        return Err(Error::line("ERR unknown subcommand - try `JSON.DEBUG HELP`").into());
-    }
-    let key = args
-        .get(2)
-        .ok_or_else(|| Error::wrong_arity("json.debug"))?;
+    let key = &args[2];
     let path = path_of(args, 3)?;
     let places = match read(ctx, key)? {
         Some(json) => {

@@ -74,7 +74,7 @@ categories! {
     TDIGEST = 26, "tdigest";
     /// Time series.
     TIMESERIES = 27, "timeseries";
-    /// What Tair has beside Redis; its commands are also in one of the categories below.
+    /// Commands that Tair has beside those of Redis; they are also in one of the categories below.
     TAIR = 28, "tair";
     /// Strings with a version and flags.
     TAIRSTRING = 29, "tairstring";

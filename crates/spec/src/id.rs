@@ -20,8 +20,8 @@
 //! group, with these exceptions: commands of the group `server` that work on keys are bound in `generic`, and
 //! PFSELFTEST, which works on none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and
 //! so have MIGRATE (`migrate`), consumer groups (`xgroup`), XINFO, the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
-//! (`dump`); vector sets are bound in `vector_set`, Tair's types in `ex_string`, `ex_hash` and `ex_zset`; and all other HELP subcommands share the handler `command::help`, whose
-//! text comes from the rows.
+//! (`dump`); vector sets are bound in `vector_set`, Tair's types in `ex_string`, `ex_hash` and `ex_zset`, JSON documents in
+//! `json`; and all other HELP subcommands share the handler `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -350,6 +350,7 @@ roll! {
         TrSetrange => roaring_bitmap::tr_setrange,
         TrStat => roaring_bitmap::tr_stat,
 
+
         Cas => ex_string::cas,
         Cad => ex_string::cad,
         Exset => ex_string::exset,
@@ -503,6 +504,7 @@ roll! {
         TsRange => time_series::ts_range,
         TsRevrange => time_series::ts_revrange,
 
+
         JsonArrappend => json::json_arrappend,
         JsonArrindex => json::json_arrindex,
         JsonArrinsert => json::json_arrinsert,
@@ -511,6 +513,9 @@ roll! {
         JsonArrtrim => json::json_arrtrim,
         JsonClear => json::json_clear,
         JsonDebug => json::json_debug,
+
+        JsonDebugHelp => json::json_debug_help,
+        JsonDebugMemory => json::json_debug_memory,
         JsonDel => json::json_del,
         JsonForget => json::json_del,
         JsonGet => json::json_get,
@@ -727,6 +732,7 @@ roll! {
         Commandlog,
         Config,
         Function,
+        JsonDebug,
         Latency,
         Memory,
         Module,

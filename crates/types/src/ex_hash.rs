@@ -12,7 +12,7 @@ pub struct ExHash {
     hash: Hash,
 }
 
-/// What a field holds.
+/// The contents of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExField {
     /// The version, then the value.

@@ -81,14 +81,29 @@ rows! { Module:
     }
 
     JsonDebug = "json.debug" {
+        summary: "Ask how a document is stored.",
+        since: "8.0.0",
+        arity: -2,
+    }
+
+    JsonDebugHelp = "json.debug|help" {
+        summary: "List the subcommands of JSON.DEBUG.",
+        complexity: "O(1)",
+        since: "8.0.0",
+        arity: 2,
+        flags: [MODULE],
+        acl: [JSON],
+    }
+
+    JsonDebugMemory = "json.debug|memory" {
         summary: "Tell how many bytes values of a document take.",
         complexity: "O(N), N: values in the document",
         since: "8.0.0",
-        arity: -2,
+        arity: -3,
         flags: [READONLY, MODULE],
         acl: [JSON],
         keys: [KeySpec::at(2, INSPECT)],
-        args: [string("subcommand"), key("key"), string("path").optional()],
+        args: [key("key"), string("path").optional()],
     }
 
     JsonDel = "json.del" {

@@ -519,7 +519,7 @@ impl<'a> Parser<'a> {
             Some(b'-' | b'0'..=b'9') => {
                 let is_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
                 let end = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
-                let number = Json::parse(rest[..end].as_bytes());
+                let number = Json::parse(&rest.as_bytes()[..end]);
                 let number = number.map_err(|_| self.expected("<number>"))?;
                 self.at += end;
                 literal(number)
