@@ -47,9 +47,16 @@ const NO_KEY: u32 = u32::MAX;
 
 impl Replay {
     /// Adds a call that will run in this database behind those that are here. `name`: the number of its name. A wrong
-    /// database costs the prefetches.
+    /// database costs the prefetches. Returns its command, if there is one of that name.
     #[inline]
-    fn add(&mut self, names: &Names, space: &Keyspace, db: u32, name: Name, args: Args<'_>) {
+    fn add(
+        &mut self,
+        names: &Names,
+        space: &Keyspace,
+        db: u32,
+        name: Name,
+        args: Args<'_>,
+    ) -> Option<CommandId> {
         let id = match name {
             Name::Known(number) => self.named[usize::from(number)],
             Name::New(number) => {
@@ -76,6 +83,7 @@ impl Replay {
             }
         }
         self.calls.push(planned);
+        id
     }
 
     /// Adds calls of which the first runs in this database, each with the number of its name.
@@ -87,8 +95,7 @@ impl Replay {
         calls: impl Iterator<Item = (Name, Args<'a>)>,
     ) {
         for (name, args) in calls {
-            self.add(names, space, db, name, args);
-            if args[0].eq_ignore_ascii_case(b"select") {
+            if self.add(names, space, db, name, args) == Some(CommandId::Select) {
                 let selected = args.get(1).and_then(number::parse_i64);
                 db = selected.map_or(db, |selected| selected as u32);
             }

@@ -15,8 +15,8 @@ use redline_spec::{self as spec, CommandId, Scope};
 use crate::{
     caller::{Caller, Multi, Watched, flag, state},
     executor::{
-        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, slots,
-        units, watch,
+        Compound, Executor, Fault, Halt, Outlet, access, add_stripes, block, figures, slots, units,
+        watch,
     },
 };
 

@@ -404,9 +404,9 @@ pub(crate) fn end(shared: &Shared) {
 /// The start of the process: a thread of its own reads, and the first worker publishes and runs commands, while more are read.
 struct AtStart<'a> {
     shared: &'a Arc<Shared>,
-    /// What the worker needs, when it is not there.
+    /// The things that the worker needs, when they are not there.
     playing: Option<Box<Playing>>,
-    /// Where it comes back from.
+    /// The worker's answer, with which they come back.
     running: Option<mpsc::Receiver<Result<Box<Playing>, String>>>,
     /// True if what is loaded is a snapshot, not the base of an append-only file.
     is_snapshot: bool,

@@ -307,7 +307,7 @@ impl Player<'_> {
     }
 }
 
-/// What a worker has to run commands of files with.
+/// The caller and the replay with which a worker runs commands of files.
 pub(super) struct Playback {
     caller: Caller,
     replay: Replay,

@@ -12,7 +12,7 @@ use super::{
     Trouble, Wish, Writer,
 };
 use crate::disk::File;
-use crate::manifest::{Entry, FileError, Manifest};
+use crate::manifest::{Entry, FileError, Manifest, Paths};
 
 impl Writer {
     /// Begins a start: CONFIG SET appendonly yes, or a process that has a snapshot or nothing. The file counts when
@@ -137,7 +137,7 @@ impl Writer {
         let base_name = manifest.replace_base(&self.paths, base.is_snapshot, kept);
         let current = self.file.as_ref().filter(|_| is_apart);
         let incr = current.map(|current| {
-            let name = self.next_incr(&mut manifest);
+            let name = next_incr(&self.paths, &mut manifest);
             (
                 current.file.clone(),
                 self.paths.temporary_incr(),
@@ -154,17 +154,6 @@ impl Writer {
             upto: self.written,
         };
         vec![Wish::Run(Job::new(Kind::Commit(commit)))]
-    }
-
-    /// Adds a file of commands with a number that none has had, though all others have just become history.
-    fn next_incr(&self, manifest: &mut Manifest) -> OsString {
-        let seq = self.manifest.incr_seq() + 1;
-        let name = self.paths.incr_name(seq);
-        manifest.incrs.push(Entry {
-            name: name.clone(),
-            seq,
-        });
-        name
     }
 
     /// Takes note that the base could not be made, or is not wanted any more.
@@ -282,12 +271,13 @@ impl Writer {
         }
         self.is_last_rewrite_done = false;
         self.failures += 1;
-        self.retry_at_s = now_s + self.retry_pause_s();
+        let pause_s = retry_pause_s(self.failures);
+        self.retry_at_s = now_s + pause_s;
         let line = format!("Background AOF rewrite terminated with error: {why}");
         let mut wishes = vec![Wish::Log(Level::Warning, line)];
         wishes.extend(self.give_rewrite_up(now_s));
-        if self.retry_pause_s() > SOON_S {
-            let minutes = self.retry_pause_s() / 60;
+        if pause_s > SOON_S {
+            let minutes = pause_s / 60;
             let line = format!(
                 "Background AOF rewrite has repeatedly failed and triggered the limit, will retry in {minutes} minutes"
             );
@@ -328,12 +318,24 @@ impl Writer {
         }
         wishes
     }
+}
 
-    fn retry_pause_s(&self) -> i64 {
-        match self.failures.checked_sub(FAILURES_BEFORE_DELAY) {
-            None => SOON_S,
-            Some(beyond) => 60 * (1_i64 << beyond.min(6)).min(DELAY_MINUTES_MAX),
-        }
+/// Adds a file of commands with a number that none has had, though all others have just become history.
+fn next_incr(paths: &Paths, manifest: &mut Manifest) -> OsString {
+    let seq = manifest.incr_seq() + 1;
+    let name = paths.incr_name(seq);
+    manifest.incrs.push(Entry {
+        name: name.clone(),
+        seq,
+    });
+    name
+}
+
+/// Returns the pause after so many failures in a row, in seconds.
+fn retry_pause_s(failures: u32) -> i64 {
+    match failures.checked_sub(FAILURES_BEFORE_DELAY) {
+        None => SOON_S,
+        Some(beyond) => 60 * (1_i64 << beyond.min(6)).min(DELAY_MINUTES_MAX),
     }
 }
 
