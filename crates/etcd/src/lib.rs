@@ -17,7 +17,7 @@ use std::{fmt, time::Duration};
 
 pub use file::File;
 #[doc(hidden)]
-pub use gateway::form::read_anything;
+pub use gateway::form::{Anything, read_anything};
 pub use gateway::{Gateway, GatewayOptions};
 pub use memory::Memory;
 
