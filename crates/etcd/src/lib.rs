@@ -8,9 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod conformance;
 mod file;
 mod gateway;
 mod memory;
+#[cfg(test)]
+mod real;
 mod tree;
 
 use std::{fmt, time::Duration};
