@@ -24,7 +24,7 @@ const NO_MAP: &str = "bm9uc2Vuc2U=";
 /// Runs all of it.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let program = install::etcd()?;
-    let mut tests = cargo(&["test", "--quiet", "-p", "redline-etcd", "--test", "it"]);
+    let mut tests = cargo(&["test", "--quiet", "-p", "redline-etcd", "--lib"]);
     tests
         .args(["--", "--include-ignored"])
         .env("REDLINE_ETCD", &program);
@@ -450,4 +450,16 @@ fn damage_is_found(etcd: &Etcd, nodes: &[Node]) -> Result<(), Failure> {
         managed(&["check", &nodes[0].address()])
             .is_err_and(|said| said.contains("Not all 16384 slots are covered"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_shown_with_where_it_was_looked_for() {
+        assert_eq!(expect("All 16384 slots covered", "slots covered"), Ok(()));
+        let failure = expect("[ERR] Nodes don't agree", "covered").unwrap_err();
+        assert!(failure.contains("\"covered\"") && failure.contains("don't agree"));
+    }
 }

@@ -8,16 +8,20 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod conformance;
 mod file;
 mod gateway;
 mod memory;
+#[cfg(test)]
+mod real;
 mod tree;
 
 use std::{fmt, time::Duration};
 
 pub use file::File;
 #[doc(hidden)]
-pub use gateway::form::read_anything;
+pub use gateway::form::{Anything, read_anything};
 pub use gateway::{Gateway, GatewayOptions};
 pub use memory::Memory;
 

@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
     view: Mutex<Arc<View>>,
     /// Held during a change of the map.
     changing: Mutex<()>,
-    /// What a node with etcd has in addition.
+    /// State of a node with etcd; `None`: it is alone.
     pub(crate) etcd: Option<etcd::Membership>,
 }
 

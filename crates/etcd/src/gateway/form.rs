@@ -450,23 +450,39 @@ pub(super) fn line(prefix: &str, text: &[u8]) -> Result<Events, StoreError> {
     })
 }
 
-/// Reads any bytes as each kind of answer, for the fuzz target: returns how many they are.
+/// Bytes that were read as each kind of answer, for the fuzz target.
 #[doc(hidden)]
-pub fn read_anything(text: &[u8]) -> usize {
+pub struct Anything {
+    /// Number of kinds that they are.
+    pub kinds: usize,
+    /// They as a listing.
+    pub listing: Option<Listing>,
+    /// They as a line of a watch.
+    pub events: Option<Events>,
+}
+
+/// Reads bytes as each kind of answer under the prefix `/p/`.
+#[doc(hidden)]
+pub fn read_anything(text: &[u8]) -> Anything {
     let get = Transaction {
         success: vec![Operation::Get(Range::Prefix(String::new()))],
         ..Transaction::default()
     };
+    let (listing, events) = (listing("/p/", text).ok(), line("/p/", text).ok());
     let read = [
-        listing("/p/", text).is_ok(),
+        listing.is_some(),
+        events.is_some(),
         answer("/p/", &get, text).is_ok(),
         granted(text).is_ok(),
         kept(text).is_ok(),
         token(text).is_ok(),
         fault(text).is_some(),
-        line("/p/", text).is_ok(),
     ];
-    read.into_iter().filter(|is_read| *is_read).count()
+    Anything {
+        kinds: read.into_iter().filter(|is_read| *is_read).count(),
+        listing,
+        events,
+    }
 }
 
 #[cfg(test)]
@@ -564,7 +580,7 @@ mod tests {
             b"{\"header\":{\"revision\":\"0\"}}",
         ] {
             assert!(listing("/p/", text).is_err());
-            assert_eq!(read_anything(text), 0, "{text:?}");
+            assert_eq!(read_anything(text).kinds, 0, "{text:?}");
         }
         let put = Transaction {
             success: vec![Operation::Get(Range::Key("a".into()))],

@@ -207,3 +207,66 @@ impl Reading {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Gateway, GatewayOptions};
+
+    fn reading(next: u64) -> (Reading, Receiver<Result<Events, StoreError>>) {
+        let (tell, told) = sync_channel(LINES_MAX);
+        let gateway = Gateway::new(GatewayOptions {
+            endpoints: vec!["http://127.0.0.1:1".into()],
+            prefix: "/p/".into(),
+            ..GatewayOptions::default()
+        });
+        let reading = Reading {
+            client: gateway.expect("its form is right").0,
+            next,
+            tell,
+            ended: Arc::default(),
+        };
+        (reading, told)
+    }
+
+    fn line(revision: u64) -> String {
+        format!("{{\"result\":{{\"header\":{{\"revision\":\"{revision}\"}}}}}}\n")
+    }
+
+    #[test]
+    fn lines_are_told_until_one_is_half_or_goes_back() {
+        let (mut reader, told) = reading(5);
+        let text = line(7) + &line(9) + "{\"result\"";
+        let error = reader.read(BufReader::new(text.as_bytes()));
+        assert_eq!(
+            error,
+            Some(StoreError::Unavailable("half a line of a watch".into()))
+        );
+        let revisions: Vec<u64> = told
+            .try_iter()
+            .map(|events| events.unwrap().revision)
+            .collect();
+        assert_eq!((revisions, reader.next), (vec![7, 9], 10));
+        let error = reader.read(BufReader::new(line(8).as_bytes()));
+        let Some(StoreError::Damaged(why)) = error else {
+            panic!("{error:?}");
+        };
+        assert!(
+            why.starts_with("the revision went back from 9 to 8"),
+            "{why}"
+        );
+        assert!(told.try_iter().next().is_none());
+    }
+
+    #[test]
+    fn a_watch_that_is_closed_is_no_silence() {
+        let (mut reader, _told) = reading(5);
+        let error = reader.read(BufReader::new(&b""[..]));
+        assert_eq!(
+            error,
+            Some(StoreError::Unavailable("the watch was closed".into()))
+        );
+        assert!(is_silence(&io::ErrorKind::TimedOut.into()));
+        assert!(!is_silence(&io::ErrorKind::ConnectionReset.into()));
+    }
+}

@@ -518,3 +518,34 @@ fn slot_argument(word: &[u8]) -> Result<u16, Error> {
     let slot = number::parse_i64(word).and_then(slot_number);
     slot.ok_or(Error::line("ERR Invalid or out of range slot"))
 }
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::ArgsBuf;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_statistics_has_each_word_once() {
+        let parsed = |line: &str| {
+            let args: ArgsBuf = line.split_whitespace().map(str::as_bytes).collect();
+            let args = args.as_args();
+            let order = stats_order(Words::new(CommandId::ClusterSlotStats, &args, 2));
+            order.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())
+        };
+        assert_eq!(parsed("cluster slot-stats"), Ok((true, SLOTS)));
+        assert_eq!(parsed("cluster slot-stats LIMIT 3 ASC"), Ok((false, 3)));
+        for line in [
+            "ASC DESC",
+            "LIMIT 1 LIMIT 1",
+            "LIMIT 0",
+            "LIMIT 16385",
+            "UP",
+        ] {
+            assert!(
+                parsed(&format!("cluster slot-stats {line}")).is_err(),
+                "{line}"
+            );
+        }
+    }
+}

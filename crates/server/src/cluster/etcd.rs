@@ -56,7 +56,7 @@ const APPLY_WAIT: Duration = Duration::from_secs(5);
 /// Number of clients that may wait for a change of theirs.
 const WAITING_MAX: usize = 1024;
 
-/// What a node with etcd has in addition: see the head of the module.
+/// State of a node with etcd: see the head of the module.
 pub(crate) struct Membership {
     /// Number of this run of the node.
     pub(super) incarnation: String,
@@ -568,4 +568,38 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
     *etcd.applied.lock().expect("no panic under the revision") = view.picture.revision;
     etcd.applied_changed.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_asks_once_and_fetches_the_result_once() {
+        let etcd = Membership::new("shard".into());
+        let asked = |client| match etcd.ask(client, Change::Leave) {
+            Asked::Waits => None,
+            Asked::Done(result) => Some(result),
+        };
+        let ends = asked(1).expect("no thread takes it");
+        assert_eq!(ends, Err("ERR the server ends".into()));
+        let (jobs, todo) = mpsc::channel();
+        *etcd.jobs.lock().unwrap() = Some(jobs);
+        assert_eq!((asked(1), asked(1), asked(2)), (None, None, None));
+        let clients: Vec<u64> = todo.try_iter().map(|job| job.client).collect();
+        assert_eq!(
+            clients,
+            [1, 2],
+            "a call that runs again asks for nothing new"
+        );
+        etcd.waiting().insert(1, Some(Ok(())));
+        assert_eq!((asked(1), asked(1), asked(2)), (Some(Ok(())), None, None));
+        assert_eq!(todo.try_iter().count(), 1);
+        let more = (10..10 + WAITING_MAX as u64).filter_map(asked);
+        let refused: Vec<_> = more.collect();
+        assert!(
+            refused.len() == 2 && refused.iter().all(Result::is_err),
+            "{refused:?}"
+        );
+    }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Change {
     Epoch(u64),
 }
 
-/// What is to be done for a change.
+/// The step that makes a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// It is so already.

@@ -1,4 +1,7 @@
-//! The gateway and a real etcd: one member each, on free ports, with a folder of its own.
+//! The gateway and a real etcd: tests alone, each with one member, on free ports, with a folder of its own. They are run by
+//! `cargo xtask compat cluster-etcd`, which names the program in REDLINE_ETCD.
+//!
+//! Must not know: how the gateway is built.
 
 use std::{
     io::{Read, Write},
@@ -8,12 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redline_etcd::{
+use crate::{
     Event, Gateway, GatewayOptions, LeaseId, Memory, Operation, Range, Store, StoreError,
-    Transaction, Watch,
+    Transaction, Watch, conformance,
 };
-
-use crate::conformance;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,12 +1,12 @@
-//! Random transactions against two stores at a time.
+//! Random transactions against two stores at a time: tests alone. Must not know: how a store is built.
 
 use std::time::Duration;
 
-use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRng};
-use redline_etcd::{
+use crate::{
     Answer, Condition, Event, Events, File, Memory, Operation, Range, Store, StoreError,
     Transaction,
 };
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRng};
 
 const KEYS: [&str; 6] = ["a", "a/1", "a/2", "b", "b/1", "c"];
 const PREFIXES: [&str; 5] = ["", "a", "a/", "b/", "d"];
@@ -160,7 +160,7 @@ fn a_file_answers_as_memory_does() {
 struct Faulty(Memory);
 
 impl Store for Faulty {
-    fn range(&self, range: &Range) -> Result<redline_etcd::Listing, StoreError> {
+    fn range(&self, range: &Range) -> Result<crate::Listing, StoreError> {
         self.0.range(range)
     }
 
@@ -170,15 +170,15 @@ impl Store for Faulty {
         self.0.transact(&without)
     }
 
-    fn grant_lease(&self, ttl_s: u64) -> Result<redline_etcd::LeaseId, StoreError> {
+    fn grant_lease(&self, ttl_s: u64) -> Result<crate::LeaseId, StoreError> {
         self.0.grant_lease(ttl_s)
     }
 
-    fn keep_lease(&self, lease: redline_etcd::LeaseId) -> Result<bool, StoreError> {
+    fn keep_lease(&self, lease: crate::LeaseId) -> Result<bool, StoreError> {
         self.0.keep_lease(lease)
     }
 
-    fn watch(&self, from_revision: u64) -> Result<Box<dyn redline_etcd::Watch>, StoreError> {
+    fn watch(&self, from_revision: u64) -> Result<Box<dyn crate::Watch>, StoreError> {
         self.0.watch(from_revision)
     }
 }
