@@ -81,19 +81,19 @@ fn what_must_hold_does_under_every_schedule() {
 
 /// A seed that finds each.
 const MUTANTS: &[(Mutant, u64)] = &[
-    (Mutant::RightFromReceipt, 0),
-    (Mutant::RightOfAnyPromise, 0),
-    (Mutant::AckOfAny, 0),
+    (Mutant::RightFromReceipt, 8),
+    (Mutant::RightOfAnyPromise, 28),
+    (Mutant::AckOfAny, 2),
     (Mutant::EmptyReleases, 0),
-    (Mutant::InWithoutLevel, 0),
+    (Mutant::InWithoutLevel, 9),
     (Mutant::InWithoutPromise, 0),
     (Mutant::OutStopsCounting, 0),
     (Mutant::NoIncarnation, 0),
-    (Mutant::NonceNotRead, 0),
+    (Mutant::NonceNotRead, 29),
     (Mutant::SettleOnlyReads, 0),
     (Mutant::NoPromiseKept, 0),
-    (Mutant::UnlevelSuccessor, 0),
-    (Mutant::PromisesWhileBidding, 0),
+    (Mutant::UnlevelSuccessor, 11),
+    (Mutant::PromisesWhileBidding, 10),
     (Mutant::HandOverServes, 0),
     (Mutant::EmptiesAtOnce, 0),
 ];

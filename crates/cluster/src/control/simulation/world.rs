@@ -44,6 +44,7 @@ pub(super) enum Action {
     Start(usize),
     Orders,
     Client,
+    CutFromStore(usize),
     Fault,
     Heal,
 }
@@ -67,7 +68,9 @@ pub(super) struct World {
     cut_from_store: BTreeSet<usize>,
     links: HashMap<u64, Link>,
     links_made: u64,
-    has_faults: bool,
+    pub has_faults: bool,
+    /// Primaries cannot continue the logs of replicas that are behind.
+    pub loses_backlog: bool,
     recovered_ms: Option<u64>,
     confirmed_before: u64,
     is_cold: bool,
@@ -111,6 +114,7 @@ impl World {
             links: HashMap::new(),
             links_made: 0,
             has_faults: false,
+            loses_backlog: false,
             recovered_ms: None,
             confirmed_before: 0,
             is_cold: false,
@@ -294,6 +298,11 @@ impl World {
                 let after = self.rng.u64(5_000..60_000);
                 self.at(after, Action::Client);
             }
+            Action::CutFromStore(n) => {
+                if self.has_faults {
+                    self.cut_from_store.insert(n);
+                }
+            }
             Action::Fault => self.fault(),
             Action::Heal => self.heal(),
         }
@@ -407,7 +416,7 @@ impl World {
                 1 => say(self, 2_000_000, unknown()),
                 _ => {
                     say(self, 2_000_000, unknown());
-                    let late = self.rng.u64(2_000_000..7_000_000);
+                    let late = self.rng.u64(2_000_000..10_000_000);
                     self.at(late, Action::Effect(n, life, call, transaction, false));
                 }
             }
@@ -419,12 +428,12 @@ impl World {
                 say(self, 2_000_000, unknown());
                 self.at(after, Action::Effect(n, life, call, transaction, false));
             }
-            6..10 if self.has_faults => {
+            6..12 if self.has_faults => {
                 say(self, 2_000_000, unknown());
-                let late = self.rng.u64(2_000_000..7_000_000);
+                let late = self.rng.u64(2_000_000..10_000_000);
                 self.at(late, Action::Effect(n, life, call, transaction, false));
             }
-            10..12 if self.has_faults => say(self, 2_000_000, unknown()),
+            12..14 if self.has_faults => say(self, 2_000_000, unknown()),
             _ => self.at(after, Action::Effect(n, life, call, transaction, true)),
         }
     }
@@ -729,6 +738,14 @@ impl World {
             15..17 => {
                 let to = self.rng.bool().then(|| format!("n{other}"));
                 self.order(n, Order::HandOver { to });
+                // It may be that neither the answer nor the watch arrives.
+                if self.chance(500) {
+                    let after = self.rng.u64(1_000..40_000);
+                    self.at(after, Action::CutFromStore(n));
+                }
+            }
+            17 => {
+                self.loses_backlog = !self.loses_backlog;
             }
             _ => {
                 self.cut.clear();
@@ -753,6 +770,7 @@ impl World {
 
     fn heal(&mut self) {
         self.has_faults = false;
+        self.loses_backlog = false;
         self.cut.clear();
         self.cut_from_store.clear();
         self.confirmed_before = self.ledger.confirmed;
