@@ -428,12 +428,12 @@ impl World {
                 say(self, 2_000_000, unknown());
                 self.at(after, Action::Effect(n, life, call, transaction, false));
             }
-            6..12 if self.has_faults => {
+            6..14 if self.has_faults => {
                 say(self, 2_000_000, unknown());
                 let late = self.rng.u64(2_000_000..10_000_000);
                 self.at(late, Action::Effect(n, life, call, transaction, false));
             }
-            12..14 if self.has_faults => say(self, 2_000_000, unknown()),
+            14..16 if self.has_faults => say(self, 2_000_000, unknown()),
             _ => self.at(after, Action::Effect(n, life, call, transaction, true)),
         }
     }
@@ -699,7 +699,7 @@ impl World {
         } else {
             n
         };
-        match self.rng.u8(0..20) {
+        match self.rng.u8(0..21) {
             0..4 => {
                 self.kill(n);
                 let after = self.rng.u64(100_000..8_000_000);
@@ -743,6 +743,14 @@ impl World {
                     let after = self.rng.u64(1_000..40_000);
                     self.at(after, Action::CutFromStore(n));
                 }
+            }
+            // Others take over from a primary that comes back, and that the store does not hear.
+            18 => {
+                let n = primary.unwrap_or(n);
+                self.cut_from_store.insert(n);
+                let lasts = self.settings.promise_ms * 1000;
+                let for_us = self.rng.u64(lasts..2 * lasts);
+                self.stop(n, for_us);
             }
             17 => {
                 self.loses_backlog = !self.loses_backlog;
