@@ -241,6 +241,7 @@ impl Control {
             return;
         }
         let (now_ms, mutants) = (self.now_ms, self.mutants);
+        let leaves = self.purpose == Purpose::OutSelf;
         let Some(following) = self.following() else {
             return;
         };
@@ -254,7 +255,8 @@ impl Control {
         let is_steady = matches!(following.stage, Stage::Follow) && following.is_linked
             || mutants.has(Mutant::PromisesWhileBidding)
                 && !matches!(following.stage, Stage::Follow);
-        if !is_steady {
+        // Whoever leaves the candidates would be one again by its promise, and not know it once it has left.
+        if !is_steady || leaves {
             return;
         }
         following.heard_ms = now_ms;
@@ -422,6 +424,9 @@ impl Control {
             self.send(from, newer);
             return;
         }
+        if self.purpose == Purpose::OutSelf {
+            return;
+        }
         let (now_ms, half) = (self.now_ms, self.settings.promise_ms / 2);
         let Some(following) = self.following() else {
             return;
@@ -576,12 +581,14 @@ impl Control {
         true
     }
 
-    /// The store does not have this process as a candidate, and will not before it has promised again.
+    /// The store does not have this process as a candidate, and will not before it has promised again. The data are given
+    /// up, unless a primary could continue them in the meantime.
     pub(super) fn empty(&mut self) {
         self.may_be_candidate = false;
-        if let Some(following) = self.following() {
+        if let Some(following) = self.following()
+            && !following.is_linked
+        {
             following.is_whole = false;
-            following.is_linked = false;
             self.wishes.push(Wish::Empty);
         }
     }

@@ -81,19 +81,19 @@ fn what_must_hold_does_under_every_schedule() {
 
 /// A seed that finds each.
 const MUTANTS: &[(Mutant, u64)] = &[
-    (Mutant::RightFromReceipt, 3),
-    (Mutant::RightOfAnyPromise, 9),
+    (Mutant::RightFromReceipt, 136),
+    (Mutant::RightOfAnyPromise, 16),
     (Mutant::AckOfAny, 2),
     (Mutant::EmptyReleases, 0),
-    (Mutant::InWithoutLevel, 9),
-    (Mutant::InWithoutPromise, 13),
-    (Mutant::OutStopsCounting, 3),
-    (Mutant::NoIncarnation, 0),
-    (Mutant::NonceNotRead, 54),
+    (Mutant::InWithoutLevel, 18),
+    (Mutant::InWithoutPromise, 50),
+    (Mutant::OutStopsCounting, 1),
+    (Mutant::NoIncarnation, 1),
+    (Mutant::NonceNotRead, 8),
     (Mutant::SettleOnlyReads, 0),
     (Mutant::NoPromiseKept, 0),
     (Mutant::UnlevelSuccessor, 11),
-    (Mutant::PromisesWhileBidding, 43),
+    (Mutant::PromisesWhileBidding, 20),
     (Mutant::HandOverServes, 61),
     (Mutant::EmptiesAtOnce, 3),
 ];
