@@ -25,7 +25,7 @@ const FAULTS_FROM: u64 = 4_000_000;
 const FAULTS_UNTIL: u64 = 34_000_000;
 const END: u64 = 60_000_000;
 /// Time in which a shard serves again: milliseconds.
-const RECOVERY_MS: u64 = 5_000;
+const RECOVERY_MS: u64 = 6_000;
 /// The same if processes have to be known as ended first, by their leases.
 const COLD_RECOVERY_MS: u64 = 16_000;
 
@@ -167,13 +167,16 @@ impl World {
         Ok(self.report)
     }
 
-    /// Returns true if T9 refuses to begin with less than a replica may have: a primary without candidates came back
-    /// without the files of its term.
+    /// Returns true if T9 refuses to begin with less than a replica may have: all that were primary or candidates came
+    /// back without files of the term.
     fn wants_operator(&self) -> bool {
         let record = self.record.as_ref().expect("it was made before the faults");
-        let node = &self.nodes[self.number_of(&record.primary.node)];
-        let term = node.control.alive().files.map_or(0, |(term, _)| term);
-        node.me != record.primary && record.candidates.is_empty() && term < record.term
+        let mut old = record.candidates.iter().chain([&record.primary]);
+        old.all(|who| {
+            let node = &self.nodes[self.number_of(&who.node)];
+            let term = node.control.alive().files.map_or(0, |(term, _)| term);
+            node.me != *who && term < record.term
+        })
     }
 
     fn has_recovered(&self) -> bool {
