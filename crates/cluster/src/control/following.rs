@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::{Control, Message, Mutant, Place, Purpose, Refusal, Role, Wish, changes};
-use crate::records::{Incarnation, ShardRecord};
+use crate::records::{Incarnation, SHARDS, ShardRecord};
 
 /// Time for which the answers of other candidates are waited for: milliseconds.
 const ANSWERS_MS: u64 = 200;
@@ -169,9 +169,14 @@ impl Control {
                 shard,
                 term,
                 incarnation,
+                revision,
                 clock_ms,
                 promise_ms,
-            } => self.asked(from, &shard, term, incarnation, clock_ms, promise_ms),
+            } => {
+                if !self.is_out_since(&shard, revision) {
+                    self.asked(from, &shard, term, incarnation, clock_ms, promise_ms);
+                }
+            }
             Message::Promise {
                 term,
                 incarnation,
@@ -225,6 +230,16 @@ impl Control {
             term: own.1,
             revision: self.known.revision(),
         })
+    }
+
+    /// Returns true if this process is no candidate, and the primary may not know yet that it left: it would count it.
+    fn is_out_since(&self, shard: &str, revision: u64) -> bool {
+        let known = self.known.revision_of(&format!("{SHARDS}{shard}"));
+        let is_candidate = match &self.role {
+            Role::Replica(following) => self.is_candidate(&following.record),
+            _ => true,
+        };
+        known > revision && !is_candidate
     }
 
     fn asked(
