@@ -475,17 +475,14 @@ impl Control {
         };
         let (shard, record) = (shard.clone(), record.clone());
         let holds = self.files.unwrap_or_default();
-        let alone = record.candidates.is_empty();
-        if alone && holds.term < record.term && !record.replicas.is_empty() {
-            // A replica may hold what these files lack: whether to give it up is not decided here.
-            return;
-        }
         self.try_take_up(&shard, &record, holds);
     }
 
     /// T9, if this node is the one to do it.
     fn try_take_up(&mut self, shard: &str, record: &ShardRecord, holds: Place) {
-        if !self.desk.is_free() {
+        // Without files of this term: a replica may hold what they lack, and whether to give that up is not decided here.
+        let is_short = holds.term < record.term && !record.replicas.is_empty();
+        if is_short || !self.desk.is_free() {
             return;
         }
         let old = std::iter::once(&record.primary).chain(&record.candidates);

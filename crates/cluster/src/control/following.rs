@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::{Control, Message, Mutant, Place, Purpose, Refusal, Role, Wish, changes};
-use crate::records::{Incarnation, ShardRecord};
+use crate::records::{Incarnation, SHARDS, ShardRecord};
 
 /// Time for which the answers of other candidates are waited for: milliseconds.
 const ANSWERS_MS: u64 = 200;
@@ -169,9 +169,14 @@ impl Control {
                 shard,
                 term,
                 incarnation,
+                revision,
                 clock_ms,
                 promise_ms,
-            } => self.asked(from, &shard, term, incarnation, clock_ms, promise_ms),
+            } => {
+                if !self.is_out_since(&shard, revision) {
+                    self.asked(from, &shard, term, incarnation, clock_ms, promise_ms);
+                }
+            }
             Message::Promise {
                 term,
                 incarnation,
@@ -227,6 +232,16 @@ impl Control {
         })
     }
 
+    /// Returns true if this process is no candidate, and the primary may not know yet that it left: it would count it.
+    fn is_out_since(&self, shard: &str, revision: u64) -> bool {
+        let known = self.known.revision_of(&format!("{SHARDS}{shard}"));
+        let is_candidate = match &self.role {
+            Role::Replica(following) => self.is_candidate(&following.record),
+            _ => true,
+        };
+        known > revision && !is_candidate
+    }
+
     fn asked(
         &mut self,
         from: &str,
@@ -241,6 +256,7 @@ impl Control {
             return;
         }
         let (now_ms, mutants) = (self.now_ms, self.mutants);
+        let leaves = self.purpose == Purpose::OutSelf;
         let Some(following) = self.following() else {
             return;
         };
@@ -254,7 +270,8 @@ impl Control {
         let is_steady = matches!(following.stage, Stage::Follow) && following.is_linked
             || mutants.has(Mutant::PromisesWhileBidding)
                 && !matches!(following.stage, Stage::Follow);
-        if !is_steady {
+        // Whoever leaves the candidates would be one again by its promise, and not know it once it has left.
+        if !is_steady || leaves {
             return;
         }
         following.heard_ms = now_ms;
@@ -422,6 +439,9 @@ impl Control {
             self.send(from, newer);
             return;
         }
+        if self.purpose == Purpose::OutSelf {
+            return;
+        }
         let (now_ms, half) = (self.now_ms, self.settings.promise_ms / 2);
         let Some(following) = self.following() else {
             return;
@@ -576,12 +596,14 @@ impl Control {
         true
     }
 
-    /// The store does not have this process as a candidate, and will not before it has promised again.
+    /// The store does not have this process as a candidate, and will not before it has promised again. The data are given
+    /// up, unless a primary could continue them in the meantime.
     pub(super) fn empty(&mut self) {
         self.may_be_candidate = false;
-        if let Some(following) = self.following() {
+        if let Some(following) = self.following()
+            && !following.is_linked
+        {
             following.is_whole = false;
-            following.is_linked = false;
             self.wishes.push(Wish::Empty);
         }
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::{
     Acks, Control, Count, Message, Mutant, Purpose, Refusal, Role, Wish, changes, words::Settings,
 };
-use crate::records::{Incarnation, ShardRecord};
+use crate::records::{Incarnation, SHARDS, ShardRecord};
 
 /// Lag that a candidate may have with `cluster-acks none`: numbers of the stream, which are bytes.
 const LAG_MAX: u64 = 16 << 20;
@@ -261,6 +261,9 @@ impl Control {
             shard: leading.shard.clone(),
             term: leading.record.term,
             incarnation: self.me.incarnation.clone(),
+            revision: self
+                .known
+                .revision_of(&format!("{SHARDS}{}", leading.shard)),
             clock_ms: self.now_ms,
             promise_ms: self.settings.promise_ms,
         };

@@ -253,6 +253,8 @@ pub enum Message {
         term: u64,
         /// The primary's run.
         incarnation: String,
+        /// Revision of the shard's record that the primary knows.
+        revision: u64,
         /// The primary's clock: milliseconds.
         clock_ms: u64,
         /// For how long: milliseconds.

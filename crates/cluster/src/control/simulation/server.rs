@@ -310,7 +310,9 @@ impl World {
             return;
         }
         let len = log.len();
-        let continues = len <= node.log.len() && (len == 0 || node.log[len - 1] == log[len - 1]);
+        let is_lost = self.loses_backlog && len > 0 && len < node.log.len();
+        let continues =
+            !is_lost && len <= node.log.len() && (len == 0 || node.log[len - 1] == log[len - 1]);
         if !continues {
             self.over_link(link, from, In::Everything { link });
             return;

@@ -25,7 +25,7 @@ const FAULTS_FROM: u64 = 4_000_000;
 const FAULTS_UNTIL: u64 = 34_000_000;
 const END: u64 = 60_000_000;
 /// Time in which a shard serves again: milliseconds.
-const RECOVERY_MS: u64 = 5_000;
+const RECOVERY_MS: u64 = 6_000;
 /// The same if processes have to be known as ended first, by their leases.
 const COLD_RECOVERY_MS: u64 = 16_000;
 
@@ -44,6 +44,7 @@ pub(super) enum Action {
     Start(usize),
     Orders,
     Client,
+    CutFromStore(usize),
     Fault,
     Heal,
 }
@@ -67,7 +68,9 @@ pub(super) struct World {
     cut_from_store: BTreeSet<usize>,
     links: HashMap<u64, Link>,
     links_made: u64,
-    has_faults: bool,
+    pub has_faults: bool,
+    /// Primaries cannot continue the logs of replicas that are behind.
+    pub loses_backlog: bool,
     recovered_ms: Option<u64>,
     confirmed_before: u64,
     is_cold: bool,
@@ -111,6 +114,7 @@ impl World {
             links: HashMap::new(),
             links_made: 0,
             has_faults: false,
+            loses_backlog: false,
             recovered_ms: None,
             confirmed_before: 0,
             is_cold: false,
@@ -163,13 +167,16 @@ impl World {
         Ok(self.report)
     }
 
-    /// Returns true if T9 refuses to begin with less than a replica may have: a primary without candidates came back
-    /// without the files of its term.
+    /// Returns true if T9 refuses to begin with less than a replica may have: all that were primary or candidates came
+    /// back without files of the term.
     fn wants_operator(&self) -> bool {
         let record = self.record.as_ref().expect("it was made before the faults");
-        let node = &self.nodes[self.number_of(&record.primary.node)];
-        let term = node.control.alive().files.map_or(0, |(term, _)| term);
-        node.me != record.primary && record.candidates.is_empty() && term < record.term
+        let mut old = record.candidates.iter().chain([&record.primary]);
+        old.all(|who| {
+            let node = &self.nodes[self.number_of(&who.node)];
+            let term = node.control.alive().files.map_or(0, |(term, _)| term);
+            node.me != *who && term < record.term
+        })
     }
 
     fn has_recovered(&self) -> bool {
@@ -294,6 +301,11 @@ impl World {
                 let after = self.rng.u64(5_000..60_000);
                 self.at(after, Action::Client);
             }
+            Action::CutFromStore(n) => {
+                if self.has_faults {
+                    self.cut_from_store.insert(n);
+                }
+            }
             Action::Fault => self.fault(),
             Action::Heal => self.heal(),
         }
@@ -407,7 +419,7 @@ impl World {
                 1 => say(self, 2_000_000, unknown()),
                 _ => {
                     say(self, 2_000_000, unknown());
-                    let late = self.rng.u64(2_000_000..7_000_000);
+                    let late = self.rng.u64(2_000_000..10_000_000);
                     self.at(late, Action::Effect(n, life, call, transaction, false));
                 }
             }
@@ -419,12 +431,12 @@ impl World {
                 say(self, 2_000_000, unknown());
                 self.at(after, Action::Effect(n, life, call, transaction, false));
             }
-            6..10 if self.has_faults => {
+            6..14 if self.has_faults => {
                 say(self, 2_000_000, unknown());
-                let late = self.rng.u64(2_000_000..7_000_000);
+                let late = self.rng.u64(2_000_000..10_000_000);
                 self.at(late, Action::Effect(n, life, call, transaction, false));
             }
-            10..12 if self.has_faults => say(self, 2_000_000, unknown()),
+            14..16 if self.has_faults => say(self, 2_000_000, unknown()),
             _ => self.at(after, Action::Effect(n, life, call, transaction, true)),
         }
     }
@@ -691,7 +703,7 @@ impl World {
         } else {
             n
         };
-        match self.rng.u8(0..20) {
+        match self.rng.u8(0..21) {
             0..4 => {
                 self.kill(n);
                 let after = self.rng.u64(100_000..8_000_000);
@@ -730,6 +742,22 @@ impl World {
             15..17 => {
                 let to = self.rng.bool().then(|| format!("n{other}"));
                 self.order(n, Order::HandOver { to });
+                // It may be that neither the answer nor the watch arrives.
+                if self.chance(500) {
+                    let after = self.rng.u64(1_000..40_000);
+                    self.at(after, Action::CutFromStore(n));
+                }
+            }
+            // Others take over from a primary that comes back, and that the store does not hear.
+            18 => {
+                let n = primary.unwrap_or(n);
+                self.cut_from_store.insert(n);
+                let lasts = self.settings.promise_ms * 1000;
+                let for_us = self.rng.u64(lasts..2 * lasts);
+                self.stop(n, for_us);
+            }
+            17 => {
+                self.loses_backlog = !self.loses_backlog;
             }
             _ => {
                 self.cut.clear();
@@ -754,6 +782,7 @@ impl World {
 
     fn heal(&mut self) {
         self.has_faults = false;
+        self.loses_backlog = false;
         self.cut.clear();
         self.cut_from_store.clear();
         self.confirmed_before = self.ledger.confirmed;
