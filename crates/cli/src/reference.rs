@@ -231,9 +231,13 @@ fn tidy(name: &str, text: &str) -> Vec<u8> {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let mut out = String::new();
     for (at, line) in lines.iter().enumerate() {
-        let is_space = |at: usize| lines.get(at).is_some_and(|line| line.starts_with(".sp"));
+        let is_space = |at: usize| {
+            let line = lines.get(at);
+            line.is_some_and(|line| line.is_empty() || line.starts_with(".sp"))
+        };
         match *line {
             ".br" if is_space(at + 1) || at > 0 && is_space(at - 1) => {}
+            "" => out.push_str(".sp\n"),
             line if line.starts_with(".TH ") => out.push_str(&head(name, 1)),
             line => {
                 out.push_str(line);
