@@ -263,7 +263,9 @@ fn head(name: &str, section: u8) -> String {
 
 /// Returns the day of a time in seconds since 1970, in UTC, as 2026-11-28.
 fn date(seconds: u64) -> String {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     // Later years have five digits, and no manual pages.
     let mut days = (seconds / 86_400).min(2_932_896);
     let mut year = 1970;
