@@ -226,14 +226,21 @@ fn add_pages(command: Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// Returns a page with a head as manual pages have it, and without blanks at the ends of lines.
+/// Returns a page with a head as manual pages have it, without blanks at the ends of lines and without breaks beside a space.
 fn tidy(name: &str, text: &str) -> Vec<u8> {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let mut out = String::new();
-    for line in text.lines() {
-        match line.starts_with(".TH ") {
-            true => out.push_str(&head(name, 1)),
-            false => {
-                out.push_str(line.trim_end());
+    for (at, line) in lines.iter().enumerate() {
+        let is_space = |at: usize| {
+            let line = lines.get(at);
+            line.is_some_and(|line| line.is_empty() || line.starts_with(".sp"))
+        };
+        match *line {
+            ".br" if is_space(at + 1) || at > 0 && is_space(at - 1) => {}
+            "" => out.push_str(".sp\n"),
+            line if line.starts_with(".TH ") => out.push_str(&head(name, 1)),
+            line => {
+                out.push_str(line);
                 out.push('\n');
             }
         }
@@ -241,12 +248,39 @@ fn tidy(name: &str, text: &str) -> Vec<u8> {
     out.into_bytes()
 }
 
+/// Returns the head of a page. Its date is that of `SOURCE_DATE_EPOCH`, so that a package can be built again; without that
+/// there is none.
 fn head(name: &str, section: u8) -> String {
+    let built_s = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let built_s = built_s.and_then(|text| text.parse::<u64>().ok());
     format!(
-        ".TH {} {section} \"\" \"redline {}\"\n",
+        ".TH {} {section} \"{}\" \"redline {}\"\n",
         name.to_uppercase(),
+        built_s.map(date).unwrap_or_default(),
         env!("CARGO_PKG_VERSION")
     )
+}
+
+/// Returns the day of a time in seconds since 1970, in UTC, as 2026-11-28.
+fn date(seconds: u64) -> String {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    // Later years have five digits, and no manual pages.
+    let mut days = (seconds / 86_400).min(2_932_896);
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    format!("{year:04}-{:02}-{:02}", month + 1, days + 1)
 }
 
 /// Returns the page redline.conf(5).
@@ -326,6 +360,14 @@ mod tests {
                 "{}",
                 one.name
             );
+        }
+        for (seconds, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_798_675_200, "2026-12-31"),
+            (u64::MAX, "9999-12-31"),
+        ] {
+            assert_eq!(date(seconds), day);
         }
         assert_eq!(roff(".a\\-"), "\\&.a\\e\\-");
     }

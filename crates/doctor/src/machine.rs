@@ -1,4 +1,4 @@
-//! What the kernel says of this machine in `/proc` and `/sys`, below a folder that a test may replace.
+//! Facts of the kernel about this machine in `/proc` and `/sys`, below a folder that a test may replace.
 //!
 //! Must not know what is good or bad.
 

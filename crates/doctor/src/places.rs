@@ -162,9 +162,9 @@ fn certificate(path: &Path) -> Finding {
         .unwrap_or_default();
     let days = (ends - now.as_secs() as i64).div_euclid(86_400);
     match days {
-        ..0 => Finding::fault(CHECK, format!("{shown} has expired {} days ago", -days))
+        i64::MIN..0 => Finding::fault(CHECK, format!("{shown} has expired {} days ago", -days))
             .mend("renew it, then SIGHUP"),
-        ..DAYS_MIN => Finding::warning(CHECK, format!("{shown} expires in {days} days"))
+        0..DAYS_MIN => Finding::warning(CHECK, format!("{shown} expires in {days} days"))
             .mend("renew it, then SIGHUP"),
         _ => Finding::ok(CHECK, format!("{shown} is valid for {days} days")),
     }

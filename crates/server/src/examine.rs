@@ -1,4 +1,4 @@
-//! What the server's settings need of the machine, for `redline doctor` and for the warnings at the start.
+//! Needs of the server's settings of the machine, for `redline doctor` and for the warnings at the start.
 //!
 //! Must not know how it is examined.
 

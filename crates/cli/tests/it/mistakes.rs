@@ -1,4 +1,4 @@
-//! What the program says of mistakes on its command line and in its files: one line that names the part, what is wrong and
+//! Messages of the program about mistakes on its command line and in its files: one line that names the part, what is wrong and
 //! what to write instead. Each test is a fault that users met.
 
 use std::fs;

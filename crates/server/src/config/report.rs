@@ -1,4 +1,4 @@
-//! What a configuration does: each directive of its files and its command line, and whether it has an effect.
+//! The effect of a configuration: each directive of its files and its command line, and whether it has an effect.
 //!
 //! Must not know: any parameter, how files are read.
 
