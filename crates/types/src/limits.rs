@@ -1,8 +1,10 @@
-//! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not know their origin
+//! The sizes up to which a collection keeps its compact encoding, and what a new time series is like. Plain values: this file must not know their origin
 //! (rows of the engine's settings set them).
 
+use crate::series::{CHUNK_BYTES_DEFAULT, Policy};
+
 /// The thresholds of every type, under the names of the configuration parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes (-1 to -5: 4 KiB to 64 KiB) or elements (positive) in one node of a list.
     pub list_max_listpack_size: i32,
@@ -34,6 +36,38 @@ pub struct Limits {
     pub stream_node_max_bytes: usize,
     /// Entries in one node of a stream; 0 is no limit.
     pub stream_node_max_entries: usize,
+    /// What a new time series is like, where its call does not say.
+    pub series: SeriesDefaults,
+}
+
+/// What a new time series is like, where its call does not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeriesDefaults {
+    /// Age in milliseconds, counted from the last sample, above which a sample is gone; 0: none ever is.
+    pub retention_ms: u64,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Chunks are compressed.
+    pub compressed: bool,
+    /// What becomes of a second sample for a time.
+    pub policy: Policy,
+    /// Distance in milliseconds up to which a sample may be ignored.
+    pub ignore_ms: u64,
+    /// Difference of values up to which it may.
+    pub ignore_difference: f64,
+}
+
+impl Default for SeriesDefaults {
+    fn default() -> SeriesDefaults {
+        SeriesDefaults {
+            retention_ms: 0,
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            compressed: true,
+            policy: Policy::Block,
+            ignore_ms: 0,
+            ignore_difference: 0.0,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -53,6 +87,7 @@ impl Default for Limits {
             hll_sparse_max_bytes: 3000,
             stream_node_max_bytes: 4096,
             stream_node_max_entries: 100,
+            series: SeriesDefaults::default(),
         }
     }
 }
