@@ -25,12 +25,19 @@ use redline_types::{
 use crate::{Ctx, Error, Failure, words::Words};
 
 const NO_KEY: Error = Error::line("ERR TSDB: the key does not exist");
+const WRONG_TYPE: Error =
+    Error::line("ERR WRONGTYPE Operation against a key holding the wrong kind of value");
 const NOT_SERIES: Error = Error::line("ERR TSDB: the key is not a TSDB key");
 
 /// Returns the series of a key.
-fn series_of<'v>(keys: &'v View<'_>, key: &[u8], trace: Trace) -> Result<Option<&'v Series>, Error> {
+fn series_of<'v>(
+    keys: &'v View<'_>,
+    key: &[u8],
+    trace: Trace,
+) -> Result<Option<&'v Series>, Error> {
     let found = keys.find(key, trace);
-    Ok(found.map(Found::collection::<Series>).transpose()?)
+    let found = found.map(Found::collection::<Series>).transpose();
+    found.map_err(|_| WRONG_TYPE)
 }
 
 /// Returns the series of a key that must be there.
@@ -42,18 +49,15 @@ fn existing<'v>(keys: &'v View<'_>, key: &[u8], trace: Trace) -> Result<&'v Seri
 fn is_linked(keys: &View<'_>, source: &[u8], target: &[u8]) -> bool {
     let has_source = |series: &Series| series.source() == Some(source);
     let has_rule = |series: &Series| series.rules().iter().any(|rule| rule.target() == target);
-    let is = |key: &[u8], fits: &dyn Fn(&Series) -> bool| {
-        matches!(series_of(keys, key, Trace::Quiet), Ok(Some(series)) if fits(series))
-    };
+    let is = |key: &[u8], fits: &dyn Fn(&Series) -> bool| matches!(series_of(keys, key, Trace::Quiet), Ok(Some(series)) if fits(series));
     is(target, &has_source) && is(source, &has_rule)
 }
 
 /// Reads a time: a number of milliseconds that is not negative.
 fn time(word: &[u8]) -> Result<u64, Error> {
     let time = number::parse_i64(word).ok_or(Error::line("ERR TSDB: invalid timestamp"))?;
-    u64::try_from(time).map_err(|_| {
-        Error::line("ERR TSDB: invalid timestamp, must be a nonnegative integer")
-    })
+    u64::try_from(time)
+        .map_err(|_| Error::line("ERR TSDB: invalid timestamp, must be a nonnegative integer"))
 }
 
 /// Reads a value: a number.
@@ -149,7 +153,10 @@ pub(crate) fn ts_info(
     reply.simple("labels");
     write_labels(reply, &shape.labels);
     reply.simple("sourceKey");
-    match series.source().filter(|source| is_linked(&ctx.keys, source, key)) {
+    match series
+        .source()
+        .filter(|source| is_linked(&ctx.keys, source, key))
+    {
         Some(source) => reply.bulk(source),
         None => reply.null(),
     }

@@ -14,7 +14,11 @@ use redline_settings::{
     Codec, choices, settings,
     value::{INT_MAX, Refusal, SECONDS, SWITCH, Syntax, TEXT, Value, int, memory, size, unsigned},
 };
-use redline_types::{Limits, limits::Rate};
+use redline_types::{
+    Limits,
+    limits::Rate,
+    series::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Policy as DuplicatePolicy},
+};
 
 use crate::commandlog::{Kind, Threshold};
 
@@ -102,6 +106,17 @@ settings! {
         [limits.cf_max_expansions]: usize = ("cf-max-expansions", Live, int(1, 65536), "32", "Layers of a cuckoo filter with which it takes no more items.");
     }
 
+    /// New time series.
+    TIME_SERIES = {
+        [limits.series.chunk_bytes]: u32 as ChunkBytes = ("ts-chunk-size-bytes", Live, int(CHUNK_BYTES_MIN as i64, CHUNK_BYTES_MAX as i64), "4096", "Bytes of a chunk of a new time series: a multiple of 8.");
+        [limits.series.policy]: DuplicatePolicy as PolicyOfSeries = ("ts-duplicate-policy", Live, Syntax::Choice(PolicyOfSeries::NAMES), "block", "What becomes of a second sample for a time, in a new time series.");
+        [limits.series.compressed]: bool as Encoding = ("ts-encoding", Live, Syntax::Choice(Encoding::NAMES), "compressed", "Form of the chunks of a new time series.");
+        [limits.series.ignore_ms]: u64 = ("ts-ignore-max-time-diff", Live, int(0, i64::MAX), "0", "Milliseconds from the last sample of a new time series within which another one may be ignored.");
+        [limits.series.ignore_difference]: f64 as Difference = ("ts-ignore-max-val-diff", Live, TEXT, "0", "Difference of values up to which such a sample is ignored.");
+        [limits.series.retention_ms]: u64 = ("ts-retention-policy", Live, int(0, i64::MAX), "0", "Milliseconds before its last for which a new time series keeps samples; 0: all.");
+        _ = ("ts-num-threads", Inert, int(1, 16), "3", "Threads for queries of several time series: they run on the worker that read the request.");
+    }
+
     /// Scripts, events, logs and times of calls.
     CALLS = {
         busy_reply_threshold_ms: u64 = ("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which a script counts as busy, and other clients get -BUSY; 0: never.").alias("lua-time-limit");
@@ -169,6 +184,64 @@ impl Codec<Policy> for PolicyName {
     fn value(policy: &Policy) -> Value {
         let at = Policy::NAMES.iter().position(|(known, _)| known == policy);
         Value::Integer(at.unwrap_or_default() as i64)
+    }
+}
+
+/// Syntax of `ts-duplicate-policy`: names.
+struct PolicyOfSeries;
+
+choices! {
+    PolicyOfSeries: DuplicatePolicy {
+        "block" => Block, "last" => Last, "first" => First, "min" => Min, "max" => Max, "sum" => Sum
+    }
+}
+
+/// Syntax of `ts-chunk-size-bytes`.
+struct ChunkBytes;
+
+impl Codec<u32> for ChunkBytes {
+    fn of(value: &Value) -> Result<u32, Refusal> {
+        let bytes = value.integer() as u32;
+        match bytes.is_multiple_of(8) {
+            true => Ok(bytes),
+            false => Err("argument must be a multiple of 8".into()),
+        }
+    }
+
+    fn value(bytes: &u32) -> Value {
+        Value::Integer((*bytes).into())
+    }
+}
+
+/// Syntax of `ts-encoding`: true for compressed.
+struct Encoding;
+
+impl Encoding {
+    const NAMES: &[&str] = &["compressed", "uncompressed"];
+}
+
+impl Codec<bool> for Encoding {
+    fn of(value: &Value) -> Result<bool, Refusal> {
+        Ok(value.integer() == 0)
+    }
+
+    fn value(compressed: &bool) -> Value {
+        Value::Integer((!compressed).into())
+    }
+}
+
+/// Syntax of `ts-ignore-max-val-diff`: a number that is not negative.
+struct Difference;
+
+impl Codec<f64> for Difference {
+    fn of(value: &Value) -> Result<f64, Refusal> {
+        let number = redline_types::number::parse_f64(value.bytes());
+        let number = number.filter(|number| *number >= 0.0 && number.is_finite());
+        Ok(number.ok_or("argument must be a number that is not negative")?)
+    }
+
+    fn value(difference: &f64) -> Value {
+        Value::Text(difference.to_string().into_bytes())
     }
 }
 

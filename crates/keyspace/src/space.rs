@@ -16,12 +16,12 @@ use std::{
     },
 };
 
+pub(crate) use labels::LabelIndex;
+pub use labels::{LabelledKey, Matcher, Wanted as WantedLabel};
 pub use redline_table::hash::SLOTS;
 pub(crate) use redline_table::hash::slot as slot_of;
 use redline_table::{Heap, Index};
 use redline_types::Limits;
-pub(crate) use labels::LabelIndex;
-pub use labels::{LabelledKey, Matcher, Wanted as WantedLabel};
 pub use slots::SLOT_KEYS_MAX;
 use slots::Slots;
 

@@ -44,7 +44,7 @@ mod zset;
 
 pub use format::{CannotTell, FileVersion, Format, ModuleType};
 pub use object::{Object, ObjectRef};
-pub use payload::{RestoreError, dump, dump_for_any, restore};
+pub use payload::{RestoreError, dump, dump_for_any, dump_in_place, restore};
 
 /// The version of payloads, and the highest of Redis's that is read: that of Redis 8.2.
 pub const VERSION: u16 = 12;

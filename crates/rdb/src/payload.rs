@@ -27,7 +27,12 @@ impl From<Corrupt> for RestoreError {
 
 /// Returns the payload of an object. `compresses`: see [`Writer::new`].
 pub fn dump(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
-    dump_as(object, compresses, VERSION)
+    dump_as(Writer::of_payload(compresses), object, VERSION)
+}
+
+/// Returns the payload of an object that stays in its database, with what it has of other keys.
+pub fn dump_in_place(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
+    dump_as(Writer::new(compresses), object, VERSION)
 }
 
 /// Returns the payload in the lowest version that has all of the object, from that of Redis 7.0 on: servers take no payload of
@@ -40,11 +45,10 @@ pub fn dump_for_any(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
     };
     let holds = |version: &u16| type_of(object, FileVersion::Redis(*version)).is_ok();
     let version = (lowest..VERSION).find(holds).unwrap_or(VERSION);
-    dump_as(object, compresses, version)
+    dump_as(Writer::of_payload(compresses), object, version)
 }
 
-fn dump_as(object: ObjectRef<'_>, compresses: bool, version: u16) -> Vec<u8> {
-    let mut out = Writer::of_payload(compresses);
+fn dump_as(mut out: Writer, object: ObjectRef<'_>, version: u16) -> Vec<u8> {
     let rdb_type = type_of(object, FileVersion::Redis(version)).expect("it was chosen so");
     out.push(rdb_type);
     write_as(&mut out, object, rdb_type);

@@ -177,7 +177,8 @@ fn write_chunk(fields: &mut FieldWriter<'_>, chunk: &Chunk) {
 
 fn read_compressed(fields: &mut FieldReader<'_, '_>) -> Result<Chunk, Corrupt> {
     let (size, count, bits) = (fields.unsigned()?, fields.unsigned()?, fields.unsigned()?);
-    let mut sample = || -> Result<[u64; 2], Corrupt> { Ok([fields.unsigned()?, fields.unsigned()?]) };
+    let mut sample =
+        || -> Result<[u64; 2], Corrupt> { Ok([fields.unsigned()?, fields.unsigned()?]) };
     let ([value, time], [last_time, delta]) = (sample()?, sample()?);
     let last_value = fields.unsigned()?;
     let (leading, trailing) = (fields.unsigned()?, fields.unsigned()?);
@@ -394,7 +395,10 @@ mod tests {
             assert_eq!(read.source(), Some(&b"source"[..]));
             assert_eq!(read.rules().len() as u64, HOWS);
             for rule in series.rules() {
-                let (here, there) = (series.latest_of(rule.target()), read.latest_of(rule.target()));
+                let (here, there) = (
+                    series.latest_of(rule.target()),
+                    read.latest_of(rule.target()),
+                );
                 assert_eq!(here, there, "{rule:?}");
                 assert!(here.is_some());
             }

@@ -26,7 +26,7 @@ pub use row::{Class, Field, Row, Setting};
 /// ```text
 /// field: Type = ("name", Class, syntax, "default", "Description.");   a field of the structure
 /// field: Type as Codec = (…);                                         converted by a `Codec<Type>`
-/// [place.of.field]: Type = (…);                                       a field inside of another field
+/// [place.of.field]: Type = (…);                                       a field inside of another field; likewise with `as`
 /// _ = (…);                                                            no field: it has no effect
 /// ```
 ///
@@ -45,7 +45,7 @@ macro_rules! settings {
                 $(
                     $(_)?
                     $($(#[$field_meta:meta])* $field:ident: $type:ty $(as $codec:ty)?)?
-                    $([$($place:tt)+]: $place_type:ty)?
+                    $([$($place:tt)+]: $place_type:ty $(as $place_codec:ty)?)?
                     = ($label:literal, $class:ident, $syntax:expr, $default:literal, $doc:literal)
                     $(.$option:ident($($argument:expr),*))*;
                 )*
@@ -67,7 +67,7 @@ macro_rules! settings {
                         &$crate::value::default_of($syntax, $default),
                     ).expect("the default of a row is a value of its field"),)?)*)*
                 };
-                $($($(settings.$($place)+ = <$place_type as $crate::Codec<$place_type>>::of(
+                $($($(settings.$($place)+ = <$crate::codec_of!($place_type $(as $place_codec)?) as $crate::Codec<$place_type>>::of(
                     &$crate::value::default_of($syntax, $default),
                 ).expect("the default of a row is a value of its field");)?)*)*
                 settings
@@ -83,8 +83,8 @@ macro_rules! settings {
                     |settings, value| <$crate::codec_of!($type $(as $codec)?) as $crate::Codec<$type>>::set(&mut settings.$field, value),
                 ))?
                 $(.kept_in(
-                    |settings| <$place_type as $crate::Codec<$place_type>>::value(&settings.$($place)+),
-                    |settings, value| <$place_type as $crate::Codec<$place_type>>::set(&mut settings.$($place)+, value),
+                    |settings| <$crate::codec_of!($place_type $(as $place_codec)?) as $crate::Codec<$place_type>>::value(&settings.$($place)+),
+                    |settings, value| <$crate::codec_of!($place_type $(as $place_codec)?) as $crate::Codec<$place_type>>::set(&mut settings.$($place)+, value),
                 ))?
                 $(.$option($($argument),*))*,
             )*];

@@ -1,12 +1,14 @@
-//! The sizes up to which a collection keeps its compact encoding, and those of filters that no command describes. Plain numbers: this file must not know their origin
-//! (rows of the engine's settings set them).
+//! The sizes up to which a collection keeps its compact encoding, and what filters and time series are like that no command
+//! describes. Plain values: this file must not know their origin (rows of the engine's settings set them).
+
+use crate::series::{CHUNK_BYTES_DEFAULT, Policy};
 
 /// Bytes of a filter or sketch, above which none is made or grows: as many as a Bloom filter needs for the largest
 /// capacity (2³⁰ items) at one error in a million.
 pub const SKETCH_BYTES_MAX: u64 = 1 << 32;
 
 /// The thresholds of every type, under the names of the configuration parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes (-1 to -5: 4 KiB to 64 KiB) or elements (positive) in one node of a list.
     pub list_max_listpack_size: i32,
@@ -54,6 +56,8 @@ pub struct Limits {
     pub cf_expansion_factor: u32,
     /// Layers of a cuckoo filter with which it takes no more items.
     pub cf_max_expansions: usize,
+    /// What a new time series is like, where its call does not say.
+    pub series: SeriesDefaults,
 }
 
 /// A number between 0 and 1, both excluded.
@@ -71,6 +75,36 @@ impl Rate {
     /// Returns the number.
     pub fn get(self) -> f64 {
         self.0
+    }
+}
+
+/// What a new time series is like, where its call does not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeriesDefaults {
+    /// Age in milliseconds, counted from the last sample, above which a sample is gone; 0: none ever is.
+    pub retention_ms: u64,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Chunks are compressed.
+    pub compressed: bool,
+    /// What becomes of a second sample for a time.
+    pub policy: Policy,
+    /// Distance in milliseconds up to which a sample may be ignored.
+    pub ignore_ms: u64,
+    /// Difference of values up to which it may.
+    pub ignore_difference: f64,
+}
+
+impl Default for SeriesDefaults {
+    fn default() -> SeriesDefaults {
+        SeriesDefaults {
+            retention_ms: 0,
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            compressed: true,
+            policy: Policy::Block,
+            ignore_ms: 0,
+            ignore_difference: 0.0,
+        }
     }
 }
 
@@ -99,6 +133,7 @@ impl Default for Limits {
             cf_max_iterations: 20,
             cf_expansion_factor: 1,
             cf_max_expansions: 32,
+            series: SeriesDefaults::default(),
         }
     }
 }

@@ -356,13 +356,21 @@ impl Series {
         mut visit: impl FnMut(Sample) -> ControlFlow<()>,
     ) {
         let from = from.max(self.oldest_time());
-        let first = self.chunks.partition_point(|chunk| chunk.last_time() < from);
-        let end = self.chunks.partition_point(|chunk| chunk.first_time() <= to);
+        let first = self
+            .chunks
+            .partition_point(|chunk| chunk.last_time() < from);
+        let end = self
+            .chunks
+            .partition_point(|chunk| chunk.first_time() <= to);
         let in_range = |sample: &Sample| (from..=to).contains(&sample.time);
         let mut visit_chunk = |chunk: &Chunk| {
             if reverse {
                 let samples = chunk.samples();
-                samples.into_iter().rev().filter(in_range).try_for_each(&mut visit)
+                samples
+                    .into_iter()
+                    .rev()
+                    .filter(in_range)
+                    .try_for_each(&mut visit)
             } else {
                 match chunk {
                     Chunk::Compressed(chunk) => {
@@ -454,7 +462,9 @@ impl Series {
     /// Puts a sample among the others, or in the place of one.
     fn put(&mut self, sample: Sample, policy: Policy) -> Result<(), Refused> {
         // In the chunk that has its time, or the last one before it, or the first.
-        let behind = self.chunks.partition_point(|chunk| chunk.first_time() <= sample.time);
+        let behind = self
+            .chunks
+            .partition_point(|chunk| chunk.first_time() <= sample.time);
         let place = behind.saturating_sub(1);
         let mut samples = self.chunks[place].samples();
         match samples.binary_search_by_key(&sample.time, |sample| sample.time) {
@@ -500,7 +510,9 @@ impl Series {
         if from > to {
             return 0;
         }
-        let mut place = self.chunks.partition_point(|chunk| chunk.last_time() < from);
+        let mut place = self
+            .chunks
+            .partition_point(|chunk| chunk.last_time() < from);
         while let Some(chunk) = self.chunks.get(place)
             && chunk.first_time() <= to
         {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use redline_table::frozen::FreezeId;
 
 use crate::Digest;
-use crate::series::Label;
 use crate::packed::{PackedForm, PackedRef};
+use crate::series::Label;
 
 /// Elements above which a value is given out in pieces.
 const WHOLE_LEN_MAX: usize = 1_024;

@@ -24,8 +24,9 @@ use crate::{Ctx, Error, Failure, words::Words};
 pub(super) const WRONG_AGGREGATION: Error = Error::line("ERR TSDB: Couldn't parse AGGREGATION");
 const NO_MATCHER: Error = Error::line("ERR TSDB: please provide at least one matcher");
 const WRONG_FILTER: Error = Error::line("ERR TSDB: failed parsing labels");
-const TOO_MANY: Error =
-    Error::line("ERR TSDB: too many buckets without samples, use a longer bucket or a shorter range");
+const TOO_MANY: Error = Error::line(
+    "ERR TSDB: too many buckets without samples, use a longer bucket or a shorter range",
+);
 const DENIED: Error = Error::line(
     "NOPERM TSDB: current user doesn't have read permission to one or more keys that match the specified filter",
 );
@@ -37,7 +38,9 @@ pub(super) fn aggregation(how: &[u8], span: &[u8]) -> Result<(Aggregation, u64),
     let span = number::parse_i64(span).ok_or(WRONG_AGGREGATION)?;
     match u64::try_from(span) {
         Ok(span @ 1..) => Ok((how, span)),
-        _ => Err(Error::line("ERR TSDB: bucketDuration must be greater than zero")),
+        _ => Err(Error::line(
+            "ERR TSDB: bucketDuration must be greater than zero",
+        )),
     }
 }
 
@@ -119,7 +122,9 @@ impl Options {
                     words.next();
                 }
                 if names.is_empty() {
-                    return Err(Error::line("ERR TSDB: SELECTED_LABELS should have at least 1 parameter"));
+                    return Err(Error::line(
+                        "ERR TSDB: SELECTED_LABELS should have at least 1 parameter",
+                    ));
                 }
                 options.labels = WithLabels::Selected(names);
             } else if is_multi && words.flag("FILTER") {
@@ -157,7 +162,11 @@ impl Options {
     }
 
     /// Takes an option of a range, if one is next.
-    fn parse_range(&mut self, words: &mut Words<'_>, align: &mut Option<Align>) -> Result<bool, Error> {
+    fn parse_range(
+        &mut self,
+        words: &mut Words<'_>,
+        align: &mut Option<Align>,
+    ) -> Result<bool, Error> {
         let query = &mut self.query;
         if words.flag("COUNT") {
             let wrong = Error::line("ERR TSDB: Couldn't parse COUNT");
@@ -180,7 +189,8 @@ impl Options {
             times.sort_unstable();
             query.times = Some(times);
         } else if words.flag("FILTER_BY_VALUE") {
-            let missing = Error::line("ERR TSDB: FILTER_BY_VALUE one or more arguments are missing");
+            let missing =
+                Error::line("ERR TSDB: FILTER_BY_VALUE one or more arguments are missing");
             let (least, most) = words.next().zip(words.next()).ok_or(missing)?;
             let least = value(least).ok_or(Error::line("ERR TSDB: Couldn't parse MIN"))?;
             let most = value(most).ok_or(Error::line("ERR TSDB: Couldn't parse MAX"))?;
@@ -268,7 +278,10 @@ fn bounds(from: &[u8], to: &[u8]) -> Result<(u64, u64), Error> {
 
 /// Reads a filter: `name=value`, `name!=value`, `name=`, `name!=`, and `(value,value)` for a value.
 fn matcher(filter: &[u8]) -> Result<Matcher, Error> {
-    let at = filter.iter().position(|byte| *byte == b'=').ok_or(WRONG_FILTER)?;
+    let at = filter
+        .iter()
+        .position(|byte| *byte == b'=')
+        .ok_or(WRONG_FILTER)?;
     let (name, values) = (&filter[..at], &filter[at + 1..]);
     let (name, is_not) = match name.strip_suffix(b"!") {
         Some(name) => (name, true),
@@ -277,7 +290,9 @@ fn matcher(filter: &[u8]) -> Result<Matcher, Error> {
     let values: Vec<Box<[u8]>> = match values.strip_prefix(b"(") {
         Some(list) => {
             let list = list.strip_suffix(b")").ok_or(WRONG_FILTER)?;
-            let values = list.split(|byte| *byte == b',').filter(|value| !value.is_empty());
+            let values = list
+                .split(|byte| *byte == b',')
+                .filter(|value| !value.is_empty());
             values.map(Into::into).collect()
         }
         None if values.is_empty() => Vec::new(),
@@ -388,14 +403,19 @@ fn range(
         true => latest(ctx, key, series)?,
         false => None,
     };
-    let samples = options.query.run(series, latest).map_err(|TooMany| TOO_MANY)?;
+    let samples = options
+        .query
+        .run(series, latest)
+        .map_err(|TooMany| TOO_MANY)?;
     write_samples(reply, &samples);
     Ok(())
 }
 
 fn write_samples(reply: &mut Reply<'_>, samples: &[Sample]) {
     reply.array(samples.len());
-    samples.iter().for_each(|sample| write_sample(reply, *sample));
+    samples
+        .iter()
+        .for_each(|sample| write_sample(reply, *sample));
 }
 
 /// A series that a filter has found, as far as the reply needs it.
@@ -552,7 +572,9 @@ fn multi_range(
         options.query.count = usize::MAX;
     }
     let database = ctx.keys.database();
-    let hits = hits(&database, &options, |series, latest| options.query.run(series, latest))?;
+    let hits = hits(&database, &options, |series, latest| {
+        options.query.run(series, latest)
+    })?;
     match &options.group {
         Some((label, how)) => write_groups(reply, &options, hits, label, *how, count),
         None => write_hits(reply, &options, &hits),

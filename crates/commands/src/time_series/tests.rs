@@ -30,7 +30,10 @@ fn a_rule_writes_its_target_until_one_end_is_gone() {
         ("TS.RANGE d - +", "*0"),
         ("TS.CREATERULE s d AGGREGATION max 10", "+OK"),
         ("TS.DELETERULE s d", "+OK"),
-        ("TS.DELETERULE s d", "-ERR TSDB: compaction rule does not exist"),
+        (
+            "TS.DELETERULE s d",
+            "-ERR TSDB: compaction rule does not exist",
+        ),
         ("TS.CREATERULE s d AGGREGATION max 10", "+OK"),
         ("DEL s", ":1"),
         ("TS.CREATERULE s2 d AGGREGATION max 10", "+OK"),
@@ -54,7 +57,10 @@ fn every_change_has_its_event() {
     check("TS.ALTER s RETENTION 0", &["ts.alter s"]);
     check("TS.ADD s 5 1", &["ts.add s"]);
     check("TS.ADD s 15 1", &["ts.add s", "ts.add:dest d"]);
-    check("TS.MADD s 25 1 d 1 1", &["ts.add s", "ts.add:dest d", "ts.add d"]);
+    check(
+        "TS.MADD s 25 1 d 1 1",
+        &["ts.add s", "ts.add:dest d", "ts.add d"],
+    );
     check("TS.INCRBY s 5 TIMESTAMP 26", &["ts.incrby s"]);
     check("TS.DECRBY s 5 TIMESTAMP 27", &["ts.decrby s"]);
     check("TS.DEL s 100 200", &[]);
@@ -180,7 +186,10 @@ fn hostile_times_values_and_options_are_errors_or_no_harm() {
         ("TS.QUERYINDEX !=(", "-ERR TSDB: failed parsing labels"),
     ]);
     let label = "y".repeat(1 << 20);
-    assert_eq!(db.run(&["TS.CREATE", "big", "LABELS", &label, &label]), "+OK");
+    assert_eq!(
+        db.run(&["TS.CREATE", "big", "LABELS", &label, &label]),
+        "+OK"
+    );
     let filter = format!("{label}={label}");
     assert_eq!(db.run(&["TS.QUERYINDEX", &filter]), "*1|$3|big");
 }

@@ -7,8 +7,8 @@ use redline_types::{
     Series, Value, number,
     number::IntText,
     series::{
-        Added, Aggregation, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Label, Outcome, Policy, Refused, Rule,
-        Sample, Shape,
+        Added, Aggregation, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Label, Outcome, Policy, Refused,
+        Rule, Sample, Shape,
     },
 };
 
@@ -20,16 +20,14 @@ const TOO_OLD: Error = Error::line("ERR TSDB: Timestamp is older than retention"
 const BLOCKED: Error = Error::line(
     "ERR TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode",
 );
-const BEFORE_LAST: Error = Error::line(
-    "TSDB: timestamp must be equal to or higher than the maximum existing timestamp",
-);
+const BEFORE_LAST: Error =
+    Error::line("TSDB: timestamp must be equal to or higher than the maximum existing timestamp");
 const WRONG_VALUE: Error = Error::line("ERR TSDB: invalid value");
 const WRONG_RETENTION: Error = Error::line("ERR TSDB: Couldn't parse RETENTION");
 const NEGATIVE_RETENTION: Error = Error::line("TSDB: Couldn't parse RETENTION");
 const WRONG_CHUNK_SIZE: Error = Error::line("ERR TSDB: Couldn't parse CHUNK_SIZE");
-const CHUNK_SIZE_OUT_OF_RANGE: Error = Error::line(
-    "ERR TSDB: CHUNK_SIZE value must be a multiple of 8 in the range [48 .. 1048576]",
-);
+const CHUNK_SIZE_OUT_OF_RANGE: Error =
+    Error::line("ERR TSDB: CHUNK_SIZE value must be a multiple of 8 in the range [48 .. 1048576]");
 const WRONG_ENCODING: Error = Error::line("ERR TSDB: unknown ENCODING parameter");
 const WRONG_POLICY: Error = Error::line("ERR TSDB: Unknown DUPLICATE_POLICY");
 const WRONG_IGNORE: Error = Error::line("ERR TSDB: Couldn't parse IGNORE");
@@ -157,9 +155,14 @@ fn time_or_now(word: &[u8], now_ms: i64) -> Result<(u64, bool), Error> {
 }
 
 /// Returns the shape of a new series before a call says more.
-fn default_shape(_keys: &View<'_>) -> Shape {
+fn default_shape(keys: &View<'_>) -> Shape {
+    let defaults = keys.local.limits.series;
     Shape {
-        policy: Some(Policy::Block),
+        retention_ms: defaults.retention_ms,
+        chunk_bytes: defaults.chunk_bytes,
+        compressed: defaults.compressed,
+        policy: Some(defaults.policy),
+        ignore: (defaults.ignore_ms, defaults.ignore_difference),
         ..Shape::default()
     }
 }
@@ -173,7 +176,11 @@ fn create(keys: &mut View<'_>, key: &[u8], shape: Shape) {
 /// Returns the names of the keys that rules of the key write.
 fn targets(keys: &View<'_>, key: &[u8]) -> Vec<Box<[u8]>> {
     match series_of(keys, key, Trace::Quiet) {
-        Ok(Some(series)) => series.rules().iter().map(|rule| rule.target().into()).collect(),
+        Ok(Some(series)) => series
+            .rules()
+            .iter()
+            .map(|rule| rule.target().into())
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -237,10 +244,10 @@ pub(crate) fn ts_create(
 ) -> Result<(), Failure> {
     let words = Words::new(CommandId::TsCreate, &args, 2);
     let key = &args[1];
+    let given = Given::parse(words, ctx.keys.now_ms())?;
     if ctx.keys.find(key, Trace::Quiet).is_some() {
         return Err(KEY_EXISTS.into());
     }
-    let given = Given::parse(words, ctx.keys.now_ms())?;
     let shape = given.apply(default_shape(&ctx.keys));
     create(&mut ctx.keys, key, shape);
     ctx.keys.changed(Classes::MODULE, "ts.create", key);
@@ -471,7 +478,9 @@ pub(crate) fn ts_createrule(
     let (how, span_ms) = super::query::aggregation(how, span)?;
     let align = match words.next() {
         None => 0,
-        Some(word) => time(word).map_err(|_| Error::line("ERR TSDB: Couldn't parse alignTimestamp"))?,
+        Some(word) => {
+            time(word).map_err(|_| Error::line("ERR TSDB: Couldn't parse alignTimestamp"))?
+        }
     };
     let (source, target) = (&args[1], &args[2]);
     if source == target {
@@ -487,7 +496,8 @@ pub(crate) fn ts_createrule(
     let others = others.chain(target_series.source());
     let others = others.chain(target_series.rules().iter().map(|rule| rule.target()));
     ctx.keys.require(others)?;
-    let is_written = |key: &[u8], by: Option<&[u8]>| by.is_some_and(|by| is_linked(&ctx.keys, by, key));
+    let is_written =
+        |key: &[u8], by: Option<&[u8]>| by.is_some_and(|by| is_linked(&ctx.keys, by, key));
     if is_written(source, source_series.source()) {
         return Err(Error::line("ERR TSDB: the source key already has a source rule").into());
     }
@@ -499,8 +509,10 @@ pub(crate) fn ts_createrule(
         return Err(Error::line("ERR TSDB: the destination key already has a dst rule").into());
     }
     link(ctx, source, target, how, span_ms, align)?;
-    ctx.keys.changed(Classes::MODULE, "ts.createrule:src", source);
-    ctx.keys.announced(Classes::MODULE, "ts.createrule:dest", target);
+    ctx.keys
+        .changed(Classes::MODULE, "ts.createrule:src", source);
+    ctx.keys
+        .announced(Classes::MODULE, "ts.createrule:dest", target);
     reply.ok();
     Ok(())
 }
@@ -543,8 +555,10 @@ pub(crate) fn ts_deleterule(
         .write::<Series, _>(source, |series, _| series.remove_rule(target))?;
     ctx.keys
         .write::<Series, _>(target, |series, _| series.set_source(None))?;
-    ctx.keys.changed(Classes::MODULE, "ts.deleterule:src", source);
-    ctx.keys.announced(Classes::MODULE, "ts.deleterule:dest", target);
+    ctx.keys
+        .changed(Classes::MODULE, "ts.deleterule:src", source);
+    ctx.keys
+        .announced(Classes::MODULE, "ts.deleterule:dest", target);
     reply.ok();
     Ok(())
 }

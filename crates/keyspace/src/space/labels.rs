@@ -103,7 +103,9 @@ impl LabelIndex {
         let mut narrow: Vec<(usize, &Matcher)> = Vec::new();
         for matcher in matchers {
             if let Wanted::OneOf(values) = &matcher.wanted {
-                let sets = values.iter().filter_map(|value| names.keys(&matcher.name, value));
+                let sets = values
+                    .iter()
+                    .filter_map(|value| names.keys(&matcher.name, value));
                 narrow.push((sets.map(BTreeSet::len).sum(), matcher));
             }
         }
@@ -113,14 +115,18 @@ impl LabelIndex {
         let Wanted::OneOf(values) = &first.wanted else {
             return Vec::new();
         };
-        let sets = values.iter().filter_map(|value| names.keys(&first.name, value));
+        let sets = values
+            .iter()
+            .filter_map(|value| names.keys(&first.name, value));
         let mut found: Vec<LabelledKey> = sets.flatten().cloned().collect();
         if values.len() > 1 {
             found.sort_unstable();
             found.dedup();
         }
         found.retain(|key| {
-            let others = matchers.iter().filter(|matcher| !std::ptr::eq(*matcher, *first));
+            let others = matchers
+                .iter()
+                .filter(|matcher| !std::ptr::eq(*matcher, *first));
             others.into_iter().all(|matcher| names.fits(key, matcher))
         });
         found
@@ -133,7 +139,10 @@ impl Names {
     }
 
     fn fits(&self, key: &LabelledKey, matcher: &Matcher) -> bool {
-        let is_in = |value: &[u8]| self.keys(&matcher.name, value).is_some_and(|keys| keys.contains(key));
+        let is_in = |value: &[u8]| {
+            self.keys(&matcher.name, value)
+                .is_some_and(|keys| keys.contains(key))
+        };
         let has_any = || {
             let values = self.by_name.get(&matcher.name);
             values.is_some_and(|values| values.values().any(|keys| keys.contains(key)))
@@ -154,7 +163,10 @@ impl Names {
             self.bytes += WORD_BYTES + label.name.len();
             self.by_name.insert(label.name.clone(), Values::new());
         }
-        let values = self.by_name.get_mut(&label.name).expect("it was just added");
+        let values = self
+            .by_name
+            .get_mut(&label.name)
+            .expect("it was just added");
         if !values.contains_key(&label.value) {
             self.bytes += WORD_BYTES + label.value.len();
             values.insert(label.value.clone(), BTreeSet::new());
@@ -195,7 +207,11 @@ mod tests {
     fn label(name: u8, value: u8) -> Label {
         Label {
             name: [b'n', name].into(),
-            value: if value == 0 { Box::default() } else { [value].into() },
+            value: if value == 0 {
+                Box::default()
+            } else {
+                [value].into()
+            },
         }
     }
 
@@ -209,7 +225,9 @@ mod tests {
             let key = vec![b'k', random.u8(..30)];
             let labels: Vec<Label> = match random.u32(..3) {
                 0 => Vec::new(),
-                _ => (0..random.u8(..4)).map(|name| label(name, random.u8(..4))).collect(),
+                _ => (0..random.u8(..4))
+                    .map(|name| label(name, random.u8(..4)))
+                    .collect(),
             };
             let before = model.get(&key).cloned().unwrap_or_default();
             bytes += index.exchange(&key, &before, &labels);
@@ -218,7 +236,9 @@ mod tests {
                 continue;
             }
             let values = |random: &mut fastrand::Rng| -> Vec<Box<[u8]>> {
-                (0..random.u8(1..3)).map(|_| [random.u8(1..4)].into()).collect()
+                (0..random.u8(1..3))
+                    .map(|_| [random.u8(1..4)].into())
+                    .collect()
             };
             let mut matchers = vec![Matcher {
                 name: label(random.u8(..4), 1).name,
@@ -236,8 +256,11 @@ mod tests {
                 });
             }
             let fits = |labels: &[Label]| matchers.iter().all(|matcher| matcher.fits(labels));
-            let expected: Vec<&[u8]> =
-                model.iter().filter(|(_, labels)| fits(labels)).map(|(key, _)| &**key).collect();
+            let expected: Vec<&[u8]> = model
+                .iter()
+                .filter(|(_, labels)| fits(labels))
+                .map(|(key, _)| &**key)
+                .collect();
             let found = index.find(&matchers);
             let found: Vec<&[u8]> = found.iter().map(|key| &**key).collect();
             assert_eq!(found, expected, "{matchers:?}");

@@ -161,7 +161,8 @@ impl Db {
         };
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         // SAFETY: as above.
-        self.labels.exchange(unsafe { entry.key() }, &before, &after)
+        self.labels
+            .exchange(unsafe { entry.key() }, &before, &after)
     }
 
     /// Keeps the index of entries whose collection has elements that expire right: one is removed, added or replaced, with

@@ -6,7 +6,7 @@
 //!
 //! Must not know: where the bytes go, when an entry is written.
 
-use redline_rdb::{ObjectRef, dump};
+use redline_rdb::{ObjectRef, dump_in_place};
 use redline_resp::format_double;
 use redline_types::{
     DataType, Element, Hash, List, Set, Stream, Value, Zset,
@@ -27,7 +27,7 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], value: &Value, compresses: bool) {
         Value::Stream(stream) => write_stream(out, key, stream),
         // Types whose commands do not tell all of a value.
         _ => {
-            let payload = dump(ObjectRef::Value(value), compresses);
+            let payload = dump_in_place(ObjectRef::Value(value), compresses);
             command(out, &[b"RESTORE", key, b"0", &payload]);
         }
     }

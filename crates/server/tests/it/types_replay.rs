@@ -136,11 +136,7 @@ struct Difference {
     reason: &'static str,
 }
 
-const fn difference(
-    group: &'static str,
-    call: &'static str,
-    reason: &'static str,
-) -> Difference {
+const fn difference(group: &'static str, call: &'static str, reason: &'static str) -> Difference {
     Difference {
         group,
         call,

@@ -242,7 +242,9 @@ impl Aggregator {
     fn variance(&self) -> f64 {
         let count = self.count as f64;
         let average = self.sum / count;
-        (self.squares - 2.0 * self.sum * average + average * average * count) / count
+        // In this order the digits are those of RedisTimeSeries.
+        let twice = 2.0 * self.sum * self.sum / count;
+        (self.squares - twice + average * average * count) / count
     }
 
     fn variance_of_samples(&self) -> f64 {

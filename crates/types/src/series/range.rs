@@ -230,10 +230,14 @@ impl<'a> Results<'a> {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        let is_other = |(open, _): &(Bucket, Aggregator)| !(open.start..open.end).contains(&sample.time);
+        let is_other =
+            |(open, _): &(Bucket, Aggregator)| !(open.start..open.end).contains(&sample.time);
         if self.open.as_ref().is_none_or(is_other) {
             let bucket = Bucket::of(sample.time, buckets.span, buckets.align);
-            let before = self.open.as_ref().and_then(|(_, aggregator)| aggregator.last_met());
+            let before = self
+                .open
+                .as_ref()
+                .and_then(|(_, aggregator)| aggregator.last_met());
             let before = before.or(self.before);
             let bound = self.bounds(bucket).0;
             self.open = Some((bucket, Aggregator::new(buckets.how, bound, before)));
@@ -246,7 +250,10 @@ impl<'a> Results<'a> {
 
     /// Returns the bounds of a bucket within the range, in the order in which they are met.
     fn bounds(&self, bucket: Bucket) -> (u64, u64) {
-        let (from, to) = (bucket.start.max(self.query.from), bucket.end.min(self.query.to));
+        let (from, to) = (
+            bucket.start.max(self.query.from),
+            bucket.end.min(self.query.to),
+        );
         match self.query.reverse {
             false => (from, to),
             true => (to, from),

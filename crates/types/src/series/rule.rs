@@ -5,11 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{
-    Added, Aggregation, Sample, Series,
-    aggregate::Aggregator,
-    range::Bucket,
-};
+use super::{Added, Aggregation, Sample, Series, aggregate::Aggregator, range::Bucket};
 
 /// A rule: the buckets of a series as samples of another one.
 #[derive(Clone, Debug)]
@@ -126,14 +122,22 @@ impl Rule {
         let bucket = self.bucket(time);
         let (mut before, mut after) = (None, None);
         if self.how == Aggregation::Twa {
-            before = bucket.start.checked_sub(1).and_then(|to| series.next_to(to, true));
+            before = bucket
+                .start
+                .checked_sub(1)
+                .and_then(|to| series.next_to(to, true));
             after = series.next_to(bucket.end, false);
         }
         let mut aggregator = Aggregator::new(self.how, bucket.start, before);
-        series.visit(bucket.start, bucket.end.saturating_sub(1), false, |sample| {
-            aggregator.push(sample);
-            ControlFlow::Continue(())
-        });
+        series.visit(
+            bucket.start,
+            bucket.end.saturating_sub(1),
+            false,
+            |sample| {
+                aggregator.push(sample);
+                ControlFlow::Continue(())
+            },
+        );
         (bucket.start, aggregator, after)
     }
 
@@ -150,7 +154,9 @@ impl Rule {
     fn over(&self, series: &Series, time: u64) -> Result<Sample, u64> {
         let (start, aggregator, after) = self.read(series, time);
         let value = aggregator.value(self.bucket(time).end, after);
-        value.map(|value| Sample { time: start, value }).ok_or(start)
+        value
+            .map(|value| Sample { time: start, value })
+            .ok_or(start)
     }
 }
 
@@ -203,7 +209,8 @@ impl Series {
             outcome.gone = Some((first.start.min(open), last.start));
             // The buckets at both ends may have samples left; those between have none.
             for bucket in [first, last] {
-                let is_done = outcome.samples.last().map(|sample| sample.time) == Some(bucket.start);
+                let is_done =
+                    outcome.samples.last().map(|sample| sample.time) == Some(bucket.start);
                 if bucket.start < open
                     && !is_done
                     && let Ok(sample) = rule.over(self, bucket.start)

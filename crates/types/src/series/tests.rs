@@ -82,16 +82,24 @@ fn a_series_is_a_sorted_list_whatever_is_added_and_deleted() {
                 let sample = sample(time, f64::from(random.i32(-500..500)) / 8.0);
                 let policy = POLICIES_ALL[random.usize(..6)];
                 let added = series.add(sample, policy).map(drop);
-                assert_eq!(added, add_to_model(&mut model, retention_ms, sample, policy));
+                assert_eq!(
+                    added,
+                    add_to_model(&mut model, retention_ms, sample, policy)
+                );
             }
             let oldest = match (retention_ms, model.keys().last()) {
                 (1.., Some(last)) => last.saturating_sub(retention_ms),
                 _ => 0,
             };
-            let expected: Vec<Sample> =
-                model.range(oldest..).map(|(time, value)| sample(*time, *value)).collect();
+            let expected: Vec<Sample> = model
+                .range(oldest..)
+                .map(|(time, value)| sample(*time, *value))
+                .collect();
             assert_eq!(all(&series), expected);
-            assert_eq!(series.live(), (expected.len() as u64, expected.first().copied()));
+            assert_eq!(
+                series.live(),
+                (expected.len() as u64, expected.first().copied())
+            );
             let held = series.chunks().map(Chunk::heap_bytes).sum::<usize>();
             assert_eq!(series.chunk_heap_bytes, held);
             assert_eq!(series.len(), series.chunks().map(Chunk::len).sum::<usize>());
@@ -106,8 +114,15 @@ fn aggregate(how: Aggregation, values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     let min = values.iter().copied().fold(f64::INFINITY, f64::min);
     let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let squares: f64 = values.iter().map(|value| (value - sum / count).powi(2)).sum();
-    let of_samples = if count > 1.0 { squares / (count - 1.0) } else { 0.0 };
+    let squares: f64 = values
+        .iter()
+        .map(|value| (value - sum / count).powi(2))
+        .sum();
+    let of_samples = if count > 1.0 {
+        squares / (count - 1.0)
+    } else {
+        0.0
+    };
     match how {
         Aggregation::Min => min,
         Aggregation::Max => max,
@@ -158,7 +173,9 @@ fn queries_are_those_of_the_list_forwards_and_backwards() {
         let mut time = random.u64(..50);
         for _ in 0..random.u32(1..60) {
             let value = f64::from(random.i32(-9..9));
-            series.add(sample(time, value), Policy::Block).expect("it is the last");
+            series
+                .add(sample(time, value), Policy::Block)
+                .expect("it is the last");
             time += random.u64(1..30);
         }
         let (from, to) = (random.u64(..200), random.u64(100..800));
@@ -253,9 +270,21 @@ fn a_time_weighted_average_is_the_area_under_the_line() {
     assert_eq!(values(query(100, false)), expected);
     let backwards: Vec<f64> = expected.into_iter().rev().collect();
     assert_eq!(values(query(100, true)), backwards);
-    let expected = [3.2375, 9.7125, 16.007142857142856, 11.299999999999999, 4.608928571428572];
+    let expected = [
+        3.2375,
+        9.7125,
+        16.007142857142856,
+        11.299999999999999,
+        4.608928571428572,
+    ];
     assert_eq!(values(query(7, false))[..5], expected);
-    let expected = [14.575, 10.4125, 10.430357142857146, 19.826785714285716, 16.2375];
+    let expected = [
+        14.575,
+        10.4125,
+        10.430357142857146,
+        19.826785714285716,
+        16.2375,
+    ];
     assert_eq!(values(query(7, true))[..5], expected);
 }
 
@@ -310,7 +339,9 @@ fn targets_follow_their_source_through_adding_and_deleting() {
                 ..Query::range(0, u64::MAX)
             };
             let mut expected = query.run(&source, None).expect("few");
-            let open = source.last().map(|last| Bucket::of(last.time, span, align).start);
+            let open = source
+                .last()
+                .map(|last| Bucket::of(last.time, span, align).start);
             let latest = expected.pop();
             let given = all(&target);
             assert!(given.iter().all(|it| Some(it.time) < open), "{how:?}");
@@ -322,7 +353,10 @@ fn targets_follow_their_source_through_adding_and_deleting() {
             if let Some(latest) = latest {
                 let kept = source.latest_of(b"t").expect("there is an open bucket");
                 assert_eq!(kept.time, latest.time);
-                assert!(is_near(kept.value, latest.value), "{how:?} {kept:?} {latest:?}");
+                assert!(
+                    is_near(kept.value, latest.value),
+                    "{how:?} {kept:?} {latest:?}"
+                );
             }
         }
     }
@@ -338,7 +372,10 @@ fn a_sample_close_to_the_last_is_ignored_under_one_policy() {
         },
     );
     assert_eq!(series.add(sample(100, 1.0), Policy::Last), Ok(Added::Last));
-    assert_eq!(series.add(sample(105, 1.2), Policy::Last), Ok(Added::Ignored));
+    assert_eq!(
+        series.add(sample(105, 1.2), Policy::Last),
+        Ok(Added::Ignored)
+    );
     assert_eq!(series.add(sample(105, 5.0), Policy::Last), Ok(Added::Last));
     assert_eq!(series.add(sample(120, 5.1), Policy::Last), Ok(Added::Last));
     assert_eq!(series.add(sample(121, 5.1), Policy::Sum), Ok(Added::Last));
