@@ -597,15 +597,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Reports that fields of a hash were removed, but not by a command.
-    pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
+    /// Reports that elements of a collection were removed, but not by a command: this one removes them elsewhere.
+    pub(crate) fn propagate_elements_gone(
+        &self,
+        removal: &'static str,
+        key: &[u8],
+        elements: &[Box<[u8]>],
+    ) {
         self.entries.note_unrecorded();
         if self.is_journaled() {
-            let fields = fields.iter().map(|field| &**field);
+            let elements = elements.iter().map(|element| &**element);
             self.entries.local.push_effect(
                 self.entries.space,
                 self.entries.db,
-                [&b"HDEL"[..], key].into_iter().chain(fields),
+                [removal.as_bytes(), key].into_iter().chain(elements),
             );
         }
     }

@@ -36,6 +36,9 @@ pub(crate) trait ModuleCodec: DataType {
     /// The first version of Redis's files that can have the value: 9 is that of Redis 5, which wrote the first such frames.
     const SINCE: u16 = 9;
 
+    /// The kind of value, with its article, for a log.
+    const WHAT: &'static str = "a value of a module's type";
+
     /// Appends the fields.
     fn encode(&self, fields: &mut FieldWriter<'_>);
 
@@ -68,7 +71,7 @@ impl<T: ModuleCodec> Codec for T {
     fn rdb_type(&self, version: FileVersion) -> Result<u8, CannotTell> {
         match version.redis_forms() >= T::SINCE {
             true => Ok(MODULE),
-            false => Err(CannotTell { what: T::NAME }),
+            false => Err(CannotTell { what: T::WHAT }),
         }
     }
 

@@ -32,6 +32,7 @@ const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
 impl ModuleCodec for VectorSet {
     const WRITTEN: ModuleType = ModuleType::new("vectorset", 0);
     const SINCE: u16 = 12;
+    const WHAT: &'static str = "a vector set";
 
     fn encode(&self, fields: &mut FieldWriter<'_>) {
         let shape = self.shape();

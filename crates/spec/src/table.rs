@@ -17,6 +17,9 @@ mod cluster;
 mod connection;
 mod count_min;
 mod cuckoo;
+mod ex_hash;
+mod ex_string;
+mod ex_zset;
 mod generic;
 mod geo;
 mod hash;
@@ -75,6 +78,9 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     connection::ROWS,
     count_min::ROWS,
     cuckoo::ROWS,
+    ex_hash::ROWS,
+    ex_string::ROWS,
+    ex_zset::ROWS,
     generic::ROWS,
     geo::ROWS,
     hash::ROWS,

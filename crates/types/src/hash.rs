@@ -20,7 +20,7 @@ use crate::number::IntBuf;
 use crate::pack::{self, Element, Pack};
 use crate::packed::{PackedForm, PackedRef};
 use crate::sample;
-use crate::value::DataType;
+use crate::value::{DataType, Expiring};
 use redline_table::{BytesDict, frozen::FreezeId};
 
 /// Fields, each with a value. See the head of this file.
@@ -44,6 +44,10 @@ impl Default for Hash {
 }
 
 impl DataType for Hash {
+    const EXPIRING: Option<Expiring> = Some(Expiring {
+        removal: "HDEL",
+        event: "hexpired",
+    });
     const NAME: &'static str = "hash";
     const OBJECT_TYPE: u32 = 4;
     const EMPTY_FORM: Option<PackedForm> = Some(PackedForm::Hash);
@@ -106,6 +110,10 @@ impl DataType for Hash {
             Repr::TimedPacked(pack) => pack.earliest(),
             Repr::TimedTable(table) => table.earliest(),
         }
+    }
+
+    fn remove_due(&mut self, now_ms: i64, max: usize, gone: &mut dyn FnMut(&[u8])) -> usize {
+        Hash::remove_due(self, now_ms, max, gone)
     }
 
     fn digest<D: Digest>(&self, digest: &mut D) {

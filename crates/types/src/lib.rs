@@ -1,4 +1,5 @@
-//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, filters and sketches, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream, vector set, filters and sketches,
+//! and Tair's exString, exHash and exZset, their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -11,6 +12,8 @@ pub mod bloom;
 pub mod count_min;
 pub mod cuckoo;
 pub mod digest;
+pub mod ex_hash;
+pub mod ex_string;
 pub mod geo;
 pub mod glob;
 pub mod hash;
@@ -36,6 +39,8 @@ pub use bloom::Bloom;
 pub use count_min::CountMin;
 pub use cuckoo::Cuckoo;
 pub use digest::Digest;
+pub use ex_hash::ExHash;
+pub use ex_string::ExString;
 pub use hash::{Hash, Live};
 pub use limits::Limits;
 pub use list::List;
@@ -48,4 +53,4 @@ pub use t_digest::TDigest;
 pub use top_k::TopK;
 pub use value::{Collection, DataType, Kind, Value};
 pub use vector::VectorSet;
-pub use zset::Zset;
+pub use zset::{ExZset, Zset};

@@ -40,8 +40,23 @@ macro_rules! data_types {
             TopK,
             /// A t-digest: quantiles of numbers.
             TDigest,
+            /// A string with a version and flags.
+            ExString,
+            /// Fields, each with a value and a version.
+            ExHash,
+            /// Members ordered by scores of several parts, then by bytes.
+            ExZset,
         }
     };
+}
+
+/// The report of elements that have expired, by a type of which some do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiring {
+    /// Command that removes elements: its key and they follow.
+    pub removal: &'static str,
+    /// Name of the keyspace event.
+    pub event: &'static str,
 }
 
 /// The properties and operations that every type of value provides.
@@ -54,6 +69,9 @@ pub trait DataType: Clone + Default {
 
     /// A key may hold an empty value; otherwise it goes with the last element.
     const STAYS_EMPTY: bool = false;
+
+    /// Report of elements that have expired; `None` for a type whose elements do not.
+    const EXPIRING: Option<Expiring> = None;
 
     /// COPY copies it.
     const CAN_COPY: bool = true;
@@ -95,6 +113,12 @@ pub trait DataType: Clone + Default {
     /// constant time.
     fn earliest_expiry_ms(&self) -> Option<i64> {
         None
+    }
+
+    /// Removes up to `max` elements that expired before this Unix time in milliseconds, calls `gone` with each, and
+    /// returns how many there were.
+    fn remove_due(&mut self, _now_ms: i64, _max: usize, _gone: &mut dyn FnMut(&[u8])) -> usize {
+        0
     }
 
     /// Adds the contents to a digest, behind the number of the type.

@@ -10,9 +10,11 @@ mod order;
 mod ordered;
 mod packed;
 mod range;
+pub mod several;
 
 pub use members::Full;
 pub use range::{InvalidBound, LexBound, LexRange, ScoreBound, ScoreRange, index_range};
+pub use several::ExZset;
 
 use crate::digest::Digest;
 use crate::limits::Limits;

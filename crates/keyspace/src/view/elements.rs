@@ -2,7 +2,7 @@
 //!
 //! Must not know: commands.
 
-use redline_types::{Hash, Value};
+use redline_types::{Collection, DataType, Hash, Kind, Value};
 
 use super::View;
 use crate::{
@@ -10,6 +10,9 @@ use crate::{
     notify::Classes,
     space::stripe_of,
 };
+
+/// The number of all types that Redis has in modules.
+const MODULES_OBJECT_TYPE: u32 = 5;
 
 impl View<'_> {
     /// Removes those of the named fields of a hash that have expired, reports that, and removes the key with its last
@@ -32,7 +35,7 @@ impl View<'_> {
         };
         let due: Vec<&[u8]> = fields.filter(is_due).collect();
         if !due.is_empty() {
-            self.remove_elements(key, |hash, gone| {
+            self.remove_elements::<Hash>(key, |hash, gone| {
                 let fields = due.iter().filter(|field| hash.remove(field));
                 fields.inspect(|field| gone(field)).count()
             });
@@ -44,8 +47,7 @@ impl View<'_> {
     pub fn fields_expired(&mut self, key: &[u8], fields: &[&[u8]]) {
         self.entries.local.expired_elements += fields.len() as u64;
         let gone: Vec<Box<[u8]>> = fields.iter().map(|field| Box::from(*field)).collect();
-        self.propagate_fields_gone(key, &gone);
-        self.notify(Classes::HASH, "hexpired", key);
+        self.report_elements_gone::<Hash>(key, &gone);
     }
 
     /// Removes up to `max` due elements from an entry's collection (active expiry), and returns their number.
@@ -53,23 +55,40 @@ impl View<'_> {
         let now_ms = self.entries.now_ms;
         // SAFETY: the stripe is held; the key is copied, since the entry may be freed.
         let key = Box::<[u8]>::from(unsafe { entry.key() });
-        self.remove_elements(&key, |hash, gone| hash.remove_due(now_ms, max, gone))
+        let Content::Object(value) = self.entries.content(entry) else {
+            return 0;
+        };
+        let kind = value.kind();
+        macro_rules! of_its_type {
+            ($($(#[$doc:meta])* $name:ident,)*) => {
+                match kind {
+                    $(Kind::$name => match <redline_types::$name as DataType>::EXPIRING {
+                        Some(_) => self.remove_elements::<redline_types::$name>(
+                            &key,
+                            |value, gone| DataType::remove_due(value, now_ms, max, gone),
+                        ),
+                        None => 0,
+                    },)*
+                }
+            };
+        }
+        redline_types::data_types!(of_its_type)
     }
 
-    /// Removes them; `remove` gets each field that is removed, and their number.
-    fn remove_elements(
+    /// Removes them; `remove` gets each element that is removed, and their number.
+    fn remove_elements<T: Collection>(
         &mut self,
         key: &[u8],
-        remove: impl FnOnce(&mut Hash, &mut dyn FnMut(&[u8])) -> usize,
+        remove: impl FnOnce(&mut T, &mut dyn FnMut(&[u8])) -> usize,
     ) -> usize {
         // No client uses the key: its clock stays.
         let frozen = std::mem::replace(&mut self.entries.local.clock.frozen, true);
         let journaled = self.is_journaled();
         let mut gone: Vec<Box<[u8]>> = Vec::new();
-        let removed = self.write::<Hash, _>(key, |hash, _| {
-            remove(hash, &mut |field| {
+        let removed = self.write::<T, _>(key, |value, _| {
+            remove(value, &mut |element| {
                 if journaled {
-                    gone.push(field.into());
+                    gone.push(element.into());
                 }
             })
         });
@@ -80,12 +99,22 @@ impl View<'_> {
         }
         self.entries.local.expired_elements += removed as u64;
         self.touch_watchers(key);
-        self.propagate_fields_gone(key, &gone);
-        self.notify(Classes::HASH, "hexpired", key);
+        self.report_elements_gone::<T>(key, &gone);
         if self.swap_emptied(false) {
             self.notify(Classes::GENERIC, "del", key);
         }
         removed
+    }
+
+    /// Reports elements that were removed, but not by a command, in the journal and as an event.
+    fn report_elements_gone<T: Collection>(&self, key: &[u8], gone: &[Box<[u8]>]) {
+        let expiring = T::EXPIRING.expect("elements of the type expire");
+        self.propagate_elements_gone(expiring.removal, key, gone);
+        let class = match T::OBJECT_TYPE == MODULES_OBJECT_TYPE {
+            true => Classes::MODULE,
+            false => Classes::HASH,
+        };
+        self.notify(class, expiring.event, key);
     }
 
     /// Returns true if a key of this key's stripe has elements that expire.

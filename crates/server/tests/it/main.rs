@@ -30,6 +30,7 @@ mod snapshot_oracle;
 mod snapshots;
 mod sort;
 mod stress;
+mod tair;
 mod tls;
 mod tracking;
 mod types_replay;

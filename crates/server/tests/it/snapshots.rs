@@ -128,6 +128,10 @@ fn fill(client: &mut Client) {
         "ZADD floats 1.5 a -inf b +inf c 3e-9 d",
         "PFADD hll a b c",
         "VADD vectors VALUES 3 1 2 3 e",
+        "EXSET exstring value FLAGS 7 ABS 9",
+        "EXHSET exhash a 1 ABS 300 PXAT 99999999999000",
+        "EXHSET exhash b 2",
+        "EXZADD exzset 1#2#3 a 1#2.5#-inf b",
         "VADD vectors VALUES 3 -1 2 3 f SETATTR {\"year\":1}",
         "XGROUP CREATE stream g 5-1",
         "XREADGROUP GROUP g alice COUNT 3 STREAMS stream >",
@@ -251,6 +255,28 @@ fn keys_that_expired_before_the_start_are_left_out() {
 fn wall_ms() -> u128 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap().as_millis()
+}
+
+#[test]
+fn values_of_unknown_modules_are_an_error_or_left_out() {
+    let folder = Folder::new();
+    let server = folder.start(1);
+    let mut client = Client::connect(&server);
+    client.call("SET k v").ok();
+    // A snapshot with a key of a module, then one of a string.
+    let mut file = b"REDIS0011\xfe\x00\x07\x03doc\x81".to_vec();
+    file.extend(redline_rdb::ModuleType::new("NoSuchOne", 1).0.to_be_bytes());
+    file.extend(b"\x02\x05\x05\x03abc\x00\x00\x01j\x01w\xff\0\0\0\0\0\0\0\0");
+    fs::write(folder.file(), &file).unwrap();
+    for value in ["no", "yes", "no"] {
+        set(&mut client, "skip-unknown-module-values", value);
+        let reply = client.call("DEBUG RELOAD NOSAVE");
+        assert_eq!(matches!(reply, Value::Error(_)), value == "no", "{reply:?}");
+    }
+    set(&mut client, "skip-unknown-module-values", "yes");
+    client.call("DEBUG RELOAD NOSAVE").ok();
+    assert_eq!(client.call("GET j"), Value::Bulk(b"w".into()));
+    assert_eq!(client.call("DBSIZE").integer(), 1);
 }
 
 #[test]

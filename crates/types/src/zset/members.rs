@@ -55,6 +55,32 @@ impl Members {
             .find(hash, |handle| self.arena.member(handle) == member)
     }
 
+    /// Finds a member that is stored with `tail` more bytes behind it, by its [`hash`] and bytes.
+    #[inline]
+    pub(super) fn find_tailed(&self, hash: u32, member: &[u8], tail: usize) -> Option<Handle> {
+        self.index.find(hash, |handle| {
+            let stored = self.arena.member(handle);
+            stored.len() == member.len() + tail && stored.starts_with(member)
+        })
+    }
+
+    /// Removes a member that is stored with `tail` more bytes behind it.
+    pub(super) fn remove_tailed(&mut self, handle: Handle, tail: usize) {
+        let stored = self.arena.member(handle);
+        let hash = hash(&stored[..stored.len() - tail]);
+        self.index.remove(hash, handle);
+        self.arena.remove(handle);
+    }
+
+    /// Moves a member that [`Members::misplaced`] named, and that is stored with `tail` more bytes behind it.
+    pub(super) fn relocate_tailed(&mut self, handle: Handle, tail: usize) -> Result<Handle, Full> {
+        let moved = self.arena.relocate(handle)?;
+        let stored = self.arena.member(moved);
+        let hash = hash(&stored[..stored.len() - tail]);
+        self.index.replace(hash, handle, moved);
+        Ok(moved)
+    }
+
     /// Stores a member that is not there yet.
     pub(super) fn insert(&mut self, hash: u32, member: &[u8], score: f64) -> Result<Handle, Full> {
         let handle = self.arena.insert(member, score)?;

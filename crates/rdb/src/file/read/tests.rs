@@ -143,7 +143,7 @@ fn every_value_comes_back_in_every_version_that_holds_it() {
             let written =
                 write::entry(&mut out, &format(version), &key, object_ref(&object), &meta);
             if let Err(CannotTell { what }) = written {
-                assert_eq!((what, out.len()), ("vectorset", before));
+                assert_eq!((what, out.len()), ("a vector set", before));
                 assert!(matches!(&object, Object::Value(Value::VectorSet(_))));
                 assert!(version != FileVersion::Redis(12));
                 continue;

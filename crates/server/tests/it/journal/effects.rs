@@ -116,6 +116,60 @@ fn a_record_says_what_came_of_a_command() {
         ("XTRIM y MINID 4 ACKED", "0 XTRIM y MINID 4 ACKED"),
         ("RPUSH n 3 1 2", "0 RPUSH n 3 1 2"),
         ("SORT n LIMIT 0 2 STORE s", "0 SORT n LIMIT 0 2 STORE s"),
+        ("EXSET e v", "0 EXSET e v ABS 1"),
+        ("EXSET e w VER 9", ""),
+        (
+            "EXSET e w VER 1 EXAT 99999999999 FLAGS 3",
+            "0 EXSET e w ABS 2 PXAT 99999999999000 FLAGS 3",
+        ),
+        ("EXSET e 1 KEEPTTL", "0 EXSET e 1 ABS 3 KEEPTTL"),
+        ("EXINCRBY e 4 ABS 9", "0 EXSET e 5 ABS 9"),
+        ("EXINCRBYFLOAT e 0.5", "0 EXSET e 5.5 ABS 10"),
+        ("EXCAS e 6 9", ""),
+        ("EXCAS e 6 10", "0 EXSET e 6 ABS 11"),
+        ("EXAPPEND e 7", "0 EXAPPEND e 7"),
+        ("EXSETVER e 5", "0 EXSETVER e 5"),
+        (
+            "EXGAE e PXAT 99999999999000",
+            "0 PEXPIREAT e 99999999999000",
+        ),
+        ("EXCAD e 5", "0 DEL e"),
+        ("SET k v", "0 SET k v"),
+        ("CAS k w x", ""),
+        (
+            "CAS k v w EXAT 99999999999",
+            "0 SET k w PXAT 99999999999000",
+        ),
+        ("CAS k w x KEEPTTL", "0 SET k x KEEPTTL"),
+        ("CAD k w", ""),
+        ("CAD k x", "0 DEL k"),
+        ("EXHSET eh f v", "0 EXHSET eh f v ABS 1"),
+        ("EXHSET eh f v NX", ""),
+        (
+            "EXHSET eh f w EXAT 99999999999",
+            "0 EXHSET eh f w ABS 2 PXAT 99999999999000",
+        ),
+        (
+            "EXHSET eh f x KEEPTTL",
+            "0 EXHSET eh f x ABS 3 PXAT 99999999999000",
+        ),
+        (
+            "EXHMSET eh f 1 g 2",
+            "0 EXHSET eh f 1 ABS 4; 0 EXHSET eh g 2 ABS 1",
+        ),
+        ("EXHINCRBY eh f 2 GT 9", "0 EXHSET eh f 3 ABS 9"),
+        (
+            "EXHPEXPIREAT eh f 99999999999000",
+            "0 EXHSET eh f 3 ABS 10 PXAT 99999999999000",
+        ),
+        ("EXHPERSIST eh f", "0 EXHPERSIST eh f"),
+        ("EXHSETVER eh f 2", "0 EXHSETVER eh f 2"),
+        ("EXHDELWITHVER eh f 1 g 1", "0 EXHDEL eh g"),
+        ("EXHEXPIREAT eh f 1", "0 EXHDEL eh f"),
+        ("EXZADD ez 1#2 a", "0 EXZADD ez 1#2 a"),
+        ("EXZADD ez 1#2 a", ""),
+        ("EXZINCRBY ez 1#1 a", "0 EXZINCRBY ez 1#1 a"),
+        ("EXBZPOPMIN none ez 0", "0 EXZPOPMIN ez"),
         ("FLUSHALL", "0 FLUSHALL"),
         ("FLUSHALL ASYNC", "0 FLUSHALL ASYNC"),
         ("FLUSHDB", "0 FLUSHDB"),
@@ -239,6 +293,14 @@ fn fields_that_expire_are_a_deletion_of_fields() {
     });
     assert!(records[0][0].starts_with("0 HPEXPIREAT h "));
     assert_eq!(records[1..], [["0 HDEL h a"]]);
+    client.call("EXHSET x g w");
+    client.call("EXHSET x f v PX 1");
+    let mut records = Vec::new();
+    until("active expiry has come", || {
+        records.extend(log.records());
+        records.len() > 2
+    });
+    assert_eq!(records[2..], [["0 EXHDEL x f"]]);
 }
 
 #[test]
