@@ -15,7 +15,7 @@ use crate::{CommandId, Row, gate, table};
 pub const NAME_BYTES_MAX: usize = 24;
 
 const BUCKETS: usize = 256;
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 
 /// Returns the command of that name; for a container's name the container.
 #[inline]
