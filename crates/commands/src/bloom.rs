@@ -97,7 +97,12 @@ impl Wanted {
             true => &["NONSCALING"],
             false => &["EXPANSION", &expansion],
         };
-        let words = [b"BF.RESERVE", &args[1], rate.as_bytes(), capacity.as_bytes()];
+        let words = [
+            b"BF.RESERVE",
+            &args[1],
+            rate.as_bytes(),
+            capacity.as_bytes(),
+        ];
         let growth = growth.iter().map(|word| word.as_bytes());
         let words = words.into_iter().chain(growth);
         ctx.keys.propagate(words.map(Word::Bytes));

@@ -24,7 +24,13 @@ pub(crate) fn cms_initbydim(
     let positive = |word| number::parse_i64(word).filter(|number| *number > 0);
     let width = positive(&args[2]).ok_or(Error::line("CMS: invalid width"))?;
     let depth = positive(&args[3]).ok_or(Error::line("CMS: invalid depth"))?;
-    make(ctx, &args[1], (width as u64, depth as u64), "cms.initbydim", reply)
+    make(
+        ctx,
+        &args[1],
+        (width as u64, depth as u64),
+        "cms.initbydim",
+        reply,
+    )
 }
 
 /// CMS.INITBYPROB key error probability
@@ -55,7 +61,9 @@ fn make(
     event: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let fits = width.checked_mul(depth).is_some_and(|n| n > 0 && i64::try_from(n).is_ok());
+    let fits = width
+        .checked_mul(depth)
+        .is_some_and(|n| n > 0 && i64::try_from(n).is_ok());
     if !fits {
         return Err(Error::line("CMS: invalid init arguments").into());
     }
@@ -74,7 +82,9 @@ pub(crate) fn cms_incrby(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     if !args.len().is_multiple_of(2) {
-        return Err(Words::new(CommandId::CmsIncrby, &args, 2).wrong_arity().into());
+        return Err(Words::new(CommandId::CmsIncrby, &args, 2)
+            .wrong_arity()
+            .into());
     }
     let key = &args[1];
     existing::<CountMin>(ctx, key, MISSING)?;
@@ -145,8 +155,7 @@ pub(crate) fn cms_merge(
         };
         let weight = weight.ok_or(Error::line("CMS: invalid weight value"))?;
         let source = existing::<CountMin>(ctx, &sources[at], MISSING)?;
-        let alike =
-            source.width() == destination.width() && source.depth() == destination.depth();
+        let alike = source.width() == destination.width() && source.depth() == destination.depth();
         if !alike {
             return Err(Error::line("CMS: width/depth is not equal").into());
         }

@@ -6,8 +6,9 @@ use redline_keyspace::{Classes, Expiry, Found, Trace, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_spec::CommandId;
 use redline_types::{
-    Cuckoo, number,
+    Cuckoo,
     cuckoo::{Added, Shape},
+    number,
 };
 
 use crate::{

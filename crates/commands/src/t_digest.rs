@@ -21,7 +21,9 @@ const WRONG_WORD: Error = Error::line("ERR T-Digest: wrong keyword");
 /// Reads a compression.
 fn compression(word: &[u8]) -> Result<u64, Error> {
     let number = number::parse_i64(word);
-    let number = number.ok_or(Error::line("ERR T-Digest: error parsing compression parameter"))?;
+    let number = number.ok_or(Error::line(
+        "ERR T-Digest: error parsing compression parameter",
+    ))?;
     let number = u64::try_from(number).ok().filter(|number| *number > 0);
     number.ok_or(Error::line(
         "ERR T-Digest: compression parameter needs to be a positive integer",

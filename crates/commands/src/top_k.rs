@@ -28,7 +28,9 @@ pub(crate) fn topk_reserve(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     if args.len() != 3 && args.len() != 6 {
-        return Err(Words::new(CommandId::TopkReserve, &args, 3).wrong_arity().into());
+        return Err(Words::new(CommandId::TopkReserve, &args, 3)
+            .wrong_arity()
+            .into());
     }
     let key = &args[1];
     if ctx.keys.find(key, Trace::Write).is_some() {
@@ -89,7 +91,9 @@ pub(crate) fn topk_incrby(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     if !args.len().is_multiple_of(2) {
-        return Err(Words::new(CommandId::TopkIncrby, &args, 2).wrong_arity().into());
+        return Err(Words::new(CommandId::TopkIncrby, &args, 2)
+            .wrong_arity()
+            .into());
     }
     let key = &args[1];
     existing::<TopK>(ctx, key, MISSING)?;

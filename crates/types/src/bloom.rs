@@ -29,7 +29,10 @@ const SEED_64: u64 = 0xc6a4_a793_5bd1_e995;
 const SEED_32: u32 = 0x9747_b28c;
 /// The natural logarithm of 2, and its square, to the digits to which RedisBloom has them: they decide the last bit of
 /// numbers in files.
-#[expect(clippy::approx_constant, reason = "fewer digits than the constant of the library")]
+#[expect(
+    clippy::approx_constant,
+    reason = "fewer digits than the constant of the library"
+)]
 const LN_2: f64 = 0.693147180559945;
 /// See [`LN_2`].
 const LN_2_SQUARED: f64 = 0.480453013918201;
@@ -542,7 +545,13 @@ mod tests {
             position = next;
         }
         assert!((0..100).all(|n| moved.contains(&item(n))));
-        let bytes = |bloom: &Bloom| bloom.layers().iter().map(|l| l.bytes.to_vec()).collect::<Vec<_>>();
+        let bytes = |bloom: &Bloom| {
+            bloom
+                .layers()
+                .iter()
+                .map(|l| l.bytes.to_vec())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(bytes(&moved), bytes(&bloom));
     }
 

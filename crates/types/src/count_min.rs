@@ -74,9 +74,8 @@ impl CountMin {
 
     fn places(&self, item: &[u8]) -> impl Iterator<Item = usize> {
         let width = self.width;
-        (0..self.counters.len() / width).map(move |row| {
-            row * width + murmur::hash_32(item, row as u32) as usize % width
-        })
+        (0..self.counters.len() / width)
+            .map(move |row| row * width + murmur::hash_32(item, row as u32) as usize % width)
     }
 
     /// Counts an item so many times more; returns its count, which stays at the largest when it gets there.
@@ -185,7 +184,11 @@ mod tests {
         }
         let total: u32 = counts.values().sum();
         assert_eq!(sketch.count(), u64::from(total));
-        assert!(counts.iter().all(|(item, count)| sketch.count_of(item) >= *count));
+        assert!(
+            counts
+                .iter()
+                .all(|(item, count)| sketch.count_of(item) >= *count)
+        );
         let most = f64::from(total) * 0.001;
         let high = counts
             .iter()

@@ -203,12 +203,7 @@ impl Cuckoo {
     }
 
     /// Returns the filter of these parts; `None` if they make none.
-    pub fn restore(
-        shape: Shape,
-        items: u64,
-        deletions: u64,
-        layers: Vec<Layer>,
-    ) -> Option<Cuckoo> {
+    pub fn restore(shape: Shape, items: u64, deletions: u64, layers: Vec<Layer>) -> Option<Cuckoo> {
         let fits = |layer: &Layer| {
             let places = layer.buckets.checked_mul(shape.bucket_size.into());
             (1..=u64::from(u32::MAX)).contains(&layer.buckets)
@@ -341,7 +336,9 @@ impl Cuckoo {
                 continue;
             }
             let item = Item::at((index / size) as u64, *place);
-            let moved = older.iter_mut().any(|layer| layer.replace(item, FREE, *place));
+            let moved = older
+                .iter_mut()
+                .any(|layer| layer.replace(item, FREE, *place));
             if moved {
                 *place = FREE;
             }

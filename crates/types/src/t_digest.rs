@@ -166,7 +166,9 @@ impl TDigest {
 
     fn insert(&mut self, centroid: Centroid) -> Result<(), Overflow> {
         self.admit(centroid)?;
-        let at = self.centroids.partition_point(|other| other.mean <= centroid.mean);
+        let at = self
+            .centroids
+            .partition_point(|other| other.mean <= centroid.mean);
         self.centroids.insert(at, centroid);
         Ok(())
     }
@@ -328,9 +330,7 @@ impl View {
             let width = first.mean - min;
             return match value == min {
                 true => 0.5 / total,
-                false => {
-                    (1.0 + (value - min) / width * (first.weight as f64 / 2.0 - 1.0)) / total
-                }
+                false => (1.0 + (value - min) / width * (first.weight as f64 / 2.0 - 1.0)) / total,
             };
         }
         if value > last.mean {
@@ -400,7 +400,10 @@ fn between(left: Centroid, right: Centroid, from_left: f64, from_right: f64) -> 
         }
         right_half = 0.5;
     }
-    average((left.mean, from_right - right_half), (right.mean, from_left - left_half))
+    average(
+        (left.mean, from_right - right_half),
+        (right.mean, from_left - left_half),
+    )
 }
 
 /// Returns the mean of two values with their weights, which is never outside of them.
@@ -500,7 +503,13 @@ mod tests {
         let digest = digest(values);
         assert!(digest.centroids().len() < digest.capacity());
         let view = digest.view();
-        for (q, error) in [(0.001, 0.0005), (0.01, 0.001), (0.25, 0.01), (0.5, 0.01), (0.999, 0.0005)] {
+        for (q, error) in [
+            (0.001, 0.0005),
+            (0.01, 0.001),
+            (0.25, 0.01),
+            (0.5, 0.01),
+            (0.999, 0.0005),
+        ] {
             let value = view.quantiles(&[q])[0] / count as f64;
             assert!((value - q).abs() < error, "{q}: {value}");
             assert!((view.cdf(q * count as f64) - q).abs() < error);
@@ -510,7 +519,9 @@ mod tests {
 
     #[test]
     fn it_does_not_matter_how_values_are_grouped_into_calls() {
-        let values: Vec<f64> = (0..5_000u32).map(|n| f64::from(n * 7_919 % 5_003)).collect();
+        let values: Vec<f64> = (0..5_000u32)
+            .map(|n| f64::from(n * 7_919 % 5_003))
+            .collect();
         let one_by_one = digest(values.iter().copied());
         let mut at_once = TDigest::default();
         at_once.extend(values.into_iter()).unwrap();
@@ -529,7 +540,9 @@ mod tests {
     #[test]
     fn a_merge_has_the_values_of_both() {
         let mut merged = digest((0..1_000).map(f64::from));
-        merged.merge(&digest((1_000..2_000).map(f64::from))).unwrap();
+        merged
+            .merge(&digest((1_000..2_000).map(f64::from)))
+            .unwrap();
         assert_eq!((merged.weight(), merged.bounds()), (2_000, (0.0, 1_999.0)));
         let median = merged.view().quantiles(&[0.5])[0];
         assert!((median - 1_000.0).abs() < 20.0, "{median}");
@@ -557,8 +570,14 @@ mod tests {
     fn parts_that_make_no_digest_are_refused() {
         let centroid = |mean, weight| Centroid { mean, weight };
         let restore = |bounds, centroids| TDigest::restore(10, bounds, centroids, 0).is_some();
-        assert!(restore((1.0, 2.0), vec![centroid(1.0, 1), centroid(2.0, 1)]));
-        assert!(!restore((1.0, 2.0), vec![centroid(2.0, 1), centroid(1.0, 1)]));
+        assert!(restore(
+            (1.0, 2.0),
+            vec![centroid(1.0, 1), centroid(2.0, 1)]
+        ));
+        assert!(!restore(
+            (1.0, 2.0),
+            vec![centroid(2.0, 1), centroid(1.0, 1)]
+        ));
         assert!(!restore((1.0, 2.0), vec![centroid(3.0, 1)]));
         assert!(!restore((1.0, 2.0), vec![centroid(f64::NAN, 1)]));
         assert!(!restore((1.0, 2.0), vec![centroid(1.0, 0)]));

@@ -283,10 +283,7 @@ impl DataType for TopK {
     }
 
     fn heap_bytes(&self) -> usize {
-        size_of::<Self>()
-            + size_of_val(&*self.cells)
-            + size_of_val(&*self.heap)
-            + self.items_bytes
+        size_of::<Self>() + size_of_val(&*self.cells) + size_of_val(&*self.heap) + self.items_bytes
     }
 
     fn free_effort(&self) -> usize {

@@ -6,7 +6,7 @@ rows! { Module:
     BfAdd = "bf.add" {
         summary: "Add an item to a Bloom filter, which is made if it is missing.",
         complexity: "O(k), k: hashes",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [BLOOM, WRITE, SLOW],
@@ -18,7 +18,7 @@ rows! { Module:
     BfCard = "bf.card" {
         summary: "Count the items that were added to a Bloom filter.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [BLOOM, READ, FAST],
@@ -29,7 +29,7 @@ rows! { Module:
     BfDebug = "bf.debug" {
         summary: "Tell how the layers of a Bloom filter are made.",
         complexity: "O(N), N: layers",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE],
         acl: [BLOOM, READ, SLOW],
@@ -40,7 +40,7 @@ rows! { Module:
     BfExists = "bf.exists" {
         summary: "Tell whether a Bloom filter may have an item.",
         complexity: "O(k), k: hashes",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE, FAST],
         acl: [BLOOM, READ, FAST],
@@ -51,7 +51,7 @@ rows! { Module:
     BfInfo = "bf.info" {
         summary: "Tell size and state of a Bloom filter.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE, FAST],
         acl: [BLOOM, READ, FAST],
@@ -65,7 +65,7 @@ rows! { Module:
     BfInsert = "bf.insert" {
         summary: "Add items to a Bloom filter, which is made with these properties if it is missing.",
         complexity: "O(k*N), k: hashes, N: items",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [BLOOM, WRITE, SLOW],
@@ -85,7 +85,7 @@ rows! { Module:
     BfLoadchunk = "bf.loadchunk" {
         summary: "Restore a part of a Bloom filter that BF.SCANDUMP returned.",
         complexity: "O(N), N: bytes",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [BLOOM, WRITE, SLOW],
@@ -96,7 +96,7 @@ rows! { Module:
     BfMadd = "bf.madd" {
         summary: "Add items to a Bloom filter, which is made if it is missing.",
         complexity: "O(k*N), k: hashes, N: items",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [BLOOM, WRITE, SLOW],
@@ -108,7 +108,7 @@ rows! { Module:
     BfMexists = "bf.mexists" {
         summary: "Tell for each item whether a Bloom filter may have it.",
         complexity: "O(k*N), k: hashes, N: items",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [BLOOM, READ, SLOW],
@@ -119,7 +119,7 @@ rows! { Module:
     BfReserve = "bf.reserve" {
         summary: "Make an empty Bloom filter for a rate of errors and a number of items.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [BLOOM, WRITE, FAST],
@@ -136,7 +136,7 @@ rows! { Module:
     BfScandump = "bf.scandump" {
         summary: "Get the next part of a Bloom filter, to be restored elsewhere.",
         complexity: "O(N), N: bytes",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE],
         acl: [BLOOM, READ, SLOW],

@@ -6,7 +6,7 @@ rows! { Module:
     CmsIncrby = "cms.incrby" {
         summary: "Count items in a count-min sketch.",
         complexity: "O(N*d), N: items, d: depth",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CMS, WRITE, SLOW],
@@ -17,7 +17,7 @@ rows! { Module:
     CmsInfo = "cms.info" {
         summary: "Tell dimensions and sum of a count-min sketch.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [CMS, READ, FAST],
@@ -28,7 +28,7 @@ rows! { Module:
     CmsInitbydim = "cms.initbydim" {
         summary: "Make a count-min sketch of these dimensions.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [CMS, WRITE, FAST],
@@ -39,7 +39,7 @@ rows! { Module:
     CmsInitbyprob = "cms.initbyprob" {
         summary: "Make a count-min sketch for a share and a probability of errors.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [CMS, WRITE, FAST],
@@ -50,7 +50,7 @@ rows! { Module:
     CmsMerge = "cms.merge" {
         summary: "Store the sum of count-min sketches in one that exists.",
         complexity: "O(N*w*d), N: sketches, w: width, d: depth",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CMS, WRITE, SLOW],
@@ -66,7 +66,7 @@ rows! { Module:
     CmsQuery = "cms.query" {
         summary: "Get the counts of items from a count-min sketch.",
         complexity: "O(N*d), N: items, d: depth",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [CMS, READ, SLOW],

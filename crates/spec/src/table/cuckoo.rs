@@ -6,7 +6,7 @@ rows! { Module:
     CfAdd = "cf.add" {
         summary: "Add an item to a cuckoo filter, which is made if it is missing.",
         complexity: "O(k+i), k: layers, i: moves",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CUCKOO, WRITE, SLOW],
@@ -18,7 +18,7 @@ rows! { Module:
     CfAddnx = "cf.addnx" {
         summary: "Add an item to a cuckoo filter, unless it is found there.",
         complexity: "O(k+i), k: layers, i: moves",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CUCKOO, WRITE, SLOW],
@@ -30,7 +30,7 @@ rows! { Module:
     CfCompact = "cf.compact" {
         summary: "Move the items of a cuckoo filter to older layers.",
         complexity: "O(N), N: places",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CUCKOO, WRITE, SLOW],
@@ -41,7 +41,7 @@ rows! { Module:
     CfCount = "cf.count" {
         summary: "Tell how often an item may be in a cuckoo filter.",
         complexity: "O(k), k: layers",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE, FAST],
         acl: [CUCKOO, READ, FAST],
@@ -52,7 +52,7 @@ rows! { Module:
     CfDebug = "cf.debug" {
         summary: "Tell how a cuckoo filter is made.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE],
         acl: [CUCKOO, READ, SLOW],
@@ -63,7 +63,7 @@ rows! { Module:
     CfDel = "cf.del" {
         summary: "Delete an item from a cuckoo filter once.",
         complexity: "O(k), k: layers",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [WRITE, MODULE, FAST],
         acl: [CUCKOO, WRITE, FAST],
@@ -74,7 +74,7 @@ rows! { Module:
     CfExists = "cf.exists" {
         summary: "Tell whether a cuckoo filter may have an item.",
         complexity: "O(k), k: layers",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE, FAST],
         acl: [CUCKOO, READ, FAST],
@@ -85,7 +85,7 @@ rows! { Module:
     CfInfo = "cf.info" {
         summary: "Tell size and state of a cuckoo filter.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [CUCKOO, READ, FAST],
@@ -96,7 +96,7 @@ rows! { Module:
     CfInsert = "cf.insert" {
         summary: "Add items to a cuckoo filter, which is made with this capacity if it is missing.",
         complexity: "O(N*(k+i)), N: items, k: layers, i: moves",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CUCKOO, WRITE, SLOW],
@@ -113,7 +113,7 @@ rows! { Module:
     CfInsertnx = "cf.insertnx" {
         summary: "Add items to a cuckoo filter, unless they are found there.",
         complexity: "O(N*(k+i)), N: items, k: layers, i: moves",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CUCKOO, WRITE, SLOW],
@@ -130,7 +130,7 @@ rows! { Module:
     CfLoadchunk = "cf.loadchunk" {
         summary: "Restore a part of a cuckoo filter that CF.SCANDUMP returned.",
         complexity: "O(N), N: bytes",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [CUCKOO, WRITE, SLOW],
@@ -141,7 +141,7 @@ rows! { Module:
     CfMexists = "cf.mexists" {
         summary: "Tell for each item whether a cuckoo filter may have it.",
         complexity: "O(k*N), k: layers, N: items",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [CUCKOO, READ, SLOW],
@@ -152,7 +152,7 @@ rows! { Module:
     CfReserve = "cf.reserve" {
         summary: "Make an empty cuckoo filter for a number of items.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [CUCKOO, WRITE, FAST],
@@ -169,7 +169,7 @@ rows! { Module:
     CfScandump = "cf.scandump" {
         summary: "Get the next part of a cuckoo filter, to be restored elsewhere.",
         complexity: "O(N), N: bytes",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE],
         acl: [CUCKOO, READ, SLOW],

@@ -6,7 +6,7 @@ rows! { Module:
     TdigestAdd = "tdigest.add" {
         summary: "Add values to a t-digest.",
         complexity: "O(N), N: values",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TDIGEST, WRITE, SLOW],
@@ -17,7 +17,7 @@ rows! { Module:
     TdigestByrank = "tdigest.byrank" {
         summary: "Get the values that have these ranks among all in ascending order.",
         complexity: "O(N), N: ranks",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -28,7 +28,7 @@ rows! { Module:
     TdigestByrevrank = "tdigest.byrevrank" {
         summary: "Get the values that have these ranks among all in descending order.",
         complexity: "O(N), N: ranks",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -39,7 +39,7 @@ rows! { Module:
     TdigestCdf = "tdigest.cdf" {
         summary: "Get for each value the share of values that are smaller, and half of those equal to it.",
         complexity: "O(N), N: values",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -50,7 +50,7 @@ rows! { Module:
     TdigestCreate = "tdigest.create" {
         summary: "Make an empty t-digest.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [TDIGEST, WRITE, FAST],
@@ -61,7 +61,7 @@ rows! { Module:
     TdigestInfo = "tdigest.info" {
         summary: "Tell size and state of a t-digest.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -72,7 +72,7 @@ rows! { Module:
     TdigestMax = "tdigest.max" {
         summary: "Get the largest value of a t-digest.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -83,7 +83,7 @@ rows! { Module:
     TdigestMerge = "tdigest.merge" {
         summary: "Merge t-digests into one.",
         complexity: "O(N*K), N: centroids, K: digests",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TDIGEST, WRITE, SLOW],
@@ -100,7 +100,7 @@ rows! { Module:
     TdigestMin = "tdigest.min" {
         summary: "Get the smallest value of a t-digest.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -111,7 +111,7 @@ rows! { Module:
     TdigestQuantile = "tdigest.quantile" {
         summary: "Get the values below which these shares of all values are.",
         complexity: "O(N), N: quantiles",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -122,7 +122,7 @@ rows! { Module:
     TdigestRank = "tdigest.rank" {
         summary: "Get for each value the number of values that are smaller, and half of those equal to it.",
         complexity: "O(N), N: values",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -133,7 +133,7 @@ rows! { Module:
     TdigestReset = "tdigest.reset" {
         summary: "Forget the values of a t-digest.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [TDIGEST, WRITE, FAST],
@@ -144,7 +144,7 @@ rows! { Module:
     TdigestRevrank = "tdigest.revrank" {
         summary: "Get for each value the number of values that are larger, and half of those equal to it.",
         complexity: "O(N), N: values",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE, FAST],
         acl: [TDIGEST, READ, FAST],
@@ -155,7 +155,7 @@ rows! { Module:
     TdigestTrimmedMean = "tdigest.trimmed_mean" {
         summary: "Get the mean of the values between two quantiles.",
         complexity: "O(N), N: centroids",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [READONLY, MODULE],
         acl: [TDIGEST, READ, SLOW],

@@ -6,7 +6,7 @@ rows! { Module:
     TopkAdd = "topk.add" {
         summary: "Count items once each, and tell which are no longer among the k for it.",
         complexity: "O(N*d), N: items, d: depth",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TOPK, WRITE, SLOW],
@@ -17,7 +17,7 @@ rows! { Module:
     TopkCount = "topk.count" {
         summary: "Get the counts of items.",
         complexity: "O(N*d), N: items, d: depth",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [TOPK, READ, SLOW],
@@ -28,7 +28,7 @@ rows! { Module:
     TopkIncrby = "topk.incrby" {
         summary: "Count items several times, and tell which are no longer among the k for it.",
         complexity: "O(N*d*i), N: items, d: depth, i: increment",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TOPK, WRITE, SLOW],
@@ -39,7 +39,7 @@ rows! { Module:
     TopkInfo = "topk.info" {
         summary: "Tell the dimensions of a Top-K.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [READONLY, MODULE, FAST],
         acl: [TOPK, READ, FAST],
@@ -50,7 +50,7 @@ rows! { Module:
     TopkList = "topk.list" {
         summary: "Get the k most frequent items.",
         complexity: "O(k*log(k))",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [TOPK, READ, SLOW],
@@ -61,7 +61,7 @@ rows! { Module:
     TopkQuery = "topk.query" {
         summary: "Tell for each item whether it is among the k.",
         complexity: "O(N*k), N: items",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [TOPK, READ, SLOW],
@@ -72,7 +72,7 @@ rows! { Module:
     TopkReserve = "topk.reserve" {
         summary: "Make an empty Top-K.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [TOPK, WRITE, FAST],
