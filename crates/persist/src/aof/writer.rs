@@ -519,8 +519,7 @@ impl Writer {
         // Nobody waits for it, but these may be the data of the next start.
         let mut wishes: Vec<Wish> = self.sync().map(Wish::Run).into_iter().collect();
         wishes.extend(self.give_rewrite_up(now_s));
-        wishes.extend(self.go_off());
-        wishes.push(Wish::Stopped);
+        wishes.extend(self.go_off().into_iter().chain([Wish::Stopped]));
         wishes
     }
 

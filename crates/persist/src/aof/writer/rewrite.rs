@@ -137,7 +137,9 @@ impl Writer {
         let base_name = manifest.replace_base(&self.paths, base.is_snapshot, kept);
         let current = self.file.as_ref().filter(|_| is_apart);
         let incr = current.map(|current| {
-            let name = next_incr(&self.paths, &mut manifest);
+            // One that none has had, though all others have just become history.
+            let seq = self.manifest.incr_seq() + 1;
+            let name = add_incr(&self.paths, &mut manifest, seq);
             (
                 current.file.clone(),
                 self.paths.temporary_incr(),
@@ -320,9 +322,8 @@ impl Writer {
     }
 }
 
-/// Adds a file of commands with a number that none has had, though all others have just become history.
-fn next_incr(paths: &Paths, manifest: &mut Manifest) -> OsString {
-    let seq = manifest.incr_seq() + 1;
+/// Adds a file of commands with this number.
+fn add_incr(paths: &Paths, manifest: &mut Manifest, seq: i64) -> OsString {
     let name = paths.incr_name(seq);
     manifest.incrs.push(Entry {
         name: name.clone(),
