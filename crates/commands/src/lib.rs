@@ -38,8 +38,8 @@ mod string;
 mod t_digest;
 #[cfg(test)]
 mod testing;
-mod top_k;
 mod time_series;
+mod top_k;
 mod vector_set;
 mod words;
 mod xgroup;

@@ -16,10 +16,10 @@
 mod bloom;
 mod count_min;
 pub mod crc64;
+mod cuckoo;
 mod ex_hash;
 mod ex_string;
 mod ex_zset;
-mod cuckoo;
 pub mod file;
 pub mod format;
 pub mod functions;

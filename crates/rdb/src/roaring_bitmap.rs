@@ -16,11 +16,7 @@ impl ModuleCodec for Roaring {
         fields.string(&self.to_bytes());
     }
 
-    fn decode(
-        fields: &mut FieldReader<'_, '_>,
-        _: u16,
-        _: &Limits,
-    ) -> Result<Roaring, Corrupt> {
+    fn decode(fields: &mut FieldReader<'_, '_>, _: u16, _: &Limits) -> Result<Roaring, Corrupt> {
         Roaring::from_bytes(&fields.string()?).map_err(|_| Corrupt("a compressed bitmap"))
     }
 }

@@ -512,7 +512,6 @@ roll! {
         JsonArrpop => json::json_arrpop,
         JsonArrtrim => json::json_arrtrim,
         JsonClear => json::json_clear,
-        JsonDebug => json::json_debug,
 
         JsonDebugHelp => json::json_debug_help,
         JsonDebugMemory => json::json_debug_memory,

@@ -93,9 +93,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Families whose commands are not there yet: their calls are left out. A test fails for a name that has to go.
-const UNBUILT: &[&str] = &[
-    "gis",
-];
+const UNBUILT: &[&str] = &["gis"];
 
 /// The files of calls, with the version of the protocol.
 const FILES: &[(&str, u8)] = &[
@@ -148,7 +146,11 @@ const SERIES_MEMORY: &str = "memoryUsage is what the series takes here";
 
 /// All differences in replies; at most [`DIFFERENCES_MAX`]. One that is none any more fails the test.
 const DIFFERENCES: &[Difference] = &[
-    difference("bf", "COPY b bcopy", "filters are copied as values of any type"),
+    difference(
+        "bf",
+        "COPY b bcopy",
+        "filters are copied as values of any type",
+    ),
     difference("bf", "BF.EXISTS bcopy one", "the copy is there"),
     difference(
         "tdigest",
@@ -165,10 +167,26 @@ const DIFFERENCES: &[Difference] = &[
     difference("rules", "TS.INFO dst", SERIES_MEMORY),
     difference("rules", "TS.INFO dst2", SERIES_MEMORY),
     difference("policy", "TS.INFO ret", SERIES_MEMORY),
-    difference("debug", "JSON.DEBUG NOPE", "the error is that of every container"),
-    difference("debug", "JSON.DEBUG DEPTH", "the error is that of every container"),
-    difference("life", "DEBUG DIGEST-VALUE num num", "a digest of a module's value is the module's own"),
-    difference("dump", "COMMAND GETKEYS JSON.MGET a b $", "all keys are told, as clients of a cluster need them"),
+    difference(
+        "debug",
+        "JSON.DEBUG NOPE",
+        "the error is that of every container",
+    ),
+    difference(
+        "debug",
+        "JSON.DEBUG DEPTH",
+        "the error is that of every container",
+    ),
+    difference(
+        "life",
+        "DEBUG DIGEST-VALUE num num",
+        "a digest of a module's value is the module's own",
+    ),
+    difference(
+        "dump",
+        "COMMAND GETKEYS JSON.MGET a b $",
+        "all keys are told, as clients of a cluster need them",
+    ),
 ];
 
 const DIFFERENCES_MAX: usize = 40;
