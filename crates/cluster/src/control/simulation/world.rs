@@ -268,13 +268,13 @@ impl World {
                 }
             }
             Action::Effect(n, life, call, transaction, answered) => {
-                let answer = self.effect(&transaction);
+                let done = self.effect(&transaction);
                 if answered {
-                    let event = Event::Answer {
-                        call,
-                        answer: Ok(answer),
+                    let (answer, after) = match self.cut_from_store.contains(&n) {
+                        true => (Err(StoreError::Undecided("no answer".into())), 2_000_000),
+                        false => (Ok(done), self.delay()),
                     };
-                    let after = self.delay();
+                    let event = Event::Answer { call, answer };
                     self.at(after, Action::Deliver(n, life, In::Event(event)));
                 }
             }
@@ -744,7 +744,7 @@ impl World {
                 self.order(n, Order::HandOver { to });
                 // It may be that neither the answer nor the watch arrives.
                 if self.chance(500) {
-                    let after = self.rng.u64(1_000..40_000);
+                    let after = self.rng.u64(1_000..20_000);
                     self.at(after, Action::CutFromStore(n));
                 }
             }
