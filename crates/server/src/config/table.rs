@@ -79,7 +79,7 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         title: "Data types",
-        groups: &[Engine(engine::DATA_TYPES)],
+        groups: &[Engine(engine::DATA_TYPES), Engine(engine::TIME_SERIES)],
     },
     Section {
         title: "Scripts, events, statistics",

@@ -55,6 +55,7 @@ fn every_live_parameter_is_tested() {
         include_str!("ending.rs"),
         include_str!("observe.rs"),
         include_str!("tls.rs"),
+        include_str!("time_series.rs"),
         include_str!("tracking.rs"),
         include_str!("client_memory.rs"),
         include_str!("handover.rs"),

@@ -31,6 +31,7 @@ mod snapshots;
 mod sort;
 mod stress;
 mod tair;
+mod time_series;
 mod tls;
 mod tracking;
 mod types_replay;
