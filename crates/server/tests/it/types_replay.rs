@@ -93,9 +93,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Families whose commands are not there yet: their calls are left out. A test fails for a name that has to go.
-const UNBUILT: &[&str] = &[
-    "bloom", "cuckoo", "cms", "topk", "tdigest", "series", "gis",
-];
+const UNBUILT: &[&str] = &["bloom", "cuckoo", "cms", "topk", "tdigest", "series", "gis"];
 
 /// The files of calls, with the version of the protocol.
 const FILES: &[(&str, u8)] = &[
@@ -138,6 +136,11 @@ struct Difference {
 
 /// All differences in replies; at most [`DIFFERENCES_MAX`]. One that is none any more fails the test.
 const DIFFERENCES: &[Difference] = &[
+    Difference {
+        group: "debug",
+        call: "JSON.DEBUG HELP",
+        reason: "the text is made of the rows, as that of every container",
+    },
     Difference {
         group: "debug",
         call: "JSON.DEBUG NOPE",
