@@ -5,6 +5,8 @@
 //! dialect names one, and its reply stands alone. Errors have the module's texts, some of which have no code.
 
 mod edit;
+#[cfg(test)]
+mod tests;
 
 use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
@@ -472,7 +474,7 @@ pub(crate) fn json_mget(
     Ok(())
 }
 
-/// JSON.DEL key [path]; JSON.FORGET is the same.
+/// JSON.DEL key [path]
 pub(crate) fn json_del(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -507,6 +509,15 @@ pub(crate) fn json_del(
     }
     reply.integer(deleted);
     Ok(())
+}
+
+/// JSON.FORGET key [path]
+pub(crate) fn json_forget(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    json_del(ctx, args, reply)
 }
 
 /// Returns the ways in the order in which their ends can be deleted, without those that lead through others.
@@ -825,18 +836,6 @@ fn write_resp(json: &Json, place: Place, reply: &mut Reply<'_>) {
             }
         }
     }
-}
-
-/// JSON.DEBUG HELP
-pub(crate) fn json_debug_help(
-    _ctx: &mut Ctx<'_>,
-    _args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Result<(), Failure> {
-    reply.array(2);
-    reply.bulk(b"MEMORY <key> [path] - reports memory usage");
-    reply.bulk(b"HELP                - this message");
-    Ok(())
 }
 
 /// JSON.DEBUG MEMORY key [path]

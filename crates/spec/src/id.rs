@@ -512,11 +512,9 @@ roll! {
         JsonArrpop => json::json_arrpop,
         JsonArrtrim => json::json_arrtrim,
         JsonClear => json::json_clear,
-
-        JsonDebugHelp => json::json_debug_help,
         JsonDebugMemory => json::json_debug_memory,
         JsonDel => json::json_del,
-        JsonForget => json::json_del,
+        JsonForget => json::json_forget,
         JsonGet => json::json_get,
         JsonMerge => json::json_merge,
         JsonMget => json::json_mget,
@@ -625,6 +623,7 @@ roll! {
         AclSetuser => acl::acl_setuser,
         AclUsers => acl::acl_users,
 
+        JsonDebugHelp => command::help,
         ObjectHelp => command::help,
         PubsubHelp => command::help,
         ClientHelp => command::help,

@@ -9,14 +9,16 @@
 //! Offsets in place of pointers: a copy is two copies of memory, a document is freed at once, and its bytes are known without
 //! a walk. What a change leaves behind is counted; when it is half of the document, the document is written anew.
 
+mod item;
 mod path;
 mod select;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 
+pub use item::{Array, Item, Object, Text};
 pub use path::{FILTER_DEPTH_MAX, Path, PathError};
 pub use select::{Exhausted, Hop, VISITS_MAX};
 pub use text::{Layout, ParseError, write_string};
@@ -72,185 +74,6 @@ pub struct Place(usize);
 impl Place {
     /// The place of the whole document.
     pub const ROOT: Place = Place(0);
-}
-
-/// A value.
-#[derive(Clone, Copy)]
-pub enum Item<'a> {
-    /// `null`.
-    Null,
-    /// `true` or `false`.
-    Bool(bool),
-    /// An integer of 64 bits with a sign.
-    Integer(i64),
-    /// An integer above those.
-    Unsigned(u64),
-    /// Any other number.
-    Double(f64),
-    /// A string.
-    String(Text<'a>),
-    /// An array.
-    Array(Array<'a>),
-    /// An object.
-    Object(Object<'a>),
-}
-
-impl Item<'_> {
-    /// Returns the name that JSON.TYPE has for the type.
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Item::Null => "null",
-            Item::Bool(_) => "boolean",
-            Item::Integer(_) | Item::Unsigned(_) => "integer",
-            Item::Double(_) => "number",
-            Item::String(_) => "string",
-            Item::Array(_) => "array",
-            Item::Object(_) => "object",
-        }
-    }
-
-    /// Returns a number as a double; `None` for any other value.
-    pub fn as_f64(&self) -> Option<f64> {
-        match *self {
-            Item::Integer(n) => Some(n as f64),
-            Item::Unsigned(n) => Some(n as f64),
-            Item::Double(n) => Some(n),
-            _ => None,
-        }
-    }
-}
-
-impl PartialEq for Item<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Item::Null, Item::Null) => true,
-            (Item::Bool(a), Item::Bool(b)) => a == b,
-            (Item::Integer(a), Item::Integer(b)) => a == b,
-            (Item::Unsigned(a), Item::Unsigned(b)) => a == b,
-            (Item::Double(a), Item::Double(b)) => a == b,
-            (Item::String(a), Item::String(b)) => **a == **b,
-            (Item::Array(a), Item::Array(b)) => {
-                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a == b)
-            }
-            (Item::Object(a), Item::Object(b)) => {
-                let same = |(name, value): (Text<'_>, Item<'_>)| b.get(&name) == Some(value);
-                a.len() == b.len() && a.iter().all(same)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The bytes of a string, which are UTF-8.
-#[derive(Clone, Copy)]
-pub enum Text<'a> {
-    /// Bytes of a word, behind the first one, which has their number.
-    Word([u8; 8]),
-    /// Bytes of the document.
-    Bytes(&'a [u8]),
-}
-
-impl Deref for Text<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Text::Word(word) => &word[1..=usize::from(word[0] >> TAG_BITS)],
-            Text::Bytes(bytes) => bytes,
-        }
-    }
-}
-
-/// An array of a document.
-#[derive(Clone, Copy)]
-pub struct Array<'a> {
-    json: &'a Json,
-    block: Block,
-}
-
-impl<'a> Array<'a> {
-    /// Returns the number of elements.
-    pub fn len(&self) -> usize {
-        self.block.len
-    }
-
-    /// Returns true if there is no element.
-    pub fn is_empty(&self) -> bool {
-        self.block.len == 0
-    }
-
-    /// Returns the place of an element.
-    ///
-    /// # Panics
-    ///
-    /// If the array is not that long.
-    pub fn place(&self, at: usize) -> Place {
-        assert!(at < self.block.len, "an element of the array");
-        Place(self.block.first() + at)
-    }
-
-    /// Returns the elements in order.
-    pub fn iter(&self) -> impl Iterator<Item = Item<'a>> + use<'a> {
-        let (json, first) = (self.json, self.block.first());
-        (0..self.block.len).map(move |at| json.item(json.words[first + at]))
-    }
-}
-
-/// An object of a document.
-#[derive(Clone, Copy)]
-pub struct Object<'a> {
-    json: &'a Json,
-    block: Block,
-}
-
-impl<'a> Object<'a> {
-    /// Returns the number of members.
-    pub fn len(&self) -> usize {
-        self.block.len
-    }
-
-    /// Returns true if there is no member.
-    pub fn is_empty(&self) -> bool {
-        self.block.len == 0
-    }
-
-    /// Returns the name of the member at a position.
-    ///
-    /// # Panics
-    ///
-    /// If there are not that many.
-    pub fn name(&self, at: usize) -> Text<'a> {
-        assert!(at < self.block.len, "a member of the object");
-        self.json
-            .text_of(self.json.words[self.block.first() + PAIR * at])
-    }
-
-    /// Returns the place of the value of the member at a position.
-    ///
-    /// # Panics
-    ///
-    /// If there are not that many.
-    pub fn place(&self, at: usize) -> Place {
-        assert!(at < self.block.len, "a member of the object");
-        Place(self.block.first() + PAIR * at + 1)
-    }
-
-    /// Returns the position of a member.
-    pub fn find(&self, name: &[u8]) -> Option<usize> {
-        self.json.find(self.block, name)
-    }
-
-    /// Returns the value of a member.
-    pub fn get(&self, name: &[u8]) -> Option<Item<'a>> {
-        self.find(name).map(|at| self.json.get(self.place(at)))
-    }
-
-    /// Returns the members in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Text<'a>, Item<'a>)> + use<'a> {
-        let object = *self;
-        (0..object.block.len).map(move |at| (object.name(at), object.json.get(object.place(at))))
-    }
 }
 
 /// The head of an array or an object: where it lies, how many elements it has and has room for.

@@ -316,10 +316,10 @@ fn a_value_that_the_format_cannot_hold_fails_the_snapshot_and_is_named() {
 
 #[test]
 fn a_value_of_a_module_ends_the_start_with_the_name_of_the_module() {
-    /// The type `ReJSON-RL`, version 3: nine characters of six bits each, and ten bits.
-    const JSON: u64 = {
+    /// The type `NoSuchOne`, version 3: nine characters of six bits each, and ten bits.
+    const UNKNOWN: u64 = {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let (name, mut id, mut at) = (b"ReJSON-RL", 0, 0);
+        let (name, mut id, mut at) = (b"NoSuchOne", 0, 0);
         while at < name.len() {
             let mut digit = 0;
             while alphabet[digit] != name[at] {
@@ -331,13 +331,13 @@ fn a_value_of_a_module_ends_the_start_with_the_name_of_the_module() {
         (id << 10) | 3
     };
     let mut file = b"REDIS0011\xfe\x00\x07\x03doc\x81".to_vec();
-    file.extend(JSON.to_be_bytes());
+    file.extend(UNKNOWN.to_be_bytes());
     // One number, and the end.
     file.extend(b"\x02\x05\x00\xff\0\0\0\0\0\0\0\0");
     let folder = folder_with("");
     fs::write(folder.path().join("dump.rdb"), &file).unwrap();
     let (log, _) = failed_start_of(&mut command(), folder.path());
-    let line = "RDB file has a value of the type ReJSON-RL, version 3, of a module that is not here; `skip-unknown-module-values yes` leaves out such keys";
+    let line = "RDB file has a value of the type NoSuchOne, version 3, of a module that is not here; `skip-unknown-module-values yes` leaves out such keys";
     assert_eq!(log.matches(line).count(), 1, "{log}");
     assert_eq!(fs::read(folder.path().join("dump.rdb")).unwrap(), file);
 }

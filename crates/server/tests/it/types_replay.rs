@@ -169,6 +169,11 @@ const DIFFERENCES: &[Difference] = &[
     difference("policy", "TS.INFO ret", SERIES_MEMORY),
     difference(
         "debug",
+        "JSON.DEBUG HELP",
+        "the text is made of the rows, as that of every container",
+    ),
+    difference(
+        "debug",
         "JSON.DEBUG NOPE",
         "the error is that of every container",
     ),

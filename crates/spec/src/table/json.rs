@@ -91,8 +91,7 @@ rows! { Module:
         complexity: "O(1)",
         since: "8.0.0",
         arity: 2,
-        flags: [MODULE],
-        acl: [JSON],
+        flags: [LOADING, STALE],
     }
 
     JsonDebugMemory = "json.debug|memory" {
