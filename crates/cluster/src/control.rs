@@ -79,7 +79,7 @@ enum Role {
     },
 }
 
-/// What the open transaction is for.
+/// Purpose of the open transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Purpose {
     Nothing,
@@ -98,7 +98,7 @@ enum Purpose {
     TakeUp,
 }
 
-/// What the server was told last.
+/// The orders that the server was given last.
 #[derive(Clone, Debug, Default)]
 struct Told {
     right: Option<(u64, u64)>,

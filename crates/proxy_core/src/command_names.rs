@@ -350,8 +350,8 @@ mod tests {
         let found = learned(&Value::Array(vec![
             row("get", 2, &["readonly"], (1, 1, 1)),
             row("cluster", -2, &[], (0, 0, 0)),
-            row("JSON.GET", -2, &["readonly", "module"], (1, 1, 1)),
-            row("json.mset", -4, &["write"], (1, -1, 3)),
+            row("FT.GET", -2, &["readonly", "module"], (1, 1, 1)),
+            row("ft.mset", -4, &["write"], (1, -1, 3)),
             row("own.admin", 1, &["admin"], (0, 0, 0)),
             container(
                 "graph",
@@ -367,10 +367,10 @@ mod tests {
         let put = &found[&b"graph|put"[..]];
         assert!(put.mode == Mode::Write && put.allows(4) && !put.allows(3));
         assert_eq!(put.keys(4).collect::<Vec<_>>(), [2]);
-        let get = &found[&b"json.get"[..]];
+        let get = &found[&b"ft.get"[..]];
         assert!(get.mode == Mode::Read && get.allows(9) && !get.allows(1));
         assert_eq!(get.keys(5).collect::<Vec<_>>(), [1]);
-        let set = &found[&b"json.mset"[..]];
+        let set = &found[&b"ft.mset"[..]];
         assert_eq!(set.keys(7).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(set.keys(1).count(), 0);
     }

@@ -193,16 +193,16 @@ mod tests {
             has_more_keys: false,
         };
         let mut pool = pool(halves(), 2);
-        let learned = ForeignByName::from([(b"json.get".to_vec(), get)]);
+        let learned = ForeignByName::from([(b"ft.get".to_vec(), get)]);
         pool.learned = Some(Arc::new(learned));
         let mut proxy = Proxy::new(routes(pool));
         let me = proxy.client();
-        proxy.send(me, &["JSON.GET a", "json.get a b c", "JSON.PUT a"]);
+        proxy.send(me, &["FT.GET a", "ft.get a b c", "FT.PUT a"]);
         let link = proxy.link(1);
-        assert_eq!(proxy.sent(link), "*2 JSON.GET a");
+        assert_eq!(proxy.sent(link), "*2 FT.GET a");
         proxy.reply(link, "$2 {} ");
         let got = proxy.got(me);
-        let wrong = "-ERR_wrong_number_of_arguments_for_'json.get'_command";
+        let wrong = "-ERR_wrong_number_of_arguments_for_'ft.get'_command";
         assert!(
             got.starts_with(&format!("{{}} {wrong} -ERR_unknown_command")),
             "{got}"
@@ -213,7 +213,7 @@ mod tests {
     fn what_nobody_is_known_to_have_waits_until_the_servers_were_asked() {
         let mut proxy = Proxy::of_one();
         let me = proxy.client();
-        proxy.send(me, &["JSON.GET a"]);
+        proxy.send(me, &["FT.GET a"]);
         let reports = proxy.core.conns.ctx.shell.reports.take();
         assert_eq!(reports, [crate::report::Report::Foreign { pool: 0 }]);
         assert_eq!(proxy.got(me), "");

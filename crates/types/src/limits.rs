@@ -56,7 +56,7 @@ pub struct Limits {
     pub cf_expansion_factor: u32,
     /// Layers of a cuckoo filter with which it takes no more items.
     pub cf_max_expansions: usize,
-    /// What a new time series is like, where its call does not say.
+    /// Properties of a new time series whose call does not name them.
     pub series: SeriesDefaults,
 }
 
@@ -78,7 +78,7 @@ impl Rate {
     }
 }
 
-/// What a new time series is like, where its call does not say.
+/// Properties of a new time series whose call does not name them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesDefaults {
     /// Age in milliseconds, counted from the last sample, above which a sample is gone; 0: none ever is.
@@ -87,7 +87,7 @@ pub struct SeriesDefaults {
     pub chunk_bytes: u32,
     /// Chunks are compressed.
     pub compressed: bool,
-    /// What becomes of a second sample for a time.
+    /// Policy for a second sample for a time.
     pub policy: Policy,
     /// Distance in milliseconds up to which a sample may be ignored.
     pub ignore_ms: u64,

@@ -35,7 +35,7 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// What becomes of a sample at whose time there is one.
+/// Policy for a sample at whose time there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// It is refused.
@@ -116,7 +116,7 @@ pub struct Shape {
     pub chunk_bytes: u32,
     /// Chunks are compressed. Stays.
     pub compressed: bool,
-    /// What becomes of a second sample for a time; `None`: as it is set for all series.
+    /// Policy for a second sample for a time; `None`: as it is set for all series.
     pub policy: Option<Policy>,
     /// A sample this close to the last one in time and value is ignored, under [`Policy::Last`].
     pub ignore: (u64, f64),
@@ -146,7 +146,7 @@ pub enum Refused {
     Blocked,
 }
 
-/// What became of a sample that was not refused.
+/// Outcome of a sample that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is the last one now.

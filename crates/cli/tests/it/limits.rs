@@ -26,20 +26,17 @@ fn refused_under(limit: &str, more: &str) -> String {
     let folder = folder_with(more);
     let mut child = under(limit)
         .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let status = until("it ends", || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(1));
-    let mut said = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
-    said
+    let mut log = String::new();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_to_string(&mut log).unwrap();
+    let (_, reason) = log.rsplit_once(" # ").expect("a reason in the log");
+    reason.trim_end().to_owned()
 }
 
 #[test]
@@ -86,7 +83,7 @@ fn a_limit_that_leaves_nothing_for_clients_ends_the_start() {
     let said = refused_under("-n 32", "maxclients 4294967295\n");
     assert_eq!(
         said,
-        "redline server: Your current 'ulimit -n' of 32 is not enough for the server to start. Please increase your open file limit to at least 4294967327. Exiting.\n"
+        "Your current 'ulimit -n' of 32 is not enough for the server to start. Please increase your open file limit to at least 4294967327. Exiting."
     );
 }
 
@@ -94,7 +91,7 @@ fn a_limit_that_leaves_nothing_for_clients_ends_the_start() {
 fn a_limit_on_addresses_that_is_too_low_ended_the_first_write_and_not_the_start() {
     assert_eq!(
         refused_under("-v 300000", ""),
-        "redline server: Your current 'ulimit -v' of 300000 kB is not enough for the server to start. Please increase your limit on address space to at least 524288 kB. Exiting.\n"
+        "Your current 'ulimit -v' of 300000 kB is not enough for the server to start. Please increase your limit on address space to at least 524288 kB. Exiting."
     );
 }
 

@@ -189,7 +189,10 @@ fn what_redis_flags_as_reading_goes_to_replicas_and_all_else_to_the_primary() {
     let mut client = shard.client();
     let (mut reads, mut writes) = (0, 0);
     for told in commands_of_keys() {
-        let len = told.words.max(told.first + told.step);
+        let len = told
+            .words
+            .max(told.first + told.step)
+            .max(told.words_to_last());
         let mut words = vec![told.name.as_str(); len];
         words[1..].fill("k");
         let before = shard.fakes[0].seen.lock().unwrap().len();

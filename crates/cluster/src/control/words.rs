@@ -1,4 +1,4 @@
-//! What goes into [`Control`](super::Control) and comes out of it.
+//! Events and wishes: the input and the output of [`Control`](super::Control).
 //!
 //! Must not know: what is decided.
 
@@ -47,7 +47,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Time has passed: at least every sixteenth of a promise's length.
@@ -126,7 +126,7 @@ pub enum Event {
     },
 }
 
-/// What is to be done. See `docs/design/cluster.md` for the order and for what has to be durable.
+/// A wish, which the server carries out. See `docs/design/cluster.md` for the order and for what has to be durable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wish {
     /// A call of the store. One at a time.
@@ -174,7 +174,7 @@ pub enum Wish {
     },
     /// Whom replies wait for.
     Count(Count),
-    /// What becomes of calls that a primary would run.
+    /// Treatment of calls that a primary would run.
     Calls(Calls),
     /// Calls that write are put aside, and a record is written that ends the term.
     Hold,
@@ -189,7 +189,7 @@ pub enum Wish {
     },
 }
 
-/// What becomes of calls that want a primary.
+/// Treatment of calls that want a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     /// They run.

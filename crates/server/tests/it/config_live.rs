@@ -55,6 +55,8 @@ fn every_live_parameter_is_tested() {
         include_str!("ending.rs"),
         include_str!("observe.rs"),
         include_str!("tls.rs"),
+        include_str!("tls/bad_peers.rs"),
+        include_str!("tls/certificates.rs"),
         include_str!("time_series.rs"),
         include_str!("tracking.rs"),
         include_str!("client_memory.rs"),

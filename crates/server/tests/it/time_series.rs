@@ -37,7 +37,7 @@ fn filled() -> (Server, Client, tempfile::TempDir) {
     (server, client, folder)
 }
 
-/// What series, rules and index say.
+/// Returns the contents of series, rules and index.
 fn all(client: &mut Client) -> Vec<Value> {
     let calls = [
         "TS.RANGE raw - +",
@@ -54,7 +54,10 @@ fn all(client: &mut Client) -> Vec<Value> {
         facts.drain(2..4);
         said.push(Value::Array(facts));
     }
-    assert!(!said.iter().any(|value| matches!(value, Value::Error(_))), "{said:?}");
+    assert!(
+        !said.iter().any(|value| matches!(value, Value::Error(_))),
+        "{said:?}"
+    );
     said
 }
 
@@ -103,12 +106,15 @@ fn a_filter_tells_nothing_of_keys_that_may_not_be_read() {
 #[test]
 fn a_payload_a_copy_and_a_new_name_have_no_rules() {
     let (_server, mut client, _folder) = filled();
-    let told = |client: &mut Client, key: &[u8]| client.call_args(&[b"DEBUG", b"DIGEST-VALUE", key]);
+    let told =
+        |client: &mut Client, key: &[u8]| client.call_args(&[b"DEBUG", b"DIGEST-VALUE", key]);
     let before = told(&mut client, b"raw");
     let Value::Bulk(payload) = client.call("DUMP raw") else {
         panic!("a payload");
     };
-    client.call_args(&[b"RESTORE", b"restored", b"0", &payload]).ok();
+    client
+        .call_args(&[b"RESTORE", b"restored", b"0", &payload])
+        .ok();
     assert_eq!(client.call("COPY raw copied").integer(), 1);
     client.call("RENAME raw renamed").ok();
     for key in ["restored", "copied", "renamed"] {
@@ -130,10 +136,25 @@ fn settings_say_what_a_new_series_is_like() {
     for (name, value, fact, expected) in [
         ("ts-retention-policy", "500", 9, Value::Integer(500)),
         ("ts-chunk-size-bytes", "256", 13, Value::Integer(256)),
-        ("ts-encoding", "uncompressed", 15, Value::Simple("uncompressed".into())),
-        ("ts-duplicate-policy", "sum", 17, Value::Simple("sum".into())),
+        (
+            "ts-encoding",
+            "uncompressed",
+            15,
+            Value::Simple("uncompressed".into()),
+        ),
+        (
+            "ts-duplicate-policy",
+            "sum",
+            17,
+            Value::Simple("sum".into()),
+        ),
         ("ts-ignore-max-time-diff", "7", 25, Value::Integer(7)),
-        ("ts-ignore-max-val-diff", "1.5", 27, Value::Bulk(b"1.5".to_vec())),
+        (
+            "ts-ignore-max-val-diff",
+            "1.5",
+            27,
+            Value::Bulk(b"1.5".to_vec()),
+        ),
     ] {
         set(&mut client, name, value).ok();
         client.call("DEL new");

@@ -103,8 +103,12 @@ const REFUSED: &[&str] = &[
     "script|kill",
 ];
 
+/// Commands of the types that other servers have in modules want values of their own forms: recorded calls run them, over a
+/// socket (`types_replay` of the server's tests). Vector sets are here.
 fn is_run_here(row: &&'static Row) -> bool {
-    matches!(gate(row.id).plane, Plane::Data | Plane::Session)
+    let is_of_module = row.flags.has(Flags::MODULE)
+        && redline_spec::Module::of(row).is_some_and(|module| module.name != "vectorset");
+    matches!(gate(row.id).plane, Plane::Data | Plane::Session) && !is_of_module
 }
 
 fn may_wait(row: &Row) -> bool {

@@ -6,7 +6,7 @@ rows! { Module:
     JsonArrappend = "json.arrappend" {
         summary: "Append values to arrays.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -17,7 +17,7 @@ rows! { Module:
     JsonArrindex = "json.arrindex" {
         summary: "Find the first position of a value in arrays.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -28,7 +28,7 @@ rows! { Module:
     JsonArrinsert = "json.arrinsert" {
         summary: "Insert values into arrays.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -5,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -39,7 +39,7 @@ rows! { Module:
     JsonArrlen = "json.arrlen" {
         summary: "Count the elements of arrays.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -50,7 +50,7 @@ rows! { Module:
     JsonArrpop = "json.arrpop" {
         summary: "Remove an element of arrays, and get it.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, MODULE],
         acl: [JSON],
@@ -61,7 +61,7 @@ rows! { Module:
     JsonArrtrim = "json.arrtrim" {
         summary: "Keep only a range of the elements of arrays.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 5,
         flags: [WRITE, MODULE],
         acl: [JSON],
@@ -72,7 +72,7 @@ rows! { Module:
     JsonClear = "json.clear" {
         summary: "Empty arrays and objects, and set numbers to 0.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, MODULE],
         acl: [JSON],
@@ -82,14 +82,14 @@ rows! { Module:
 
     JsonDebug = "json.debug" {
         summary: "Ask how a document is stored.",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
     }
 
     JsonDebugHelp = "json.debug|help" {
         summary: "List the subcommands of JSON.DEBUG.",
         complexity: "O(1)",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 2,
         flags: [LOADING, STALE],
     }
@@ -97,7 +97,7 @@ rows! { Module:
     JsonDebugMemory = "json.debug|memory" {
         summary: "Tell how many bytes values of a document take.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -108,7 +108,7 @@ rows! { Module:
     JsonDel = "json.del" {
         summary: "Delete values of a document, or all of it.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, MODULE],
         acl: [JSON],
@@ -119,7 +119,7 @@ rows! { Module:
     JsonForget = "json.forget" {
         summary: "Delete values of a document, or all of it.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, MODULE],
         acl: [JSON],
@@ -130,7 +130,7 @@ rows! { Module:
     JsonGet = "json.get" {
         summary: "Get values of a document as JSON.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -141,7 +141,7 @@ rows! { Module:
     JsonMerge = "json.merge" {
         summary: "Merge a value into a document, as RFC 7396 has it.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -152,7 +152,7 @@ rows! { Module:
     JsonMget = "json.mget" {
         summary: "Get the values at a path of several documents.",
         complexity: "O(N), N: values in the documents",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -164,7 +164,7 @@ rows! { Module:
     JsonMset = "json.mset" {
         summary: "Set values of several documents at once.",
         complexity: "O(N), N: values in the documents",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -176,7 +176,7 @@ rows! { Module:
     JsonNumincrby = "json.numincrby" {
         summary: "Add to numbers of a document.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -187,7 +187,7 @@ rows! { Module:
     JsonNummultby = "json.nummultby" {
         summary: "Multiply numbers of a document.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -198,7 +198,7 @@ rows! { Module:
     JsonNumpowby = "json.numpowby" {
         summary: "Raise numbers of a document to a power.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -209,7 +209,7 @@ rows! { Module:
     JsonObjkeys = "json.objkeys" {
         summary: "Get the names of the members of objects.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -220,7 +220,7 @@ rows! { Module:
     JsonObjlen = "json.objlen" {
         summary: "Count the members of objects.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -231,7 +231,7 @@ rows! { Module:
     JsonResp = "json.resp" {
         summary: "Get a value of a document as replies in each other.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -242,7 +242,7 @@ rows! { Module:
     JsonSet = "json.set" {
         summary: "Set a document, or values in it.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -253,7 +253,7 @@ rows! { Module:
     JsonStrappend = "json.strappend" {
         summary: "Append to strings of a document.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -264,7 +264,7 @@ rows! { Module:
     JsonStrlen = "json.strlen" {
         summary: "Get the length of strings of a document.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],
@@ -275,7 +275,7 @@ rows! { Module:
     JsonToggle = "json.toggle" {
         summary: "Turn booleans of a document around.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [JSON],
@@ -286,7 +286,7 @@ rows! { Module:
     JsonType = "json.type" {
         summary: "Get the types of values of a document.",
         complexity: "O(N), N: values in the document",
-        since: "8.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [JSON],

@@ -8,7 +8,7 @@ rows! { Module:
     TsAdd = "ts.add" {
         summary: "Add a sample to a time series, which is made if it is missing.",
         complexity: "O(M), M: rules",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [TIMESERIES, WRITE, FAST],
@@ -32,7 +32,7 @@ rows! { Module:
     TsAlter = "ts.alter" {
         summary: "Change the properties of a time series.",
         complexity: "O(N), N: labels",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TIMESERIES, WRITE, SLOW],
@@ -50,7 +50,7 @@ rows! { Module:
     TsCreate = "ts.create" {
         summary: "Make a time series.",
         complexity: "O(N), N: labels",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TIMESERIES, WRITE, SLOW],
@@ -69,7 +69,7 @@ rows! { Module:
     TsCreaterule = "ts.createrule" {
         summary: "Make a rule by which a time series is compacted into another one.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -6,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TIMESERIES, WRITE, SLOW],
@@ -87,7 +87,7 @@ rows! { Module:
     TsDecrby = "ts.decrby" {
         summary: "Add a sample that is the last one less a number.",
         complexity: "O(M), M: rules",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [TIMESERIES, WRITE, FAST],
@@ -110,7 +110,7 @@ rows! { Module:
     TsDel = "ts.del" {
         summary: "Delete the samples of a range of time.",
         complexity: "O(N), N: samples of the chunks that the range touches",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 4,
         flags: [WRITE, MODULE],
         acl: [TIMESERIES, WRITE, SLOW],
@@ -126,7 +126,7 @@ rows! { Module:
     TsDeleterule = "ts.deleterule" {
         summary: "Delete a rule.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: 3,
         flags: [WRITE, MODULE],
         acl: [TIMESERIES, WRITE, SLOW],
@@ -140,7 +140,7 @@ rows! { Module:
     TsGet = "ts.get" {
         summary: "Get the last sample of a time series.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE, FAST],
         acl: [TIMESERIES, READ, FAST],
@@ -155,7 +155,7 @@ rows! { Module:
     TsIncrby = "ts.incrby" {
         summary: "Add a sample that is the last one plus a number.",
         complexity: "O(M), M: rules",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE, FAST],
         acl: [TIMESERIES, WRITE, FAST],
@@ -178,7 +178,7 @@ rows! { Module:
     TsInfo = "ts.info" {
         summary: "Tell properties and state of a time series.",
         complexity: "O(1)",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE, FAST],
         acl: [TIMESERIES, READ, FAST],
@@ -193,7 +193,7 @@ rows! { Module:
     TsMadd = "ts.madd" {
         summary: "Add samples to time series.",
         complexity: "O(N*M), N: samples, M: rules",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
         acl: [TIMESERIES, WRITE, SLOW],
@@ -208,7 +208,7 @@ rows! { Module:
     TsMget = "ts.mget" {
         summary: "Get the last samples of the time series that fulfil a filter.",
         complexity: "O(N), N: series",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],
         acl: [TIMESERIES, READ, SLOW],
@@ -223,7 +223,7 @@ rows! { Module:
     TsMrange = "ts.mrange" {
         summary: "Query a range of the time series that fulfil a filter.",
         complexity: "O(N), N: samples of the chunks that the range touches",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [READONLY, MODULE],
         acl: [TIMESERIES, READ, SLOW],
@@ -251,7 +251,7 @@ rows! { Module:
     TsMrevrange = "ts.mrevrange" {
         summary: "Query a range of the time series that fulfil a filter, backwards.",
         complexity: "O(N), N: samples of the chunks that the range touches",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [READONLY, MODULE],
         acl: [TIMESERIES, READ, SLOW],
@@ -279,7 +279,7 @@ rows! { Module:
     TsQueryindex = "ts.queryindex" {
         summary: "Find the time series that fulfil a filter.",
         complexity: "O(N), N: series",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -2,
         flags: [READONLY, MODULE],
         acl: [TIMESERIES, READ, SLOW],
@@ -292,7 +292,7 @@ rows! { Module:
     TsRange = "ts.range" {
         summary: "Query a range of a time series.",
         complexity: "O(N), N: samples of the chunks that the range touches",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [READONLY, MODULE],
         acl: [TIMESERIES, READ, SLOW],
@@ -319,7 +319,7 @@ rows! { Module:
     TsRevrange = "ts.revrange" {
         summary: "Query a range of a time series, backwards.",
         complexity: "O(N), N: samples of the chunks that the range touches",
-        since: "1.0.0",
+        since: "9.0.0",
         arity: -4,
         flags: [READONLY, MODULE],
         acl: [TIMESERIES, READ, SLOW],

@@ -1,4 +1,4 @@
-//! What a path finds in a document. Must not know how a path is written.
+//! The values that a path finds in a document. Must not know how a path is written.
 //!
 //! A path with several wildcards can find more values than anyone wants, in time that grows with each: a search looks at a
 //! limited number of values ([`VISITS_MAX`], and the size of the document once), then it is [`Exhausted`].

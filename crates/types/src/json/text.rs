@@ -144,7 +144,7 @@ struct Builder {
     names: Names,
 }
 
-/// What reads one value into the document, and returns its word.
+/// Reader of one value into the document, which returns its word.
 struct Seed<'a>(&'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -232,7 +232,7 @@ fn close(builder: &mut Builder, tag: u64, start: usize) -> u64 {
     word
 }
 
-/// What reads the name of a member.
+/// Reader of the name of a member.
 struct Name<'a>(&'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {

@@ -22,7 +22,7 @@ pub enum Stamp {
 /// Buckets of time, and what is made of the samples of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
-    /// What is made of the samples.
+    /// The aggregation of the samples, if there is one.
     pub how: Aggregation,
     /// Length in milliseconds: at least 1.
     pub span: u64,

@@ -18,7 +18,7 @@ pub struct Rule {
     open: Option<(u64, Aggregator)>,
 }
 
-/// What a rule makes of a change: samples of its target, which the caller stores.
+/// Effect of a change on the target of a rule: samples, which the caller stores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Name of the target.

@@ -288,7 +288,7 @@ fn a_time_weighted_average_is_the_area_under_the_line() {
     assert_eq!(values(query(7, true))[..5], expected);
 }
 
-/// What rules have written so far must be what the samples say, but for the bucket that is not over.
+/// Asserts that rules have written what the samples say, but for the bucket that is not over.
 #[test]
 fn targets_follow_their_source_through_adding_and_deleting() {
     let mut random = fastrand::Rng::with_seed(12);

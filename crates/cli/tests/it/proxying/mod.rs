@@ -254,6 +254,13 @@ pub struct Told {
     pub reads: bool,
 }
 
+impl Told {
+    /// Returns the least number of words with which a call has its last key.
+    pub fn words_to_last(&self) -> usize {
+        usize::try_from(self.last + 1).unwrap_or(0)
+    }
+}
+
 /// Returns the commands of data that have keys at fixed positions, and do not block.
 pub fn commands_of_keys() -> Vec<Told> {
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! What must be true after each step: facts that the world collects beside the nodes, and compares with them.
+//! The invariants of each step: facts that the world collects beside the nodes, and compares with them.
 //!
 //! Must not know: why a node does what it does.
 

@@ -61,7 +61,7 @@ pub(super) struct Upstream {
     is_linked: bool,
 }
 
-/// What a process is told.
+/// The orders to a process.
 #[derive(Clone)]
 pub(super) enum In {
     Event(Event),

@@ -29,7 +29,7 @@ const RECOVERY_MS: u64 = 6_000;
 /// The same if processes have to be known as ended first, by their leases.
 const COLD_RECOVERY_MS: u64 = 16_000;
 
-/// What happens.
+/// An event of the schedule.
 pub(super) enum Action {
     /// A process is told something.
     Deliver(usize, u64, In),
@@ -356,7 +356,7 @@ impl World {
         self.links_made
     }
 
-    /// What goes over a link keeps its order.
+    /// Messages of a link keep their order.
     pub(super) fn over_link(&mut self, link: u64, to: usize, input: In) {
         let after = match self.chance(50) {
             true => self.rng.u64(0..100_000),
