@@ -13,7 +13,7 @@ use super::Json;
 /// Number of parentheses around a filter.
 pub const FILTER_DEPTH_MAX: usize = 128;
 /// Bytes that a compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 1 << 18;
+const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// Number of patterns in a path.
 const PATTERNS_MAX: usize = 64;
 

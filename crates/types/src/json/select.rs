@@ -18,7 +18,7 @@ pub const VISITS_MAX: usize = 1_000_000;
 /// at the root again.
 const LEVELS_MAX: usize = 2 * DEPTH_MAX + 2;
 /// Number of values for which the compiling of a pattern counts that a document gives.
-const PATTERN_VISITS: usize = 1_000;
+const PATTERN_VISITS: usize = 10_000;
 
 /// A search that has looked at too many values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

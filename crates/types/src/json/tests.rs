@@ -313,7 +313,8 @@ fn filters_that_begin_at_the_root_again_do_not_exhaust_the_stack() {
     assert_eq!(deep.select(&nested(1)).map(|places| places.len()), Ok(1));
     assert_eq!(deep.select(&nested(120)), Err(Exhausted));
     let current = |depth| {
-        path(&format!("${}@{}", "[?(@".repeat(depth), ")]".repeat(depth)).replace("@@", "@"))
+        let open = "[?(@".repeat(depth);
+        path(&format!("${open}{}", ")]".repeat(depth)))
     };
     assert_eq!(deep.select(&current(100)).map(|places| places.len()), Ok(1));
 }
