@@ -14,6 +14,8 @@ use super::Json;
 pub const FILTER_DEPTH_MAX: usize = 128;
 /// Bytes that a compiled pattern may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Number of patterns in a path.
+const PATTERNS_MAX: usize = 64;
 
 const STEP_NAME: &str = "<string>, '*'";
 const STEP_BRACKET: &str = "'<string>[,<string>,...]', '<number>', ['start:end:steps'], '*'";
@@ -132,6 +134,7 @@ impl Path {
             _ => format!("$.{given}"),
         };
         let mut parser = Parser {
+            patterns: 0,
             text: &fixed,
             at: 1,
             depth: 0,
@@ -221,6 +224,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    patterns: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -477,6 +481,11 @@ impl<'a> Parser<'a> {
             (">", Operator::Greater),
         ];
         if self.eat("=~") {
+            self.patterns += 1;
+            if self.patterns > PATTERNS_MAX {
+                let text = format!("ERR the path has more than {PATTERNS_MAX} patterns");
+                return Err(PathError(text));
+            }
             let right = self.term("<string>")?;
             let regex = match &right {
                 Term::Literal(json) => match json.root() {

@@ -5,13 +5,20 @@
 
 use std::cmp::Ordering;
 
+use regex::bytes::Regex;
+
 use super::{
-    Item, Json, Place,
+    DEPTH_MAX, Item, Json, Place,
     path::{Filter, Operator, Path, Select, Step, Term, pattern},
 };
 
 /// Number of values that a search looks at, beyond one walk through the document.
 pub const VISITS_MAX: usize = 1_000_000;
+/// Number of values around each other in which a search is at once, those of filters in filters together: a filter may begin
+/// at the root again.
+const LEVELS_MAX: usize = 2 * DEPTH_MAX + 2;
+/// Number of values for which the compiling of a pattern counts that a document gives.
+const PATTERN_VISITS: usize = 10_000;
 
 /// A search that has looked at too many values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +37,9 @@ pub enum Hop {
 struct Search<'a> {
     json: &'a Json,
     visits_left: usize,
+    levels_left: usize,
+    /// The last pattern that the document gave, compiled.
+    pattern: Option<(Box<[u8]>, Option<Regex>)>,
     found: Vec<Place>,
     /// The ways to what was found, if they are wanted.
     ways: Option<Vec<Vec<Hop>>>,
@@ -41,6 +51,8 @@ impl Json {
         Search {
             json: self,
             visits_left: VISITS_MAX + self.words.len(),
+            levels_left: LEVELS_MAX,
+            pattern: None,
             found: Vec::new(),
             ways: want_ways.then(Vec::new),
             way: Vec::new(),
@@ -106,8 +118,23 @@ fn position_of(index: i64, len: usize) -> Option<usize> {
 
 impl Search<'_> {
     fn visit(&mut self) -> Result<(), Exhausted> {
-        self.visits_left = self.visits_left.checked_sub(1).ok_or(Exhausted)?;
+        self.spend(1)
+    }
+
+    fn spend(&mut self, visits: usize) -> Result<(), Exhausted> {
+        self.visits_left = self.visits_left.checked_sub(visits).ok_or(Exhausted)?;
         Ok(())
+    }
+
+    /// Goes one level down.
+    fn inside(
+        &mut self,
+        then: impl FnOnce(&mut Self) -> Result<(), Exhausted>,
+    ) -> Result<(), Exhausted> {
+        self.levels_left = self.levels_left.checked_sub(1).ok_or(Exhausted)?;
+        let result = then(self);
+        self.levels_left += 1;
+        result
     }
 
     /// Finds what steps lead to from a place.
@@ -117,6 +144,7 @@ impl Search<'_> {
             self.found.push(at);
             if let Some(ways) = &mut self.ways {
                 ways.push(self.way.clone());
+                self.spend(self.way.len())?;
             }
             return Ok(());
         };
@@ -139,10 +167,10 @@ impl Search<'_> {
         then: impl FnOnce(&mut Self) -> Result<(), Exhausted>,
     ) -> Result<(), Exhausted> {
         if self.ways.is_none() {
-            return then(self);
+            return self.inside(then);
         }
         self.way.push(hop());
-        let result = then(self);
+        let result = self.inside(then);
         self.way.pop();
         result
     }
@@ -272,17 +300,26 @@ impl Search<'_> {
                     return Ok(regex.is_match(&text));
                 }
                 match (right, self.value(right, at)?) {
-                    (Term::Current(_) | Term::Root(_), Some(Item::String(given))) => {
-                        // Compiling is dear: it counts as many values as the pattern has bytes.
-                        for _ in 0..given.len() {
-                            self.visit()?;
-                        }
-                        Ok(pattern(&given).is_some_and(|regex| regex.is_match(&text)))
-                    }
+                    (Term::Current(_) | Term::Root(_), Some(Item::String(given))) => Ok(self
+                        .given_pattern(&given)?
+                        .is_some_and(|regex| regex.is_match(&text))),
                     _ => Ok(false),
                 }
             }
         }
+    }
+
+    /// Returns the pattern that a string of the document is.
+    fn given_pattern(&mut self, given: &[u8]) -> Result<Option<&Regex>, Exhausted> {
+        if self
+            .pattern
+            .as_ref()
+            .is_none_or(|(last, _)| **last != *given)
+        {
+            self.spend(PATTERN_VISITS)?;
+            self.pattern = Some((given.into(), pattern(given)));
+        }
+        Ok(self.pattern.as_ref().and_then(|(_, regex)| regex.as_ref()))
     }
 
     /// Returns the places of the values that a term's path finds.
@@ -294,6 +331,7 @@ impl Search<'_> {
         };
         let mut inner = self.json.search(false);
         inner.visits_left = self.visits_left;
+        inner.levels_left = self.levels_left.checked_sub(1).ok_or(Exhausted)?;
         let result = inner.run(from, steps);
         self.visits_left = inner.visits_left;
         result.map(|()| inner.found)

@@ -303,6 +303,38 @@ fn searches_of_hostile_paths_end() {
 }
 
 #[test]
+fn filters_that_begin_at_the_root_again_do_not_exhaust_the_stack() {
+    let deep = parsed(&format!("{}1{}", "[".repeat(127), "]".repeat(127)));
+    let steps = "[0]".repeat(126);
+    let nested = |depth| {
+        let open = format!("${steps}[?(").repeat(depth);
+        path(&format!("{open}@>0{}", ")]".repeat(depth)))
+    };
+    assert_eq!(deep.select(&nested(1)).map(|places| places.len()), Ok(1));
+    assert_eq!(deep.select(&nested(120)), Err(Exhausted));
+    let current = |depth| {
+        let open = "[?(@".repeat(depth);
+        path(&format!("${open}{}", ")]".repeat(depth)))
+    };
+    assert_eq!(deep.select(&current(100)).map(|places| places.len()), Ok(1));
+}
+
+#[test]
+fn patterns_of_a_document_are_few_or_the_same() {
+    let rows = |pattern: fn(usize) -> String| {
+        let rows = (0..5_000).map(|n| format!(r#"{{"t":"a{n}","p":"{}"}}"#, pattern(n)));
+        parsed(&format!("[{}]", rows.collect::<Vec<_>>().join(",")))
+    };
+    let search = path("$[?(@.t=~@.p)]");
+    let same = rows(|_| "^a.*7$".to_owned());
+    assert_eq!(same.select(&search).map(|places| places.len()), Ok(500));
+    assert_eq!(rows(|n| format!("a{n}b")).select(&search), Err(Exhausted));
+    let many = |count| format!("$[?({}@.n)]", "@.t=~'a' || ".repeat(count));
+    assert!(Path::parse(many(64).as_bytes()).is_ok());
+    assert!(Path::parse(many(65).as_bytes()).is_err());
+}
+
+#[test]
 fn hostile_paths_are_refused() {
     let nested = |depth| format!("$[?{}@>1{}]", "(".repeat(depth), ")".repeat(depth));
     assert!(Path::parse(nested(100).as_bytes()).is_ok());
