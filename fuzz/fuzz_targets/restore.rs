@@ -26,7 +26,19 @@ fn shape(object: &Object) -> (&'static str, usize) {
 
 /// What is called with a value that has been restored: reading and writing, at both ends and in the middle. Calls that are
 /// of another type find that out.
-const CALLS: [&str; 59] = [
+const CALLS: [&str; 71] = [
+    "BF.EXISTS k a",
+    "BF.MADD k a b c",
+    "BF.INFO k",
+    "CF.COUNT k a",
+    "CF.ADD k a",
+    "CF.DEL k a",
+    "CF.COMPACT k",
+    "CMS.INCRBY k a 7",
+    "TOPK.INCRBY k a 7 b 100",
+    "TOPK.LIST k WITHCOUNT",
+    "TDIGEST.ADD k 1 -2.5 3",
+    "TDIGEST.QUANTILE k 0 0.5 1",
     "STRLEN k",
     "GETRANGE k -3 -1",
     "INCR k",

@@ -504,3 +504,121 @@ pub(crate) fn bf_loadchunk(
     reply.ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestDb;
+
+    #[test]
+    fn replies_are_booleans_in_resp3_and_info_is_a_map() {
+        let mut db = TestDb::new();
+        db.proto = Proto::Resp3;
+        db.script(&[
+            ("BF.ADD b one", "#t"),
+            ("BF.MADD b one two", "*2|#f|#t"),
+            ("BF.EXISTS b two", "#t"),
+            ("BF.MEXISTS none one", "*1|#f"),
+            ("BF.CARD b", ":2"),
+            ("BF.INFO b ITEMS", "%1|+Number of items inserted|:2"),
+        ]);
+        assert!(db.words("BF.INFO b").starts_with("%5|+Capacity|:100|"));
+    }
+
+    #[test]
+    fn only_what_changes_a_filter_is_an_event_and_a_change() {
+        let mut db = TestDb::new();
+        db.words("BF.ADD b one");
+        assert!(db.events().contains(&"bf.add b".to_owned()));
+        db.words("BF.ADD b one");
+        assert_eq!((db.changes, db.events().len()), (0, 0));
+        db.words("BF.MADD b one two");
+        assert_eq!((db.changes, db.events()), (1, vec!["bf.madd b".to_owned()]));
+    }
+
+    #[test]
+    fn a_filter_moves_by_its_chunks_and_no_garbage_gets_in() {
+        let mut db = TestDb::new();
+        db.words("BF.RESERVE b 0.01 10");
+        (0..50).for_each(|n| drop(db.words(&format!("BF.ADD b item{n}"))));
+        let bloom = |db: &mut TestDb, key: &str| {
+            let debug = db.words(&format!("BF.DEBUG {key}"));
+            assert!(debug.starts_with('*'), "{debug}");
+            debug
+        };
+        let whole = bloom(&mut db, "b");
+        let mut position = "0".to_owned();
+        loop {
+            let call: redline_resp::ArgsBuf = ["BF.SCANDUMP", "b", &position]
+                .iter()
+                .map(|word| word.as_bytes())
+                .collect();
+            let reply = db.run_bytes(call.as_args());
+            let mut lines = reply.splitn(4, |byte| *byte == b'\n').skip(1);
+            let next = lines.next().unwrap();
+            position = String::from_utf8_lossy(&next[1..next.len() - 1]).into_owned();
+            if position == "0" {
+                break;
+            }
+            let chunk = lines.nth(1).unwrap();
+            let chunk = &chunk[..chunk.len() - 2];
+            let load = [b"BF.LOADCHUNK", &b"c"[..], position.as_bytes(), chunk];
+            assert_eq!(db.run(&load), "+OK");
+        }
+        assert_eq!(bloom(&mut db, "c"), whole);
+        for n in 0..50 {
+            assert_eq!(db.words(&format!("BF.EXISTS c item{n}")), ":1");
+        }
+        db.script(&[
+            ("BF.LOADCHUNK c 1 garbage", "-ERR received bad data"),
+            ("BF.LOADCHUNK d 1 garbage", "-ERR received bad data"),
+            ("BF.LOADCHUNK d 2 garbage", "-ERR not found"),
+            (
+                "BF.LOADCHUNK c 99999 garbage",
+                "-ERR invalid offset - no link found",
+            ),
+            (
+                "BF.LOADCHUNK c x garbage",
+                "-ERR Second argument must be numeric",
+            ),
+            ("EXISTS d", ":0"),
+        ]);
+        assert_eq!(bloom(&mut db, "c"), whole);
+    }
+
+    #[test]
+    fn filters_that_take_all_memory_are_refused() {
+        let mut db = TestDb::new();
+        let no_room = "-ERR Insufficient memory to create filter";
+        let rate = "-ERR error rate must be in the range (0.000000, 1.000000)";
+        db.script(&[
+            ("BF.RESERVE b 1e-300 1073741824", no_room),
+            ("BF.RESERVE b 1e-400 1", "-ERR bad error rate"),
+            ("BF.RESERVE b nan 1", "-ERR bad error rate"),
+            ("BF.RESERVE b inf 1", rate),
+            (
+                "BF.RESERVE b 0.01 18446744073709551616",
+                "-ERR bad capacity",
+            ),
+            (
+                "BF.RESERVE b 0.01 1 EXPANSION 1099511627776",
+                "-ERR expansion must be in the range [0, 32768]",
+            ),
+            ("EXISTS b", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn numbers_are_written_with_six_digits() {
+        for (number, text) in [
+            (0.005, "0.005"),
+            (0.123456789, "0.123457"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1.25e-20, "1.25e-20"),
+            (0.25, "0.25"),
+        ] {
+            assert_eq!(six_digits(number), text);
+        }
+    }
+}

@@ -186,3 +186,44 @@ pub(crate) fn cms_info(
     field(reply, "count", sketch.count());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn tables_that_take_all_memory_are_refused() {
+        let mut db = TestDb::new();
+        db.script(&[
+            (
+                "CMS.INITBYDIM m 4294967296 4294967296",
+                "-CMS: invalid init arguments",
+            ),
+            (
+                "CMS.INITBYDIM m 1073741825 1",
+                "-CMS: Insufficient memory to create the key",
+            ),
+            (
+                "CMS.INITBYPROB m 1e-300 0.1",
+                "-CMS: invalid init arguments",
+            ),
+            ("EXISTS m", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn a_merge_that_overflows_changes_nothing() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("CMS.INITBYDIM m 10 2", "+OK"),
+            ("CMS.INCRBY m a 5", "*1|:5"),
+            (
+                "CMS.MERGE m 1 m WEIGHTS 9223372036854775807",
+                "-CMS: MERGE overflow",
+            ),
+            ("CMS.MERGE m 1 m WEIGHTS -1", "-CMS: MERGE overflow"),
+            ("CMS.MERGE m 99999999999 m", "-CMS: wrong number of keys"),
+            ("CMS.QUERY m a", "*1|:5"),
+        ]);
+    }
+}

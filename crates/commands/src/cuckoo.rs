@@ -464,3 +464,60 @@ pub(crate) fn cf_loadchunk(
     reply.ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn only_what_changes_a_filter_is_an_event_and_a_change() {
+        let mut db = TestDb::new();
+        db.words("CF.RESERVE c 4 BUCKETSIZE 1 EXPANSION 0");
+        db.events();
+        db.words("CF.INSERT c ITEMS k0 k1 k2 k3");
+        assert_eq!(
+            (db.changes, db.events()),
+            (1, vec!["cf.insert c".to_owned()])
+        );
+        for call in ["CF.ADD c k4", "CF.ADDNX c k0", "CF.DEL c other-item-7"] {
+            db.words(call);
+            assert_eq!((db.changes, db.events().len()), (0, 0), "{call}");
+        }
+        assert_eq!(db.words("CF.INSERT c ITEMS k4 k5"), "*2|:-1|:-1");
+        assert_eq!(db.words("CF.DEL c k0"), ":1");
+        assert_eq!(db.events(), ["cf.del c"]);
+    }
+
+    #[test]
+    fn a_filter_takes_no_more_at_its_largest_number_of_layers() {
+        let mut db = TestDb::new();
+        db.local.limits.cf_max_expansions = 2;
+        db.words("CF.RESERVE c 2 BUCKETSIZE 1 EXPANSION 1");
+        let replies: Vec<String> = (0..9)
+            .map(|n| db.words(&format!("CF.ADD c k{n}")))
+            .collect();
+        let refused = "-Maximum expansions reached".to_owned();
+        assert!(replies.contains(&refused), "{replies:?}");
+    }
+
+    #[test]
+    fn garbage_does_not_get_into_a_filter() {
+        let mut db = TestDb::new();
+        db.words("CF.ADD c item");
+        let before = db.words("CF.SCANDUMP c 1");
+        db.script(&[
+            ("CF.LOADCHUNK c 1 garbage", "-ERR item exists"),
+            ("CF.LOADCHUNK c 0 garbage", "-Invalid position"),
+            ("CF.LOADCHUNK c -9 garbage", "-Couldn't load chunk!"),
+            ("CF.LOADCHUNK c 1028 garbage", "-Couldn't load chunk!"),
+            ("CF.LOADCHUNK d 1 garbage", "-Invalid header"),
+            ("CF.LOADCHUNK d 2 garbage", "-ERR not found"),
+            ("CF.SCANDUMP c -1", "-Invalid position"),
+            ("EXISTS d", ":0"),
+        ]);
+        let header = [0xff; 38];
+        let load = [b"CF.LOADCHUNK", &b"d"[..], b"1", &header];
+        assert_eq!(db.run(&load), "-Couldn't create filter!");
+        assert_eq!(db.words("CF.SCANDUMP c 1"), before);
+    }
+}

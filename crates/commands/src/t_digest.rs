@@ -400,3 +400,56 @@ pub(crate) fn tdigest_info(
     field(reply, "Memory usage", bytes as u64);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn numbers_that_are_none_change_nothing() {
+        let mut db = TestDb::new();
+        db.words("TDIGEST.CREATE d");
+        db.script(&[
+            (
+                "TDIGEST.ADD d 1 nan",
+                "-ERR T-Digest: error parsing val parameter",
+            ),
+            (
+                "TDIGEST.ADD d 1 inf",
+                "-ERR T-Digest: val parameter needs to be a finite number",
+            ),
+            ("TDIGEST.MIN d", "$3|nan"),
+            ("TDIGEST.ADD d 1 2 3", "+OK"),
+            ("TDIGEST.QUANTILE d 0.5 0 1", "*3|$1|2|$1|1|$1|3"),
+            ("TDIGEST.RANK d 0 1 2 9", "*4|:-1|:0|:1|:3"),
+            ("TDIGEST.REVRANK d 0 1 2 9", "*4|:3|:2|:1|:-1"),
+            ("TDIGEST.BYRANK d 0 1 2 3", "*4|$1|1|$1|2|$1|3|$3|inf"),
+            ("TDIGEST.BYREVRANK d 0 1 2 3", "*4|$1|3|$1|2|$1|1|$4|-inf"),
+            ("TDIGEST.TRIMMED_MEAN d 0 1", "$1|2"),
+            (
+                "TDIGEST.CREATE e COMPRESSION 100001",
+                "-ERR T-Digest: allocation failed",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_merge_takes_the_largest_compression_unless_one_is_asked_for() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("TDIGEST.CREATE a COMPRESSION 50", "+OK"),
+            ("TDIGEST.CREATE b COMPRESSION 200", "+OK"),
+            ("TDIGEST.ADD a 1 2", "+OK"),
+            ("TDIGEST.ADD b 3", "+OK"),
+            ("TDIGEST.MERGE c 2 a b", "+OK"),
+            ("TDIGEST.MERGE a 1 b", "+OK"),
+            ("TDIGEST.MAX a", "$1|3"),
+            ("TDIGEST.MERGE d 1 b COMPRESSION 10", "+OK"),
+        ]);
+        for (key, compression) in [("a", 50), ("c", 200), ("d", 10)] {
+            let info = db.words(&format!("TDIGEST.INFO {key}"));
+            let start = format!("*18|+Compression|:{compression}|");
+            assert!(info.starts_with(&start), "{info}");
+        }
+    }
+}

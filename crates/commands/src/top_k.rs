@@ -188,3 +188,24 @@ pub(crate) fn topk_info(
     reply.double(top.decay());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn increments_out_of_range_count_nothing() {
+        let mut db = TestDb::new();
+        db.words("TOPK.RESERVE t 3");
+        for increment in ["-1", "100001", "x", "9223372036854775808"] {
+            let reply = db.words(&format!("TOPK.INCRBY t a {increment}"));
+            assert!(reply.starts_with("*1|-TopK: increment"), "{reply}");
+            assert_eq!(db.changes, 0);
+        }
+        assert_eq!(db.words("TOPK.LIST t"), "*0");
+        assert_eq!(
+            db.words("TOPK.RESERVE u 4294967295 4294967295 4294967295 0.9"),
+            "-TopK: Insufficient memory to create the key"
+        );
+    }
+}

@@ -26,7 +26,7 @@ impl ModuleCodec for TDigest {
         fields.unsigned(self.capacity() as u64);
         fields.unsigned(self.centroids().len() as u64);
         fields.unsigned(0);
-        fields.unsigned(self.compressions() + u64::from(has_unmerged));
+        fields.unsigned(self.compressions().saturating_add(has_unmerged.into()));
         fields.double(self.weight() as f64);
         fields.double(0.0);
         for centroid in self.centroids() {

@@ -116,7 +116,7 @@ impl Layer {
         if !is_exact {
             power = (wanted.log2().floor() + 1.0).max(0.0) as u8;
             bits = 1 << power;
-            capacity += ((bits as f64 - wanted) / bits_per_item) as u64;
+            capacity = capacity.saturating_add(((bits as f64 - wanted) / bits_per_item) as u64);
         }
         let bytes = bits.div_ceil(64) * 8;
         if bytes == 0 || bytes > bytes_max {
@@ -209,7 +209,8 @@ impl Bloom {
         let is_sound = (1..=LAYERS_MAX).contains(&layers.len())
             && options & !options::ALL == 0
             && layers.iter().all(Layer::is_sound)
-            && layers.iter().try_fold(0, sum) == Some(items);
+            && layers.iter().try_fold(0, sum) == Some(items)
+            && i64::try_from(items).is_ok();
         is_sound.then_some(Bloom {
             items,
             options,

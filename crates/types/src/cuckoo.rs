@@ -211,6 +211,8 @@ impl Cuckoo {
         };
         let is_sound = (1..=255).contains(&shape.bucket_size)
             && shape.buckets > 0
+            && i64::try_from(items).is_ok()
+            && i64::try_from(deletions).is_ok()
             && (1..=LAYERS_MAX).contains(&layers.len())
             && layers.iter().all(fits);
         is_sound.then(|| Cuckoo {

@@ -11,6 +11,9 @@ use crate::{DataType, Digest};
 /// Largest compression: a digest of it has at most 600,010 centroids, of 16 bytes each.
 pub const COMPRESSION_MAX: u64 = 100_000;
 
+/// Largest number of values: up to it a float tells every number, as files have them.
+pub const WEIGHT_MAX: i64 = 1 << 53;
+
 /// A sketch of a distribution. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct TDigest {
@@ -34,6 +37,23 @@ pub struct Centroid {
     pub mean: f64,
     /// Their number.
     pub weight: i64,
+}
+
+impl Centroid {
+    /// Returns the mean of the values of this centroid and of one that is no lower.
+    fn mean_with(self, higher: Centroid) -> f64 {
+        let weight = (self.weight + higher.weight) as f64;
+        let delta = (higher.mean - self.mean) * higher.weight as f64 / weight;
+        let mean = match delta.is_finite() {
+            true => self.mean + delta,
+            // The distance of the two is beyond the largest number, but no mean is.
+            false => {
+                let (low, high) = (self.weight as f64 / weight, higher.weight as f64 / weight);
+                self.mean * low + higher.mean * high
+            }
+        };
+        mean.max(self.mean).min(higher.mean)
+    }
 }
 
 /// More values than can be counted.
@@ -72,7 +92,8 @@ impl TDigest {
                 return None;
             }
             last = centroid.mean;
-            digest.weight = digest.weight.checked_add(centroid.weight)?;
+            let weight = digest.weight.checked_add(centroid.weight);
+            digest.weight = weight.filter(|weight| *weight <= WEIGHT_MAX)?;
         }
         if centroids.len() > digest.capacity() || !min.is_finite() || !max.is_finite() {
             return None;
@@ -152,8 +173,8 @@ impl TDigest {
             self.sort();
             self.compress();
         }
-        let weight = self.weight.checked_add(centroid.weight).ok_or(Overflow)?;
-        if self.centroids.len() >= self.capacity() {
+        let weight = self.weight + centroid.weight;
+        if weight > WEIGHT_MAX || self.centroids.len() >= self.capacity() {
             return Err(Overflow);
         }
         self.weight = weight;
@@ -210,7 +231,7 @@ impl TDigest {
         }
         self.unmerged = 0;
         self.unmerged_weight = 0;
-        self.compressions += 1;
+        self.compressions = self.compressions.saturating_add(1);
         let total = self.weight as f64;
         if total <= 1.0 {
             return;
@@ -227,11 +248,9 @@ impl TDigest {
             let weight = into.weight as f64 + from.weight as f64;
             let limit = weight * scale;
             if limit <= spread(before) && limit <= spread(before + weight) {
-                let weight = into.weight + from.weight;
-                let delta = (from.mean - into.mean) * from.weight as f64 / weight as f64;
                 self.centroids[at] = Centroid {
-                    mean: into.mean + delta,
-                    weight,
+                    mean: into.mean_with(from),
+                    weight: into.weight + from.weight,
                 };
             } else {
                 before += into.weight as f64;
@@ -559,11 +578,28 @@ mod tests {
     fn too_many_values_are_an_error() {
         let heavy = Centroid {
             mean: 1.0,
-            weight: i64::MAX,
+            weight: WEIGHT_MAX,
         };
         let mut digest = TDigest::restore(100, (1.0, 1.0), vec![heavy], 1).unwrap();
         assert_eq!(digest.extend([1.0].into_iter()), Err(Overflow));
         assert!(digest.view().quantiles(&[0.5])[0] == 1.0);
+    }
+
+    #[test]
+    fn means_stay_finite_and_in_order_at_the_ends_of_the_range() {
+        let mut digest = TDigest::new(1).unwrap();
+        for n in 0..200 {
+            let value = f64::MAX * if n % 2 == 0 { 1.0 } else { -1.0 };
+            digest.extend([value].into_iter()).unwrap();
+        }
+        digest.compress();
+        let means: Vec<f64> = digest.centroids().iter().map(|c| c.mean).collect();
+        assert!(
+            means.is_sorted() && means.iter().all(|mean| mean.is_finite()),
+            "{means:?}"
+        );
+        let centroids = digest.centroids().to_vec();
+        assert!(TDigest::restore(1, digest.bounds(), centroids, u64::MAX).is_some());
     }
 
     #[test]

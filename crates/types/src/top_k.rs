@@ -10,6 +10,8 @@ use crate::{DataType, Digest, limits::SKETCH_BYTES_MAX, murmur};
 
 /// Seed of the hash that stands for an item in a counter.
 const FINGERPRINT_SEED: u32 = 1919;
+/// A chance that no draw but 0 is below.
+const CHANCE_MIN: f64 = 1.0 / (1u64 << 53) as f64;
 /// Bytes of a counter in a file.
 pub const CELL_BYTES: usize = 8;
 /// Bytes of a place of the heap in a file.
@@ -253,6 +255,10 @@ impl TopK {
 fn wear(cell: &mut Cell, times: u32, decay: f64, draws: &mut u64) -> Option<u32> {
     let mut chance = power(decay, cell.count);
     for left in (1..=times).rev() {
+        if chance < CHANCE_MIN {
+            *draws = draws.wrapping_add(left.into());
+            return None;
+        }
         if TopK::draw(draws) < chance {
             cell.count -= 1;
             if cell.count == 0 {

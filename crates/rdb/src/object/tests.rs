@@ -3,7 +3,8 @@
 use super::*;
 use crate::{RestoreError, crc64, restore};
 use redline_types::{
-    Digest, Element, Hash, List, Pack, Set, VectorSet, Zset,
+    Bloom, CountMin, Cuckoo, Digest, Element, Hash, List, Pack, Set, TDigest, TopK, VectorSet,
+    Zset, cuckoo,
     list::NewNode,
     stream::{Claim, NewId, References, StreamId},
     vector::{Shape, project::Projection, quantize::Quantization},
@@ -237,7 +238,8 @@ fn text(random: &mut fastrand::Rng) -> Vec<u8> {
 pub(crate) fn object(random: &mut fastrand::Rng) -> Object {
     let limits = limits();
     let size = [1, 3, 20, 150, 700][random.usize(..5)];
-    let value: Value = match random.u8(..8) {
+    let value: Value = match random.u8(..10) {
+        8 | 9 => sketch(size, random),
         0 => return Object::String(text(random)),
         1 => {
             let mut list = List::new();
@@ -330,6 +332,59 @@ pub(crate) fn object(random: &mut fastrand::Rng) -> Object {
         }
     };
     Object::Value(value)
+}
+
+/// Returns a filter or sketch of any type.
+fn sketch(size: usize, random: &mut fastrand::Rng) -> Value {
+    match random.u8(..5) {
+        0 => {
+            let (capacity, growth) = (random.u64(1..50), random.u32(1..4));
+            let bloom = Bloom::new(capacity, 0.01, growth, random.u8(..4) == 0);
+            let mut bloom = bloom.expect("a small filter");
+            for _ in 0..size {
+                let added = bloom.add(&text(random));
+                assert!(added.is_ok() || bloom.is_fixed());
+            }
+            bloom.into()
+        }
+        1 => {
+            let (capacity, bucket_size) = (random.u64(2..50), random.u16(1..5));
+            let shape = cuckoo::Shape::for_capacity(capacity, bucket_size, 20, random.u16(1..3));
+            let mut cuckoo = Cuckoo::new(shape).expect("a small filter");
+            let items: Vec<_> = (0..size).map(|_| text(random)).collect();
+            for item in &items {
+                assert_eq!(cuckoo.add(item, false), cuckoo::Added::Yes);
+            }
+            items
+                .iter()
+                .take(size / 3)
+                .for_each(|item| assert!(cuckoo.delete(item)));
+            cuckoo.into()
+        }
+        2 => {
+            let sketch = CountMin::new(random.u64(1..90), random.u64(1..5));
+            let mut sketch = sketch.expect("a small sketch");
+            (0..size).for_each(|_| assert!(sketch.add(&text(random), 3) >= 3));
+            sketch.into()
+        }
+        3 => {
+            let (k, width) = (random.u32(1..20), random.u32(1..50));
+            let mut top = TopK::new(k, width, random.u32(1..5), 0.9).expect("a small one");
+            for _ in 0..size {
+                // Draws are part of the value: a copy goes on as the first would.
+                top.add(&text(random), random.u32(..5));
+            }
+            top.into()
+        }
+        _ => {
+            let mut digest = TDigest::new(random.u64(1..40)).expect("a small digest");
+            for _ in 0..size {
+                let value = f64::from(random.i16(..)) / 8.0;
+                assert!(digest.extend([value].into_iter()).is_ok());
+            }
+            digest.into()
+        }
+    }
 }
 
 fn vector_set(mut set: VectorSet, size: usize, random: &mut fastrand::Rng) -> VectorSet {
