@@ -163,7 +163,9 @@ impl TDigest {
                 false => self.push(centroid)?,
             }
         }
-        self.sort();
+        if !is_one {
+            self.sort();
+        }
         Ok(())
     }
 
