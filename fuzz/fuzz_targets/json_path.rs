@@ -7,7 +7,8 @@
 use libfuzzer_sys::fuzz_target;
 use redline_types::{Json, json::Path};
 
-const DOCUMENT: &[u8] = br#"{"a":[1,2,{"b":3.5}],"o":{"b":[4],"c":null,"t":"ab"},"rows":[{"n":1},{"n":2,"p":"^A"}]}"#;
+const DOCUMENT: &[u8] =
+    br#"{"a":[1,2,{"b":3.5}],"o":{"b":[4],"c":null,"t":"ab"},"rows":[{"n":1},{"n":2,"p":"^A"}]}"#;
 
 fuzz_target!(|data: &[u8]| {
     let mut parts = data.splitn(2, |byte| *byte == 0);

@@ -20,7 +20,11 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     check(&json);
-    let values = [json.clone(), Json::of_string("a longer text"), Json::of_integer(-1)];
+    let values = [
+        json.clone(),
+        Json::of_string("a longer text"),
+        Json::of_integer(-1),
+    ];
     let all = Path::parse(b"$..*").expect("a path");
     for change in changes.chunks_exact(3).take(64) {
         let Ok(ways) = json.ways(&all) else {

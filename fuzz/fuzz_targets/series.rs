@@ -43,9 +43,8 @@ fuzz_target!(|data: &[u8]| {
     let mut again = Compressed::new(size);
     let all = samples.iter().all(|sample| again.push(*sample));
     assert!(all && !(cfg!(feature = "planted") && samples.len() > 2));
-    let same = |(a, b): (&Sample, Sample)| {
-        a.time == b.time && a.value.to_bits() == b.value.to_bits()
-    };
+    let same =
+        |(a, b): (&Sample, Sample)| a.time == b.time && a.value.to_bits() == b.value.to_bits();
     assert!(samples.iter().zip(again.iter()).all(same));
     let restored = Compressed::restore(&again.state(), &again.bytes()).expect("it is ours");
     assert_eq!(restored.bytes(), again.bytes());

@@ -54,7 +54,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "files of more than 150 lines without tests of their own",
-        ceiling: 197,
+        ceiling: 192,
         measure: untested_files,
     },
     Ratchet {

@@ -88,7 +88,7 @@ impl Item {
 /// Returns the other bucket of a fingerprint.
 fn other_bucket(fingerprint: u8, bucket: u64) -> u64 {
     const SPREAD: u64 = 0x5bd1_e995;
-    bucket ^ u64::from(fingerprint) * SPREAD
+    bucket ^ (u64::from(fingerprint) * SPREAD)
 }
 
 /// Returns the least power of two that is no smaller; 0 for 0.

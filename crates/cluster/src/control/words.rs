@@ -172,7 +172,7 @@ pub enum Wish {
         /// Time on the node's clock: milliseconds.
         until_ms: u64,
     },
-    /// Whom replies wait for.
+    /// The candidates that replies wait for.
     Count(Count),
     /// Treatment of calls that a primary would run.
     Calls(Calls),
@@ -202,7 +202,7 @@ pub enum Calls {
     Moved,
 }
 
-/// Whom the replies of a primary wait for.
+/// The candidates that the replies of a primary wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
     /// Number of this set.

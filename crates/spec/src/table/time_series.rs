@@ -21,7 +21,7 @@ rows! { Module:
             one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
             integer("size").token("CHUNK_SIZE").optional(),
             one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
-            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("ON_DUPLICATE").optional(),
+            one_of("on-duplicate", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("ON_DUPLICATE").optional(),
             block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
             block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
         ],

@@ -257,7 +257,10 @@ pub struct Told {
 impl Told {
     /// Returns the least number of words with which a call has its last key.
     pub fn words_to_last(&self) -> usize {
-        usize::try_from(self.last + 1).unwrap_or(0)
+        match self.last {
+            0.. => self.last as usize + 1,
+            behind => self.first + behind.unsigned_abs() as usize,
+        }
     }
 }
 
