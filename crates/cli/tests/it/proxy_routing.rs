@@ -163,7 +163,10 @@ fn keys_of_one_call_are_all_on_one_server_or_it_is_refused() {
     let mut count = 0;
     for told in several {
         // Room for two keys at least.
-        let len = told.words.max(told.words_to_last() + 2 * told.step - 1);
+        let len = match told.last {
+            0.. => told.words.max(told.words_to_last()),
+            _ => told.words.max(told.words_to_last() + 2 * told.step - 1),
+        };
         let end = match told.last {
             0.. => told.last as usize,
             behind => (len as i64 + behind) as usize,

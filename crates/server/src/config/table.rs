@@ -79,7 +79,11 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         title: "Data types",
-        groups: &[Engine(engine::DATA_TYPES), Engine(engine::TIME_SERIES)],
+        groups: &[
+            Engine(engine::DATA_TYPES),
+            Engine(engine::FILTERS),
+            Engine(engine::TIME_SERIES),
+        ],
     },
     Section {
         title: "Scripts, events, statistics",

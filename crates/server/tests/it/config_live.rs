@@ -88,6 +88,53 @@ fn greeted(client: &mut Client, name: &str) -> Option<String> {
 }
 
 #[test]
+fn filters_that_no_call_describes_are_as_the_settings_say() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for (name, value) in [
+        ("bf-error-rate", "0.001"),
+        ("bf-initial-size", "1000"),
+        ("bf-expansion-factor", "4"),
+        ("cf-bucket-size", "1"),
+        ("cf-initial-size", "8"),
+        ("cf-max-iterations", "7"),
+        ("cf-expansion-factor", "0"),
+        ("cf-max-expansions", "1"),
+    ] {
+        set(&mut client, name, value);
+    }
+    for call in ["BF.ADD b x", "CF.ADD c x", "BF.RESERVE other 0.01 1000"] {
+        client.call(call);
+    }
+    let bytes = |client: &mut Client, key: &str| match client.call(&format!("BF.INFO {key} SIZE")) {
+        Value::Array(found) => found[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_ne!(bytes(&mut client, "b"), bytes(&mut client, "other"));
+    let is = |client: &mut Client, call: &str, number: i64| {
+        assert_eq!(
+            client.call(call).array()[0],
+            Value::Integer(number),
+            "{call}"
+        );
+    };
+    is(&mut client, "BF.INFO b CAPACITY", 1000);
+    is(&mut client, "BF.INFO b EXPANSION", 4);
+    let info = client.call("CF.INFO c");
+    let fields = info.array().chunks(2);
+    let shape: Vec<_> = fields
+        .filter(|pair| {
+            ["Bucket size", "Expansion rate", "Max iterations"].contains(&text(&pair[0]).as_str())
+        })
+        .map(|pair| pair[1].clone())
+        .collect();
+    assert_eq!(shape, [1, 0, 7].map(Value::Integer));
+    let refused =
+        (0..100).any(|n| matches!(client.call(&format!("CF.ADD c i{n}")), Value::Error(_)));
+    assert!(refused, "it does not grow");
+}
+
+#[test]
 fn the_server_names_itself_unless_it_is_to_be_redis() {
     let server = server();
     let mut client = Client::connect(&server);
