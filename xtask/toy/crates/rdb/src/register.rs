@@ -15,11 +15,7 @@ impl ModuleCodec for Register {
         fields.string(self.get());
     }
 
-    fn decode(
-        fields: &mut FieldReader<'_, '_>,
-        _: u16,
-        _: &Limits,
-    ) -> Result<Register, Corrupt> {
+    fn decode(fields: &mut FieldReader<'_, '_>, _: u16, _: &Limits) -> Result<Register, Corrupt> {
         Ok(Register::of(&fields.string()?))
     }
 }
