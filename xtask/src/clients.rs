@@ -209,6 +209,8 @@ mod tests {
         "client|reply",
         "monitor",
         "shutdown",
+        // What is built in here is not all in the reference.
+        "module|list",
         // Of links between servers.
         "failover",
         "migrate",

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use fastrand::Rng;
-use redline_spec::{Categories, CommandId, Row, is_after_reference, table};
+use redline_spec::{Categories, CommandId, Module, Row, is_after_reference, table};
 
 use crate::pair::Pair;
 
@@ -165,13 +165,38 @@ impl Maker {
 
     /// Returns a command that both servers have.
     fn row(&mut self) -> &'static Row {
-        let rows = table::all();
+        // The reference has loaded its module of vector sets alone.
+        let is_in =
+            |row: &&&'static Row| Module::of(row).is_none_or(|module| module.name == "vectorset");
+        let rows: Vec<&'static Row> = table::all()
+            .iter()
+            .collect::<Vec<_>>()
+            .iter()
+            .filter(is_in)
+            .copied()
+            .collect();
         loop {
-            let row = &rows[self.0.usize(..rows.len())];
+            let row = rows[self.0.usize(..rows.len())];
             if !is_after_reference(row.since) {
                 return row;
             }
         }
+    }
+
+    /// Returns the name of a category that a command of both servers is in.
+    fn category(&mut self) -> &'static str {
+        let has_both = |category: Categories| {
+            let mut both = table::all()
+                .iter()
+                .filter(|row| !is_after_reference(row.since));
+            both.any(|row| row.acl.has(category))
+        };
+        let all = Categories::ALL.iter();
+        let names: Vec<_> = all
+            .filter(|(category, _)| has_both(*category))
+            .map(|(_, name)| *name)
+            .collect();
+        names[self.0.usize(..names.len())]
     }
 
     fn rules(&mut self) -> Call {
@@ -205,7 +230,7 @@ impl Maker {
             2 => format!("%W~{}", self.pick(PATTERNS)),
             3 => format!("&{}", self.pick(CHANNELS)),
             4 => {
-                let category = Categories::ALL[self.0.usize(..Categories::ALL.len())].1;
+                let category = self.category();
                 format!("{sign}@{category}")
             }
             5 => "+@all".into(),

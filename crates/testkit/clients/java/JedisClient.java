@@ -437,7 +437,6 @@ public final class JedisClient {
             Said.of("client", () -> List.of(server.clientGetname(), server.clientTrackingInfo(), server.clientList().contains("lib-name=jedis")));
             Said.of("configGet", () -> server.configGet("maxmemory-policy", "hash-max-listpack-entries"));
             Said.of("role", () -> server.role().get(0));
-            Said.of("modules", () -> server.moduleList());
             Said.of("slow", () -> {
                 server.configSet("slowlog-log-slower-than", "0");
                 server.slowlogReset();
@@ -447,7 +446,6 @@ public final class JedisClient {
             });
             Said.of("memoryStats", () -> server.memoryStats().size() > 20);
             Said.of("latencyLatest", () -> server.latencyLatest());
-            Said.of("aclCat", () -> server.aclCat());
             Said.of("aclSetUser", () -> server.aclSetUser("ann", "on", ">secret", "~a*", "&news", "+@read", "(+set ~w)"));
             Said.of("aclGetUser", () -> server.aclGetUser("ann"));
             Said.of("aclDryRun", () -> server.aclDryRun("ann", "SET", "a", "b"));

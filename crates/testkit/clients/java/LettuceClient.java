@@ -475,7 +475,6 @@ public final class LettuceClient {
         Said.of("slowlog", () -> redis.slowlogLen() >= 0);
         Said.of("client list", () -> redis.clientList().contains("lib-name=Lettuce"));
         Said.of("client tracking", () -> redis.clientTrackinginfo());
-        Said.of("acl cat", () -> redis.aclCat());
         Said.of("acl cat of a category", () -> redis.aclCat(AclCategory.GEO));
         Said.of("acl setuser", () -> redis.aclSetuser("ann", AclSetuserArgs.Builder.on().addPassword("secret").keyPattern("a*").addCategory(AclCategory.READ)));
         Said.of("acl getuser", () -> redis.aclGetuser("ann"));
