@@ -616,11 +616,15 @@ fn lengths(
     Ok(())
 }
 
-/// JSON.STRLEN key [path]
-pub(crate) fn json_strlen(
-    ctx: &mut Ctx<'_>,
+/// Replies with the length of what a path finds. `missing` is the error where a JSONPath has no document; `other` that
+/// where a path of the older dialect finds nothing, or a value without a length: without an error that is null.
+fn reply_length(
+    ctx: &Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
+    length: fn(Item<'_>) -> Option<usize>,
+    missing: fn(&Path) -> Error,
+    other: fn(&Path, Option<Item<'_>>) -> Option<Error>,
 ) -> Result<(), Failure> {
     let path = path_of(args, 2)?;
     let json = match read(ctx, &args[1])? {
@@ -629,20 +633,45 @@ pub(crate) fn json_strlen(
             reply.null();
             return Ok(());
         }
-        None => return Err(NO_KEY.into()),
+        None => return Err(missing(&path).into()),
     };
     if !path.is_legacy() {
-        return Ok(lengths(json, &path, reply, |item| match item {
-            Item::String(text) => Some(text.len()),
-            _ => None,
-        })?);
+        return Ok(lengths(json, &path, reply, length)?);
     }
-    let place = select(json, &path)?.first().copied();
-    match json.get(place.ok_or_else(|| no_path(path.fixed(), ""))?) {
-        Item::String(text) => reply.integer(text.len() as i64),
-        other => return Err(wrong_kind("string", other.type_name()).into()),
+    let found = select(json, &path)?.first().map(|place| json.get(*place));
+    if let Some(len) = found.and_then(length) {
+        reply.integer(len as i64);
+    } else if let Some(error) = other(&path, found) {
+        return Err(error.into());
+    } else {
+        reply.null();
     }
     Ok(())
+}
+
+/// JSON.STRLEN key [path]
+pub(crate) fn json_strlen(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    let length = |item: Item<'_>| match item {
+        Item::String(text) => Some(text.len()),
+        _ => None,
+    };
+    reply_length(
+        ctx,
+        args,
+        reply,
+        length,
+        |_| NO_KEY,
+        |path, found| {
+            Some(match found {
+                None => no_path(path.fixed(), ""),
+                Some(other) => wrong_kind("string", other.type_name()),
+            })
+        },
+    )
 }
 
 /// JSON.ARRLEN key [path]
@@ -651,27 +680,21 @@ pub(crate) fn json_arrlen(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let path = path_of(args, 2)?;
-    let json = match read(ctx, &args[1])? {
-        Some(json) => json,
-        None if path.is_legacy() => {
-            reply.null();
-            return Ok(());
-        }
-        None => return Err(NO_KEY.into()),
+    let length = |item: Item<'_>| match item {
+        Item::Array(array) => Some(array.len()),
+        _ => None,
     };
-    if !path.is_legacy() {
-        return Ok(lengths(json, &path, reply, |item| match item {
-            Item::Array(array) => Some(array.len()),
-            _ => None,
-        })?);
-    }
-    let place = select(json, &path)?.first().copied();
-    match json.get(place.ok_or_else(|| no_path(path.given(), ""))?) {
-        Item::Array(array) => reply.integer(array.len() as i64),
-        _ => return Err(no_path(path.given(), " or not an array").into()),
-    }
-    Ok(())
+    reply_length(
+        ctx,
+        args,
+        reply,
+        length,
+        |_| NO_KEY,
+        |path, found| {
+            let more = found.map_or("", |_| " or not an array");
+            Some(no_path(path.given(), more))
+        },
+    )
 }
 
 /// JSON.OBJLEN key [path]
@@ -680,27 +703,14 @@ pub(crate) fn json_objlen(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let path = path_of(args, 2)?;
-    let json = match read(ctx, &args[1])? {
-        Some(json) => json,
-        None if path.is_legacy() => {
-            reply.null();
-            return Ok(());
-        }
-        None => return Err(no_path(path.fixed(), " or not an object").into()),
+    let length = |item: Item<'_>| match item {
+        Item::Object(object) => Some(object.len()),
+        _ => None,
     };
-    if !path.is_legacy() {
-        return Ok(lengths(json, &path, reply, |item| match item {
-            Item::Object(object) => Some(object.len()),
-            _ => None,
-        })?);
-    }
-    match select(json, &path)?.first().map(|place| json.get(*place)) {
-        None => reply.null(),
-        Some(Item::Object(object)) => reply.integer(object.len() as i64),
-        Some(other) => return Err(wrong_kind("object", other.type_name()).into()),
-    }
-    Ok(())
+    let missing = |path: &Path| no_path(path.fixed(), " or not an object");
+    reply_length(ctx, args, reply, length, missing, |_, found| {
+        found.map(|other| wrong_kind("object", other.type_name()))
+    })
 }
 
 /// JSON.OBJKEYS key [path]

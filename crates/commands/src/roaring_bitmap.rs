@@ -154,8 +154,12 @@ pub(crate) fn tr_contains(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let [one, other] = two(ctx, &args[1], &args[2])?;
-    reply.bool(Roaring::combine(Operation::Diff, &[one, other]).cardinality() == 0);
+    let is_in = match two(ctx, &args[1], &args[2])? {
+        [None, _] => true,
+        [Some(one), None] => one.cardinality() == 0,
+        [Some(one), Some(other)] => one.is_in(other),
+    };
+    reply.bool(is_in);
     Ok(())
 }
 

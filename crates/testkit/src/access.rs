@@ -166,15 +166,8 @@ impl Maker {
     /// Returns a command that both servers have.
     fn row(&mut self) -> &'static Row {
         // The reference has loaded its module of vector sets alone.
-        let is_in =
-            |row: &&&'static Row| Module::of(row).is_none_or(|module| module.name == "vectorset");
-        let rows: Vec<&'static Row> = table::all()
-            .iter()
-            .collect::<Vec<_>>()
-            .iter()
-            .filter(is_in)
-            .copied()
-            .collect();
+        let is_there = |row: &&Row| Module::of(row).is_none_or(|module| module.name == "vectorset");
+        let rows: Vec<&'static Row> = table::all().iter().filter(is_there).collect();
         loop {
             let row = rows[self.0.usize(..rows.len())];
             if !is_after_reference(row.since) {

@@ -6,7 +6,7 @@
 use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
-use redline_types::Kind;
+use redline_types::{Kind, Value};
 
 use super::{Db, DbStripe, slot_of, stripe_of};
 use crate::{
@@ -56,7 +56,7 @@ impl Db {
                 }
             }
             let after = Indexed::of(fresh);
-            if before.is_labelled || after.is_labelled {
+            if before.is_labelled() || after.is_labelled() {
                 grown += self.relabel(old, Some(fresh));
             }
             grown + self.reindex(hash, old, before, Some(fresh), after)
@@ -81,7 +81,7 @@ impl Db {
         // SAFETY: it is alive, and nobody changes it meanwhile.
         unsafe {
             let (before, after) = (Indexed::of(entry), Indexed::default());
-            let relabelled = match before.is_labelled {
+            let relabelled = match before.is_labelled() {
                 true => self.relabel(Some(entry), None),
                 false => 0,
             };
@@ -131,11 +131,31 @@ impl Db {
                 self.note_expiry(hash, at);
             }
         }
-        if before.earliest_ms.is_some() || after.earliest_ms.is_some() {
-            let from = if_any(from, before.earliest_ms);
-            grown += self.move_timed(hash, from, to.zip(after.earliest_ms));
+        if before.object.is_some() || after.object.is_some() {
+            let (before, after) = (before.object, after.object);
+            grown += self.reindex_objects(hash, from.zip(before), to.zip(after));
         }
-        match (before.is_vector_set, after.is_vector_set) {
+        grown
+    }
+
+    /// Does so for what only objects have. Strings, which are most values, do not come here.
+    #[inline(never)]
+    fn reindex_objects(
+        &self,
+        hash: u64,
+        from: Option<(Entry, ObjectFacts)>,
+        to: Option<(Entry, ObjectFacts)>,
+    ) -> i64 {
+        let timed = |one: Option<(Entry, ObjectFacts)>| {
+            one.and_then(|(entry, facts)| Some((entry, facts.earliest_ms?)))
+        };
+        let mut grown = 0;
+        if timed(from).is_some() || timed(to).is_some() {
+            grown += self.move_timed(hash, timed(from).map(|(entry, _)| entry), timed(to));
+        }
+        let is_vector_set =
+            |one: Option<(Entry, ObjectFacts)>| one.is_some_and(|(_, facts)| facts.is_vector_set);
+        match (is_vector_set(from), is_vector_set(to)) {
             (false, true) => drop(self.vector_sets.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.vector_sets.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
@@ -208,6 +228,13 @@ impl Db {
 #[derive(Clone, Copy, Default)]
 struct Indexed {
     expire_at_ms: Option<i64>,
+    /// Facts of its value; none of a string, or of one that is packed in the entry.
+    object: Option<ObjectFacts>,
+}
+
+/// Facts by which they know a value that is an object.
+#[derive(Clone, Copy)]
+struct ObjectFacts {
     /// Time before which no element of its collection expires.
     earliest_ms: Option<i64>,
     is_vector_set: bool,
@@ -222,19 +249,29 @@ impl Indexed {
     unsafe fn of(entry: Entry) -> Indexed {
         // SAFETY: handed on from the caller.
         let (expire_at_ms, content) = unsafe { (entry.expire_at_ms(), entry.content()) };
-        let (earliest_ms, is_vector_set, is_labelled) = match content {
-            Content::Object(value) => (
-                value.earliest_expiry_ms(),
-                value.kind() == Kind::VectorSet,
-                value.labels().is_some(),
-            ),
-            Content::String(_) | Content::Packed(_) => (None, false, false),
+        let object = match content {
+            Content::Object(value) => Some(ObjectFacts::of(value)),
+            Content::String(_) | Content::Packed(_) => None,
         };
         Indexed {
             expire_at_ms,
-            earliest_ms,
-            is_vector_set,
-            is_labelled,
+            object,
+        }
+    }
+
+    #[inline]
+    fn is_labelled(&self) -> bool {
+        self.object.is_some_and(|facts| facts.is_labelled)
+    }
+}
+
+impl ObjectFacts {
+    #[inline(never)]
+    fn of(value: &Value) -> ObjectFacts {
+        ObjectFacts {
+            earliest_ms: value.earliest_expiry_ms(),
+            is_vector_set: value.kind() == Kind::VectorSet,
+            is_labelled: value.labels().is_some(),
         }
     }
 }

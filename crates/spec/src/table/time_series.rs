@@ -3,6 +3,81 @@
 //! A rule writes a key that no argument names, and LATEST reads one; so these commands have a wider scope than their keys.
 
 use super::prelude::*;
+use crate::Arg;
+
+const POLICIES: &[Arg] = &[
+    word("block", "BLOCK"),
+    word("first", "FIRST"),
+    word("last", "LAST"),
+    word("min", "MIN"),
+    word("max", "MAX"),
+    word("sum", "SUM"),
+];
+const RETENTION: Arg = integer("retention").token("RETENTION").optional();
+const ENCODING: Arg = one_of(
+    "encoding",
+    &[
+        word("compressed", "COMPRESSED"),
+        word("uncompressed", "UNCOMPRESSED"),
+    ],
+)
+.token("ENCODING")
+.optional();
+const CHUNK_SIZE: Arg = integer("size").token("CHUNK_SIZE").optional();
+const POLICY: Arg = one_of("policy", POLICIES)
+    .token("DUPLICATE_POLICY")
+    .optional();
+const IGNORE: Arg = block(
+    "ignore",
+    &[integer("ms").token("IGNORE"), double("difference")],
+)
+.optional();
+const LABELS: Arg = block(
+    "labels",
+    &[
+        word("labels", "LABELS"),
+        block("label", &[string("name"), string("value")]).multiple(),
+    ],
+)
+.optional();
+const BUCKETS: Arg = block(
+    "buckets",
+    &[
+        string("align").token("ALIGN").optional(),
+        string("aggregation").token("AGGREGATION"),
+        integer("bucket"),
+        string("bucket-timestamp")
+            .token("BUCKETTIMESTAMP")
+            .optional(),
+        word("empty", "EMPTY").optional(),
+    ],
+)
+.optional();
+const SHOWN_LABELS: Arg = one_of(
+    "labels",
+    &[
+        word("withlabels", "WITHLABELS"),
+        string("label").token("SELECTED_LABELS").multiple(),
+    ],
+)
+.optional();
+const BY_TIMES: Arg = integer("timestamp")
+    .token("FILTER_BY_TS")
+    .multiple()
+    .optional();
+const BY_VALUES: Arg = block(
+    "values",
+    &[double("min").token("FILTER_BY_VALUE"), double("max")],
+)
+.optional();
+const GROUPS: Arg = block(
+    "group",
+    &[
+        string("label").token("GROUPBY"),
+        string("reducer").token("REDUCE"),
+    ],
+)
+.optional();
 
 rows! { Module:
     TsAdd = "ts.add" {
@@ -17,13 +92,13 @@ rows! { Module:
             key("key"),
             string("timestamp"),
             double("value"),
-            integer("retention").token("RETENTION").optional(),
-            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
-            integer("size").token("CHUNK_SIZE").optional(),
-            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
-            one_of("on-duplicate", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("ON_DUPLICATE").optional(),
-            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
-            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+            RETENTION,
+            ENCODING,
+            CHUNK_SIZE,
+            POLICY,
+            one_of("on-duplicate", POLICIES).token("ON_DUPLICATE").optional(),
+            IGNORE,
+            LABELS,
         ],
         scope: KeysPlus,
         propagate: Effect,
@@ -39,11 +114,11 @@ rows! { Module:
         keys: [KeySpec::at(1, READ_UPDATE)],
         args: [
             key("key"),
-            integer("retention").token("RETENTION").optional(),
-            integer("size").token("CHUNK_SIZE").optional(),
-            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
-            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
-            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+            RETENTION,
+            CHUNK_SIZE,
+            POLICY,
+            IGNORE,
+            LABELS,
         ],
     }
 
@@ -57,12 +132,12 @@ rows! { Module:
         keys: [KeySpec::at(1, CREATE)],
         args: [
             key("key"),
-            integer("retention").token("RETENTION").optional(),
-            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
-            integer("size").token("CHUNK_SIZE").optional(),
-            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
-            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
-            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+            RETENTION,
+            ENCODING,
+            CHUNK_SIZE,
+            POLICY,
+            IGNORE,
+            LABELS,
         ],
     }
 
@@ -96,12 +171,12 @@ rows! { Module:
             key("key"),
             double("subtrahend"),
             string("timestamp").token("TIMESTAMP").optional(),
-            integer("retention").token("RETENTION").optional(),
-            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
-            integer("size").token("CHUNK_SIZE").optional(),
-            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
-            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
-            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+            RETENTION,
+            ENCODING,
+            CHUNK_SIZE,
+            POLICY,
+            IGNORE,
+            LABELS,
         ],
         scope: KeysPlus,
         propagate: Effect,
@@ -164,12 +239,12 @@ rows! { Module:
             key("key"),
             double("addend"),
             string("timestamp").token("TIMESTAMP").optional(),
-            integer("retention").token("RETENTION").optional(),
-            one_of("encoding", &[word("compressed", "COMPRESSED"), word("uncompressed", "UNCOMPRESSED")]).token("ENCODING").optional(),
-            integer("size").token("CHUNK_SIZE").optional(),
-            one_of("policy", &[word("block", "BLOCK"), word("first", "FIRST"), word("last", "LAST"), word("min", "MIN"), word("max", "MAX"), word("sum", "SUM")]).token("DUPLICATE_POLICY").optional(),
-            block("ignore", &[integer("ms").token("IGNORE"), double("difference")]).optional(),
-            block("labels", &[word("labels", "LABELS"), block("label", &[string("name"), string("value")]).multiple()]).optional(),
+            RETENTION,
+            ENCODING,
+            CHUNK_SIZE,
+            POLICY,
+            IGNORE,
+            LABELS,
         ],
         scope: KeysPlus,
         propagate: Effect,
@@ -214,7 +289,7 @@ rows! { Module:
         acl: [TIMESERIES, READ, SLOW],
         args: [
             word("latest", "LATEST").optional(),
-            one_of("labels", &[word("withlabels", "WITHLABELS"), string("label").token("SELECTED_LABELS").multiple()]).optional(),
+            SHOWN_LABELS,
             string("filter").token("FILTER").multiple(),
         ],
         scope: OneStripe,
@@ -231,19 +306,13 @@ rows! { Module:
             string("from"),
             string("to"),
             word("latest", "LATEST").optional(),
-            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
-            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
-            one_of("labels", &[word("withlabels", "WITHLABELS"), string("label").token("SELECTED_LABELS").multiple()]).optional(),
+            BY_TIMES,
+            BY_VALUES,
+            SHOWN_LABELS,
             integer("count").token("COUNT").optional(),
-            block("buckets", &[
-                string("align").token("ALIGN").optional(),
-                string("aggregation").token("AGGREGATION"),
-                integer("bucket"),
-                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
-                word("empty", "EMPTY").optional(),
-            ]).optional(),
+            BUCKETS,
             string("filter").token("FILTER").multiple(),
-            block("group", &[string("label").token("GROUPBY"), string("reducer").token("REDUCE")]).optional(),
+            GROUPS,
         ],
         scope: OneStripe,
     }
@@ -259,19 +328,13 @@ rows! { Module:
             string("from"),
             string("to"),
             word("latest", "LATEST").optional(),
-            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
-            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
-            one_of("labels", &[word("withlabels", "WITHLABELS"), string("label").token("SELECTED_LABELS").multiple()]).optional(),
+            BY_TIMES,
+            BY_VALUES,
+            SHOWN_LABELS,
             integer("count").token("COUNT").optional(),
-            block("buckets", &[
-                string("align").token("ALIGN").optional(),
-                string("aggregation").token("AGGREGATION"),
-                integer("bucket"),
-                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
-                word("empty", "EMPTY").optional(),
-            ]).optional(),
+            BUCKETS,
             string("filter").token("FILTER").multiple(),
-            block("group", &[string("label").token("GROUPBY"), string("reducer").token("REDUCE")]).optional(),
+            GROUPS,
         ],
         scope: OneStripe,
     }
@@ -302,16 +365,10 @@ rows! { Module:
             string("from"),
             string("to"),
             word("latest", "LATEST").optional(),
-            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
-            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
+            BY_TIMES,
+            BY_VALUES,
             integer("count").token("COUNT").optional(),
-            block("buckets", &[
-                string("align").token("ALIGN").optional(),
-                string("aggregation").token("AGGREGATION"),
-                integer("bucket"),
-                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
-                word("empty", "EMPTY").optional(),
-            ]).optional(),
+            BUCKETS,
         ],
         scope: KeysPlus,
     }
@@ -329,16 +386,10 @@ rows! { Module:
             string("from"),
             string("to"),
             word("latest", "LATEST").optional(),
-            integer("timestamp").token("FILTER_BY_TS").multiple().optional(),
-            block("values", &[double("min").token("FILTER_BY_VALUE"), double("max")]).optional(),
+            BY_TIMES,
+            BY_VALUES,
             integer("count").token("COUNT").optional(),
-            block("buckets", &[
-                string("align").token("ALIGN").optional(),
-                string("aggregation").token("AGGREGATION"),
-                integer("bucket"),
-                string("bucket-timestamp").token("BUCKETTIMESTAMP").optional(),
-                word("empty", "EMPTY").optional(),
-            ]).optional(),
+            BUCKETS,
         ],
         scope: KeysPlus,
     }
