@@ -403,7 +403,9 @@ mod tests {
             assert_eq!(keys, self.entries.len());
             let expiring = indexed.iter().filter(|it| it.expire_at_ms.is_some());
             assert_eq!(sum(|stripe| stripe.ttl.len()), expiring.count());
-            let timed = indexed.iter().filter(|it| it.earliest_ms.is_some());
+            let timed = indexed
+                .iter()
+                .filter(|it| it.object.is_some_and(|facts| facts.earliest_ms.is_some()));
             assert_eq!(sum(|stripe| stripe.timed.len()), timed.count());
             let tables = db.slots.iter().map(Index::table_bytes).sum::<usize>()
                 + sum(|stripe| stripe.ttl.table_bytes() + stripe.timed.table_bytes());
