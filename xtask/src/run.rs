@@ -21,9 +21,18 @@ pub fn workspace() -> PathBuf {
     xtask.parent().map(PathBuf::from).unwrap_or(xtask)
 }
 
-/// Returns a cargo command in the workspace.
+/// Returns a cargo command in the workspace. What `cargo xtask` has told us of our own package is not in its environment: some
+/// build scripts look at such variables, and would run again, with all that stands on them, each time that they differ.
 pub fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let ours = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_PRIMARY_PACKAGE"];
+        if let Some(text) = name.to_str()
+            && ours.iter().any(|prefix| text.starts_with(prefix))
+        {
+            command.env_remove(name);
+        }
+    }
     command.args(words).current_dir(workspace());
     command
 }

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use crate::client::{Client, Value, encode, request, resident_bytes, settings, start, until};
+use crate::client::{Client, Value, busy, encode, request, resident_bytes, settings, start, until};
 use fastrand::Rng;
 use redline_server::{OutputLimit, Permission, Server, Settings};
 
@@ -114,16 +114,15 @@ fn replies_before_a_protocol_error_arrive() {
 
 /// Two clients on different workers; the script of the first has begun, and holds the key `k` for a while.
 fn holder_and_other(server: &Server) -> (Client, Client) {
-    const HOLDS: &[u8] = b"redis.call('get', KEYS[1])
-        redis.call('publish', 'begun', '')
-        local ends = os.clock() + 0.3
-        while os.clock() < ends do end
-        return 1";
+    let holds = format!(
+        "redis.call('get', KEYS[1]) redis.call('publish', 'begun', '') {} return 1",
+        busy(300)
+    );
     // Connections go to the workers by turns.
     let [mut holder, mut hears, _third, mut other] = [(); 4].map(|()| Client::connect(server));
     other.call("SET k v").ok();
     hears.call("SUBSCRIBE begun");
-    holder.write(&encode(&[b"EVAL", HOLDS, b"1", b"k"]));
+    holder.write(&encode(&[b"EVAL", holds.as_bytes(), b"1", b"k"]));
     hears.read();
     (holder, other)
 }

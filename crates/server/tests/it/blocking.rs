@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::client::{Client, Value, encode, request, settings, start, until};
+use crate::client::{Client, Value, busy, encode, request, settings, start, until};
 use fastrand::Rng;
 use redline_server::{Permission, Server, Settings};
 
@@ -532,7 +532,7 @@ fn run_until_expired(c: &mut Client, in_script: bool, calls: &[&str], key: &str)
         let calls: String = calls
             .map(|call| format!("redis.call('{}') ", words(call)))
             .collect();
-        let script = calls + "local e = os.clock() + 0.005 while os.clock() < e do end";
+        let script = calls + &busy(5);
         assert_eq!(c.call_args(&[b"EVAL", script.as_bytes(), b"0"]), Value::Nil);
         return;
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::client::{Client, Value, encode, settings, start, until};
+use crate::client::{Client, Value, busy, encode, settings, start, until};
 use redline_server::{BusyScope, Server};
 use redline_spec::{self as spec, CommandId, Flags, Plane};
 
@@ -137,7 +137,7 @@ fn clients_whose_requests_came_with_the_script_are_answered() {
     // While this runs, everything below arrives: the worker finds it all in one turn.
     first.write(&encode(&[
         b"EVAL",
-        b"redis.call('publish', 'begun', '') local e = os.clock() + 0.1 while os.clock() < e do end",
+        format!("redis.call('publish', 'begun', '') {}", busy(100)).as_bytes(),
         b"0",
     ]));
     hears.read();
@@ -355,9 +355,11 @@ fn who_waits_and_who_listens_goes_on_when_all_is_refused() {
         waits.send("BLPOP l 0");
         hears.call("SUBSCRIBE news");
         until("it waits", || server.keyspace().anybody_waits());
-        let text = b"redis.call('rpush', KEYS[1], 'x') redis.call('publish', 'news', 'x') \
-            local e = os.clock() + 0.3 while os.clock() < e do end return 'over'";
-        script.write(&encode(&[b"EVAL", text, b"1", b"l"]));
+        let text = format!(
+            "redis.call('rpush', KEYS[1], 'x') redis.call('publish', 'news', 'x') {} return 'over'",
+            busy(300)
+        );
+        script.write(&encode(&[b"EVAL", text.as_bytes(), b"1", b"l"]));
         until_refused(&mut client, BUSY);
         assert_eq!(hears.read().array().len(), 3);
         assert_eq!(client.call("BLPOP l 0").error(), BUSY);

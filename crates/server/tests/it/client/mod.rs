@@ -246,6 +246,16 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// Returns a statement of Lua that keeps a script busy for that time by the wall clock. (`os.clock` counts the CPU time of the
+/// whole process: with tests on many threads it may run many times as fast.)
+pub fn busy(ms: u64) -> String {
+    format!(
+        "local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end \
+         local ends = now() + {} while now() < ends do end",
+        ms * 1000
+    )
+}
+
 /// Resident memory of this process, the server included.
 pub fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();

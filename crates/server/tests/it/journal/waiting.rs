@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Log;
-use crate::client::{Client, Value, encode, request, settings, start, until};
+use crate::client::{Client, Value, busy, encode, request, settings, start, until};
 use redline_server::{Permission, Settings};
 
 /// Elements that a waiting client takes belong to the unit that serves it, behind what that has written.
@@ -182,8 +182,12 @@ fn units_in_the_middle_of_a_busy_script_have_records_of_their_own() {
     let mut log = Log::attach(&server);
     script.write(&encode(&[
         b"EVAL",
-        b"redis.call('SET', KEYS[1], 1) redis.call('PUBLISH', 'begun', 'x')
-            local e = os.clock() + 0.5 while os.clock() < e do end redis.call('SET', KEYS[2], 2)",
+        format!(
+            "redis.call('SET', KEYS[1], 1) redis.call('PUBLISH', 'begun', 'x')
+            {} redis.call('SET', KEYS[2], 2)",
+            busy(500)
+        )
+        .as_bytes(),
         b"2",
         b"a",
         b"b",
