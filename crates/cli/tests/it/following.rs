@@ -20,7 +20,7 @@ pub const MARK: &str = "89abcdef0123456789abcdef0123456789abcdef";
 /// Offset of the snapshot.
 const OFFSET: usize = 1000;
 /// Silence after which a test has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A primary: a snapshot, and the stream behind it.
 pub struct Primary {
