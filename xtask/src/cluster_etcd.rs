@@ -14,7 +14,7 @@ use crate::run::{
     Failure, Folder, Process, captured, cargo, ended, free_port, until, watched, workspace,
 };
 
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 /// Key of the map of the cluster `default`, in base64.
 const MAP: &str = "L3JlZGxpbmUvZGVmYXVsdC9tYXA=";
 /// A map in which nobody owns a slot, and one that is none, in base64.
@@ -48,7 +48,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 }
 
 /// A running etcd with its folder.
-struct Etcd {
+pub(crate) struct Etcd {
     process: Option<Process>,
     program: std::path::PathBuf,
     folder: Folder,
@@ -57,7 +57,7 @@ struct Etcd {
 }
 
 impl Etcd {
-    fn start(program: &Path) -> Result<Etcd, Failure> {
+    pub(crate) fn start(program: &Path) -> Result<Etcd, Failure> {
         let mut etcd = Etcd {
             process: None,
             program: program.to_owned(),
@@ -102,7 +102,7 @@ impl Etcd {
         self.process = None;
     }
 
-    fn words(&self, name: &str) -> Vec<String> {
+    pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let endpoint = format!("http://127.0.0.1:{}", self.port);
         ["--cluster-etcd", &endpoint, "--cluster-name", name]
             .map(str::to_owned)
@@ -129,15 +129,15 @@ impl Etcd {
 }
 
 /// A node with its folder, which may be started again.
-struct Node {
+pub(crate) struct Node {
     process: Option<Process>,
     folder: Folder,
-    port: u16,
+    pub(crate) port: u16,
     program: std::path::PathBuf,
 }
 
 impl Node {
-    fn start(program: &Path, words: &[String]) -> Result<Node, Failure> {
+    pub(crate) fn start(program: &Path, words: &[String]) -> Result<Node, Failure> {
         let mut node = Node {
             process: None,
             folder: Folder::new("node")?,
@@ -171,17 +171,17 @@ impl Node {
     }
 
     /// Sends lines by redis-cli, and returns what it prints.
-    fn told(&self, lines: &str) -> Result<String, Failure> {
+    pub(crate) fn told(&self, lines: &str) -> Result<String, Failure> {
         let mut cli = Command::new("redis-cli");
         cli.args(["-p", &self.port.to_string()]);
         captured(cli, lines.as_bytes(), TIMEOUT)
     }
 
-    fn id(&self) -> Result<String, Failure> {
+    pub(crate) fn id(&self) -> Result<String, Failure> {
         self.told("CLUSTER MYID").map(|said| said.trim().to_owned())
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
@@ -191,7 +191,7 @@ impl Node {
 }
 
 /// Runs `redis-cli --cluster`; it must end well.
-fn managed(words: &[&str]) -> Result<String, Failure> {
+pub(crate) fn managed(words: &[&str]) -> Result<String, Failure> {
     let mut cli = Command::new("redis-cli");
     cli.arg("--cluster").args(words);
     let said = captured(cli, b"", TIMEOUT)?;
@@ -201,7 +201,7 @@ fn managed(words: &[&str]) -> Result<String, Failure> {
     }
 }
 
-fn expect(said: &str, wanted: &str) -> Result<(), Failure> {
+pub(crate) fn expect(said: &str, wanted: &str) -> Result<(), Failure> {
     match said.contains(wanted) {
         true => Ok(()),
         false => Err(format!("no \"{wanted}\" in\n{said}")),

@@ -10,10 +10,10 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
-    client_suites, clients, cluster_etcd, cluster_node, clusters, command_line_tools, compared,
-    failover, files, histories, install, jobs, many, memcached, migration, proxy, proxy_cache,
-    proxy_face, proxy_reads, proxy_tls, replication, reports, sentinel, stream, suite, tcl,
-    through, tls, verdicts,
+    client_suites, clients, cluster_etcd, cluster_moves, cluster_node, clusters,
+    command_line_tools, compared, failover, files, histories, install, jobs, many, memcached,
+    migration, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls, replication, reports,
+    sentinel, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     always("cluster", clusters::run),
     always("cluster-node", cluster_node::run),
     always("cluster-etcd", cluster_etcd::run),
+    always("cluster-moves", cluster_moves::run),
     always("failover", failover::run),
     on_request(
         "sentinel",

@@ -8,6 +8,7 @@ mod benched;
 mod client_suites;
 mod clients;
 mod cluster_etcd;
+mod cluster_moves;
 mod cluster_node;
 mod clusters;
 mod command_line_tools;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod moves;
 mod picture;
 pub mod records;
 mod redirect;

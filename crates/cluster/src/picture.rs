@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt, ops::RangeInclusive};
 use crate::{
     SLOTS,
     records::{
-        FORMAT, MAP_KEY, META_KEY, Map, Meta, NODES, NodeRecord, Record, SHARDS, ShardRecord,
-        VERSION,
+        FORMAT, MAP_KEY, META_KEY, MOVES_KEY, Map, Meta, Move, Moves, NODES, NodeRecord, OPEN_KEY,
+        Open, Record, SHARDS, ShardRecord, VERSION,
     },
 };
 
@@ -26,6 +26,10 @@ pub struct Picture {
     pub nodes: BTreeMap<String, NodeRecord>,
     /// Shards, by id.
     pub shards: BTreeMap<String, ShardRecord>,
+    /// Slots whose keys are being moved one by one.
+    pub open: Open,
+    /// Moves of slots with all their keys.
+    pub moves: Vec<Move>,
     owners: Owners,
 }
 
@@ -54,13 +58,24 @@ impl Picture {
         revision: u64,
         records: impl Iterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<Picture, BadRecord> {
-        let (mut meta, mut map) = (None, None);
+        let (mut meta, mut map, mut open) = (None, None, Open::default());
+        let mut moves = Vec::new();
         let (mut nodes, mut shards) = (BTreeMap::new(), BTreeMap::new());
         for (key, json) in records {
             if key == META_KEY {
                 meta = Some(read::<Meta>(key, json)?);
             } else if key == MAP_KEY {
                 map = Some(read::<Map>(key, json)?);
+            } else if key == MOVES_KEY {
+                moves = read::<Moves>(key, json)?.moves;
+                let slots = moves.iter().flat_map(|it| &it.runs);
+                let is_run =
+                    |(first, last): &(u16, u16)| first <= last && usize::from(*last) < SLOTS;
+                if !slots.clone().all(is_run) {
+                    return Err(bad(key, "it has slots that do not exist"));
+                }
+            } else if key == OPEN_KEY {
+                open = read::<Open>(key, json)?;
             } else if let Some(id) = key.strip_prefix(NODES) {
                 nodes.insert(id.to_owned(), read::<NodeRecord>(key, json)?);
             } else if let Some(id) = key.strip_prefix(SHARDS) {
@@ -94,6 +109,8 @@ impl Picture {
             meta,
             nodes,
             shards,
+            open,
+            moves,
             owners,
         })
     }
@@ -110,6 +127,27 @@ impl Picture {
             shard.primary.node == node || shard.replicas.iter().any(|replica| replica == node)
         });
         found.map(|(id, shard)| (id.as_str(), shard))
+    }
+
+    /// Returns true if a slot is being copied to this shard.
+    pub fn is_staged(&self, shard: &str, slot: u16) -> bool {
+        let mut moves = self.moves.iter();
+        moves.any(|it| it.is_under_way() && it.to.shard == shard && it.has(slot))
+    }
+
+    /// Returns the shard to which a slot of this shard leaves, key by key.
+    pub fn leaving(&self, shard: &str, slot: u16) -> Option<&str> {
+        let mut leaving = self.open.leaving.iter();
+        let (_, to) = leaving.find(|(open, _)| *open == slot)?;
+        let is_owner = self.owners.of_slot(slot) == Some(shard);
+        (is_owner && to != shard && self.shards.contains_key(to)).then_some(to.as_str())
+    }
+
+    /// Returns the shard from which a slot comes to this shard, key by key.
+    pub fn arriving(&self, shard: &str, slot: u16) -> Option<&str> {
+        let mut arriving = self.open.arriving.iter();
+        let (_, _, from) = arriving.find(|(open, to, _)| *open == slot && to == shard)?;
+        (self.owners.of_slot(slot) != Some(shard)).then_some(from.as_str())
     }
 
     /// Returns the greatest term of all shards.

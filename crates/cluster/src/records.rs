@@ -12,6 +12,10 @@ pub const FORMAT: u32 = 1;
 pub const META_KEY: &str = "meta";
 /// Key of [`Map`].
 pub const MAP_KEY: &str = "map";
+/// Key of [`Open`].
+pub const OPEN_KEY: &str = "open";
+/// Key of [`Moves`].
+pub const MOVES_KEY: &str = "moves";
 /// Key of [`Own`], in the file of a node alone.
 pub const OWN_KEY: &str = "own";
 /// Beginning of the keys of [`NodeRecord`]; the id follows.
@@ -53,7 +57,7 @@ macro_rules! records {
     };
 }
 
-records!(Meta, Own, NodeRecord, Alive, ShardRecord, Map);
+records!(Meta, Own, NodeRecord, Alive, ShardRecord, Map, Open, Moves);
 
 /// The cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +153,92 @@ pub struct Map {
     pub v: u32,
     /// First and last slot of a run, and the id of the shard that owns it; in order.
     pub runs: Vec<(u16, u16, String)>,
+}
+
+/// Slots whose keys are being moved one by one by a client, as SETSLOT MIGRATING and IMPORTING say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// A slot, and the id of the shard to which its owner sends who asks for keys that are not there any more.
+    pub leaving: Vec<(u16, String)>,
+    /// A slot, the id of a shard that takes its keys, and of the one from which they come.
+    pub arriving: Vec<(u16, String, String)>,
+}
+
+/// Moves of slots with all their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moves {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// In the order of their beginnings.
+    pub moves: Vec<Move>,
+}
+
+/// A move of slots from one shard to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// Its id.
+    pub id: String,
+    /// First and last slot of runs.
+    pub runs: Vec<(u16, u16)>,
+    /// The shard that has them at the beginning.
+    pub from: Side,
+    /// The shard that is to have them.
+    pub to: Side,
+    /// See [`MoveState`].
+    pub state: MoveState,
+    /// Reason of an abort.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// One side of a move: a shard, and its primary at the beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Side {
+    /// Id of the shard.
+    pub shard: String,
+    /// The primary.
+    pub primary: Incarnation,
+}
+
+/// State of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MoveState {
+    /// Keys are copied; the slots are the first shard's.
+    Copying,
+    /// The slots are the other shard's.
+    Done,
+    /// It was given up: the slots are the first shard's.
+    Aborted,
+}
+
+impl Move {
+    /// Returns true if it has not ended.
+    pub fn is_under_way(&self) -> bool {
+        self.state == MoveState::Copying
+    }
+
+    /// Returns true if it moves this slot.
+    pub fn has(&self, slot: u16) -> bool {
+        self.runs
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&slot))
+    }
+
+    /// Returns its slots.
+    pub fn slots(&self) -> impl Iterator<Item = u16> {
+        self.runs.iter().flat_map(|(first, last)| *first..=*last)
+    }
+}
+
+impl Open {
+    /// Forgets that a slot is open.
+    pub fn close(&mut self, slot: u16) {
+        self.leaving.retain(|(open, _)| *open != slot);
+        self.arriving.retain(|(open, ..)| *open != slot);
+    }
 }
 
 #[cfg(test)]

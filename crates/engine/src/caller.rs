@@ -430,7 +430,7 @@ pub struct Caller {
     /// Number of the journal's last record that is due to this client's calls; 0: none.
     pub own_record: u64,
     /// Number of changes of what is served, in a cluster, when its call was judged: see `executor/slots.rs`. `None`: it is
-    /// obeyed without a judgement, as a file that is loaded.
+    /// obeyed without a judgement, as a file that is loaded. [`u64::MAX`]: it is judged again in any case.
     pub judged_at: Option<u64>,
     /// Stripes that the client's ticket covers, if it owns the ticket.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
@@ -462,6 +462,10 @@ pub mod state {
     pub const MONITOR: u32 = 256;
     /// Has spoken of replication: it is, or may become, a replica.
     pub const REPLICA: u32 = 512;
+    /// Another node of the cluster, which passes on what is published there.
+    pub const NODE: u32 = 1 << 20;
+    /// ASKING: the next call, or the transaction that it opens, is served in a slot that is on its way to this node.
+    pub const ASKING: u32 = 1 << 21;
     /// The user has restrictions.
     pub const RESTRICTED: u32 = 1 << 31;
 }

@@ -183,6 +183,11 @@ pub trait Outlet: Clock + Sized {
         slots::Unserved::Nobody
     }
 
+    /// Passes a published message on to the other nodes of a cluster. Returns false if there are none that get it so.
+    fn pass_on(_: &mut Executor<'_, Self>, _: Args<'_>) -> bool {
+        false
+    }
+
     /// Called when a caller waits for replicas to have this record: they are to tell how far they are.
     fn ask_replicas(_: &mut Executor<'_, Self>, _record: u64) {}
 }

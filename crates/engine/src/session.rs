@@ -90,6 +90,10 @@ pub fn publish_events(engine: &Engine, local: &mut Local, changes: &mut Changes,
             }
             _ => {}
         }
+        // Keys of a slot that is on its way are not there yet, or not any more.
+        if engine.keyspace.hides(&event.key) {
+            continue;
+        }
         if wanted.intersects(Classes::KEYSPACE) {
             let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
             channel.extend_from_slice(&event.key);

@@ -167,6 +167,9 @@ impl<'k> Eviction<'k> {
         if let Some(entry) = entry {
             // SAFETY: the stripe is held.
             unsafe {
+                if self.space.hides(entry.key()) {
+                    return true;
+                }
                 let score = match self.policy {
                     Policy::VolatileTtl => {
                         u64::MAX - entry.expire_at_ms().unwrap_or(i64::MAX).max(0) as u64

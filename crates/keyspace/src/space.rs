@@ -311,14 +311,15 @@ impl Keyspace {
         self.used_dbs[db as usize / 64].fetch_or(1 << (db % 64), Ordering::Relaxed);
     }
 
-    /// Returns the number of keys of a database. Exact when no unit is running, and inside one that holds all stripes.
+    /// Returns the number of keys of a database, without those of hidden slots. Exact when no unit is running, and inside one that holds all stripes.
     pub fn key_count(&self, db: u32) -> u64 {
-        self.db(db).map_or(0, |db| {
+        let all: u64 = self.db(db).map_or(0, |db| {
             db.stripes
                 .iter()
                 .map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed)))
                 .sum()
-        })
+        });
+        all.saturating_sub(self.hidden_key_count(db))
     }
 
     /// Returns the number of keys of a database that have an expiry.

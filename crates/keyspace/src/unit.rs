@@ -224,6 +224,53 @@ impl<'k> Unit<'k> {
         self.space.slots.set_served(slot, is_served);
     }
 
+    /// Hides the keys of a slot from whoever looks at all keys, or shows them.
+    ///
+    /// # Panics
+    /// Unless its stripe is held, or if the keyspace is not that of a cluster's node.
+    pub fn set_hidden(&mut self, slot: u16, is_hidden: bool) {
+        assert!(
+            self.covers(Keyspace::stripe_of_slot(slot)),
+            "the stripe of the slot is held"
+        );
+        self.space.slots.set_hidden(slot, is_hidden);
+    }
+
+    /// Has the keys of a slot noted from now on that change, or no more: see [`Keyspace::take_changed_keys`].
+    ///
+    /// # Panics
+    /// Unless its stripe is held, or if the keyspace is not that of a cluster's node.
+    pub fn set_followed(&mut self, slot: u16, is_followed: bool) {
+        assert!(
+            self.covers(Keyspace::stripe_of_slot(slot)),
+            "the stripe of the slot is held"
+        );
+        self.space.slots.set_followed(slot, is_followed);
+    }
+
+    /// Visits some keys of a slot from a place on, those that have expired and are still there included; returns the place
+    /// behind them, or `None` at the end. Every key that is there from the first call to the last is visited.
+    ///
+    /// # Panics
+    /// Unless the slot's stripe is held.
+    pub fn visit_slot_from(
+        &self,
+        db: u32,
+        slot: u16,
+        from: u32,
+        visit: &mut impl FnMut(&[u8]),
+    ) -> Option<u32> {
+        assert!(
+            self.covers(Keyspace::stripe_of_slot(slot)),
+            "the stripe of the slot is held"
+        );
+        let index = self.space.db(db)?.index_of(slot);
+        index.scan(from, |pointer| {
+            // SAFETY: the stripe is held, so the entry stays as it is during the visit.
+            visit(unsafe { Entry::from_table(pointer).key() });
+        })
+    }
+
     /// Visits at most `count` keys of a slot, those that have expired and are still there included: it takes as long as
     /// the visits.
     ///

@@ -189,6 +189,13 @@ impl WaitSlot {
         waiter.is_some_and(|waiter| waiter.ended().is_some())
     }
 
+    /// Returns true if the client waits for such a key.
+    pub fn waits_for(&self, is_such: impl Fn(&[u8]) -> bool) -> bool {
+        let slot = self.0.lock().expect("no panic under a wait slot");
+        let waiter = slot.waiter.as_ref();
+        waiter.is_some_and(|waiter| waiter.keys.iter().any(|key| is_such(key)))
+    }
+
     /// Ends the client's wait, if it waits, and returns the waiter to be told.
     pub fn end(&self, how: End) -> Option<Arc<Waiter>> {
         let slot = self.0.lock().expect("no panic under a wait slot");

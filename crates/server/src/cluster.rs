@@ -9,7 +9,10 @@
 
 pub(crate) mod entering;
 pub(crate) mod etcd;
+pub(crate) mod lost;
 pub(crate) mod members;
+pub(crate) mod messages;
+pub(crate) mod moves;
 
 use std::{
     collections::BTreeSet,
@@ -66,6 +69,24 @@ impl View {
     /// Returns true if this node is to serve a slot to everybody.
     pub(crate) fn serves(&self, slot: u16) -> bool {
         self.is_member && self.is_primary && self.has(slot)
+    }
+
+    /// Returns the shard to which a slot of this node leaves, key by key.
+    pub(crate) fn leaving(&self, slot: u16) -> Option<&str> {
+        self.picture.leaving(&self.shard, slot)
+    }
+
+    /// Returns true if another shard has a slot, and it is not copied to this one: keys of it here are to go.
+    pub(crate) fn is_lost(&self, slot: u16) -> bool {
+        self.is_foreign(slot) && !self.picture.is_staged(&self.shard, slot)
+    }
+
+    /// Returns true if another shard has a slot, and a client does not move its keys to this one.
+    pub(crate) fn is_foreign(&self, slot: u16) -> bool {
+        let owner = self.picture.owners().of_slot(slot);
+        self.is_member
+            && owner.is_some_and(|owner| owner != self.shard)
+            && self.picture.arriving(&self.shard, slot).is_none()
     }
 
     /// Returns true if this node's shard owns a slot.
@@ -263,10 +284,18 @@ impl Cluster {
     /// Unless the unit holds the stripes of all slots for which that is a change.
     pub(crate) fn serve_owned(&self, unit: &mut Unit<'_>) {
         let view = self.view();
+        let fence = self.etcd.as_ref().map(|etcd| &etcd.moves.fence);
         for slot in 0..SLOTS as u16 {
-            let is_own = view.serves(slot);
+            // Whether a key of a slot that leaves is here is looked at for each call.
+            let is_own = view.serves(slot)
+                && view.leaving(slot).is_none()
+                && !fence.is_some_and(|fence| fence.has(slot));
             if unit.space().serves_slot(slot) != is_own {
                 unit.set_served(slot, is_own);
+            }
+            let is_hidden = view.is_foreign(slot);
+            if unit.space().hides_slot(slot) != is_hidden {
+                unit.set_hidden(slot, is_hidden);
             }
         }
     }

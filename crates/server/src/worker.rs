@@ -365,6 +365,14 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         {
             cluster::etcd::drive(self);
         }
+        if self.number == 0
+            && self.depth == 0
+            && let Some(node) = &self.shared.cluster
+            && let Some(etcd) = &node.etcd
+            && etcd.lost.has_work()
+        {
+            cluster::lost::drive(self);
+        }
         if self.number == 0 && self.depth == 0 && self.shared.replication.has_wishes() {
             replication::drive(self);
         }

@@ -29,7 +29,9 @@ pub(super) fn let_in<O: Outlet>(
 ) -> Result<(), Halt> {
     let gate = spec::gate(id);
     if let Err(halt) = check_all(executor, caller, id, gate, args) {
-        executor.stats.commands[id as usize].rejected.add(1);
+        if matches!(halt, Halt::Error(_)) {
+            executor.stats.commands[id as usize].rejected.add(1);
+        }
         return Err(halt);
     }
     match is_held_back(executor, caller, id, gate, args) {
@@ -50,12 +52,16 @@ fn check_all<O: Outlet>(
         return Err(reject(executor, caller, args, &error));
     }
     if let Err(refusal) = slots::check(executor, caller, id, args) {
+        let halt = refusal.halt();
+        if matches!(halt, Halt::Suspended(_)) {
+            return Err(halt);
+        }
         break_multi(caller);
         if id == CommandId::Exec {
             // Its error is not wrapped in one of EXEC, since clients follow it.
             session::transaction::abandon(executor, caller);
         }
-        return Err(Halt::Error(refusal.error()));
+        return Err(halt);
     }
     let checked = check(executor, caller, id, gate, args);
     checked.map_err(|error| reject(executor, caller, args, &error))

@@ -225,6 +225,9 @@ impl<O: Outlet> Executor<'_, O> {
                 return;
             }
         }
+        if caller.is(state::ASKING) && !caller.is(state::MULTI) && !is_asking(caller) {
+            caller.set_state(state::ASKING, false);
+        }
         caller.rounds = 0;
         // Refused on its last round (-BUSY, OOM): its reserved stripes are free for others.
         units::give_way(self, caller);
@@ -457,6 +460,11 @@ pub fn runs_script(id: CommandId) -> bool {
 #[inline]
 fn payload_bytes(args: Args<'_>) -> u64 {
     args.iter().map(<[u8]>::len).sum::<usize>() as u64
+}
+
+/// Returns true if the client's last command is ASKING.
+fn is_asking(caller: &Caller) -> bool {
+    caller.info.command.load(Ordering::Relaxed) == CommandId::Asking as u16
 }
 
 #[inline]

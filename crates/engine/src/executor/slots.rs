@@ -7,24 +7,26 @@
 //! Must not know: who the other nodes are, why a slot is not served.
 
 use redline_commands::Error;
-use redline_keyspace::SLOT_KEYS_MAX;
+use redline_keyspace::{SLOT_KEYS_MAX, Trace, Unit};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags, KeyShape};
 
 use crate::{
-    caller::{Caller, state},
-    executor::{Executor, Outlet},
+    caller::{Caller, Suspended, state},
+    executor::{Executor, Halt, Outlet},
     refusals::Reason,
     session::scripting,
 };
 
 const CROSS_SLOT: Error = Error::line("CROSSSLOT Keys in request don't hash to the same slot");
+const TRY_AGAIN: Error = Error::line("TRYAGAIN Multiple keys request during rehashing of slot");
+const UNSETTLED: Error = Error::line("TRYAGAIN It is not known yet which node has the slot");
 const NOBODY: Error = Error::line("CLUSTERDOWN Hash slot not served");
 const DOWN: Error = Error::line("CLUSTERDOWN The cluster is down");
 const DOWN_FOR_WRITES: Error =
     Error::line("CLUSTERDOWN The cluster is down and only accepts read commands");
 
-/// Reason why this node does not serve a slot.
+/// Reason why this node does not serve a slot, or not as any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unserved {
     /// No node has it.
@@ -33,6 +35,18 @@ pub enum Unserved {
     Elsewhere(String),
     /// Another node has it, and this one a copy, from which the caller may read: the other's host and port.
     Copied(String),
+    /// Likewise, but the caller has not asked to read from copies: it may subscribe.
+    Mirrored(String),
+    /// It is this node's, and its keys are on their way to another: those that are not here are asked for there. The
+    /// other's host and port.
+    Leaving(String),
+    /// Another node has it, and its keys are on their way to this one, which serves calls after ASKING: the other's host
+    /// and port.
+    Arriving(String),
+    /// It is about to change its owner, and the caller will be woken when that is settled.
+    Fenced,
+    /// It is not known who owns it.
+    Unknown,
     /// It is this node's, but the cluster is not complete.
     Down {
         /// True if calls that only read are served all the same.
@@ -48,6 +62,10 @@ pub(crate) enum Refusal {
     CrossSlot,
     Nobody,
     Moved(u16, String),
+    Ask(u16, String),
+    TryAgain,
+    Fenced,
+    Unsettled,
     Down,
     DownForWrites,
     Full(u16),
@@ -60,6 +78,9 @@ impl Refusal {
             Refusal::CrossSlot => CROSS_SLOT,
             Refusal::Nobody => NOBODY,
             Refusal::Moved(slot, node) => Error::Line(format!("MOVED {slot} {node}").into()),
+            Refusal::Ask(slot, node) => Error::Line(format!("ASK {slot} {node}").into()),
+            Refusal::TryAgain => TRY_AGAIN,
+            Refusal::Fenced | Refusal::Unsettled => UNSETTLED,
             Refusal::Down => DOWN,
             Refusal::DownForWrites => DOWN_FOR_WRITES,
             Refusal::Full(slot) => Error::Line(
@@ -68,6 +89,14 @@ impl Refusal {
                 )
                 .into(),
             ),
+        }
+    }
+
+    /// Returns the end of the call: an error, or a wait.
+    pub(crate) fn halt(&self) -> Halt {
+        match self {
+            Refusal::Fenced => Halt::Suspended(Suspended::File),
+            _ => Halt::Error(self.error()),
         }
     }
 
@@ -81,8 +110,8 @@ impl Refusal {
                 )
                 .into(),
             ),
-            Refusal::Nobody => Error::line("ERR Script attempted to access a slot not served"),
-            Refusal::Moved(..) => {
+            Refusal::Nobody | Refusal::Fenced | Refusal::Unsettled => Error::line("ERR Script attempted to access a slot not served"),
+            Refusal::Moved(..) | Refusal::Ask(..) | Refusal::TryAgain => {
                 Error::line("ERR Script attempted to access a non local key in a cluster node")
             }
             Refusal::Down => {
@@ -96,6 +125,17 @@ impl Refusal {
     }
 }
 
+/// Judgement of calls that are not refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// They run.
+    Served,
+    /// They run if they have one key, or all are here: the slot is on its way to this node.
+    IfHere,
+    /// They run if all keys are here: those of this slot are on their way to this node, with its host and port.
+    ElseAsk(u16, String),
+}
+
 /// Slots and effects of one or more calls.
 #[derive(Default)]
 struct Calls {
@@ -105,6 +145,11 @@ struct Calls {
     /// True if they may add keys.
     grow: bool,
     name_channels: bool,
+    /// True if they publish: a copy's node does not.
+    publish: bool,
+    /// True if they move keys of a slot, or are served as if after ASKING.
+    move_keys: bool,
+    ask: bool,
     /// A slot that an invalid call may access before it is found to be invalid.
     stray: Option<u16>,
 }
@@ -115,6 +160,9 @@ impl Calls {
         let by_row = gate.flags.has(Flags::WRITE);
         self.write |= scripting::may_write(executor.engine, id, args, by_row);
         self.grow |= gate.flags.has(Flags::DENYOOM);
+        self.publish |= id == CommandId::Spublish;
+        self.move_keys |= id == CommandId::Migrate;
+        self.ask |= gate.flags.has(Flags::ASKING);
         if gate.keys == KeyShape::None {
             return;
         }
@@ -140,39 +188,57 @@ impl Calls {
         }
     }
 
-    fn judge<O: Outlet>(&self, executor: &Executor<'_, O>, caller: &Caller) -> Result<(), Refusal> {
+    fn judge<O: Outlet>(
+        &self,
+        executor: &Executor<'_, O>,
+        caller: &Caller,
+    ) -> Result<Verdict, Refusal> {
         let Some(slot) = self.first.or(self.stray) else {
-            return Ok(());
+            return Ok(Verdict::Served);
         };
         let is_down = executor.refusals.has(Reason::ClusterDown);
         if !is_down && self.stray.is_none() && executor.engine.keyspace.serves_slot(slot) {
             return match self.are_several {
                 true => Err(Refusal::CrossSlot),
                 false if self.grow && is_full(executor, caller, slot) => Err(Refusal::Full(slot)),
-                false => Ok(()),
+                false => Ok(Verdict::Served),
             };
         }
         match O::unserved(executor, caller, slot) {
             Unserved::Nobody => Err(Refusal::Nobody),
+            Unserved::Fenced => Err(Refusal::Fenced),
+            Unserved::Unknown => Err(Refusal::Unsettled),
             _ if self.are_several => Err(Refusal::CrossSlot),
             Unserved::Elsewhere(node) => Err(Refusal::Moved(slot, node)),
-            Unserved::Copied(node) if self.write => Err(Refusal::Moved(slot, node)),
-            Unserved::Copied(_) => match is_down {
+            Unserved::Arriving(node) => match (is_down, self.move_keys) {
+                (true, _) => Err(Refusal::Down),
+                (false, true) => Ok(Verdict::Served),
+                (false, false) if self.ask || caller.is(state::ASKING) => Ok(Verdict::IfHere),
+                (false, false) => Err(Refusal::Moved(slot, node)),
+            },
+            Unserved::Leaving(_) if is_down => Err(Refusal::Down),
+            Unserved::Leaving(_) if self.name_channels || self.move_keys => Ok(Verdict::Served),
+            Unserved::Leaving(node) => Ok(Verdict::ElseAsk(slot, node)),
+            Unserved::Mirrored(node) if !self.name_channels => Err(Refusal::Moved(slot, node)),
+            Unserved::Copied(node) | Unserved::Mirrored(node) if self.write || self.publish => {
+                Err(Refusal::Moved(slot, node))
+            }
+            Unserved::Copied(_) | Unserved::Mirrored(_) => match is_down {
                 true => Err(Refusal::Down),
-                false => Ok(()),
+                false => Ok(Verdict::Served),
             },
             // It is becoming this node's: whoever makes it so holds its stripe until it is served.
-            Unserved::Down { .. } if !is_down => Ok(()),
+            Unserved::Down { .. } if !is_down => Ok(Verdict::Served),
             Unserved::Down {
                 serves_channels, ..
             } if self.name_channels => match serves_channels {
-                true => Ok(()),
+                true => Ok(Verdict::Served),
                 false => Err(Refusal::Down),
             },
             Unserved::Down { serves_reads, .. } => match (serves_reads, self.write) {
                 (false, _) => Err(Refusal::Down),
                 (true, true) => Err(Refusal::DownForWrites),
-                (true, false) => Ok(()),
+                (true, false) => Ok(Verdict::Served),
             },
         }
     }
@@ -192,29 +258,89 @@ pub(super) fn check<O: Outlet>(
     if !executor.engine.keyspace.is_of_cluster() {
         return Ok(());
     }
-    caller.judged_at = Some(executor.engine.keyspace.served_changes());
+    // Before the look at who serves: a change meanwhile has it judged again.
+    let changes = executor.engine.keyspace.served_changes();
     let mut calls = Calls::default();
+    for_each_call(caller, id, args, |id, args| calls.add(executor, id, args));
+    let verdict = calls.judge(executor, caller)?;
+    caller.judged_at = Some(match verdict {
+        Verdict::Served => changes,
+        // That is seen under its stripes alone.
+        Verdict::IfHere | Verdict::ElseAsk(..) => u64::MAX,
+    });
+    Ok(())
+}
+
+/// Visits a call, or those that EXEC runs.
+fn for_each_call<'a>(
+    caller: &'a Caller,
+    id: CommandId,
+    args: Args<'a>,
+    mut visit: impl FnMut(CommandId, Args<'a>),
+) {
     if id == CommandId::Exec && caller.is(state::MULTI) {
         let queue = caller.multi.queue.iter();
-        queue.for_each(|(id, args)| calls.add(executor, *id, args.as_args()));
+        queue.for_each(|(id, args)| visit(*id, args.as_args()));
     } else {
-        calls.add(executor, id, args);
+        visit(id, args);
     }
-    calls.judge(executor, caller)
 }
 
 /// Judges a call again, now that its stripes are held, if slots have begun or ceased to be served since it was judged.
 pub(crate) fn check_again<O: Outlet>(
-    executor: &Executor<'_, O>,
+    executor: &mut Executor<'_, O>,
     caller: &mut Caller,
     id: CommandId,
     args: Args<'_>,
+    unit: &mut Unit<'_>,
 ) -> Result<(), Refusal> {
     let changes = executor.engine.keyspace.served_changes();
     if caller.judged_at.is_none_or(|judged| judged == changes) {
         return Ok(());
     }
-    check(executor, caller, id, args)
+    let mut calls = Calls::default();
+    for_each_call(caller, id, args, |id, args| calls.add(executor, id, args));
+    let verdict = calls.judge(executor, caller)?;
+    caller.judged_at = Some(changes);
+    if verdict == Verdict::Served {
+        return Ok(());
+    }
+    let (here, missing) = count_keys(executor, caller, id, args, unit);
+    match verdict {
+        Verdict::ElseAsk(slot, node) if missing > 0 => match here {
+            0 => Err(Refusal::Ask(slot, node)),
+            _ => Err(Refusal::TryAgain),
+        },
+        Verdict::IfHere if missing > 0 && here + missing > 1 => Err(Refusal::TryAgain),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the number of keys of a call that are here, and of those that are not. Their stripes are held.
+fn count_keys<O: Outlet>(
+    executor: &mut Executor<'_, O>,
+    caller: &Caller,
+    id: CommandId,
+    args: Args<'_>,
+    unit: &mut Unit<'_>,
+) -> (usize, usize) {
+    let mut keys: Vec<&[u8]> = Vec::new();
+    for_each_call(caller, id, args, |id, args| {
+        let is_of_keys = spec::row(id).channels.is_none();
+        let arg = |at| args.get(at).unwrap_or_default();
+        let found = spec::reachable_keys(id, args.len(), arg).filter(|_| is_of_keys);
+        keys.extend(found.filter_map(|key| args.get(key.position)));
+    });
+    keys.sort_unstable();
+    keys.dedup();
+    let (db, now_ms) = (caller.db, executor.now_ms);
+    let mut view = unit.view(&mut executor.local, db, now_ms);
+    let here = keys.iter();
+    // Expired keys stay: a call that is refused has no effect.
+    let here = here.filter(|key| view.find(key, Trace::Prefetch).is_some());
+    let here = here.count();
+    view.finish();
+    (here, keys.len() - here)
 }
 
 /// Judges a call of a script. `own`: the slot of all keys so far, if the script has to stay in one.
@@ -231,6 +357,7 @@ pub(crate) fn check_in_script<O: Outlet>(
     let mut calls = Calls::default();
     calls.add(executor, id, args);
     let judged = calls.judge(executor, caller);
+    // Keys that are on their way were looked for when the script began.
     judged.map_err(|refusal| refusal.error_in_script(id))?;
     if let (Some(own), Some(slot)) = (own, calls.first)
         && *own.get_or_insert(slot) != slot

@@ -146,7 +146,8 @@ fn run_alone<O: Outlet>(
             gate::pass_again(executor, caller, args)?;
             continue;
         }
-        slots::check_again(executor, caller, id, args).map_err(|refusal| refusal.error())?;
+        slots::check_again(executor, caller, id, args, &mut unit)
+            .map_err(|refusal| refusal.halt())?;
         if writes && executor.engine.keyspace.anybody_waits() {
             let set = needs.into_set();
             // The ticket, if there is one, is kept for a wider set.
@@ -386,7 +387,7 @@ fn run_inside<O: Outlet>(
 ) -> Result<(), Halt> {
     let mut compound = executor.compound.take().expect("checked by the caller");
     let hint = extend(executor, &mut compound.unit, id, gate, args);
-    if let Err(refusal) = slots::check_again(executor, caller, id, args) {
+    if let Err(refusal) = slots::check_again(executor, caller, id, args, &mut compound.unit) {
         let error = match compound.in_script {
             true => refusal.error_in_script(id),
             false => refusal.error(),

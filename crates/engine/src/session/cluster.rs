@@ -5,7 +5,7 @@
 use redline_resp::Args;
 
 use crate::{
-    caller::{Caller, flag},
+    caller::{Caller, flag, state},
     errors,
     executor::Halt,
     executor::{Executor, Outlet},
@@ -35,13 +35,14 @@ pub(crate) fn readwrite<O: Outlet>(
     Ok(())
 }
 
-/// Says that the next call follows an ASK redirect. No node of this program sends one, since no slot is ever in two places.
+/// Says that the next call, or the transaction that it opens, follows an ASK redirect.
 pub(crate) fn asking<O: Outlet>(
     executor: &mut Executor<'_, O>,
     caller: &mut Caller,
     _: Args<'_>,
 ) -> Result<(), Halt> {
     only_in_cluster(executor)?;
+    caller.set_state(state::ASKING, true);
     caller.reply().ok();
     Ok(())
 }

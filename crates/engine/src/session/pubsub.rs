@@ -6,7 +6,7 @@ use redline_resp::Args;
 use redline_spec::CommandId;
 
 use crate::{
-    caller::{Caller, Suspended},
+    caller::{Caller, Suspended, state},
     errors,
     executor::{Executor, Halt, Outlet, units},
     pubsub::Kind,
@@ -99,7 +99,10 @@ pub(crate) fn publish<O: Outlet>(
     let receivers = engine
         .pubsub
         .publish(engine.executors(), &args[1], &args[2]);
-    record(executor, caller, args);
+    // What comes from another node has been sent to all.
+    if !caller.is(state::NODE) && !O::pass_on(executor, args) {
+        record(executor, caller, args);
+    }
     caller.reply().integer(receivers as i64);
     Ok(())
 }

@@ -336,9 +336,14 @@ fn keep_slot<O: Outlet>(
     let Ok(id) = executor.engine.names.resolve(&args[0], None) else {
         return Ok(());
     };
-    slots::check_again(executor, caller, id, args).map_err(|refusal| {
+    let Some(mut compound) = executor.compound.take() else {
+        return Ok(());
+    };
+    let judged = slots::check_again(executor, caller, id, args, &mut compound.unit);
+    executor.compound = Some(compound);
+    judged.map_err(|refusal| {
         end_unit(executor, caller);
-        refusal.error().into()
+        refusal.halt()
     })
 }
 

@@ -106,10 +106,13 @@ pub(crate) fn exec<O: Outlet>(
         );
     }
     let mut unit = units::take_for_call(executor, caller, args, take_unit)?;
-    if let Err(refusal) = slots::check_again(executor, caller, CommandId::Exec, args) {
+    if let Err(refusal) = slots::check_again(executor, caller, CommandId::Exec, args, &mut unit) {
         drop(unit);
-        abandon(executor, caller);
-        return Err(refusal.error().into());
+        let halt = refusal.halt();
+        if matches!(halt, Halt::Error(_)) {
+            abandon(executor, caller);
+        }
+        return Err(halt);
     }
     let aborted = O::FAULT != Some(Fault::IgnoresWatches)
         && (caller.watch_flag.is_raised() || watched_key_expired(executor, caller, &mut unit));

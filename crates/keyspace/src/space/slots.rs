@@ -6,9 +6,18 @@
 //! row, guards 16 slots that are 1,024 apart, so a node that owns a run of slots uses every stripe. SipHash stays inside,
 //! since anybody can find keys of one slot, but not of one bucket in it.
 //!
+//! A slot on its way between nodes is *followed* at the one side, where the keys that change are noted, and *hidden* at the
+//! other, where its keys are not shown to whoever looks at all keys.
+//!
 //! Must not know: who owns a slot that is not served, and why.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::HashSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
 
 use redline_slot::slot_of;
 use redline_table::{Index, hash::SLOT_BITS};
@@ -29,6 +38,51 @@ pub(crate) struct Slots {
     served: Box<[AtomicU64]>,
     /// Number of changes of those bits.
     changes: AtomicU64,
+    hidden: Marks,
+    followed: Marks,
+    /// Keys of followed slots that have changed.
+    changed: Mutex<HashSet<Box<[u8]>>>,
+    /// Number of times that a database was emptied.
+    flushes: AtomicU64,
+}
+
+/// A bit for each position, and the number of those that are set: mostly 0. Changed under the slot's stripe.
+#[derive(Default)]
+struct Marks {
+    words: Box<[AtomicU64]>,
+    count: AtomicUsize,
+}
+
+impl Marks {
+    fn new() -> Marks {
+        Marks {
+            words: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    fn has(&self, position: usize) -> bool {
+        let word = self.words.get(position / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (position % 64)) != 0)
+    }
+
+    fn set(&self, position: usize, is_set: bool) {
+        let (word, bit) = (&self.words[position / 64], 1 << (position % 64));
+        let was_set = match is_set {
+            true => word.fetch_or(bit, Ordering::Relaxed) & bit != 0,
+            false => word.fetch_and(!bit, Ordering::Relaxed) & bit != 0,
+        };
+        match (was_set, is_set) {
+            (false, true) => self.count.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.count.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
 }
 
 impl Slots {
@@ -38,6 +92,10 @@ impl Slots {
             by_key: false,
             served: Box::default(),
             changes: AtomicU64::new(0),
+            hidden: Marks::default(),
+            followed: Marks::default(),
+            changed: Mutex::default(),
+            flushes: AtomicU64::new(0),
         }
     }
 
@@ -47,6 +105,10 @@ impl Slots {
             by_key: true,
             served: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
             changes: AtomicU64::new(0),
+            hidden: Marks::new(),
+            followed: Marks::new(),
+            changed: Mutex::default(),
+            flushes: AtomicU64::new(0),
         }
     }
 
@@ -66,6 +128,44 @@ impl Slots {
         if (before & bit != 0) != is_served {
             self.changes.fetch_add(1, Ordering::Release);
         }
+    }
+}
+
+/// Slots on their way.
+impl Slots {
+    /// Hides a slot, or shows it; the caller holds its stripe.
+    pub(crate) fn set_hidden(&self, slot: u16, is_hidden: bool) {
+        self.hidden.set(position_of(slot), is_hidden);
+    }
+
+    /// Follows a slot, or ceases to; the caller holds its stripe.
+    pub(crate) fn set_followed(&self, slot: u16, is_followed: bool) {
+        self.followed.set(position_of(slot), is_followed);
+    }
+
+    /// Returns true if a slot is followed.
+    #[inline]
+    pub(crate) fn follows_any(&self) -> bool {
+        self.followed.any()
+    }
+
+    /// Notes that a key has changed, whose stripe the caller holds.
+    #[cold]
+    pub(crate) fn note_changed(&self, key: &[u8]) {
+        if self.followed.has(position_of(slot_of(key))) {
+            let mut changed = self
+                .changed
+                .lock()
+                .expect("no panic under the changed keys");
+            if !changed.contains(key) {
+                changed.insert(key.into());
+            }
+        }
+    }
+
+    /// Notes that a database is emptied.
+    pub(crate) fn note_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -156,6 +256,41 @@ impl Keyspace {
         db.map_or(0, |db| db.index_of(slot).len() as u64)
     }
 
+    /// Returns true if a key is of a hidden slot.
+    #[inline]
+    pub fn hides(&self, key: &[u8]) -> bool {
+        self.slots.hidden.any() && self.slots.hidden.has(position_of(slot_of(key)))
+    }
+
+    /// Returns true if a slot is hidden.
+    pub fn hides_slot(&self, slot: u16) -> bool {
+        self.slots.hidden.has(position_of(slot))
+    }
+
+    /// Returns the number of keys of hidden slots in a database.
+    pub(crate) fn hidden_key_count(&self, db: u32) -> u64 {
+        if !self.slots.hidden.any() {
+            return 0;
+        }
+        let hidden = (0..SLOTS as u16).filter(|slot| self.hides_slot(*slot));
+        hidden.map(|slot| self.slot_key_count(db, slot)).sum()
+    }
+
+    /// Takes the keys of followed slots that have changed since the last time, each once.
+    pub fn take_changed_keys(&self) -> HashSet<Box<[u8]>> {
+        let mut changed = self
+            .slots
+            .changed
+            .lock()
+            .expect("no panic under the changed keys");
+        std::mem::take(&mut *changed)
+    }
+
+    /// Returns the number of times that a database was emptied.
+    pub fn flushes(&self) -> u64 {
+        self.slots.flushes.load(Ordering::Acquire)
+    }
+
     /// Returns the number of the stripe that guards a slot.
     pub fn stripe_of_slot(slot: u16) -> u16 {
         stripe_of_slot(position_of(slot))
@@ -238,6 +373,68 @@ mod tests {
         unit.set_served(12182, false);
         drop(unit);
         assert!(!node.serves(place) && node.served_changes() == 2);
+    }
+
+    #[test]
+    fn keys_of_a_hidden_slot_are_shown_to_nobody_who_looks_at_all() {
+        let mut node = node();
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let mut unit = Unit::exclusive(&mut node);
+        let mut view = unit.view(&mut local, 0, 0);
+        for key in [&b"{a}1"[..], b"{a}2", b"{b}1"] {
+            view.set_string(key, b"value", Expiry::Clear);
+        }
+        view.finish_unreported();
+        unit.set_hidden(slot_of(b"a"), true);
+        let mut view = unit.view(&mut local, 0, 0);
+        let mut keys = Vec::new();
+        view.database().for_each(|key, _| keys.push(key.to_vec()));
+        let counted = view.database().key_count();
+        let mut scanned = Vec::new();
+        let end = view
+            .database()
+            .scan(0, 100, |key, _| scanned.push(key.to_vec()));
+        let drawn = view.database().random_key().ok().flatten();
+        view.finish();
+        assert_eq!(
+            (keys, counted, end.ok()),
+            (vec![b"{b}1".to_vec()], 1, Some(0))
+        );
+        assert_eq!(
+            (scanned, drawn.as_deref()),
+            (vec![b"{b}1".to_vec()], Some(&b"{b}1"[..]))
+        );
+        unit.set_hidden(slot_of(b"a"), false);
+        drop(unit);
+        assert_eq!((node.key_count(0), node.hides(b"{a}1")), (3, false));
+    }
+
+    #[test]
+    fn changes_of_a_followed_slot_are_noted_once_each() {
+        let mut node = node();
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let mut unit = Unit::exclusive(&mut node);
+        unit.set_followed(slot_of(b"a"), true);
+        for _ in 0..2 {
+            let mut view = unit.view(&mut local, 0, 0);
+            view.set_string(b"{a}1", b"value", Expiry::Clear);
+            view.set_string(b"{b}1", b"value", Expiry::Clear);
+            view.finish_unreported();
+        }
+        let changed = unit.space().take_changed_keys();
+        assert_eq!(
+            changed.into_iter().collect::<Vec<_>>(),
+            [Box::from(&b"{a}1"[..])]
+        );
+        let mut view = unit.view(&mut local, 0, 0);
+        assert!(view.remove(b"{a}1"));
+        view.finish_unreported();
+        assert_eq!(unit.space().take_changed_keys().len(), 1);
+        unit.set_followed(slot_of(b"a"), false);
+        let mut view = unit.view(&mut local, 0, 0);
+        view.set_string(b"{a}1", b"value", Expiry::Clear);
+        view.finish_unreported();
+        assert!(unit.space().take_changed_keys().is_empty());
     }
 
     #[test]

@@ -188,7 +188,8 @@ impl<'a> Database<'_, 'a> {
             let entry = Entry::from_table(pointer);
             // SAFETY: the stripe is held.
             unsafe {
-                if !is_expired(entry, self.entries.now_ms) {
+                if !is_expired(entry, self.entries.now_ms) && !self.entries.space.hides(entry.key())
+                {
                     visit(entry.key(), Found::new(entry, self.entries.local));
                 }
             }
@@ -227,6 +228,7 @@ impl<'a> Database<'_, 'a> {
             let was_taken = own.is_some();
             drop(own);
             match drawn {
+                Some((key, _)) if self.entries.space.hides(&key) => stale += 1,
                 Some((key, false)) => return Ok(Some(key)),
                 // Counts may have moved.
                 None => stale += 1,
@@ -256,6 +258,7 @@ impl<'a> Database<'_, 'a> {
                 key: Box::default(),
             });
         }
+        entries.space.slots.note_flush();
         let Some(flushed) = entries.space.take_db(db) else {
             return 0;
         };

@@ -7,6 +7,7 @@
 
 mod changes;
 mod endpoints;
+mod moves;
 
 use std::{fmt::Write, ops::RangeInclusive};
 
@@ -33,6 +34,10 @@ pub(crate) use changes::{
     cluster_setslot,
 };
 pub(crate) use endpoints::unserved;
+pub(crate) use moves::{
+    cluster_cancelslotmigrations, cluster_flushslot, cluster_getslotmigrations,
+    cluster_migrateslots, cluster_migration, cluster_syncslots,
+};
 
 /// Returns the node that this server is.
 fn node_of(shared: &Shared) -> Result<&Cluster, Halt> {
@@ -159,8 +164,27 @@ fn node_line(worker: &Worker, caller: &Caller, cluster: &Cluster, view: &View, i
                 false => format!(" {}-{}", run.start(), run.end()),
             };
         }
+        if id == cluster.node {
+            line += &open_slots(view, shard);
+        }
     }
     line + "\n"
+}
+
+/// Returns the slots of this node that are open, as CLUSTER NODES shows them: with the node to which each leaves, or from
+/// which it arrives.
+fn open_slots(view: &View, shard: &str) -> String {
+    let picture = &view.picture;
+    let primary = |shard: &str| picture.shards.get(shard).map(|it| it.primary.node.as_str());
+    let leaving = picture.open.leaving.iter().filter_map(|(slot, _)| {
+        let to = picture.leaving(shard, *slot).and_then(primary)?;
+        Some(format!(" [{slot}->-{to}]"))
+    });
+    let arriving = picture.open.arriving.iter().filter_map(|(slot, to, _)| {
+        let from = picture.arriving(shard, *slot).filter(|_| to == shard);
+        Some(format!(" [{slot}-<-{}]", from.and_then(primary)?))
+    });
+    leaving.chain(arriving).collect()
 }
 
 pub(crate) fn cluster_slots(

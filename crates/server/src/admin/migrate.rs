@@ -16,7 +16,8 @@ use redline_engine::{
     executor::{block, units, watch},
     tracking::By,
 };
-use redline_keyspace::{Classes, Trace, Unit, WatchFlag, lock::StripeSet};
+use redline_keyspace::{Classes, Keyspace, Trace, Unit, WatchFlag, lock::StripeSet};
+use redline_rdb::ObjectRef;
 use redline_resp::{Args, ArgsBuf};
 use redline_spec::CommandId;
 use redline_types::number;
@@ -263,6 +264,8 @@ fn serialise(
     };
     let now_ms = worker.now_ms;
     let compresses = worker.local.limits.payload_compressed;
+    let restore = restore_word(&worker.shared.keyspace);
+    let empty = redline_rdb::dump_for_any(ObjectRef::String(b""), false);
     let mut view = unit.view(&mut worker.local, db, now_ms);
     for key in keys.iter().map(AsRef::as_ref) {
         match view.find(key, Trace::Read) {
@@ -272,17 +275,34 @@ fn serialise(
                     .map_or(0, |at_ms| (at_ms - now_ms).max(1));
                 let ttl_ms = ttl_ms.to_string();
                 let payload = redline_rdb::dump_for_any(object_of(found.value()), compresses);
-                let mut words = vec![&b"RESTORE"[..], key, ttl_ms.as_bytes(), &payload];
+                let mut words = vec![restore, key, ttl_ms.as_bytes(), &payload];
                 words.extend((call.replaces || rounds > 0).then_some(&b"REPLACE"[..]));
                 push_command(&mut parcel.frames, &words);
             }
-            None if rounds > 0 => push_command(&mut parcel.frames, &[b"DEL", key]),
+            None if rounds > 0 => push_command(&mut parcel.frames, &removal(restore, key, &empty)),
             None => continue,
         }
         parcel.keys.push(key.into());
     }
     view.finish();
     parcel
+}
+
+/// Returns the command that makes a key at the target: a node of a cluster takes keys of a slot that it does not have yet.
+fn restore_word(space: &Keyspace) -> &'static [u8] {
+    match space.is_of_cluster() {
+        true => b"RESTORE-ASKING",
+        false => b"RESTORE",
+    }
+}
+
+/// Returns the words of one command that removes a key at the target. A node of a cluster is sent a value that has
+/// expired, since it takes no DEL without ASKING, which would have a reply of its own.
+fn removal<'a>(restore: &'a [u8], key: &'a [u8], empty: &'a [u8]) -> Vec<&'a [u8]> {
+    match restore {
+        b"RESTORE-ASKING" => vec![restore, key, b"1", empty, b"REPLACE", b"ABSTTL"],
+        _ => vec![b"DEL", key],
+    }
 }
 
 /// Watches the keys of a parcel, unless they stay, and has it sent.

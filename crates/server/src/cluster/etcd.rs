@@ -28,7 +28,10 @@ use redline_persist::load::Loaded;
 use super::{
     Cluster, View, adopt, alone, empty_picture,
     entering::{alive_of, describe},
+    lost::{self, Lost},
     members::{self, Change, Plan, fresh, owners_of, revision},
+    messages::{self, Messages},
+    moves::{self, Mover},
     picture_of, put,
 };
 use crate::{
@@ -81,6 +84,12 @@ pub(crate) struct Membership {
     left: Mutex<BTreeSet<String>>,
     /// Number of the lease that shows that the node is alive.
     pub(super) lease: AtomicU64,
+    /// Slots of other nodes of which there are keys.
+    pub(crate) lost: Lost,
+    /// Messages on their way to other nodes.
+    pub(super) messages: Messages,
+    /// Moves of slots from this node.
+    pub(crate) moves: Mover,
 }
 
 /// A change for a client.
@@ -115,6 +124,9 @@ impl Membership {
             applied_changed: Condvar::new(),
             left: Mutex::default(),
             lease: AtomicU64::new(0),
+            lost: Lost::default(),
+            messages: Messages::default(),
+            moves: Mover::default(),
         }
     }
 
@@ -175,8 +187,18 @@ impl Membership {
         self.has_work.load(Ordering::Acquire)
     }
 
+    /// Returns true if the server ends.
+    pub(super) fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
     fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Option<Result<(), String>>>> {
         self.waiting.lock().expect("no panic under those that wait")
+    }
+
+    /// Returns true if a client has asked for a change, whose result it has yet to fetch.
+    pub(crate) fn is_asked(&self, client: u64) -> bool {
+        self.waiting().contains_key(&client)
     }
 
     /// Asks for a change for a client, or fetches the result of the one that it has asked for.
@@ -366,10 +388,14 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
         let shared = shared.clone();
         move || control(&shared, &todo)
     })?;
+    let moves = start::spawn("cluster-moves", {
+        let shared = shared.clone();
+        move || moves::run(&shared)
+    })?;
     etcd.threads
         .lock()
         .expect("no panic under the threads")
-        .extend([watch, control]);
+        .extend([watch, control, moves]);
     Ok(())
 }
 
@@ -381,6 +407,8 @@ pub(crate) fn end(shared: &Shared) {
     let Some(etcd) = &cluster.etcd else { return };
     etcd.ends.store(true, Ordering::Release);
     *etcd.jobs.lock().expect("no panic under the jobs") = None;
+    etcd.moves.wake();
+    messages::end(&etcd.messages);
     let mut threads = etcd.threads.lock().expect("no panic under the threads");
     for thread in threads.drain(..) {
         thread
@@ -482,6 +510,9 @@ fn look(shared: &Shared, cluster: &Cluster, wrong: &mut String) {
             wrong.clear();
             adopt(shared);
             wake(shared);
+            if let Some(etcd) = &cluster.etcd {
+                etcd.moves.wake();
+            }
         }
         Err(StoreError::Damaged(why)) if *wrong != why => {
             log::warning(&format!(
@@ -494,7 +525,7 @@ fn look(shared: &Shared, cluster: &Cluster, wrong: &mut String) {
 }
 
 /// Waits until the keyspace has a revision.
-fn until_applied(shared: &Shared, etcd: &Membership, revision: u64) {
+pub(super) fn until_applied(shared: &Shared, etcd: &Membership, revision: u64) {
     let ends = Instant::now() + APPLY_WAIT;
     let mut applied = etcd.applied.lock().expect("no panic under the revision");
     while *applied < revision && Instant::now() < ends {
@@ -507,7 +538,7 @@ fn until_applied(shared: &Shared, etcd: &Membership, revision: u64) {
 }
 
 /// Has worker 0 look at the view.
-fn wake(shared: &Shared) {
+pub(super) fn wake(shared: &Shared) {
     let etcd = shared
         .cluster
         .as_ref()
@@ -539,6 +570,9 @@ pub(crate) fn drive(worker: &mut Worker) {
     };
     let view = cluster.view();
     cluster.serve_owned(&mut unit);
+    if etcd.lost.note(&view, &shared.keyspace) {
+        lost::send_on(shared, &view);
+    }
     let settings = shared.settings.current();
     let leaves = etcd.empties.load(Ordering::Acquire);
     // First nobody is followed any more.

@@ -8,12 +8,16 @@
 use std::ops::RangeInclusive;
 
 use redline_cluster::{
-    Owners, Picture, SLOTS,
-    records::{ALIVE, MAP_KEY, META_KEY, NODES, NodeRecord, Record, SHARDS, ShardRecord, VERSION},
+    Owners, Picture, SLOTS, moves,
+    records::{
+        ALIVE, MAP_KEY, META_KEY, MOVES_KEY, Move, NODES, NodeRecord, OPEN_KEY, Open, Record,
+        SHARDS, ShardRecord, VERSION,
+    },
 };
 use redline_etcd::{Condition, Listing, Operation, Range, Transaction};
 
-use super::{alone, picture_of, put};
+use super::{alone, moves::CANCELLED, picture_of, put};
+use crate::start::random_id;
 
 /// A change that a client asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,20 @@ pub(crate) enum Change {
     Forget(String),
     /// RESET: this node leaves, and gives its slots away.
     Leave,
+    /// SETSLOT MIGRATING: keys of a slot leave to the primary with this id.
+    Leaves(u16, String),
+    /// SETSLOT IMPORTING: keys of a slot arrive from the primary with this id.
+    Arrives(u16, String),
+    /// SETSLOT STABLE: they do so no more.
+    Settle(u16),
+    /// SETSLOT NODE: a slot is the primary's with this id.
+    Assign(u16, String),
+    /// MIGRATESLOTS: slots of a shard move with all their keys, each part to the primary with this id. `None`: this node's.
+    Move(Option<String>, Vec<(Vec<RangeInclusive<u16>>, String)>),
+    /// CANCELSLOTMIGRATIONS: moves of this node's shard are given up; that with this id, or all.
+    GiveUp(Option<String>),
+    /// Nothing: but the node sees what the store has now.
+    See,
     /// SET-CONFIG-EPOCH: the term with which the node's shard begins.
     Epoch(u64),
 }
@@ -81,6 +99,13 @@ pub(super) fn plan(
         Change::Forget(node) => records.forget(node)?,
         Change::Leave => records.leave()?,
         Change::Epoch(epoch) => records.set_epoch(*epoch)?,
+        Change::Leaves(slot, to) => records.leaves(*slot, to)?,
+        Change::Arrives(slot, from) => records.arrives(*slot, from)?,
+        Change::Settle(slot) => records.settle(*slot),
+        Change::Assign(slot, to) => records.assign(*slot, to)?,
+        Change::Move(from, parts) => return records.begin_moves(from.as_deref(), parts),
+        Change::GiveUp(id) => return records.give_up_moves(id.as_deref()),
+        Change::See => {}
     }
     if records.writes.is_empty() {
         return Ok(Plan::Nothing);
@@ -454,6 +479,127 @@ impl Records<'_> {
         }
         own.epoch = epoch;
         self.write(node_key(self.own), &own);
+        Ok(())
+    }
+}
+
+/// Moves of slots with all their keys.
+impl Records<'_> {
+    fn begin_moves(
+        &self,
+        from: Option<&str>,
+        parts: &[(Vec<RangeInclusive<u16>>, String)],
+    ) -> Result<Plan, String> {
+        let own = self.own_shard().map(|(id, _)| id);
+        let own = own.ok_or("ERR this node is no primary of the cluster")?;
+        let ids: Vec<String> = parts.iter().map(|_| random_id()).collect();
+        let begun = moves::begin(self.listing, from.unwrap_or(&own), parts, &ids)?;
+        Ok(Plan::Transaction(begun))
+    }
+
+    fn give_up_moves(&self, id: Option<&str>) -> Result<Plan, String> {
+        let own = self.own_shard().map(|(id, _)| id).unwrap_or_default();
+        let is_such = |it: &Move| {
+            (it.from.shard == own || it.to.shard == own) && id.is_none_or(|id| it.id == id)
+        };
+        let aborted = moves::abort_all(self.listing, is_such, CANCELLED)?;
+        Ok(aborted.map_or(Plan::Nothing, Plan::Transaction))
+    }
+}
+
+/// Keys of slots that are moved one by one by a client, as redis-cli does: SETSLOT.
+impl Records<'_> {
+    /// Returns the id of the shard whose primary is this node, which the change relies on.
+    fn shard_of_primary(&mut self, node: &str) -> Result<String, String> {
+        let found = self.picture.shard_of_node(node);
+        let found = found.filter(|(_, shard)| shard.primary.node == node);
+        let id = found.map(|(id, _)| id.to_owned());
+        let id = id.ok_or("ERR Target node is not a master")?;
+        self.guard(shard_key(&id));
+        Ok(id)
+    }
+
+    fn write_open(&mut self, mut open: Open) {
+        self.guard(MAP_KEY.into());
+        open.v = VERSION;
+        if open != self.picture.open {
+            self.write(OPEN_KEY.into(), &open);
+        }
+    }
+
+    fn leaves(&mut self, slot: u16, to: &str) -> Result<(), String> {
+        let (own, to) = (self.own.to_owned(), self.shard_of_primary(to)?);
+        let own = self.shard_of_primary(&own)?;
+        if self.picture.owners().of_slot(slot) != Some(&own) || to == own {
+            return Err(format!("ERR I'm not the owner of hash slot {slot}"));
+        }
+        self.guard(MOVES_KEY.into());
+        let mut moves = self.picture.moves.iter();
+        if moves.any(|it| it.is_under_way() && it.has(slot)) {
+            return Err(format!("ERR slot {slot} is being moved already"));
+        }
+        let mut open = self.picture.open.clone();
+        open.leaving.retain(|(other, _)| *other != slot);
+        open.leaving.push((slot, to));
+        self.write_open(open);
+        Ok(())
+    }
+
+    fn arrives(&mut self, slot: u16, from: &str) -> Result<(), String> {
+        let (own, from) = (self.own.to_owned(), self.shard_of_primary(from)?);
+        let own = self.shard_of_primary(&own)?;
+        if self.picture.owners().of_slot(slot) == Some(&own) {
+            return Err(format!("ERR I'm already the owner of hash slot {slot}"));
+        }
+        let mut open = self.picture.open.clone();
+        open.arriving
+            .retain(|(other, to, _)| *other != slot || *to != own);
+        open.arriving.push((slot, own, from));
+        self.write_open(open);
+        Ok(())
+    }
+
+    fn settle(&mut self, slot: u16) {
+        let Some((own, _)) = self.own_shard() else {
+            return;
+        };
+        let mut open = self.picture.open.clone();
+        if self.picture.owners().of_slot(slot) == Some(&own) {
+            open.leaving.retain(|(other, _)| *other != slot);
+        }
+        open.arriving
+            .retain(|(other, to, _)| *other != slot || *to != own);
+        self.write_open(open);
+    }
+
+    /// Gives a slot to a primary. The one that has it must have said that it leaves: then no key of it comes into being there.
+    fn assign(&mut self, slot: u16, to: &str) -> Result<(), String> {
+        let to = self.shard_of_primary(to)?;
+        let own = self.own_shard().map(|(id, _)| id).unwrap_or_default();
+        let owner = self.picture.owners().of_slot(slot).map(str::to_owned);
+        let mut open = self.picture.open.clone();
+        open.close(slot);
+        if owner.as_deref() == Some(&to) {
+            self.write_open(open);
+            return Ok(());
+        }
+        if own != to && owner.as_deref() != Some(&own) {
+            return Err(format!(
+                "ERR slot {slot} is given away by the node that has it, or taken by the one that is to have it"
+            ));
+        }
+        if let Some(owner) = owner {
+            if self.picture.leaving(&owner, slot) != Some(&to) {
+                return Err(format!(
+                    "ERR slot {slot} still takes keys where it is: there it has to be MIGRATING first"
+                ));
+            }
+            self.guard(shard_key(&owner));
+        }
+        let mut owners = self.picture.owners().clone();
+        owners.give(slot..=slot, Some(&to));
+        self.write_map(&owners);
+        self.write_open(open);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use redline_resp::{Args, Blob};
 use redline_spec::CommandId;
 
 use super::{Member, Shell, Worker, mail, serve};
-use crate::{admin, config, log, persistence, replication};
+use crate::{admin, cluster, config, log, persistence, replication};
 
 impl Clock for Shell<'_> {
     #[inline]
@@ -123,6 +123,10 @@ impl<'s> Outlet for Shell<'s> {
     fn unserved(executor: &Executor<'_, Self>, caller: &Caller, slot: u16) -> Unserved {
         let settings = &executor.outlet.settings;
         admin::unserved(executor.outlet.shared, settings, caller, slot)
+    }
+
+    fn pass_on(executor: &mut Executor<'_, Self>, args: Args<'_>) -> bool {
+        cluster::messages::pass_on(executor.outlet.shared, args)
     }
 
     fn ask_replicas(executor: &mut Executor<'_, Self>, record: u64) {

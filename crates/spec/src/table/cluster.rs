@@ -49,6 +49,15 @@ rows! { Cluster:
         tips: ["nondeterministic_output"],
     }
 
+    // Valkey's, as the other moves of slots.
+    ClusterCancelslotmigrations = "cluster|cancelslotmigrations" {
+        summary: "Give up the moves of slots from this node.",
+        complexity: "O(N), N: moves",
+        since: "9.0.0",
+        arity: 2,
+        flags: [ADMIN, STALE, NO_ASYNC_LOADING],
+    }
+
     ClusterCountFailureReports = "cluster|count-failure-reports" {
         summary: "Count the nodes that say of a node that it has failed.",
         complexity: "O(N), N: reports",
@@ -97,6 +106,20 @@ rows! { Cluster:
         args: [one_of("options", &[word("force", "FORCE"), word("takeover", "TAKEOVER")]).optional()],
     }
 
+    ClusterFlushslot = "cluster|flushslot" {
+        summary: "Remove all keys of a slot.",
+        complexity: "O(N), N: keys",
+        since: "9.0.0",
+        arity: -3,
+        flags: [WRITE, ADMIN, NO_ASYNC_LOADING],
+        acl: [KEYSPACE],
+        args: [
+            integer("slot"),
+            one_of("flush-type", &[word("async", "ASYNC"), word("sync", "SYNC")]).optional(),
+        ],
+        scope: OneStripe,
+    }
+
     ClusterFlushslots = "cluster|flushslots" {
         summary: "Take all slots from this node.",
         complexity: "O(1)",
@@ -124,6 +147,15 @@ rows! { Cluster:
         tips: ["nondeterministic_output"],
         args: [integer("slot"), integer("count")],
         scope: OneStripe,
+    }
+
+    ClusterGetslotmigrations = "cluster|getslotmigrations" {
+        summary: "List the moves of slots from and to this node.",
+        complexity: "O(N), N: moves",
+        since: "9.0.0",
+        arity: 2,
+        flags: [ADMIN, STALE],
+        tips: ["nondeterministic_output"],
     }
 
     ClusterHelp = "cluster|help" {
@@ -169,6 +201,38 @@ rows! { Cluster:
         arity: -4,
         flags: [ADMIN, STALE, NO_ASYNC_LOADING],
         args: [string("ip"), integer("port"), integer("cluster-bus-port").since("4.0.0").optional()],
+    }
+
+    ClusterMigrateslots = "cluster|migrateslots" {
+        summary: "Move slots with their keys to other nodes.",
+        complexity: "O(N), N: slots",
+        since: "9.0.0",
+        arity: -7,
+        flags: [ADMIN, STALE, NO_ASYNC_LOADING],
+        args: [block("move", &[
+            block("slotsrange", &[integer("start-slot"), integer("end-slot")])
+                .token("SLOTSRANGE")
+                .multiple(),
+            string("node-id").token("NODE"),
+        ])
+        .multiple()],
+    }
+
+    // Redis's, since its 8.4.
+    ClusterMigration = "cluster|migration" {
+        summary: "Have slots moved to this node, ask for such moves, or give them up.",
+        complexity: "O(N), N: slots or moves",
+        since: "8.4.0",
+        arity: -4,
+        flags: [ADMIN, STALE, NO_ASYNC_LOADING],
+        tips: ["nondeterministic_output"],
+        args: [one_of("subcommand", &[
+            block("import", &[integer("start-slot"), integer("end-slot")])
+                .token("IMPORT")
+                .multiple(),
+            one_of("cancel", &[string("task-id").token("ID"), word("all", "ALL")]).token("CANCEL"),
+            one_of("status", &[string("task-id").token("ID"), word("all", "ALL")]).token("STATUS"),
+        ])],
     }
 
     ClusterMyid = "cluster|myid" {
@@ -307,6 +371,20 @@ rows! { Cluster:
         arity: 2,
         flags: [LOADING, STALE],
         tips: ["nondeterministic_output"],
+    }
+
+    // Of nodes among each other, as in Redis 8.4 and Valkey 9.
+    ClusterSyncslots = "cluster|syncslots" {
+        summary: "A word of one node to another.",
+        complexity: "O(1)",
+        since: "8.4.0",
+        arity: -3,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        args: [one_of("word", &[
+            block("node", &[string("cluster-id"), string("node-id")]).token("NODE"),
+            string("move-id").token("BEGIN"),
+            word("see", "SEE"),
+        ])],
     }
 
     Readonly = "readonly" {

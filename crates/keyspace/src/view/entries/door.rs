@@ -98,6 +98,9 @@ impl Entries<'_> {
     /// Ends a change by which the key takes so many bytes more.
     #[inline(always)] // one addition
     pub(in crate::view) fn end_change(&mut self, _change: Change, key: &[u8], grown: i64) {
+        if self.space.slots.follows_any() {
+            self.space.slots.note_changed(key);
+        }
         self.note_changed(key);
         self.local.account(self.space, grown);
     }

@@ -142,6 +142,7 @@ pub(crate) fn cluster_reset(
     }
 }
 
+/// Opens a slot whose keys a client moves one by one (MIGRATING, IMPORTING), closes it (STABLE), or gives it to a node (NODE).
 pub(crate) fn cluster_setslot(
     worker: &mut Worker,
     caller: &mut Caller,
@@ -149,63 +150,81 @@ pub(crate) fn cluster_setslot(
 ) -> Result<(), Halt> {
     const WRONG: Error =
         Error::line("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP");
-    const NO_MOVES: Error = Error::line("ERR slots with keys are not moved yet");
     let cluster = node_of(worker.shared)?;
     let view = cluster.view();
+    if view.is_member && !view.is_primary {
+        return Err(Error::line("ERR Please use SETSLOT only with masters.").into());
+    }
     let slot = slot_argument(&args[2])?;
     let mut words = Words::new(CommandId::ClusterSetslot, &args, 3);
-    let unknown = |id| Error::quoting("ERR I don't know about node ", id, "");
     let is_known = |id: &[u8]| {
-        view.picture
-            .nodes
-            .keys()
-            .any(|known| known.as_bytes() == id)
+        let mut known = view.picture.nodes.keys();
+        known.any(|known| known.as_bytes() == id)
     };
-    let says = |what: &str| {
-        Err(Error::Line(
-            format!("ERR {what} of hash slot {slot}").into(),
-        ))
-    };
-    let is_own = |id: &[u8]| id == cluster.node.as_bytes();
     if words.flag("STABLE") && words.is_empty() {
-        caller.reply().ok();
+        if !ask(worker, caller, || Change::Settle(slot))? {
+            caller.reply().ok();
+        }
         return Ok(());
     }
     let moving = words.value_of(&[("MIGRATING", true), ("IMPORTING", false)]);
     if let Some((leaves, id)) = moving
         && words.is_empty()
     {
-        match (leaves, view.has(slot)) {
-            (true, false) => says("I'm not the owner")?,
-            (false, true) => says("I'm already the owner")?,
-            _ if is_known(id) => return Err(NO_MOVES.into()),
-            _ => return Err(unknown(id).into()),
-        }
+        let says = |what: &str| Error::Line(format!("ERR {what} of hash slot {slot}").into());
+        return match (leaves, view.has(slot)) {
+            (true, false) => Err(says("I'm not the owner").into()),
+            (false, true) => Err(says("I'm already the owner").into()),
+            _ if !is_known(id) => {
+                Err(Error::quoting("ERR I don't know about node ", id, "").into())
+            }
+            _ => match ask(worker, caller, || match leaves {
+                true => Change::Leaves(slot, id_of(id)),
+                false => Change::Arrives(slot, id_of(id)),
+            })? {
+                true => Ok(()),
+                // A node alone knows no other.
+                false => Err(unknown_node(id)),
+            },
+        };
     }
     match words.value("NODE") {
-        Some(id) if words.is_empty() && moving.is_none() => {
-            if !is_known(id) {
-                return Err(unknown_node(id));
-            }
-            let owner = view.picture.owners().of_slot(slot);
-            let owner = owner.and_then(|owner| view.picture.shards.get(owner));
-            if owner.is_some_and(|owner| owner.primary.node.as_bytes() == id) {
-                caller.reply().ok();
-                return Ok(());
-            }
-            if !is_own(id) || owner.is_some() {
-                return Err(NO_MOVES.into());
-            }
-            if ask(worker, caller, || Change::Add(vec![slot..=slot]))? {
-                return Ok(());
-            }
-            change_map(worker, caller, |owners, cluster| {
-                owners.give(slot..=slot, Some(&cluster.view().shard));
-                Ok(())
-            })
-        }
+        Some(id) if words.is_empty() && moving.is_none() => assign(worker, caller, slot, id),
         _ => Err(WRONG.into()),
     }
+}
+
+/// Gives a slot to a primary: SETSLOT NODE.
+fn assign(worker: &mut Worker, caller: &mut Caller, slot: u16, id: &[u8]) -> Result<(), Halt> {
+    let cluster = node_of(worker.shared)?;
+    let view = cluster.view();
+    let node = super::known_node(&view, id)?;
+    if view
+        .picture
+        .shard_of_node(node)
+        .is_none_or(|(_, shard)| shard.primary.node != node)
+    {
+        return Err(Error::line("ERR Target node is not a master").into());
+    }
+    let is_own = node == cluster.node;
+    if !is_own && view.has(slot) && worker.shared.keyspace.slot_key_count(0, slot) > 0 {
+        let text = format!(
+            "ERR Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot."
+        );
+        return Err(Error::Line(text.into()).into());
+    }
+    let owner = view.picture.owners().of_slot(slot);
+    let change = || match owner {
+        None if is_own => Change::Add(vec![slot..=slot]),
+        _ => Change::Assign(slot, node.to_owned()),
+    };
+    if ask(worker, caller, change)? {
+        return Ok(());
+    }
+    change_map(worker, caller, |owners, cluster| {
+        owners.give(slot..=slot, Some(&cluster.view().shard));
+        Ok(())
+    })
 }
 
 /// Reports that the state is kept: every change is, before it is answered.

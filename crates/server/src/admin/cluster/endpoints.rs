@@ -7,11 +7,15 @@
 use std::{net::SocketAddr, sync::atomic::Ordering};
 
 use redline_cluster::records::NodeRecord;
-use redline_engine::{Caller, caller::flag, executor::slots::Unserved};
+use redline_engine::{
+    Caller,
+    caller::{flag, state},
+    executor::slots::Unserved,
+};
 use redline_resp::Reply;
 
 use crate::{
-    cluster::{Cluster, View},
+    cluster::{Cluster, View, moves::Met},
     settings::{EndpointType, Settings},
     shared::{Shared, TcpPort},
 };
@@ -132,8 +136,26 @@ pub(crate) fn unserved(
     let Some(cluster) = &shared.cluster else {
         return Unserved::Nobody;
     };
+    // Before the look at the view: a fence is taken away when that is the new one.
+    let fence = cluster.etcd.as_ref().and_then(|etcd| {
+        let who = caller.info.token();
+        etcd.moves.fence.meets(slot, who)
+    });
+    match fence {
+        Some(Met::Waits) => return Unserved::Fenced,
+        Some(Met::Gives) => return Unserved::Unknown,
+        None => {}
+    }
     let view = cluster.view();
+    let at =
+        |node: &str| Endpoint::of_node(shared, settings, caller, cluster, &view, node).redirect();
     if view.serves(slot) {
+        let to = view
+            .leaving(slot)
+            .and_then(|to| view.picture.shards.get(to));
+        if let Some(to) = to {
+            return Unserved::Leaving(at(&to.primary.node));
+        }
         return Unserved::Down {
             serves_reads: settings.cluster_allow_reads_when_down,
             serves_channels: settings.cluster_allow_pubsubshard_when_down,
@@ -151,18 +173,19 @@ pub(crate) fn unserved(
     if shard.primary.node == cluster.node {
         return Unserved::Nobody;
     }
-    let node = Endpoint::of_node(
-        shared,
-        settings,
-        caller,
-        cluster,
-        &view,
-        &shard.primary.node,
-    );
+    let node = at(&shard.primary.node);
     let may_read = caller.info.flags.load(Ordering::Relaxed) & flag::READONLY != 0;
-    match view.has(slot) && may_read {
-        true => Unserved::Copied(node.redirect()),
-        false => Unserved::Elsewhere(node.redirect()),
+    if view.has(slot) {
+        return match may_read {
+            true => Unserved::Copied(node),
+            false => Unserved::Mirrored(node),
+        };
+    }
+    let takes = view.picture.arriving(&view.shard, slot).is_some()
+        || caller.is(state::NODE) && view.picture.is_staged(&view.shard, slot);
+    match view.is_primary && takes {
+        true => Unserved::Arriving(node),
+        false => Unserved::Elsewhere(node),
     }
 }
 

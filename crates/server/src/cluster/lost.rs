@@ -1,0 +1,163 @@
+//! Slots that a node has lost to another: their keys are dropped, whoever waits for one is sent on, and shard channels end.
+//!
+//! Keys go in slices, each under the stripe of its slot, while the node serves others. A replica drops what its primary
+//! says.
+//!
+//! Must not know: commands, how a slot was lost.
+
+use std::{
+    collections::BTreeSet,
+    ops::RangeInclusive,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use redline_cluster::{SLOTS, slot_of};
+use redline_engine::{
+    Outlet,
+    executor::block::{self, Outcome},
+    pubsub::Kind,
+    subscriptions,
+    tracking::By,
+};
+use redline_keyspace::{Classes, End, Keyspace, Unit};
+use redline_resp::ArgsBuf;
+
+use super::View;
+use crate::{
+    shared::{Message, Shared},
+    worker::Worker,
+};
+
+/// Keys that are dropped under one hold of a stripe.
+const KEYS_PER_SLICE: u64 = 128;
+
+/// Slots whose keys are yet to be dropped.
+#[derive(Default)]
+pub(crate) struct Lost {
+    slots: Mutex<BTreeSet<u16>>,
+    /// Slots of this node's shard by the last view.
+    held: Mutex<Vec<RangeInclusive<u16>>>,
+    has_work: AtomicBool,
+}
+
+impl Lost {
+    /// Returns true if there are keys to be dropped. Read every turn.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_work.load(Ordering::Relaxed)
+    }
+
+    /// Notes the slots of a view that are another node's and have keys here. Returns true if the node's shard has a slot no more.
+    pub(super) fn note(&self, view: &View, space: &Keyspace) -> bool {
+        let is_lost = |slot: &u16| view.is_lost(*slot) && space.slot_key_count(0, *slot) > 0;
+        let slots: BTreeSet<u16> = match view.is_primary {
+            true => (0..SLOTS as u16).filter(is_lost).collect(),
+            false => BTreeSet::new(),
+        };
+        self.has_work.store(!slots.is_empty(), Ordering::Relaxed);
+        *self.slots.lock().expect("no panic under the lost slots") = slots;
+        let held = match view.is_member {
+            true => view.picture.owners().runs_of(&view.shard),
+            false => Vec::new(),
+        };
+        let mut before = self.held.lock().expect("no panic under the held slots");
+        let before = std::mem::replace(&mut *before, held);
+        before.into_iter().flatten().any(|slot| !view.has(slot))
+    }
+
+    fn next(&self) -> Option<u16> {
+        let slots = self.slots.lock().expect("no panic under the lost slots");
+        slots.first().copied()
+    }
+
+    fn forget(&self, slot: u16) {
+        let mut slots = self.slots.lock().expect("no panic under the lost slots");
+        slots.remove(&slot);
+        self.has_work.store(!slots.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// Drops some keys of a lost slot. Called by worker 0 in a turn, which holds nothing.
+pub(crate) fn drive(worker: &mut Worker) {
+    let shared = worker.shared;
+    let Some(etcd) = shared.cluster.as_ref().and_then(|node| node.etcd.as_ref()) else {
+        return;
+    };
+    let lost = &etcd.lost;
+    let Some(slot) = lost.next() else { return };
+    let stripe = Keyspace::stripe_of_slot(slot);
+    if let Some(mut unit) = Unit::try_one(&shared.keyspace, stripe) {
+        // Under the stripe: what comes back comes under it, and is in the view by then.
+        let view = shared.cluster.as_ref().map(|node| node.view());
+        let is_lost = view.is_some_and(|view| view.is_primary && view.is_lost(slot));
+        if !is_lost || drop_some(worker, &mut unit, slot) {
+            lost.forget(slot);
+        }
+        worker.publish_events(By::Nobody);
+        block::commit(worker.executor, unit);
+    }
+    if lost.has_work() {
+        // Others come first.
+        shared.workers()[0]
+            .mailbox
+            .send(Message::Run(Box::new(|_| ())));
+    }
+}
+
+/// Drops some keys of a slot; returns true if none is left.
+fn drop_some(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16) -> bool {
+    let mut keys: Vec<Box<[u8]>> = Vec::new();
+    unit.visit_slot(0, slot, KEYS_PER_SLICE, |key| keys.push(key.into()));
+    let now_ms = worker.now_ms;
+    let mut view = unit.view(&mut worker.local, 0, now_ms);
+    for key in &keys {
+        if view.remove(key) {
+            view.changed(Classes::GENERIC, "del", key);
+            view.propagate(&[&b"DEL"[..], key]);
+        }
+    }
+    view.finish();
+    worker.shared.keyspace.slot_key_count(0, slot) == 0
+}
+
+/// Has clients go on that wait for keys of slots which are not served any more, and ends subscriptions to their shard
+/// channels. Called when that is so, with every stripe held.
+pub(super) fn send_on(shared: &Shared, view: &Arc<View>) {
+    let is_lost = |slot: u16| !view.has(slot);
+    for info in shared.client_infos() {
+        let waits = info.wait.waits_for(|key| is_lost(slot_of(key)));
+        if waits && let Some(waiter) = info.wait.end(End::Again) {
+            block::tell(&shared.engine, &waiter, Outcome::default());
+        }
+    }
+    let channels = shared.pubsub.channels(Kind::Shard, None);
+    if !channels.iter().any(|channel| is_lost(slot_of(channel))) {
+        return;
+    }
+    for handle in shared.workers() {
+        let view = view.clone();
+        handle.mailbox.send(Message::Run(Box::new(move |worker| {
+            end_channels(worker, &view);
+        })));
+    }
+}
+
+/// Ends the subscriptions of a worker's clients to shard channels of other nodes.
+fn end_channels(worker: &mut Worker, view: &View) {
+    Outlet::for_each_caller(worker.executor, |executor, caller| {
+        let Some(all) = caller.subscriptions.as_deref() else {
+            return;
+        };
+        let names = all.of(Kind::Shard).iter();
+        let lost = names.filter(|name| !view.has(slot_of(name)));
+        let lost: ArgsBuf = lost.map(|name| &**name).collect();
+        if lost.as_args().is_empty() {
+            return;
+        }
+        subscriptions::remove(executor, caller, Kind::Shard, lost.as_args());
+        Outlet::look_again(executor, caller.info.token());
+    });
+}
