@@ -93,10 +93,15 @@ pub(crate) fn drive(worker: &mut Worker) {
         // Under the stripe: what comes back comes under it, and is in the view by then.
         let view = shared.cluster.as_ref().map(|node| node.view());
         let is_lost = view.is_some_and(|view| view.is_primary && view.is_lost(slot));
-        if !is_lost || drop_some(worker, &mut unit, slot) {
+        let is_empty = is_lost && drop_some(worker, &mut unit, slot);
+        // Of keys that nobody was shown.
+        worker.publish_events(By::Nobody);
+        if is_empty {
+            unit.set_hidden(slot, false);
+        }
+        if is_empty || !is_lost {
             lost.forget(slot);
         }
-        worker.publish_events(By::Nobody);
         block::commit(worker.executor, unit);
     }
     if lost.has_work() {
