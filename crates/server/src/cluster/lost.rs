@@ -10,7 +10,7 @@ use std::{
     ops::RangeInclusive,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Keys that are dropped under one hold of a stripe.
-const KEYS_PER_SLICE: u64 = 128;
+const KEYS_PER_SLICE: usize = 128;
 
 /// Slots whose keys are yet to be dropped.
 #[derive(Default)]
@@ -41,6 +41,8 @@ pub(crate) struct Lost {
     /// Slots of this node's shard by the last view.
     held: Mutex<Vec<RangeInclusive<u16>>>,
     has_work: AtomicBool,
+    /// Place in the first slot up to which its keys are gone.
+    place: AtomicU32,
 }
 
 impl Lost {
@@ -59,6 +61,7 @@ impl Lost {
         };
         self.has_work.store(!slots.is_empty(), Ordering::Relaxed);
         *self.slots.lock().expect("no panic under the lost slots") = slots;
+        self.place.store(0, Ordering::Relaxed);
         let held = match view.is_member {
             true => view.picture.owners().runs_of(&view.shard),
             false => Vec::new(),
@@ -76,6 +79,7 @@ impl Lost {
     fn forget(&self, slot: u16) {
         let mut slots = self.slots.lock().expect("no panic under the lost slots");
         slots.remove(&slot);
+        self.place.store(0, Ordering::Relaxed);
         self.has_work.store(!slots.is_empty(), Ordering::Relaxed);
     }
 }
@@ -93,7 +97,7 @@ pub(crate) fn drive(worker: &mut Worker) {
         // Under the stripe: what comes back comes under it, and is in the view by then.
         let view = shared.cluster.as_ref().map(|node| node.view());
         let is_lost = view.is_some_and(|view| view.is_primary && view.is_lost(slot));
-        let is_empty = is_lost && drop_some(worker, &mut unit, slot);
+        let is_empty = is_lost && drop_some(worker, &mut unit, slot, &lost.place);
         // Of keys that nobody was shown.
         worker.publish_events(By::Nobody);
         if is_empty {
@@ -113,9 +117,15 @@ pub(crate) fn drive(worker: &mut Worker) {
 }
 
 /// Drops some keys of a slot; returns true if none is left.
-fn drop_some(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16) -> bool {
+fn drop_some(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16, place: &AtomicU32) -> bool {
     let mut keys: Vec<Box<[u8]>> = Vec::new();
-    unit.visit_slot(0, slot, KEYS_PER_SLICE, |key| keys.push(key.into()));
+    let mut next = Some(place.load(Ordering::Relaxed));
+    while let Some(from) = next
+        && keys.len() < KEYS_PER_SLICE
+    {
+        next = unit.visit_slot_from(0, slot, from, &mut |key| keys.push(key.into()));
+    }
+    place.store(next.unwrap_or(0), Ordering::Relaxed);
     let now_ms = worker.now_ms;
     let mut view = unit.view(&mut worker.local, 0, now_ms);
     for key in &keys {
