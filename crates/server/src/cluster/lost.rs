@@ -176,3 +176,103 @@ fn end_channels(worker: &mut Worker, view: &View) {
         Outlet::look_again(executor, caller.info.token());
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use redline_cluster::{
+        Picture,
+        records::{
+            FORMAT, Incarnation, MAP_KEY, META_KEY, MOVES_KEY, Map, Meta, Move, MoveState, Moves,
+            NODES, Record, SHARDS, Side, VERSION,
+        },
+    };
+    use redline_keyspace::{Expiry, Local, lock::Wake};
+    use redline_types::Limits;
+
+    use super::*;
+    use crate::cluster::{alone, this_version};
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self, _: u64) {}
+    }
+
+    /// The view of shard a, of which b has all slots, with a move of all to a.
+    fn view(owner: &str, state: MoveState) -> View {
+        let meta = Meta {
+            v: VERSION,
+            cluster: "c".into(),
+            format: FORMAT,
+        };
+        let map = Map {
+            v: VERSION,
+            runs: vec![(0, 16383, owner.to_owned())],
+        };
+        let side = |shard: &str| Side {
+            shard: shard.to_owned(),
+            primary: Incarnation {
+                node: shard.to_owned(),
+                incarnation: String::new(),
+            },
+        };
+        let moves = Moves {
+            v: VERSION,
+            moves: vec![Move {
+                id: "m".into(),
+                runs: vec![(0, 16383)],
+                from: side("b"),
+                to: side("a"),
+                state,
+                why: String::new(),
+            }],
+        };
+        let mut records = vec![
+            (META_KEY.to_owned(), meta.to_json()),
+            (MAP_KEY.to_owned(), map.to_json()),
+            (MOVES_KEY.to_owned(), moves.to_json()),
+        ];
+        for name in ["a", "b"] {
+            records.push((format!("{NODES}{name}"), this_version().to_json()));
+            records.push((format!("{SHARDS}{name}"), alone(name, 1).to_json()));
+        }
+        let records = records.iter();
+        let records = records.map(|(key, json)| (key.as_str(), json.as_slice()));
+        View {
+            picture: Picture::of(1, records).unwrap(),
+            shard: "a".into(),
+            is_member: true,
+            is_primary: true,
+            alive: None,
+        }
+    }
+
+    #[test]
+    fn keys_go_that_are_another_nodes_and_not_those_that_are_coming() {
+        let mut space = Keyspace::new(1, Box::new(Nobody)).of_cluster();
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let mut unit = Unit::exclusive(&mut space);
+        let mut keys = unit.view(&mut local, 0, 0);
+        keys.set_string(b"k", b"value", Expiry::Clear);
+        keys.changed(Classes::STRING, "set", b"k");
+        keys.finish();
+        drop(unit);
+        let lost = Lost::default();
+        assert!(!lost.note(&view("a", MoveState::Done), &space) && !lost.has_work());
+        assert!(
+            lost.note(&view("b", MoveState::Copying), &space),
+            "it had the slots"
+        );
+        assert!(!lost.has_work(), "they are copied to it");
+        assert!(!lost.note(&view("b", MoveState::Aborted), &space));
+        assert_eq!((lost.has_work(), lost.next()), (true, Some(slot_of(b"k"))));
+        lost.forget(slot_of(b"k"));
+        assert!(!lost.has_work());
+        let mut replica = view("b", MoveState::Aborted);
+        replica.is_primary = false;
+        assert!(
+            !lost.note(&replica, &space) && !lost.has_work(),
+            "its primary says so"
+        );
+    }
+}
