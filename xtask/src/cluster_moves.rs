@@ -133,7 +133,7 @@ fn one_slot_by_hand(nodes: &[Node; 2]) -> Result<(), Failure> {
     for (node, line, wanted) in [
         (from, "GET {hand}1", "one"),
         (from, "SET {hand}4 x", ask.as_str()),
-        (from, "GET {hand}4", &ask),
+        (from, "GET {hand}4", ask.as_str()),
         (from, "MGET {hand}1 {hand}4", "TRYAGAIN"),
         (from, "MGET {hand}1 {hand}2", "two"),
         (to, "GET {hand}4", "MOVED"),
@@ -144,7 +144,7 @@ fn one_slot_by_hand(nodes: &[Node; 2]) -> Result<(), Failure> {
         (
             from,
             "EVAL \"return redis.call('GET',KEYS[1])\" 1 {hand}4",
-            &ask,
+            ask.as_str(),
         ),
         (
             from,
@@ -152,7 +152,7 @@ fn one_slot_by_hand(nodes: &[Node; 2]) -> Result<(), Failure> {
             "one",
         ),
         (from, "DEL {hand}3", "1"),
-        (from, "SET {hand}3 x", &ask),
+        (from, "SET {hand}3 x", ask.as_str()),
     ] {
         let said = node.told(line)?;
         expect(&said, wanted).map_err(|failure| format!("{line}: {failure}"))?;
