@@ -293,7 +293,10 @@ impl Cluster {
             if unit.space().serves_slot(slot) != is_own {
                 unit.set_served(slot, is_own);
             }
-            let is_hidden = view.is_foreign(slot);
+            // A slot without keys need not be looked at again.
+            let is_hidden = view.is_foreign(slot)
+                && (unit.space().slot_key_count(0, slot) > 0
+                    || view.picture.is_staged(&view.shard, slot));
             if unit.space().hides_slot(slot) != is_hidden {
                 unit.set_hidden(slot, is_hidden);
             }

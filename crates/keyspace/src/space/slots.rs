@@ -426,6 +426,11 @@ mod tests {
             changed.into_iter().collect::<Vec<_>>(),
             [Box::from(&b"{a}1"[..])]
         );
+        // In the place of one that is as long.
+        let mut view = unit.view(&mut local, 0, 0);
+        view.set_string(b"{a}1", b"other", Expiry::Clear);
+        view.finish_unreported();
+        assert_eq!(unit.space().take_changed_keys().len(), 1);
         let mut view = unit.view(&mut local, 0, 0);
         assert!(view.remove(b"{a}1"));
         view.finish_unreported();

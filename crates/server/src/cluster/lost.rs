@@ -10,7 +10,7 @@ use std::{
     ops::RangeInclusive,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Keys that are dropped under one hold of a stripe.
-const KEYS_PER_SLICE: u64 = 128;
+const KEYS_PER_SLICE: usize = 128;
 
 /// Slots whose keys are yet to be dropped.
 #[derive(Default)]
@@ -41,6 +41,8 @@ pub(crate) struct Lost {
     /// Slots of this node's shard by the last view.
     held: Mutex<Vec<RangeInclusive<u16>>>,
     has_work: AtomicBool,
+    /// Place in the first slot up to which its keys are gone.
+    place: AtomicU32,
 }
 
 impl Lost {
@@ -59,6 +61,7 @@ impl Lost {
         };
         self.has_work.store(!slots.is_empty(), Ordering::Relaxed);
         *self.slots.lock().expect("no panic under the lost slots") = slots;
+        self.place.store(0, Ordering::Relaxed);
         let held = match view.is_member {
             true => view.picture.owners().runs_of(&view.shard),
             false => Vec::new(),
@@ -76,6 +79,7 @@ impl Lost {
     fn forget(&self, slot: u16) {
         let mut slots = self.slots.lock().expect("no panic under the lost slots");
         slots.remove(&slot);
+        self.place.store(0, Ordering::Relaxed);
         self.has_work.store(!slots.is_empty(), Ordering::Relaxed);
     }
 }
@@ -93,10 +97,15 @@ pub(crate) fn drive(worker: &mut Worker) {
         // Under the stripe: what comes back comes under it, and is in the view by then.
         let view = shared.cluster.as_ref().map(|node| node.view());
         let is_lost = view.is_some_and(|view| view.is_primary && view.is_lost(slot));
-        if !is_lost || drop_some(worker, &mut unit, slot) {
+        let is_empty = is_lost && drop_some(worker, &mut unit, slot, &lost.place);
+        // Of keys that nobody was shown.
+        worker.publish_events(By::Nobody);
+        if is_empty {
+            unit.set_hidden(slot, false);
+        }
+        if is_empty || !is_lost {
             lost.forget(slot);
         }
-        worker.publish_events(By::Nobody);
         block::commit(worker.executor, unit);
     }
     if lost.has_work() {
@@ -108,9 +117,15 @@ pub(crate) fn drive(worker: &mut Worker) {
 }
 
 /// Drops some keys of a slot; returns true if none is left.
-fn drop_some(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16) -> bool {
+fn drop_some(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16, place: &AtomicU32) -> bool {
     let mut keys: Vec<Box<[u8]>> = Vec::new();
-    unit.visit_slot(0, slot, KEYS_PER_SLICE, |key| keys.push(key.into()));
+    let mut next = Some(place.load(Ordering::Relaxed));
+    while let Some(from) = next
+        && keys.len() < KEYS_PER_SLICE
+    {
+        next = unit.visit_slot_from(0, slot, from, &mut |key| keys.push(key.into()));
+    }
+    place.store(next.unwrap_or(0), Ordering::Relaxed);
     let now_ms = worker.now_ms;
     let mut view = unit.view(&mut worker.local, 0, now_ms);
     for key in &keys {
@@ -160,4 +175,104 @@ fn end_channels(worker: &mut Worker, view: &View) {
         subscriptions::remove(executor, caller, Kind::Shard, lost.as_args());
         Outlet::look_again(executor, caller.info.token());
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_cluster::{
+        Picture,
+        records::{
+            FORMAT, Incarnation, MAP_KEY, META_KEY, MOVES_KEY, Map, Meta, Move, MoveState, Moves,
+            NODES, Record, SHARDS, Side, VERSION,
+        },
+    };
+    use redline_keyspace::{Expiry, Local, lock::Wake};
+    use redline_types::Limits;
+
+    use super::*;
+    use crate::cluster::{alone, this_version};
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self, _: u64) {}
+    }
+
+    /// The view of shard a, of which b has all slots, with a move of all to a.
+    fn view(owner: &str, state: MoveState) -> View {
+        let meta = Meta {
+            v: VERSION,
+            cluster: "c".into(),
+            format: FORMAT,
+        };
+        let map = Map {
+            v: VERSION,
+            runs: vec![(0, 16383, owner.to_owned())],
+        };
+        let side = |shard: &str| Side {
+            shard: shard.to_owned(),
+            primary: Incarnation {
+                node: shard.to_owned(),
+                incarnation: String::new(),
+            },
+        };
+        let moves = Moves {
+            v: VERSION,
+            moves: vec![Move {
+                id: "m".into(),
+                runs: vec![(0, 16383)],
+                from: side("b"),
+                to: side("a"),
+                state,
+                why: String::new(),
+            }],
+        };
+        let mut records = vec![
+            (META_KEY.to_owned(), meta.to_json()),
+            (MAP_KEY.to_owned(), map.to_json()),
+            (MOVES_KEY.to_owned(), moves.to_json()),
+        ];
+        for name in ["a", "b"] {
+            records.push((format!("{NODES}{name}"), this_version().to_json()));
+            records.push((format!("{SHARDS}{name}"), alone(name, 1).to_json()));
+        }
+        let records = records.iter();
+        let records = records.map(|(key, json)| (key.as_str(), json.as_slice()));
+        View {
+            picture: Picture::of(1, records).unwrap(),
+            shard: "a".into(),
+            is_member: true,
+            is_primary: true,
+            alive: None,
+        }
+    }
+
+    #[test]
+    fn keys_go_that_are_another_nodes_and_not_those_that_are_coming() {
+        let mut space = Keyspace::new(1, Box::new(Nobody)).of_cluster();
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let mut unit = Unit::exclusive(&mut space);
+        let mut keys = unit.view(&mut local, 0, 0);
+        keys.set_string(b"k", b"value", Expiry::Clear);
+        keys.changed(Classes::STRING, "set", b"k");
+        keys.finish();
+        drop(unit);
+        let lost = Lost::default();
+        assert!(!lost.note(&view("a", MoveState::Done), &space) && !lost.has_work());
+        assert!(
+            lost.note(&view("b", MoveState::Copying), &space),
+            "it had the slots"
+        );
+        assert!(!lost.has_work(), "they are copied to it");
+        assert!(!lost.note(&view("b", MoveState::Aborted), &space));
+        assert_eq!((lost.has_work(), lost.next()), (true, Some(slot_of(b"k"))));
+        lost.forget(slot_of(b"k"));
+        assert!(!lost.has_work());
+        let mut replica = view("b", MoveState::Aborted);
+        replica.is_primary = false;
+        assert!(
+            !lost.note(&replica, &space) && !lost.has_work(),
+            "its primary says so"
+        );
+    }
 }

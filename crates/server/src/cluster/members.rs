@@ -828,6 +828,87 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_is_given_away_by_who_has_said_that_it_leaves() {
+        let store = store(&["a", "b", "c"]);
+        change(&store, "a", Change::Add(vec![0..=9])).unwrap();
+        meet(&store, "b", 1).unwrap();
+        meet(&store, "c", 1).unwrap();
+        let assign = || Change::Assign(5, "b".into());
+        let taken = change(&store, "b", assign()).unwrap_err();
+        assert!(taken.contains("has to be MIGRATING first"), "{taken}");
+        let foreign = change(&store, "c", assign()).unwrap_err();
+        assert!(
+            foreign.contains("given away by the node that has it"),
+            "{foreign}"
+        );
+        for (node, wish, why) in [
+            (
+                "b",
+                Change::Leaves(5, "c".into()),
+                "ERR I'm not the owner of hash slot 5",
+            ),
+            (
+                "a",
+                Change::Arrives(5, "b".into()),
+                "ERR I'm already the owner of hash slot 5",
+            ),
+            (
+                "a",
+                Change::Leaves(5, "x".into()),
+                "ERR Target node is not a master",
+            ),
+        ] {
+            assert_eq!(change(&store, node, wish), Err(why.into()));
+        }
+        change(&store, "b", Change::Arrives(5, "a".into())).unwrap();
+        change(&store, "a", Change::Leaves(5, "c".into())).unwrap();
+        assert!(
+            change(&store, "b", assign()).is_err(),
+            "it leaves to another one"
+        );
+        change(&store, "a", Change::Leaves(5, "b".into())).unwrap();
+        let open = picture(&store);
+        assert_eq!(open.leaving("shard-a", 5), Some("shard-b"));
+        assert_eq!(open.arriving("shard-b", 5), Some("shard-a"));
+        assert_eq!(
+            (open.leaving("shard-b", 5), open.arriving("shard-a", 5)),
+            (None, None)
+        );
+        change(&store, "a", Change::Settle(5)).unwrap();
+        assert_eq!(picture(&store).leaving("shard-a", 5), None);
+        change(&store, "a", Change::Leaves(5, "b".into())).unwrap();
+        let early = plan(&assign(), "b", "run-b", &list(&store)).unwrap();
+        change(&store, "b", assign()).unwrap();
+        let given = picture(&store);
+        assert_eq!(given.owners().runs_of("shard-b"), [5..=5]);
+        assert!(given.open.leaving.is_empty() && given.open.arriving.is_empty());
+        // All say it, to be sure.
+        change(&store, "a", assign()).unwrap();
+        change(&store, "c", assign()).unwrap();
+        let Plan::Transaction(early) = early else {
+            panic!("{early:?}");
+        };
+        assert!(!store.transact(&early).unwrap().succeeded);
+    }
+
+    #[test]
+    fn a_slot_is_moved_in_one_way_at_a_time() {
+        let store = store(&["a", "b"]);
+        change(&store, "a", Change::Add(vec![0..=9])).unwrap();
+        meet(&store, "b", 1).unwrap();
+        let moved = |slot: u16| Change::Move(None, vec![(vec![slot..=slot], "b".into())]);
+        change(&store, "a", Change::Leaves(5, "b".into())).unwrap();
+        let open = change(&store, "a", moved(5)).unwrap_err();
+        assert_eq!(open, "ERR slot 5 is being moved by SETSLOT");
+        change(&store, "a", moved(6)).unwrap();
+        let moving = change(&store, "a", Change::Leaves(6, "b".into())).unwrap_err();
+        assert_eq!(moving, "ERR slot 6 is being moved already");
+        change(&store, "b", Change::GiveUp(None)).unwrap();
+        assert!(picture(&store).moves.iter().all(|it| !it.is_under_way()));
+        change(&store, "a", Change::Leaves(6, "b".into())).unwrap();
+    }
+
+    #[test]
     fn a_plan_is_of_no_use_when_what_it_relied_on_has_changed() {
         let store = store(&["a", "b", "c"]);
         change(&store, "a", Change::Add(vec![0..=9])).unwrap();

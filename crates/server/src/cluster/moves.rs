@@ -218,6 +218,20 @@ impl Mover {
                 }),
             }
         }
+        for known in log.iter_mut().filter(|known| known.entry.is_under_way()) {
+            let entry = &mut known.entry;
+            if view.picture.moves.iter().any(|it| it.id == entry.id) {
+                continue;
+            }
+            // It has ended and was forgotten between two views.
+            let first = entry.slots().next().unwrap_or_default();
+            let is_done = view.picture.owners().of_slot(first) == Some(&entry.to.shard);
+            entry.state = match is_done {
+                true => MoveState::Done,
+                false => MoveState::Aborted,
+            };
+            known.changed_ms = now_ms;
+        }
         while log.len() > LOG_MAX {
             log.pop_front();
         }
@@ -324,6 +338,7 @@ impl<'a> Moving<'a> {
             Err(why) => self.settle(why),
         };
         self.see();
+        self.etcd.moves.note(&self.cluster.view());
         self.end_fence();
         self.follow(false);
         self.shared.keyspace.take_changed_keys();

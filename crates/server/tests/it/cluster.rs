@@ -666,6 +666,60 @@ fn changes_of_the_cluster_are_refused_in_redis_s_words() {
 }
 
 #[test]
+fn a_node_alone_empties_a_slot_and_moves_none() {
+    let (server, _folder) = node();
+    let mut client = Client::connect(&server);
+    client.call("MSET {a}1 1 {a}2 2").ok();
+    client.call("SET b 1").ok();
+    let slot = client.call("CLUSTER KEYSLOT a").integer();
+    client.call(&format!("CLUSTER FLUSHSLOT {slot} SYNC")).ok();
+    assert_eq!(client.call("DBSIZE").integer(), 1);
+    client.call("MULTI").ok();
+    for call in ["SET {a}1 1".to_owned(), format!("CLUSTER FLUSHSLOT {slot}")] {
+        assert_eq!(text(&client.call(&call)), "QUEUED");
+    }
+    client.call("EXEC");
+    assert_eq!(client.call("DBSIZE").integer(), 1);
+    let id = text(&client.call("CLUSTER MYID"));
+    let alone =
+        "ERR this node keeps its cluster in a file; start it with --cluster-etcd to join others";
+    for (call, why) in [
+        (
+            "FLUSHSLOT 16384".to_owned(),
+            "ERR Invalid or out of range slot",
+        ),
+        ("FLUSHSLOT 1 foo".to_owned(), "ERR syntax error"),
+        (
+            format!("MIGRATESLOTS SLOTSRANGE 1 0 NODE {id}"),
+            "ERR Start slot number 1 is greater than end slot number 0.",
+        ),
+        (
+            "MIGRATESLOTS SLOTSRANGE 0 1 NODE x".to_owned(),
+            "ERR Invalid node name: x",
+        ),
+        (
+            format!("MIGRATESLOTS SLOTSRANGE 0 1 1 2 NODE {id}"),
+            "ERR Slot range 1-2 overlaps with a previous range.",
+        ),
+        (format!("MIGRATESLOTS SLOTSRANGE 0 1 NODE {id}"), alone),
+        ("CANCELSLOTMIGRATIONS".to_owned(), alone),
+        ("MIGRATION IMPORT 0 1".to_owned(), alone),
+        ("MIGRATION STATUS foo".to_owned(), "ERR syntax error"),
+        (
+            "SYNCSLOTS SEE".to_owned(),
+            "ERR only a node of the cluster may say that",
+        ),
+    ] {
+        let reply = client.call(&format!("CLUSTER {call}"));
+        assert_eq!(reply.error(), why, "{call}");
+    }
+    for call in ["GETSLOTMIGRATIONS", "MIGRATION STATUS ALL"] {
+        let reply = client.call(&format!("CLUSTER {call}"));
+        assert_eq!(reply, Value::Array(Vec::new()), "{call}");
+    }
+}
+
+#[test]
 fn clients_are_told_the_way_that_is_announced() {
     let (server, _folder) = node();
     let mut client = Client::connect(&server);

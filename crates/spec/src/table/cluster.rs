@@ -118,6 +118,7 @@ rows! { Cluster:
             one_of("flush-type", &[word("async", "ASYNC"), word("sync", "SYNC")]).optional(),
         ],
         scope: OneStripe,
+        propagate: Effect,
     }
 
     ClusterFlushslots = "cluster|flushslots" {

@@ -160,6 +160,7 @@ fn whoever_touches_data_locks_something() {
                 | CommandId::ClusterAddslotsrange
                 | CommandId::ClusterDelslots
                 | CommandId::ClusterDelslotsrange
+                | CommandId::ClusterFlushslot
                 | CommandId::ClusterFlushslots
                 | CommandId::ClusterGetkeysinslot
                 | CommandId::ClusterReset

@@ -98,9 +98,6 @@ impl Entries<'_> {
     /// Ends a change by which the key takes so many bytes more.
     #[inline(always)] // one addition
     pub(in crate::view) fn end_change(&mut self, _change: Change, key: &[u8], grown: i64) {
-        if self.space.slots.follows_any() {
-            self.space.slots.note_changed(key);
-        }
         self.note_changed(key);
         self.local.account(self.space, grown);
     }
@@ -120,11 +117,14 @@ impl Entries<'_> {
         }
     }
 
-    /// Notes that a key has changed; before the unit ends it must be reported.
-    #[inline(always)] // nothing in a release build
-    pub(in crate::view) fn note_changed(&self, _key: &[u8]) {
+    /// Notes that a key has changed, for who follows its slot; before the unit ends it must be reported.
+    #[inline(always)] // in a release build a load and a branch
+    pub(in crate::view) fn note_changed(&self, key: &[u8]) {
+        if self.space.slots.follows_any() {
+            self.space.slots.note_changed(key);
+        }
         #[cfg(debug_assertions)]
-        self.local.witness.borrow_mut().changed(self.db, _key);
+        self.local.witness.borrow_mut().changed(self.db, key);
     }
 
     /// Notes that a change of a key has been reported.

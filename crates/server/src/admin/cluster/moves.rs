@@ -436,3 +436,51 @@ pub(crate) fn cluster_syncslots(
     caller.reply().ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::ArgsBuf;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_read_as_pairs_up_to_their_node() {
+        let parsed = |line: &str| {
+            let args: ArgsBuf = line.split(' ').map(str::as_bytes).collect();
+            let parts = parts(args.as_args());
+            parts.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())
+        };
+        let (a, b) = ("a".repeat(40), "b".repeat(40));
+        assert_eq!(
+            parsed(&format!(
+                "cluster migrateslots slotsrange 0 1 5 5 node {a} SLOTSRANGE 9 9 NODE {b}"
+            )),
+            Ok(vec![(vec![0..=1, 5..=5], a.clone()), (vec![9..=9], b)])
+        );
+        for (words, why) in [
+            (
+                format!("slotsrange node {a}"),
+                "ERR No slot ranges specified",
+            ),
+            ("slotsrange 0 1 node".to_owned(), "ERR syntax error"),
+            (
+                "slotsrange 0 node x".to_owned(),
+                "ERR Invalid or out of range slot",
+            ),
+            (format!("foo 0 1 node {a}"), "ERR syntax error"),
+            (
+                format!("slotsrange 0 16384 node {a}"),
+                "ERR Invalid or out of range slot",
+            ),
+            (
+                format!("slotsrange 0 5 node {a} slotsrange 5 6 node {a}"),
+                "ERR Slot range 5-6 overlaps with a previous range.",
+            ),
+        ] {
+            assert_eq!(
+                parsed(&format!("cluster migrateslots {words}")),
+                Err(why.into())
+            );
+        }
+    }
+}
