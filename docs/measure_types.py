@@ -92,7 +92,7 @@ class Pinned(Server):
 
     def cost_us(self, load, template, requests, keys):
         """CPU time of a call, all of them sent by a program."""
-        command = template.replace("RANDOM", "{uniform:%d|12}" % keys)
+        command = template.replace("RANDOM", "{uniform:%d|12}" % keys).replace("NUMBER", "{uniform:%d}" % keys)
         words = [load, "bench", "run", "-p", self.port, "-c", 50, "--pipeline", 16, "--requests", requests, "--no-calibration", "--command", command]
         before = self.cpu_us()
         said = subprocess.run([str(word) for word in words], capture_output=True, text=True)
@@ -126,7 +126,7 @@ def documents():
 
 
 MILLION = 1_000_000
-# Name, bar, what is there before, the call, the number of numbers that RANDOM stands for.
+# Name, bar, what is there before, the call, the number of numbers of which RANDOM is one, of twelve digits, and NUMBER.
 COSTS = [
     ("JSON.SET of 1 KiB", 0.5, documents, "JSON.SET doc:RANDOM $ '%s'" % text(shop(0)).replace("{", "{{"), DOCUMENTS),
     ("JSON.GET of 1 KiB", 0.5, documents, "JSON.GET doc:RANDOM", DOCUMENTS),
@@ -147,7 +147,7 @@ PLAIN = [
     ("EXHSET / HSET, one large", 1.2, "EXHSET xh RANDOM value", "HSET h RANDOM value", MILLION),
     ("EXHSET / HSET, many small", 1.2, "EXHSET xh:RANDOM field value", "HSET h:RANDOM field value", 100_000),
     ("EXZADD of two parts / ZADD", 1.3, "EXZADD xz RANDOM#1 m:RANDOM", "ZADD z RANDOM m:RANDOM", MILLION),
-    ("TR.SETBIT / SETBIT", 1.3, "TR.SETBIT tr RANDOM 1", "SETBIT bits RANDOM 1", MILLION),
+    ("TR.SETBIT / SETBIT", 1.3, "TR.SETBIT tr NUMBER 1", "SETBIT bits NUMBER 1", MILLION),
     ("TS.ADD / ZADD", 1.3, "TS.ADD ts:RANDOM * 20.5", "ZADD tz:RANDOM RANDOM m:RANDOM", 1_000),
 ]
 
