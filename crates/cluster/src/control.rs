@@ -9,6 +9,7 @@
 //! | `desk` | one transaction at a time, known in the end to be done or not |
 //! | `changes` | what each transaction wants and writes |
 //! | `words` | events, wishes and messages between nodes |
+//! | `wire` | form of these messages |
 //! | `leading` | a primary: its right to serve, its candidates, handing over |
 //! | `following` | a replica: its promises, taking over |
 //!
@@ -19,6 +20,7 @@ mod desk;
 mod following;
 mod known;
 mod leading;
+mod wire;
 mod words;
 
 use std::collections::VecDeque;
@@ -395,8 +397,8 @@ impl Control {
                 Order::Follow { shard } => changes::follow(known, me, &shard),
                 Order::AddSlots(runs) => changes::slots(known, me, &runs, true),
                 Order::RemoveSlots(runs) => changes::slots(known, me, &runs, false),
-                Order::HandOver { to } => {
-                    self.hand_over(number, to);
+                Order::HandOver { to, ends } => {
+                    self.hand_over(number, to, ends);
                     continue;
                 }
             };

@@ -7,9 +7,12 @@
 //!
 //! Must not know: commands, the texts in which a cluster is shown.
 
+pub(crate) mod deciding;
 pub(crate) mod entering;
 pub(crate) mod etcd;
+mod links;
 pub(crate) mod members;
+pub(crate) mod right;
 
 use std::{
     collections::BTreeSet,
@@ -20,6 +23,7 @@ use std::{
 
 use redline_cluster::{
     Owners, Picture, SLOTS,
+    control::Event,
     records::{
         FORMAT, Incarnation, MAP_KEY, META_KEY, Meta, NODES, NodeRecord, OWN_KEY, Own, Record,
         SHARDS, ShardRecord, VERSION,
@@ -210,7 +214,10 @@ impl Cluster {
     fn look(&self) -> Result<(), StoreError> {
         let listing = self.list()?;
         let view = match &self.etcd {
-            Some(etcd) => etcd.view_of(&self.node, &listing),
+            Some(etcd) => {
+                etcd.deciding.post(Event::Listing(listing.clone()));
+                etcd.view_of(&self.node, &listing)
+            }
             None => view_alone(&self.node, &listing),
         };
         let view = view.map_err(|error| StoreError::Damaged(error.to_string()))?;
@@ -254,7 +261,8 @@ impl Cluster {
     /// Has a keyspace that nobody uses yet serve the slots of this node.
     pub(crate) fn begin_to_serve(&self, keyspace: &mut Keyspace) {
         let mut unit = Unit::exclusive(keyspace);
-        self.serve_owned(&mut unit);
+        // With etcd it is decided first who leads.
+        self.serve(&mut unit, &self.view(), self.etcd.is_none());
     }
 
     /// Has the keyspace serve the slots that this node owns, and no others.
@@ -262,9 +270,16 @@ impl Cluster {
     /// # Panics
     /// Unless the unit holds the stripes of all slots for which that is a change.
     pub(crate) fn serve_owned(&self, unit: &mut Unit<'_>) {
-        let view = self.view();
+        self.serve(unit, &self.view(), true);
+    }
+
+    /// Has the keyspace serve the slots that are this node's by a view, if it leads, and no others.
+    ///
+    /// # Panics
+    /// Unless the unit holds the stripes of all slots for which that is a change.
+    fn serve(&self, unit: &mut Unit<'_>, view: &View, leads: bool) {
         for slot in 0..SLOTS as u16 {
-            let is_own = view.serves(slot);
+            let is_own = leads && view.serves(slot);
             if unit.space().serves_slot(slot) != is_own {
                 unit.set_served(slot, is_own);
             }

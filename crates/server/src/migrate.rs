@@ -7,7 +7,7 @@
 //!
 //! Must not know: keys, stripes, what a target's error means for the source.
 
-mod wire;
+pub(crate) mod wire;
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -50,6 +50,9 @@ fn check_all<O: Outlet>(
         return Err(reject(executor, caller, args, &error));
     }
     if let Err(refusal) = slots::check(executor, caller, id, args) {
+        if refusal == slots::Refusal::Aside {
+            return Err(Halt::Suspended(Suspended::Pause));
+        }
         break_multi(caller);
         if id == CommandId::Exec {
             // Its error is not wrapped in one of EXEC, since clients follow it.

@@ -33,6 +33,10 @@ pub enum Unserved {
     Elsewhere(String),
     /// Another node has it, and this one a copy, from which the caller may read: the other's host and port.
     Copied(String),
+    /// It is about to be known who serves it: the call is put aside until [`Engine::resume_all`](crate::Engine::resume_all).
+    Undecided,
+    /// It is this node's, which has no right to serve now.
+    Unable,
     /// It is this node's, but the cluster is not complete.
     Down {
         /// True if calls that only read are served all the same.
@@ -51,6 +55,8 @@ pub(crate) enum Refusal {
     Down,
     DownForWrites,
     Full(u16),
+    /// It is no refusal yet: the call is put aside.
+    Aside,
 }
 
 impl Refusal {
@@ -60,7 +66,8 @@ impl Refusal {
             Refusal::CrossSlot => CROSS_SLOT,
             Refusal::Nobody => NOBODY,
             Refusal::Moved(slot, node) => Error::Line(format!("MOVED {slot} {node}").into()),
-            Refusal::Down => DOWN,
+            // Where a call cannot be put aside.
+            Refusal::Down | Refusal::Aside => DOWN,
             Refusal::DownForWrites => DOWN_FOR_WRITES,
             Refusal::Full(slot) => Error::Line(
                 format!(
@@ -85,7 +92,7 @@ impl Refusal {
             Refusal::Moved(..) => {
                 Error::line("ERR Script attempted to access a non local key in a cluster node")
             }
-            Refusal::Down => {
+            Refusal::Down | Refusal::Aside => {
                 Error::line("ERR Script attempted to execute a command while the cluster is down")
             }
             Refusal::DownForWrites => Error::line(
@@ -145,7 +152,12 @@ impl Calls {
             return Ok(());
         };
         let is_down = executor.refusals.has(Reason::ClusterDown);
-        if !is_down && self.stray.is_none() && executor.engine.keyspace.serves_slot(slot) {
+        let has_right = !executor.refusals.has(Reason::NoRight);
+        if !is_down
+            && has_right
+            && self.stray.is_none()
+            && executor.engine.keyspace.serves_slot(slot)
+        {
             return match self.are_several {
                 true => Err(Refusal::CrossSlot),
                 false if self.grow && is_full(executor, caller, slot) => Err(Refusal::Full(slot)),
@@ -155,6 +167,8 @@ impl Calls {
         match O::unserved(executor, caller, slot) {
             Unserved::Nobody => Err(Refusal::Nobody),
             _ if self.are_several => Err(Refusal::CrossSlot),
+            Unserved::Undecided => Err(Refusal::Aside),
+            Unserved::Unable => Err(Refusal::Down),
             Unserved::Elsewhere(node) => Err(Refusal::Moved(slot, node)),
             Unserved::Copied(node) if self.write => Err(Refusal::Moved(slot, node)),
             Unserved::Copied(_) => match is_down {

@@ -15,7 +15,7 @@ use redline_net::{
 const SOCKET: usize = 0;
 
 /// See the module's text.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: Stream,
     poller: Poller,
     /// Longest wait for the other side.
@@ -24,7 +24,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Connects. The handshake of TLS is made with the first bytes.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         address: &Address,
         timeout: Duration,
         tls: Option<&ClientTlsOptions>,
@@ -46,7 +46,7 @@ impl Wire {
     }
 
     /// Changes the longest wait.
-    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 

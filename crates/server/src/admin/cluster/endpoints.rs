@@ -6,7 +6,7 @@
 
 use std::{net::SocketAddr, sync::atomic::Ordering};
 
-use redline_cluster::records::NodeRecord;
+use redline_cluster::{control::Calls, records::NodeRecord};
 use redline_engine::{Caller, caller::flag, executor::slots::Unserved};
 use redline_resp::Reply;
 
@@ -134,6 +134,14 @@ pub(crate) fn unserved(
     };
     let view = cluster.view();
     if view.serves(slot) {
+        if let Some(etcd) = &cluster.etcd
+            && !(etcd.right.term_now().is_some() && shared.keyspace.serves_slot(slot))
+        {
+            return match etcd.right.calls() {
+                Calls::Down => Unserved::Unable,
+                Calls::Run | Calls::Wait | Calls::Moved => Unserved::Undecided,
+            };
+        }
         return Unserved::Down {
             serves_reads: settings.cluster_allow_reads_when_down,
             serves_channels: settings.cluster_allow_pubsubshard_when_down,
