@@ -8,8 +8,7 @@
 //! | `known` | records of the store |
 //! | `desk` | one transaction at a time, known in the end to be done or not |
 //! | `changes` | what each transaction wants and writes |
-//! | `words` | events, wishes and messages between nodes |
-//! | `wire` | form of these messages |
+//! | `words` | events, wishes and messages between nodes, with their form |
 //! | `leading` | a primary: its right to serve, its candidates, handing over |
 //! | `following` | a replica: its promises, taking over |
 //!
@@ -20,7 +19,6 @@ mod desk;
 mod following;
 mod known;
 mod leading;
-mod wire;
 mod words;
 
 use std::collections::VecDeque;

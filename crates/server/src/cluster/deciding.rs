@@ -492,3 +492,48 @@ impl Thread<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_other_nodes_are_heard_if_they_are_ones() {
+        let deciding = Deciding::default();
+        deciding.hear("a", &[b"hears", b"3"]);
+        let events = open(&deciding);
+        let said: [&[&[u8]]; 5] = [
+            &[b"hears", b"3"],
+            &[b"hears", b"x"],
+            &[b"vote"],
+            &[],
+            &[b"hand-over"],
+        ];
+        for words in said {
+            deciding.hear("a", words);
+        }
+        let told: Vec<Event> = events.try_iter().collect();
+        let [
+            Event::Message { from, message },
+            Event::Order {
+                order: Order::HandOver { to, ends: false },
+                ..
+            },
+        ] = &told[..]
+        else {
+            panic!("{told:?}");
+        };
+        assert_eq!((from.as_str(), to.as_deref()), ("a", Some("a")));
+        assert_eq!(*message, Message::Hears { term: 3 });
+    }
+
+    #[test]
+    fn a_flood_of_messages_is_dropped() {
+        let deciding = Deciding::default();
+        let events = open(&deciding);
+        for _ in 0..2 * MESSAGES_MAX {
+            deciding.hear("a", &[b"hears", b"3"]);
+        }
+        assert_eq!(events.try_iter().count() as u64, MESSAGES_MAX + 1);
+    }
+}

@@ -155,3 +155,39 @@ pub(crate) fn may_reply(shared: &Shared, term: Option<u64>) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_ends_by_the_clock_and_with_its_term() {
+        let right = Right::default();
+        assert_eq!((right.term_now(), right.left_ms()), (None, Some(0)));
+        assert!(!right.refuses(), "who does not lead is not asked for it");
+        right.set_leads(true);
+        assert!(right.refuses());
+        right.set(3, u64::MAX);
+        assert_eq!((right.term_now(), right.left_ms()), (Some(3), None));
+        assert!(!right.refuses());
+        right.set(3, clock::boot_ms() - 1);
+        assert_eq!((right.term_now(), right.left_ms()), (None, Some(0)));
+        right.set(4, clock::boot_ms() + 1_000_000);
+        assert_eq!(right.term_now(), Some(4));
+        right.shut();
+        assert!(right.refuses(), "no further call runs");
+        assert_eq!(right.term_now(), Some(4), "those that have are answered");
+        right.set(4, 0);
+        assert_eq!(right.term_now(), None);
+    }
+
+    #[test]
+    fn the_treatment_of_calls_is_that_which_was_set() {
+        let right = Right::default();
+        assert_eq!(right.calls(), Calls::Down);
+        for calls in [Calls::Run, Calls::Wait, Calls::Moved, Calls::Down] {
+            right.set_calls(calls);
+            assert_eq!(right.calls(), calls);
+        }
+    }
+}
