@@ -222,7 +222,7 @@ fn write_until(stops: &AtomicBool, ports: &[u16]) -> Written {
     let (mut at, mut key) = (0, 0);
     let mut connection: Option<BufReader<TcpStream>> = None;
     while !stops.load(Ordering::Acquire) {
-        let sent = connection.take().map_or_else(
+        let sent: std::io::Result<_> = connection.take().map_or_else(
             || {
                 let stream = TcpStream::connect(("127.0.0.1", ports[at]))?;
                 stream.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -247,7 +247,7 @@ fn write_until(stops: &AtomicBool, ports: &[u16]) -> Written {
             }
             Ok((_, line)) => {
                 let moved = line.strip_prefix("-MOVED ").and_then(|rest| {
-                    let port = rest.rsplit(':').next()?.parse().ok()?;
+                    let port: u16 = rest.rsplit(':').next()?.parse().ok()?;
                     ports.iter().position(|known| *known == port)
                 });
                 match moved {
