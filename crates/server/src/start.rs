@@ -451,6 +451,7 @@ fn prepare_workers(
             connections: 0.into(),
             load: 0.into(),
             rests: false.into(),
+            turned_ms: 0.into(),
         });
         starts.push(Start {
             number,

@@ -281,6 +281,10 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             true => (self.time_to_sleep(), false),
             false => (Duration::ZERO, false),
         };
+        let turned_ms = &self.shared.workers()[self.number].turned_ms;
+        if !timeout.is_zero() {
+            turned_ms.store(0, Ordering::Relaxed);
+        }
         let polled = match is_deaf {
             true => self.outlet.poller.poll_after(timeout),
             false => self.outlet.poller.poll(Some(timeout)),
@@ -290,6 +294,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         self.read_clock();
         let began_ms = clock::monotonic_coarse_ms();
+        turned_ms.store(began_ms, Ordering::Relaxed);
         self.begin_turn(began_ms);
         // Reading and decoding have limits in the settings, too.
         self.refresh_if_changed();

@@ -8,6 +8,7 @@ mod bench;
 mod bench_run;
 mod bench_tls;
 mod check;
+mod cluster_failover;
 mod console;
 mod disk_errors;
 mod doctor;

@@ -323,7 +323,7 @@ settings! {
         cluster_etcd_ca_cert_file: String = ("cluster-etcd-ca-cert-file", Start, TEXT, "", "Certificates of the authorities that sign etcd's, in PEM format.");
         cluster_etcd_cert_file: String = ("cluster-etcd-cert-file", Start, TEXT, "", "Certificate that proves to etcd who the node is, in PEM format.");
         cluster_etcd_key_file: String = ("cluster-etcd-key-file", Start, TEXT, "", "Private key of cluster-etcd-cert-file, not encrypted.");
-        _ = ("cluster-node-timeout", Inert, int(0, i64::MAX), "15000", "Milliseconds after which a silent node counts as failed.");
+        cluster_node_timeout_ms: u64 = ("cluster-node-timeout", Live, int(0, i64::MAX), "2000", "Milliseconds for which a replica promises not to take over; a silent primary is replaced after that.");
         _ = ("cluster-port", InertFixed, PORT, "0", "Port of the cluster bus.");
         _ = ("cluster-migration-barrier", Inert, SECONDS, "1", "Replicas that a primary keeps.");
         _ = ("cluster-replica-validity-factor", Inert, SECONDS, "10", "How stale a replica may be to take over.").alias("cluster-slave-validity-factor");
