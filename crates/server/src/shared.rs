@@ -106,6 +106,8 @@ pub struct WorkerHandle {
     pub load: AtomicU64,
     /// True if its clients have been moved to another worker, and new ones go there too, while clients are balanced.
     pub rests: AtomicBool,
+    /// Number of ticks of its timer, by which others see that its loop turns; `ENDED` once it has ended.
+    pub ticks: AtomicU64,
 }
 
 /// See the head of the module.
