@@ -6,6 +6,7 @@ mod check;
 mod doctor;
 mod embedded;
 mod link;
+mod ping;
 mod reference;
 
 use std::env;
@@ -26,6 +27,7 @@ Usage: redline <part> [arguments]
  redline bench      A load generator; takes redis-benchmark's arguments. Its sub-commands run,
                     compare, failover and report have options of their own.
  redline proxy      One address in front of many Redis servers.
+ redline ping       Asks a server or a proxy whether it serves; for health checks.
  redline doctor     Examines this machine, and what a configuration needs of it.
  redline check-aof  Checks an append-only file, and repairs its end.
  redline check-rdb  Checks a snapshot.
@@ -43,6 +45,7 @@ const PARTS: &[&str] = &[
     "server",
     "bench",
     "proxy",
+    "ping",
     "doctor",
     "completions",
     "man",
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Some("proxy") => redline_proxy::main(args),
         Some("check-aof") => check::aof("redline check-aof", args),
         Some("check-rdb") => check::rdb("redline check-rdb", args),
+        Some("ping") => ping::main(args),
         Some("doctor") => doctor::main(args),
         Some("completions") => reference::completions(args),
         Some("man") => reference::man(args),

@@ -11,6 +11,8 @@ use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use redline_server::{command_line::parameters, console};
 
+use crate::ping::Arguments;
+
 /// Says how `redline completions` is called.
 const COMPLETIONS: &str = "completions bash|zsh|fish, as in redline completions bash > /usr/share/bash-completion/completions/redline";
 
@@ -97,6 +99,7 @@ fn whole() -> Command {
         .subcommand(server())
         .subcommand(redline_bench::command().name("bench"))
         .subcommand(redline_proxy::Arguments::command().name("proxy"))
+        .subcommand(Arguments::command().name("ping"))
         .subcommand(doctor())
         .subcommand(check_aof)
         .subcommand(check_rdb)
@@ -348,6 +351,7 @@ mod tests {
             "redline-bench-report.1",
             "redline-proxy.1",
             "redline-doctor.1",
+            "redline-ping.1",
             "redline-check-aof.1",
             "redline.conf.5",
         ] {

@@ -569,6 +569,10 @@ pub struct Log {
     /// The file; none: standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Format of lines.
+    pub format: LogFormat,
+    /// Format of times.
+    pub timestamp_format: LogTimestamp,
     /// Time after which a new file begins.
     pub rotate_every: Span,
     /// Size after which a new file begins.
@@ -583,12 +587,40 @@ impl Default for Log {
     fn default() -> Log {
         Log {
             file: None,
+            format: LogFormat::default(),
+            timestamp_format: LogTimestamp::default(),
             rotate_every: Span::default(),
             rotate_size: Size::default(),
             may_drop: true,
             sample: Samples::default(),
         }
     }
+}
+
+/// Format of the log's lines: `log-format` of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// As redis-server's.
+    #[default]
+    Text,
+    /// JSON objects.
+    Json,
+    /// Pairs of key=value.
+    Logfmt,
+}
+
+/// Format of times in the log: `log-timestamp-format` of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogTimestamp {
+    /// redis-server's in text, ISO 8601 in the other formats.
+    #[default]
+    Legacy,
+    /// ISO 8601.
+    Iso8601,
+    /// Milliseconds since 1970.
+    Milliseconds,
 }
 
 /// Sampling intervals by level: one line of this many is written; 0: none.

@@ -108,6 +108,8 @@ pub struct WorkerHandle {
     pub rests: AtomicBool,
     /// When its loop last began a turn, by the coarse clock: milliseconds; 0: it sleeps.
     pub turned_ms: AtomicU64,
+    /// Number of ticks of its timer, by which others see that its loop turns; `ENDED` once it has ended.
+    pub ticks: AtomicU64,
 }
 
 /// See the head of the module.

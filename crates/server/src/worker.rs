@@ -33,7 +33,7 @@ use redline_front::{Accepted, Acceptor, Admission, Handshakes, Share, prepare, r
 use redline_keyspace::upkeep::{Expiring, ExpiryCursor};
 use redline_net::{
     BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
-    Stretch, clock,
+    Stretch, clock, supervisor::ENDED,
 };
 use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
@@ -267,6 +267,8 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         self.close_all();
         self.flush_account();
+        let ticks = &self.shared.workers()[self.number].ticks;
+        ticks.store(ENDED, Ordering::Relaxed);
     }
 
     /// Runs one turn of the loop. `wait`: sleeps until an event; otherwise only polls.

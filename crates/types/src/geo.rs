@@ -121,7 +121,7 @@ impl Shape {
         }
         Place {
             longitude: degrees(y.atan2(x)),
-            latitude: degrees(z.atan2(x.hypot(y))),
+            latitude: degrees(z.atan2((x * x + y * y).sqrt())),
         }
     }
 }

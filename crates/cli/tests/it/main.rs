@@ -15,6 +15,7 @@ mod doctor;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
 mod fake_server;
 mod files;
+mod floor;
 mod following;
 mod following_append;
 mod following_diskless;
@@ -23,6 +24,7 @@ mod live;
 mod memory;
 mod migrate;
 mod mistakes;
+mod ping;
 mod proxy;
 mod proxy_cache;
 mod proxy_commands;

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redline_net::http::Responder;
 use redline_net::{Listener, UnixAccess, clock, process};
@@ -85,15 +84,10 @@ fn process_wide(page: &mut Page, shared: &Shared, host: &Process, totals: &Total
         "Threads that serve clients.",
         host.workers.len(),
     );
-    let clients: usize = host
-        .workers
-        .iter()
-        .map(|(_, clients)| clients.load(Ordering::Relaxed))
-        .sum();
     page.gauge(
         "redline_proxy_clients",
         "Clients that are connected.",
-        clients,
+        host.client_count(),
     );
     page.gauge(
         "redline_proxy_buffer_bytes",

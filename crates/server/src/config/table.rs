@@ -9,7 +9,10 @@
 use std::path::PathBuf;
 
 use redline_engine::{Names, settings as engine};
-use redline_net::tls::ClientAuth;
+use redline_net::{
+    log_line::{Format, Timestamp},
+    tls::ClientAuth,
+};
 use redline_persist::aof::writer::Policy;
 use redline_rdb::format::FileVersion;
 use redline_settings::{
@@ -27,13 +30,13 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, DisklessLoading, Endings, OnRefusedEffect, OomScores,
-        OpenChannels, OutputLimits, PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, DisklessLoading, Endings, LogFormat, LogTimestamp,
+        OnRefusedEffect, OomScores, OpenChannels, OutputLimits, PrimaryAddress, RdbFormat,
+        SavePoints, WorkingDir,
     },
 };
 use crate::{
     ending::Manner,
-    log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
     settings::{DisklessLoad, EndpointType, OutputLimit, Permission, RefusedEffects, UserLine},
 };
@@ -368,8 +371,8 @@ settings! {
         /// See `log.rs`.
         log_level: u8 = ("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Minimum log level.");
         logfile: Option<String> = ("logfile", Start, TEXT, "", "Log file; empty: standard output.");
-        log_format: LogFormat = ("log-format", Live, Syntax::Choice(LogFormat::NAMES), "text", "Format of log lines: as in Redis (text, or legacy as in Valkey), JSON objects, or key=value.");
-        log_timestamp: LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: legacy is Redis's in text and ISO 8601 in the other formats; milliseconds are those since 1970.");
+        log_format: Format as LogFormat = ("log-format", Live, Syntax::Choice(LogFormat::NAMES), "text", "Format of log lines: as in Redis (text, or legacy as in Valkey), JSON objects, or key=value.");
+        log_timestamp: Timestamp as LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: legacy is Redis's in text and ISO 8601 in the other formats; milliseconds are those since 1970.");
         syslog: bool = ("syslog-enabled", Start, SWITCH, "no", "Log to syslog as well.");
         syslog_ident: String = ("syslog-ident", Start, TEXT, "redis", "Name in syslog.");
         /// Facility: 0 is `user`, `n` is `local(n-1)`.
