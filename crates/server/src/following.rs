@@ -185,7 +185,7 @@ pub(crate) fn begin(shared: &Shared) {
     shared.replication.primary().log_mut().demoted();
     note_role(shared);
     if let Err(error) = call(shared, host, port) {
-        log::warning(&format!("The link to the primary cannot be made: {error}"));
+        log::warning(&format!("Cannot start the link to the primary: {error}"));
         std::process::exit(1);
     }
 }
@@ -322,7 +322,7 @@ fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) 
                 unblock_all(shared);
             }
             if let Err(error) = call(shared, host, port) {
-                log::warning(&format!("The link to the primary cannot be made: {error}"));
+                log::warning(&format!("Cannot start the link to the primary: {error}"));
             }
         }
     }

@@ -9,6 +9,7 @@ mod bench_run;
 mod bench_tls;
 mod check;
 mod console;
+mod convert;
 mod disk_errors;
 mod doctor;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]
