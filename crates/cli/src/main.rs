@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod convert;
 mod doctor;
 mod embedded;
 mod link;
@@ -28,6 +29,8 @@ Usage: redline <part> [arguments]
                     compare, failover and report have options of their own.
  redline proxy      One address in front of many Redis servers.
  redline ping       Asks a server or a proxy whether it serves; for health checks.
+ redline convert    Prints what a configuration of Redis, predixy or nutcracker, or a command line of
+                    memtier_benchmark or redis-benchmark, is here.
  redline doctor     Examines this machine, and what a configuration needs of it.
  redline check-aof  Checks an append-only file, and repairs its end.
  redline check-rdb  Checks a snapshot.
@@ -38,7 +41,7 @@ Usage: redline <part> [arguments]
  redline --help     Print this text. Each part has a --help of its own, as redline server --help.
 
 Called through a link named redis-server, redis-benchmark, redis-check-aof or redis-check-rdb (or
-valkey- for redis-), or predixy, redline is that part.
+valkey- for redis-), or predixy, nutcracker or memtier_benchmark, redline is that part.
 ";
 
 const PARTS: &[&str] = &[
@@ -47,6 +50,7 @@ const PARTS: &[&str] = &[
     "proxy",
     "ping",
     "doctor",
+    "convert",
     "completions",
     "man",
     "check-aof",
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Some("check-aof") => check::aof("redline check-aof", args),
         Some("check-rdb") => check::rdb("redline check-rdb", args),
         Some("ping") => ping::main(args),
+        Some("convert") => convert::main(args),
         Some("doctor") => doctor::main(args),
         Some("completions") => reference::completions(args),
         Some("man") => reference::man(args),

@@ -191,7 +191,7 @@ fn leave_descriptors(settings: &mut Settings) {
     let allowed = usize::try_from(raised.granted - spare).unwrap_or(usize::MAX);
     if allowed < settings.clients_max && settings.clients_max < usize::MAX {
         log::warning(&format!(
-            "limits.clients is {}, but the system allows only {} open files: at most {allowed} clients are let in",
+            "limits.clients is {}, but the system allows only {} open files: at most {allowed} clients are accepted",
             settings.clients_max, raised.granted
         ));
     }

@@ -1,7 +1,7 @@
 //! Configuration of the proxy: one typed value for all its sources.
 //!
-//! A [`Config`] has three sources: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and predixy's file
-//! (`predixy`). [`Config::check`] then checks the whole before anything starts, and [`Config::to_toml`] prints it. Names
+//! A [`Config`] has these sources: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and the files of predixy
+//! and nutcracker (`predixy`, `nutcracker`). [`Config::check`] then checks the whole before anything starts, and [`Config::to_toml`] prints it. Names
 //! in the file are those of the fields with dashes; lists of tables have singular names (`[[pool]]`).
 //!
 //! Must not know sockets, workers, servers' replies, or the proxy that uses it.
@@ -12,9 +12,14 @@ mod arguments;
 mod cache;
 mod check;
 mod commands;
+mod converted;
+pub mod foreign;
 mod hash;
 mod io_error;
+mod nutcracker;
 mod predixy;
+mod sentinel;
+mod source;
 mod text;
 mod traffic;
 mod units;
@@ -28,6 +33,7 @@ pub use arguments::Arguments;
 pub use cache::Cache;
 pub use check::Problem;
 pub use commands::{OF_EVERYTHING, ids_of};
+pub use converted::{Converted, Note};
 pub use hash::{DistributionKind, HashKind};
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Secret, Size, Span};

@@ -189,7 +189,7 @@ pub(crate) fn begin(shared: &Shared) {
         return;
     }
     if let Err(error) = call(shared, host, port) {
-        log::warning(&format!("The link to the primary cannot be made: {error}"));
+        log::warning(&format!("Cannot start the link to the primary: {error}"));
         std::process::exit(1);
     }
 }
@@ -341,7 +341,7 @@ pub(crate) fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(Stri
                 unblock_all(shared);
             }
             if let Err(error) = call(shared, host, port) {
-                log::warning(&format!("The link to the primary cannot be made: {error}"));
+                log::warning(&format!("Cannot start the link to the primary: {error}"));
             }
         }
     }

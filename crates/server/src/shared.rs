@@ -338,9 +338,11 @@ impl Shared {
         match ServerTls::new(&settings.tls.options()) {
             Ok(tls) => {
                 self.tls.replace(Some(tls));
-                log::notice("The certificates have been read again.");
+                log::notice("TLS certificates reloaded.");
             }
-            Err(error) => log::warning(&format!("The certificates stay as they were: {error}")),
+            Err(error) => log::warning(&format!(
+                "Failed to reload TLS certificates, still using the previous ones: {error}"
+            )),
         }
     }
 

@@ -601,7 +601,7 @@ fn start_metrics(
     let thread = spawn("metrics", move || {
         let is_over = || shared.stopping.load(Ordering::Acquire);
         if let Err(error) = responder.run(is_over, || metrics::page(&shared)) {
-            log::warning(&format!("The metrics listener has failed: {error}"));
+            log::warning(&format!("Metrics listener failed: {error}"));
         }
     })?;
     Ok(Metrics {

@@ -10,6 +10,7 @@ mod bench_tls;
 mod check;
 mod cluster_failover;
 mod console;
+mod convert;
 mod disk_errors;
 mod doctor;
 #[path = "../../../bench/tests/it/fake_server/mod.rs"]

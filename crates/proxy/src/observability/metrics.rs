@@ -41,7 +41,7 @@ pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>)
     let (shared, process) = (Arc::clone(shared), Arc::clone(process));
     let run = move || {
         if let Err(error) = responder.run(|| false, || page(&shared, &process)) {
-            super::log::error(&format!("the metrics listener has failed: {error}"));
+            super::log::error(&format!("metrics listener failed: {error}"));
         }
     };
     spawn("proxy-metrics", run)?;
