@@ -28,14 +28,17 @@ const KEPT: Duration = Duration::from_secs(10);
 /// Longest line of an answer: bytes.
 const LINE_BYTES_MAX: u64 = 4096;
 
+/// Threads that write to nodes, by the nodes' ids, and what takes the requests that they send.
+type Threads = HashMap<String, (SyncSender<Vec<u8>>, JoinHandle<()>)>;
+
 /// See the head of the module.
 #[derive(Default)]
 pub(super) struct Links {
-    nodes: Mutex<HashMap<String, (SyncSender<Vec<u8>>, JoinHandle<()>)>>,
+    nodes: Mutex<Threads>,
 }
 
 impl Links {
-    fn nodes(&self) -> MutexGuard<'_, HashMap<String, (SyncSender<Vec<u8>>, JoinHandle<()>)>> {
+    fn nodes(&self) -> MutexGuard<'_, Threads> {
         self.nodes.lock().expect("no panic under the links")
     }
 

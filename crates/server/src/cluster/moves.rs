@@ -582,7 +582,8 @@ impl<'a> Moving<'a> {
                 return;
             };
             let view = cluster.view();
-            let leads = self.etcd.right.term_now().is_some();
+            let etcd = cluster.etcd.as_ref();
+            let leads = etcd.is_some_and(|etcd| etcd.right.term_now().is_some());
             if leads && view.serves(slot) && view.leaving(slot).is_none() {
                 unit.set_served(slot, true);
             }
