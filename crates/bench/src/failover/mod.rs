@@ -30,6 +30,7 @@ use crate::load::cluster::map::Map;
 use crate::load::cluster::source::{Reads, Source};
 use crate::load::execute::{Finished, Prepared};
 use crate::load::failure::{Failure, said};
+use crate::load::origin::Origin;
 use crate::load::plan::{Incident, RunPlan};
 use crate::load::result::RunResult;
 use crate::load::watch::Happened;
@@ -114,6 +115,7 @@ pub struct Trouble {
 /// Runs the sub-command.
 pub fn run(
     arguments: &FailoverArguments,
+    origin: Origin,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -156,6 +158,7 @@ pub fn run(
             "the command of --run failed ({status}): perhaps nothing was made to fail."
         ));
     }
+    result.origin = Some(origin);
     let primaries = prepared.who_is_primary();
     if primaries.len() > 1 {
         let names: Vec<String> = primaries.iter().map(Address::to_string).collect();
