@@ -231,10 +231,14 @@ fn draw(
         root.present()?;
     }
     let said = lines.iter().map(|line| {
-        let (least, most) = range(line.points.iter().map(|point| point.1));
-        let said = match line.points.len() {
-            0 => "no points".to_owned(),
-            count => format!("{count} points from {} to {}", number(least), number(most)),
+        let said = match ends(line.points.iter().map(|point| point.1)) {
+            None => "no points".to_owned(),
+            Some((least, most)) => format!(
+                "{} points from {} to {}",
+                line.points.len(),
+                number(least),
+                number(most)
+            ),
         };
         match line.name.as_str() {
             "" => said,
@@ -362,8 +366,8 @@ pub fn bars(axes: &Axes<'_>, parts: &[&str], bars: &[Bar]) -> Result<Chart, Draw
 
 /// Returns a chart of intervals, one below the other, beside a line at the ratio 1.
 pub fn intervals(axes: &Axes<'_>, all: &[Interval]) -> Result<Chart, DrawError> {
-    let ends = all.iter().flat_map(|one| [one.low, one.high, one.at, 1.0]);
-    let (least, most) = range(ends);
+    let values = all.iter().flat_map(|one| [one.low, one.high, one.at, 1.0]);
+    let (least, most) = range(values);
     let room = 0.06 * (most - least);
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
     let mut svg = String::new();
@@ -562,13 +566,17 @@ fn escaped(text: &str) -> String {
     maud::html! { (crate::plain(text)) }.into_string()
 }
 
-/// Returns the bounds of the values, apart from each other.
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let ends = values.fold(None, |ends: Option<(f64, f64)>, value| {
+/// Returns the smallest and the largest of the values.
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |ends: Option<(f64, f64)>, value| {
         let (least, most) = ends.unwrap_or((value, value));
         Some((least.min(value), most.max(value)))
-    });
-    match ends {
+    })
+}
+
+/// Returns the bounds of the values, apart from each other.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    match ends(values) {
         Some((least, most)) if most > least => (least, most),
         Some((only, _)) => (only, only + 1.0),
         None => (0.0, 1.0),
