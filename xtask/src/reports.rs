@@ -118,9 +118,11 @@ impl Browser {
     /// Returns left, top, width and height of each chart, from a copy of the page that may run a script.
     fn boxes(&self, page: &Path) -> Result<Vec<[usize; 4]>, Failure> {
         let text = fs::read_to_string(page).map_err(|error| error.to_string())?;
-        let policy = text
-            .lines()
-            .find(|line| line.contains("Content-Security-Policy"));
+        let begin = "<meta http-equiv=\"Content-Security-Policy\"";
+        let policy = text.find(begin).and_then(|at| {
+            let end = text[at..].find('>')?;
+            Some(&text[at..=at + end])
+        });
         let policy = policy.ok_or_else(|| format!("{}: no policy", page.display()))?;
         let copy = self.folder.path().join("surveyed.html");
         let text = text

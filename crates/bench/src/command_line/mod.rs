@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::convert::{self, Tool};
 use crate::failover::arguments::FailoverArguments;
 use crate::load::arguments::RunArguments;
+use crate::load::origin::Origin;
 use crate::output::say;
 use crate::{StartEmbedded, Streams};
 use crate::{compare, failover, run, suites};
@@ -124,13 +125,16 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
         }
     };
     let (stdout, stderr) = (streams.stdout, &mut *streams.stderr);
+    let words = || args.iter().map(Vec::as_slice);
     let result = match arguments.command {
         Command::Run(arguments) => match &arguments.suite {
             Some(suite) => suites::run(suite, &arguments, &args[1..], stdout, stderr, start),
-            None => run::run(*arguments, stdout, stderr, start),
+            None => run::run(*arguments, Origin::here(words()), stdout, stderr, start),
         },
         Command::Report(arguments) => report::run(&arguments, stdout),
-        Command::Failover(arguments) => failover::run(&arguments, stdout, stderr),
+        Command::Failover(arguments) => {
+            failover::run(&arguments, Origin::here(words()), stdout, stderr)
+        }
         Command::Compare { .. } | Command::Memtier { .. } => {
             unreachable!("its arguments are taken apart before")
         }

@@ -17,20 +17,24 @@ use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser};
+use maud::html;
+use redline_pages::charts::{self, Across, Axes, Chart, Interval, Line};
+use redline_pages::{plain, table};
 use serde::{Deserialize, Serialize};
 
 use crate::load::arguments::{RunArguments, one_to_stdout, seconds};
 use crate::load::failure::Failure;
+use crate::load::origin::{self, Origin};
 use crate::load::plan::RunPlan;
 use crate::load::result;
-use crate::output::html;
-use crate::output::html::charts::{self, Axes, Line};
+use crate::output::html::{self, About};
 use crate::output::saved::{Kind, Saved};
 use crate::output::{Written, can_be_written, write, write_json};
 use crate::{StartEmbedded, Streams};
 use bootstrap::{PAIRS_MIN, Ratio};
 use judge::Aim;
 use metric::{Metric, Sample};
+use redline_net::clock;
 use sides::{Course, Limit, PAIRS_MAX, Sides};
 
 /// Exit code of a comparison that `--fail-if` calls a failure.
@@ -129,6 +133,15 @@ pub struct Comparison {
     pub figures: Vec<Figure>,
     /// The limits of A and B that were the same in all runs.
     pub notes: Vec<String>,
+    /// A and B in words: their servers and options, or their files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sides: Vec<String>,
+    /// Time of its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_unix_ms: Option<u64>,
+    /// The machine and the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// One figure of both sides.
@@ -187,10 +200,12 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
         }
     };
     let groups: Vec<&[String]> = groups.collect();
+    let words = std::iter::once(b"compare".as_slice()).chain(args.iter().map(Vec::as_slice));
+    let origin = (clock::wall_ms(), Origin::here(words));
     let compared = check(&options)
         .and_then(|()| measure(&options, &groups, streams.stderr, start))
         .and_then(|measured| {
-            let failed = report(&options, &measured, streams.stdout)?;
+            let failed = report(&options, &measured, origin, streams.stdout)?;
             measured.failure.map_or(Ok(failed), Err)
         });
     match compared {
@@ -342,6 +357,8 @@ fn figures(pairs: &[(Sample, Sample)], metric: Metric) -> Option<Vec<(f64, f64)>
 
 /// Pairs of runs.
 struct Measured {
+    /// A and B in words.
+    sides: Vec<String>,
     /// Samples of A, and of B.
     pairs: Vec<(Sample, Sample)>,
     /// The share of the error of the last look.
@@ -376,6 +393,7 @@ fn measure(
     if are_files(a) && are_files(b) {
         options.check_for_files(both)?;
         return Ok(Measured {
+            sides: [a, b].map(|files| files.join(", ")).into(),
             pairs: saved(a, b)?,
             share: 1.0,
             looks: false,
@@ -394,7 +412,15 @@ fn measure(
     }
     let (a, b) = (plan(options, a, both)?, plan(options, b, both)?);
     check_effect(&a, &b, stderr)?;
+    let words =
+        [&groups[0], &groups[1]].map(|words| origin::shown(words.iter().map(String::as_bytes)));
     let mut sides = Sides::new(a, b, start)?;
+    let said: Vec<String> = sides
+        .servers()
+        .into_iter()
+        .zip(words)
+        .map(in_words)
+        .collect();
     let limit = options
         .pairs
         .map_or(Limit::Time(options.time_max()), Limit::Pairs);
@@ -408,6 +434,7 @@ fn measure(
             Err(failure) if pairs.len() < PAIRS_MIN => return Err(failure),
             Err(failure) => {
                 return Ok(Measured {
+                    sides: said,
                     share: course.looks.share(pairs.len(), true).unwrap_or(1.0),
                     pairs,
                     looks: options.pairs.is_none(),
@@ -428,12 +455,21 @@ fn measure(
         };
         if is_last || options.is_decided(&options.judge(&pairs, share)?) {
             return Ok(Measured {
+                sides: said,
                 pairs,
                 share,
                 looks: options.pairs.is_none(),
                 failure: None,
             });
         }
+    }
+}
+
+/// Returns a side in words: its server, and the options that are its own.
+fn in_words((server, words): (String, String)) -> String {
+    match words.as_str() {
+        "" => server,
+        words => format!("{server}; {words}"),
     }
 }
 
@@ -514,9 +550,14 @@ fn plan(options: &CompareArguments, words: &[String], both: &[String]) -> Result
 fn report(
     options: &CompareArguments,
     measured: &Measured,
+    (started_unix_ms, origin): (u64, Origin),
     stdout: &mut dyn Write,
 ) -> Result<bool, Failure> {
-    let comparison = compare(options, measured)?;
+    let comparison = Comparison {
+        started_unix_ms: Some(started_unix_ms),
+        origin: Some(origin),
+        ..compare(options, measured)?
+    };
     let json = options.json.as_deref();
     let mut written = Written::default();
     let taken = [json, options.html.as_deref()];
@@ -576,6 +617,9 @@ fn compare(options: &CompareArguments, measured: &Measured) -> Result<Comparison
         failed,
         figures: all.clone().chain(others).collect(),
         notes: notes(pairs),
+        sides: measured.sides.clone(),
+        started_unix_ms: None,
+        origin: None,
     })
 }
 
@@ -673,71 +717,131 @@ fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
     notes
 }
 
-/// Returns the comparison as a page with a chart for each figure.
+/// Returns the comparison as a page: intervals, and a chart of the runs for each figure.
 pub fn page(comparison: &Comparison) -> Result<String, Failure> {
-    let mut charts = Vec::new();
-    for figure in &comparison.figures {
-        let runs = |name: &str, figures: &[f64]| Line {
-            name: name.to_owned(),
-            points: (1..).map(f64::from).zip(figures.iter().copied()).collect(),
-        };
-        let axes = Axes {
-            title: figure.metric.name(),
-            x: "pair",
-            y: "",
-            logarithmic: false,
-            percentiles: false,
-        };
-        let both = [runs("A", &figure.a), runs("B", &figure.b)];
-        let chart = charts::lines(&axes, &both);
-        charts.push(chart.map_err(|error| Failure::Local(format!("charts: {error}")))?);
-    }
-    Ok(html::page_of_text(
+    let charts = charts_of(comparison);
+    let charts = charts.map_err(|error| Failure::Local(format!("charts: {error}")))?;
+    let (head, rows) = cells(comparison);
+    let about = About {
+        started_unix_ms: comparison.started_unix_ms,
+        origin: comparison.origin.as_ref(),
+        redline_version: comparison
+            .origin
+            .as_ref()
+            .map(|_| env!("CARGO_PKG_VERSION")),
+        ..About::default()
+    };
+    let main = html! {
+        @if !comparison.sides.is_empty() {
+            dl.facts { @for (name, side) in ["A", "B"].iter().zip(&comparison.sides) { dt { (name) } dd { (plain(side)) } } }
+        }
+        div.verdict { @for line in findings(comparison) { p { (plain(&line)) } } }
+        h2 { "Means of the runs" }
+        (table("Means of the runs", &head, &rows))
+    };
+    Ok(html::document(
         "redline bench compare",
-        &text(comparison),
+        &about,
+        &main,
         &charts,
     ))
 }
 
+fn charts_of(comparison: &Comparison) -> Result<Vec<Chart>, charts::DrawError> {
+    fn axes<'a>(title: &'a str, x: &'a str, y: &'a str) -> Axes<'a> {
+        Axes {
+            title,
+            x,
+            y,
+            logarithmic: false,
+            across: Across::Whole,
+            joined: false,
+        }
+    }
+    // An interval that excludes nothing has no end that could be drawn.
+    let bounded = comparison
+        .figures
+        .iter()
+        .filter(|figure| figure.high < f64::MAX);
+    let intervals: Vec<Interval> = bounded
+        .map(|figure| Interval {
+            name: figure.metric.name().to_owned(),
+            low: figure.low,
+            at: figure.ratio,
+            high: figure.high,
+        })
+        .collect();
+    let title = format!(
+        "B / A with its {} % interval",
+        comparison.confidence_percent
+    );
+    let mut charts = vec![charts::intervals(&axes(&title, "B / A", ""), &intervals)?];
+    for figure in &comparison.figures {
+        let runs = |place: usize, figures: &[f64]| Line {
+            name: match comparison.sides.get(place) {
+                Some(side) => format!("{}: {side}", ["A", "B"][place]),
+                None => ["A", "B"][place].to_owned(),
+            },
+            points: (1..).map(f64::from).zip(figures.iter().copied()).collect(),
+        };
+        let both = [runs(0, &figure.a), runs(1, &figure.b)];
+        let name = figure.metric.name();
+        charts.push(charts::lines(
+            &axes(&format!("{name}, run by run"), "pair", name),
+            &both,
+        )?);
+    }
+    Ok(charts)
+}
+
+/// Returns the table of means: its head, and a row for each figure.
+fn cells(comparison: &Comparison) -> (Vec<String>, Vec<Vec<String>>) {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let interval = format!("{} % interval", comparison.confidence_percent);
+    let head = ["mean of the runs", "A", "B", "B / A", interval.as_str()].map(str::to_owned);
+    let rows = comparison.figures.iter().map(|figure| {
+        vec![
+            figure.metric.name().to_owned(),
+            format!("{:.2}", mean(&figure.a)),
+            format!("{:.2}", mean(&figure.b)),
+            format!("{:.3}", figure.ratio),
+            format!("{:.3} to {:.3}", figure.low, figure.high),
+        ]
+    });
+    (head.into(), rows.collect())
+}
+
 fn text(comparison: &Comparison) -> String {
     let mut out = String::new();
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let _ = writeln!(
-        out,
-        "{:<28}{:>14}{:>14}{:>10}{:>20}",
-        "mean of the runs",
-        "A",
-        "B",
-        "B / A",
-        format!("{} % interval", comparison.confidence_percent)
-    );
-    for figure in &comparison.figures {
-        let _ = writeln!(
-            out,
-            "{:<28}{:>14.2}{:>14.2}{:>10.3}{:>20}",
-            figure.metric.name(),
-            mean(&figure.a),
-            mean(&figure.b),
-            figure.ratio,
-            format!("{:.3} to {:.3}", figure.low, figure.high)
-        );
+    let (head, rows) = cells(comparison);
+    for row in std::iter::once(&head).chain(&rows) {
+        let [name, a, b, ratio, interval] = row.as_slice() else {
+            continue;
+        };
+        let _ = writeln!(out, "{name:<28}{a:>14}{b:>14}{ratio:>10}{interval:>20}");
     }
-    let _ = writeln!(out, "\n{}", comparison.text);
+    out.push('\n');
+    for line in findings(comparison) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+/// Returns the findings and notes, a line each.
+fn findings(comparison: &Comparison) -> Vec<String> {
+    let mut out = vec![comparison.text.clone()];
     let judged = comparison
         .figures
         .iter()
         .filter(|figure| figure.is_judged)
         .count();
     if judged > 1 {
-        let _ = writeln!(
-            out,
+        out.push(format!(
             "Both of these are sure to {} % together.",
             comparison.confidence_percent
-        );
+        ));
     }
-    for note in &comparison.notes {
-        let _ = writeln!(out, "{note}");
-    }
+    out.extend(comparison.notes.iter().cloned());
     let said = if comparison.failed {
         "worse"
     } else {
@@ -755,7 +859,7 @@ fn text(comparison: &Comparison) -> String {
         .map(|(percent, of)| format!("by {percent} %{of} or more"))
         .collect();
     if !gates.is_empty() {
-        let _ = writeln!(out, "B is {said} {}.", gates.join(", or "));
+        out.push(format!("B is {said} {}.", gates.join(", or ")));
     }
     out
 }

@@ -70,6 +70,11 @@ impl Sides {
         })
     }
 
+    /// Returns address and name of each side's server.
+    pub fn servers(&self) -> [String; 2] {
+        [0, 1].map(|side| self.sides[side].prepared.server())
+    }
+
     /// Runs both once, A first or B.
     pub fn run(&mut self, b_first: bool) -> Result<(Sample, Sample), Failure> {
         let mut run = |index: usize| {

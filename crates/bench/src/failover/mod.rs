@@ -31,6 +31,7 @@ use crate::load::cluster::map::Map;
 use crate::load::cluster::source::{Reads, Source};
 use crate::load::execute::{Finished, Prepared};
 use crate::load::failure::{Failure, said};
+use crate::load::origin::Origin;
 use crate::load::plan::{Incident, RunPlan};
 use crate::load::result::RunResult;
 use crate::load::watch::Happened;
@@ -115,6 +116,7 @@ pub struct Trouble {
 /// Runs the sub-command.
 pub fn run(
     arguments: &FailoverArguments,
+    origin: Origin,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -130,7 +132,8 @@ pub fn run(
     can_be_written(files.map(Option::as_deref))?;
     let mut written = Written::default();
     let prepared = Prepared::new(&plan, None)?;
-    let round = round(arguments, &plan, prefix, prepared, stdout, stderr)?;
+    let mut round = round(arguments, &plan, prefix, prepared, stdout, stderr)?;
+    round.result.run.origin = Some(origin);
     let result = &round.result;
     written.and(round.acks);
     let is_taken = |path: &std::path::PathBuf| path.as_os_str() == "-";

@@ -21,6 +21,7 @@ use super::arguments::OnError;
 use super::drive::{Choice, Drive, Manner};
 use super::measured::{self, Measured};
 use super::plan::{RunPlan, SILENCE_MAX, ServerPlan, TargetPlan};
+use super::progress::Progress;
 use super::record::{Recorder, Row, Slice};
 use super::result::{Latency, OwnCost, RunResult};
 use super::series::{self, HdrLog, Series};
@@ -52,6 +53,8 @@ pub struct Prepared {
     pub(super) proxy: Option<Process>,
     /// Runs are short, and many: the checks around each are made once.
     is_sliced: bool,
+    /// The run in words, before its progress.
+    label: String,
     /// Facts from that one check.
     facts: Option<Facts>,
     _embedded: Option<EmbeddedServer>,
@@ -104,6 +107,7 @@ impl Prepared {
             tls: tls.clone(),
             proxy,
             is_sliced: false,
+            label: String::new(),
             facts: None,
             control: Control::new().map_err(|error| Failure::local("epoll", &error))?,
             _embedded: None,
@@ -151,6 +155,29 @@ impl Prepared {
     /// once, and CPU use of servers is measured from before the first request until after the last.
     pub fn slice(&mut self) {
         self.is_sliced = true;
+    }
+
+    /// Sets the words before the progress of runs.
+    pub fn label(&mut self, label: String) {
+        self.label = label;
+    }
+
+    /// Returns the bar of a run, if it has one.
+    pub(super) fn progress(&self, plan: &RunPlan) -> Option<Progress> {
+        match self.is_sliced {
+            true => None,
+            false => Progress::of_run(plan, &self.label),
+        }
+    }
+
+    /// Returns the first server's address, and its name if it has told it.
+    pub fn server(&self) -> String {
+        let server = &self.servers[0];
+        let address = server.plan.address.to_string();
+        match server.name() {
+            Some(name) => format!("{address} ({name})"),
+            None => address,
+        }
     }
 
     fn add(&mut self, plan: ServerPlan, endpoint: Endpoint) {

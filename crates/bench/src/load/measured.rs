@@ -127,6 +127,7 @@ impl Measured<'_> {
             parties: Vec::new(),
             verdict: Measurements::default().verdict(),
             warnings: Vec::new(),
+            origin: None,
         };
         self.judge(&mut result);
         self.warn(&mut result);

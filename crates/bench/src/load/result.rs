@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::cause::parties::{Memory, Used};
 use crate::load::cause::verdict::Verdict;
+use crate::load::origin::Origin;
 
 /// Changes when a field changes its meaning or is removed; new fields may be added without.
 pub const FORMAT: u32 = 1;
@@ -65,6 +66,9 @@ pub struct RunResult {
     pub verdict: Verdict,
     /// Warnings about conditions that may make the figures mean something else.
     pub warnings: Vec<String>,
+    /// The machine and the command line; none of a part of something larger, and in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// Target of a run.
@@ -329,6 +333,18 @@ pub struct Point {
     /// CPUs that each of several servers used, in the order of the target's nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_cpus: Vec<Option<f64>>,
+}
+
+impl RunResult {
+    /// Returns the pieces of the series that stand for a rate, with their lengths in seconds: all but a last one of less
+    /// than half an interval, in which a reply more or less would be a leap.
+    pub fn whole_pieces(&self) -> impl Iterator<Item = (&Point, f64)> {
+        let interval = self.settings.interval_s;
+        let length = move |point: &Point| (self.elapsed_s - point.at_s).min(interval);
+        let pieces = self.series.iter().map(move |point| (point, length(point)));
+        let is_only = self.series.len() == 1;
+        pieces.filter(move |(_, length)| *length >= interval / 2.0 || (is_only && *length > 0.0))
+    }
 }
 
 /// Cost of a run for one party.

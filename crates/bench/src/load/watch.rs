@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::execute::Prepared;
 use super::live::Showing;
 use super::plan::{Incident, RunPlan};
+use super::progress::Progress;
 use super::series::Series;
 use crate::load::cause::parties::{Looks, Memory, Process};
 use crate::load::engine::{Observer, Totals};
@@ -21,7 +22,7 @@ use crate::load::failure::Failure;
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
 /// Shortest interval of observations.
 const LOOK_MIN: Duration = Duration::from_millis(100);
-/// Longest interval of observations with `--live`.
+/// Longest interval of observations that are shown on a terminal.
 const SHOWN_MAX: Duration = Duration::from_millis(500);
 
 /// Observes the processes during a run: at the start of the measured time, then once per slice.
@@ -29,6 +30,7 @@ pub struct Watch<'a> {
     /// Measurements of all threads so far.
     pub series: Series<'a>,
     live: Option<Showing>,
+    progress: Option<Progress>,
     servers: Vec<(Endpoint, Option<Process>)>,
     /// The user's command and its state.
     pub incident: Option<Happening>,
@@ -65,6 +67,10 @@ impl<'a> Watch<'a> {
         mut series: Series<'a>,
     ) -> Result<Watch<'a>, Failure> {
         let interval = plan.output.interval.max(LOOK_MIN);
+        let progress = prepared.progress(plan);
+        if progress.is_some() {
+            series.keep_recent();
+        }
         let live = if plan.output.live {
             series.keep_recent();
             Some(Showing::new(prepared, plan)?)
@@ -72,11 +78,12 @@ impl<'a> Watch<'a> {
             None
         };
         Ok(Watch {
-            interval: match live {
-                Some(_) => interval.min(SHOWN_MAX),
-                None => interval,
+            interval: match live.is_some() || progress.is_some() {
+                true => interval.min(SHOWN_MAX),
+                false => interval,
             },
             live,
+            progress,
             series,
             servers: prepared
                 .servers
@@ -95,8 +102,11 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Draws the known figures, with `--live`.
+    /// Draws the known figures: on a bar, or more with `--live`.
     fn show(&mut self, totals: &Totals) -> Result<(), Failure> {
+        if let (Some(progress), Some(from)) = (&self.progress, self.from) {
+            progress.show(totals, from.elapsed(), self.series.recent());
+        }
         let Some(live) = &mut self.live else {
             return Ok(());
         };
@@ -134,7 +144,7 @@ impl<'a> Watch<'a> {
     /// Makes the last observation.
     pub fn finish(&mut self) {
         // The terminal is restored before anything is printed.
-        self.live = None;
+        (self.live, self.progress) = (None, None);
         if let Some(from) = self.from {
             self.look(from);
         }

@@ -16,12 +16,14 @@ use crate::load::arguments::RunArguments;
 use crate::load::execute::{Finished, Prepared};
 use crate::load::failure::Failure;
 use crate::load::objective::{Climb, Objective};
+use crate::load::origin::Origin;
 use crate::load::plan::RunPlan;
 use crate::output::{Written, can_be_written, page, text, write, write_json};
 
 /// Runs the sub-command.
 pub fn run(
     arguments: RunArguments,
+    origin: Origin,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
     start: Option<StartEmbedded<'_>>,
@@ -39,7 +41,8 @@ pub fn run(
     can_be_written(files.map(Option::as_deref))?;
     let mut prepared = Prepared::new(&plan, start)?;
     if let Some((climb, objective)) = plan.manner.stairs.zip(plan.manner.objective) {
-        return climb_stairs(&mut prepared, &plan, climb, objective, stdout, stderr);
+        let stairs = (climb, objective, origin);
+        return climb_stairs(&mut prepared, &plan, stairs, stdout, stderr);
     }
     let Finished {
         mut result,
@@ -50,6 +53,7 @@ pub fn run(
     if failure.is_none() && !plan.manner.no_calibration {
         result.own_cost = prepared.calibrate(&plan);
     }
+    result.origin = Some(origin);
     let mut written = Written::default();
     if !output.takes_stdout() {
         written.and(write(Path::new("-"), &text::text(&result), stdout));
@@ -71,15 +75,15 @@ pub fn run(
 fn climb_stairs(
     prepared: &mut Prepared,
     plan: &RunPlan,
-    climb: Climb,
-    objective: Objective,
+    (climb, objective, origin): (Climb, Objective, Origin),
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (stairs, failure) = stairs::climb(prepared, plan, climb, objective, |step| {
+    let (mut stairs, failure) = stairs::climb(prepared, plan, climb, objective, |step| {
         // Progress is informative only; errors of a closed stream are ignored.
         let _ = writeln!(stderr, "{}", stairs::line(step, objective));
     })?;
+    stairs.origin = Some(origin);
     let mut written = Written::default();
     if !plan.output.takes_stdout() {
         written.and(write(Path::new("-"), &stairs::text(&stairs), stdout));

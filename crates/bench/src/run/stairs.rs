@@ -12,6 +12,7 @@ use crate::load::cause::verdict::REACHED;
 use crate::load::execute::{Finished, Prepared};
 use crate::load::failure::Failure;
 use crate::load::objective::{Climb, Objective};
+use crate::load::origin::Origin;
 use crate::load::plan::{RATE_MAX, RunPlan};
 use crate::load::result::RunResult;
 use crate::output;
@@ -36,6 +37,9 @@ pub struct Stairs {
     pub ended_early: Option<String>,
     /// The steps, in order of execution.
     pub steps: Vec<Step>,
+    /// The machine and the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// One step.
@@ -95,6 +99,7 @@ pub fn climb(
         text: search.text(objective),
         ended_early: ended.as_ref().map(Failure::to_string),
         steps,
+        origin: None,
     };
     Ok((stairs, ended))
 }
@@ -198,7 +203,11 @@ pub fn text(stairs: &Stairs) -> String {
 pub fn page(stairs: &Stairs) -> Result<String, Failure> {
     let named = stairs.steps.iter().map(|step| {
         let rate = step.result.settings.offered_rps.unwrap_or(0.0);
-        (format!("{rate:.0} requests/s"), step.result.clone())
+        let result = RunResult {
+            origin: stairs.origin.clone(),
+            ..step.result.clone()
+        };
+        (format!("{rate:.0} requests/s"), result)
     });
     output::page(&named.collect::<Vec<_>>())
 }

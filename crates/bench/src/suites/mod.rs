@@ -9,18 +9,22 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use maud::html;
 use redline_net::Address;
+use redline_pages::charts::{self, Across, Axes, Bar};
+use redline_pages::{plain, table};
 use serde::{Deserialize, Serialize};
 
 use crate::StartEmbedded;
 use crate::load::arguments::{RunArguments, one_to_stdout};
 use crate::load::execute::Prepared;
 use crate::load::failure::Failure;
+use crate::load::origin::Origin;
 use crate::load::plan::RunPlan;
 use crate::load::result::{Party, RunResult};
-use crate::output::html;
-use crate::output::html::charts::{self, Axes, Bar};
+use crate::output::html::{self, About};
 use crate::output::{Written, can_be_written, write, write_json};
 pub use file::Published;
 use file::{Run, Suite};
@@ -42,6 +46,9 @@ pub struct SuiteResult {
     pub ended_early: Option<String>,
     /// The runs, in the order of the file.
     pub runs: Vec<SuiteRun>,
+    /// The machine and the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// One run of a suite.
@@ -57,6 +64,16 @@ pub struct SuiteRun {
     pub result: RunResult,
 }
 
+impl SuiteRun {
+    /// Returns the run's name, or its group's if it is the only one and has none.
+    fn title(&self) -> &str {
+        match self.name.as_str() {
+            "-" => &self.group,
+            name => name,
+        }
+    }
+}
+
 /// The format of [`SuiteResult`].
 pub const FORMAT: u32 = 1;
 
@@ -70,6 +87,8 @@ struct Request<'a> {
     targets: &'a [String],
     /// The user's arguments after `run`, which override the suite's.
     words: &'a [String],
+    /// The machine and the command line.
+    origin: Origin,
 }
 
 /// Runs `redline bench run` with the suite of the file `path`; `words` are the arguments that `arguments` were parsed of.
@@ -86,6 +105,9 @@ pub fn run(
         scale: arguments.scale,
         targets: &arguments.target,
         words: &words_of_runs(words, path),
+        origin: Origin::here(
+            std::iter::once(b"run".as_slice()).chain(words.iter().map(Vec::as_slice)),
+        ),
     };
     let output = &arguments.output;
     one_to_stdout([output.json.as_ref(), output.html.as_ref()]).map_err(Failure::Local)?;
@@ -175,6 +197,7 @@ fn run_suite(
         scale: request.scale,
         ended_early: None,
         runs: Vec::new(),
+        origin: Some(request.origin.clone()),
     };
     let failure = measure(plans, &mut result, stderr, start).err();
     if result.runs.is_empty()
@@ -186,7 +209,7 @@ fn run_suite(
     result.ended_early = failure.as_ref().map(Failure::to_string);
     let mut written = Written::default();
     if ![json, page_to].contains(&Some(Path::new("-"))) {
-        written.and(write(Path::new("-"), &table(&result), stdout));
+        written.and(write(Path::new("-"), &printed(&result), stdout));
     }
     if let Some(path) = json {
         written.and(write_json(path, &result, stdout));
@@ -243,6 +266,7 @@ fn measure(
     start: Option<StartEmbedded<'_>>,
 ) -> Result<(), Failure> {
     let count = plans.len();
+    let began = Instant::now();
     // An embedded server is one server for the whole suite, as another would be.
     let mut embedded: Option<Prepared> = None;
     for (index, (run, plan)) in plans.into_iter().enumerate() {
@@ -256,6 +280,7 @@ fn measure(
             own = Prepared::new(&plan, start)?;
             &mut own
         };
+        prepared.label(label(&run, (index, count), began.elapsed()));
         let finished = prepared.run(&plan)?;
         // Progress is informative only; errors of a closed stream are ignored.
         let _ = writeln!(
@@ -277,6 +302,17 @@ fn measure(
         });
     }
     Ok(())
+}
+
+/// Returns the words before the progress of a run: its place, and the time that is left if the others take as long as
+/// those before.
+fn label(run: &Run, (index, count): (usize, usize), elapsed: Duration) -> String {
+    let mut text = format!("{} of {count}", index + 1);
+    if index > 0 {
+        let left = elapsed.as_secs_f64() / index as f64 * (count - index) as f64;
+        text += &format!(", about {left:.0} s left");
+    }
+    format!("{text}: {} {}", run.group, run.name)
 }
 
 /// Returns the plan of a run with the user's arguments, as `redline bench run` parses them.
@@ -353,39 +389,59 @@ fn cpus(result: &RunResult, role: &str, seconds: fn(&Party) -> f64) -> Option<f6
         .reduce(|all, one| all + one)
 }
 
+/// The parts of a bar: one of the two is there.
+const MEASURED_PUBLISHED: [&str; 2] = ["measured", "published"];
+
 /// Returns the suite as a page: its table, and a chart of the rates of each group.
 pub fn page(result: &SuiteResult) -> Result<String, Failure> {
     let mut charts = Vec::new();
     for runs in result.runs.chunk_by(|a, b| a.group == b.group) {
         let mut bars = Vec::new();
         for run in runs {
-            let bar = |name: String, rps: f64| Bar {
-                name,
-                parts: vec![rps],
-            };
-            bars.push(bar(run.name.clone(), run.result.achieved_rps));
-            let published = run.published.rps;
-            bars.extend(published.map(|rps| bar(format!("{} (published)", run.name), rps)));
+            let name = run.title();
+            bars.push(Bar {
+                name: name.to_owned(),
+                parts: vec![run.result.achieved_rps, 0.0],
+            });
+            bars.extend(run.published.rps.map(|rps| Bar {
+                name: format!("{name} (published)"),
+                parts: vec![0.0, rps],
+            }));
         }
         let axes = Axes {
             title: &runs[0].group,
-            x: "",
-            y: "requests/s",
+            x: "requests/s",
+            y: "",
             logarithmic: false,
-            percentiles: false,
+            across: Across::Plain,
+            joined: true,
         };
-        let chart = charts::bars(&axes, &["requests/s"], &bars);
+        let parts = match runs.iter().any(|run| run.published.rps.is_some()) {
+            true => &MEASURED_PUBLISHED[..],
+            false => &MEASURED_PUBLISHED[..1],
+        };
+        let chart = charts::bars(&axes, parts, &bars);
         charts.push(chart.map_err(|error| Failure::Local(format!("charts: {error}")))?);
     }
+    let first = result.runs.first().map(|run| &run.result);
+    let about = About {
+        origin: result.origin.as_ref(),
+        ..first.map_or_else(About::default, About::of)
+    };
+    let (head, rows) = cells(result);
+    let main = html! {
+        p { (plain(&result.title)) }
+        p { "Published: " (plain(&result.source)) }
+        p { "Scale: " (result.scale) "; CPU in CPUs used" }
+        (table("Runs of the suite", &head, &rows))
+        @for line in remarks(result) { p.warning { (plain(&line)) } }
+    };
     let title = format!("redline bench: suite {}", result.name);
-    Ok(html::page_of_text(&title, &table(result), &charts))
+    Ok(html::document(&title, &about, &main, &charts))
 }
 
-/// Returns the suite's table: measured figures, and published ones if there are any.
-fn table(result: &SuiteResult) -> String {
-    let mut out = String::new();
-    let _ = writeln!(out, "{}\nPublished: {}", result.title, result.source);
-    let _ = writeln!(out, "Scale: {}; CPU in CPUs used\n", result.scale);
+/// Returns the suite's table: its head, and for each run the measured figures, and published ones if there are any.
+fn cells(result: &SuiteResult) -> (Vec<String>, Vec<Vec<String>>) {
     let has_published = |published: fn(&Published) -> Option<f64>| {
         result
             .runs
@@ -401,42 +457,75 @@ fn table(result: &SuiteResult) -> String {
                 .any(|run| measured(&run.result).is_some())
     });
     let columns: Vec<Column> = columns.collect();
-    let _ = write!(out, "{:<22}{:<14}", "", "");
+    let mut head = vec!["group".to_owned(), "run".to_owned()];
     for &(heading, _, published, _) in &columns {
-        let _ = write!(out, "{heading:>14}");
+        head.push(heading.to_owned());
         if has_published(published) {
-            let _ = write!(out, "{:>12}", "published");
+            head.push("published".to_owned());
         }
     }
-    let _ = writeln!(out, "   limit");
-    for run in &result.runs {
-        let _ = write!(out, "{:<22}{:<14}", run.group, run.name);
+    head.push("limit".to_owned());
+    let row = |run: &SuiteRun| {
+        let mut row = vec![run.group.clone(), run.name.clone()];
         for &(_, measured, published, digits) in &columns {
             let cell = |figure: Option<f64>| {
                 figure.map_or(String::from("-"), |figure| format!("{figure:.digits$}"))
             };
-            let _ = write!(out, "{:>14}", cell(measured(&run.result)));
+            row.push(cell(measured(&run.result)));
             if has_published(published) {
-                let _ = write!(out, "{:>12}", cell(published(&run.published)));
+                row.push(cell(published(&run.published)));
             }
         }
         let limit = serde_json::to_value(run.result.verdict.bottleneck);
         let limit = limit.ok().and_then(|name| name.as_str().map(str::to_owned));
-        let _ = writeln!(out, "   {}", limit.unwrap_or_default());
+        row.push(limit.unwrap_or_default());
+        row
+    };
+    (head, result.runs.iter().map(row).collect())
+}
+
+/// Returns the suite's table as text.
+fn printed(result: &SuiteResult) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\nPublished: {}", result.title, result.source);
+    let _ = writeln!(out, "Scale: {}; CPU in CPUs used\n", result.scale);
+    let (mut head, rows) = cells(result);
+    let last = head.len() - 1;
+    let widths: Vec<usize> = head
+        .iter()
+        .map(|heading| if heading == "published" { 12 } else { 14 })
+        .collect();
+    // The first two name the rows.
+    head[..2].fill(String::new());
+    for row in std::iter::once(&head).chain(&rows) {
+        let _ = write!(out, "{:<22}{:<14}", row[0], row[1]);
+        for (cell, width) in row[2..last].iter().zip(&widths[2..]) {
+            let _ = write!(out, "{cell:>width$}");
+        }
+        let _ = writeln!(out, "   {}", row[last]);
     }
+    let remarks = remarks(result);
+    if !remarks.is_empty() {
+        let _ = writeln!(out, "\n{}", remarks.join("\n"));
+    }
+    out
+}
+
+/// Returns remarks on the whole suite.
+fn remarks(result: &SuiteResult) -> Vec<String> {
+    let mut out = Vec::new();
     let marked = result.runs.iter().filter(|run| {
         run.result.verdict.bottleneck == crate::load::cause::verdict::Bottleneck::Client
     });
     let marked = marked.count();
     if marked > 0 {
-        let _ = writeln!(
-            out,
-            "\nIn {marked} of {} runs the load generator was the limit: these numbers are not the server's.",
+        out.push(format!(
+            "In {marked} of {} runs the load generator was the limit: these numbers are not the server's.",
             result.runs.len()
-        );
+        ));
     }
     if let Some(reason) = &result.ended_early {
-        let _ = writeln!(out, "(partial: {reason})");
+        out.push(format!("(partial: {reason})"));
     }
     out
 }

@@ -315,7 +315,84 @@ fn a_report_needs_nothing_but_itself_and_each_of_its_charts_has_marks() {
         assert!(charts.len() >= 4, "{charts:?}");
         assert!(charts.iter().all(|&marks| marks > 0), "{charts:?}");
     }
-    assert!(two.stdout.contains("<th>run0</th><th>run1</th>"));
+    assert!(
+        two.stdout
+            .contains("<th scope=\"col\">run0</th><th scope=\"col\">run1</th>")
+    );
+}
+
+#[test]
+fn the_last_few_ms_were_drawn_as_a_whole_piece_and_throughput_ended_at_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut result = measured();
+    let mut point = result["series"][0].clone();
+    let mut series = Vec::new();
+    for (at_s, answered) in [(0.0, 1000), (1.0, 1000), (2.0, 3)] {
+        (point["at_s"], point["answered"]) = (at_s.into(), answered.into());
+        series.push(point.clone());
+    }
+    result["series"] = series.into();
+    result["settings"]["interval_s"] = 1.0.into();
+    let page = |elapsed_s: f64| {
+        let mut result = result.clone();
+        result["elapsed_s"] = elapsed_s.into();
+        let files = saved(folder.path(), "run", &result, &[1.0]);
+        bench(&["report", &files[0], "-o", "-"]).stdout
+    };
+    let described = |page: &str| {
+        let (_, rest) = page.split_once("<title>Throughput</title>").unwrap();
+        let (_, rest) = rest.split_once("<desc>").unwrap();
+        rest.split_once("</desc>").unwrap().0.to_owned()
+    };
+    let left_out = page(2.003);
+    assert_eq!(described(&left_out), "2 points from 1000 to 1000");
+    assert!(left_out.contains("the last 3 ms, less than half an interval, are left out"));
+    // Half an interval and more is a rate of its own length.
+    let scaled = page(2.6);
+    assert_eq!(described(&scaled), "3 points from 5 to 1000");
+    assert!(!scaled.contains("are left out"));
+}
+
+#[test]
+fn a_page_did_not_say_when_where_and_how_it_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
+    let server = FakeServer::start(|_| reply("+OK\r\n"));
+    let (json, page) = (json.to_str().unwrap(), page.to_str().unwrap());
+    let to = ["--json", json, "--html", page, "-a", "hush"];
+    let ran = bench(
+        &[
+            &[
+                "run",
+                "-p",
+                &server.port(),
+                "-n",
+                "10",
+                "--command",
+                "GET <a>",
+            ][..],
+            &to,
+        ]
+        .concat(),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let page = fs::read_to_string(page).unwrap();
+    for part in [
+        "<dt>Date</dt>",
+        "<dt>Command line</dt><dd>redline bench run -p ",
+        "-a ***",
+        "<dt>Machine</dt>",
+        "<dt>Kernel</dt><dd>Linux ",
+        "<dt>Measured by</dt><dd>redline ",
+        "name=\"viewport\"",
+        "tabindex=\"0\" role=\"region\"",
+        "<main>",
+        "1 thread;",
+        "CPU time per request",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("hush") && !fs::read_to_string(json).unwrap().contains("hush"));
 }
 
 #[test]
@@ -336,6 +413,14 @@ fn a_comparison_and_a_suite_have_pages_too() {
     assert!(ran.stdout.contains("requests/s"));
     let page = fs::read_to_string(page).unwrap();
     assert!(charts(&page).len() >= 4 && charts(&page).iter().all(|&marks| marks > 0));
+    for part in [
+        "B / A with its 99 % interval",
+        "<dt>A</dt><dd>",
+        "no difference",
+        "redline bench compare --metric rps",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
     // The saved comparison gives the same page.
     assert_eq!(bench(&["report", &json, "-o", "-"]).stdout, page);
 
@@ -346,7 +431,12 @@ fn a_comparison_and_a_suite_have_pages_too() {
     let ran = bench(&["report", &json, "-o", "-"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert_eq!(charts(&ran.stdout).len(), 1);
-    assert!(ran.stdout.contains("16 bytes (published)") && ran.stdout.contains("<pre>"));
+    assert!(ran.stdout.contains("16 bytes (published)") && ran.stdout.contains("<table>"));
+    let colours = ["fill=\"#0072B2\"", "fill=\"#D55E00\""];
+    assert!(
+        colours.iter().all(|colour| ran.stdout.contains(colour)),
+        "measured and published"
+    );
 }
 
 #[test]

@@ -55,11 +55,16 @@ impl Screen {
     }
 
     fn run(&self, server: &Running, words: &[&str]) -> Child {
+        self.run_of(server, &[&["--live", "--interval", "0.1"], words].concat())
+    }
+
+    /// Runs without a view, with all streams on the terminal.
+    fn run_of(&self, server: &Running, words: &[&str]) -> Child {
         let stream = || Stdio::from(self.inside.try_clone().expect("a descriptor"));
         Command::new(REDLINE)
-            .args(["bench", "run", "--live", "-S"])
+            .args(["bench", "run", "-S"])
             .arg(server.path("s"))
-            .args(["--command", "GET key:{uniform:10}", "--interval", "0.1"])
+            .args(["--command", "GET key:{uniform:10}"])
             .args(words)
             .stdin(stream())
             .stdout(stream())
@@ -215,4 +220,69 @@ fn a_fill_shows_its_progress_on_a_terminal_only() {
         (output.status.code(), &output.stderr[..]),
         (Some(0), &b""[..])
     );
+}
+
+#[test]
+fn a_run_with_a_duration_showed_nothing_while_it_measured() {
+    let (server, screen) = (server(), Screen::new());
+    let mut child = screen.run_of(&server, &["--duration", "600", "-c", "2"]);
+    until("rate and p99 so far are shown", || {
+        let text = words(&screen.text());
+        (text.contains("requests/s, p99 ") && text.contains("left")).then_some(())
+    });
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert!(
+        screen.end().contains("CPU, us/request"),
+        "the report follows"
+    );
+}
+
+#[test]
+fn a_suite_shows_which_of_its_runs_is_measured() {
+    let (server, screen) = (server(), Screen::new());
+    let suite = server.path("two.toml");
+    let text = "name = 's'\ntitle = 't'\nsource = 'u'\n[[group]]\nname = 'PING'\ncommand = ['PING']\n\
+                [[group.run]]\nname = 'one'\n[[group.run]]\nname = 'two'\n";
+    std::fs::write(&suite, text).expect("the folder is ours");
+    let mut child = Command::new(REDLINE);
+    child
+        .args(["bench", "run"])
+        .arg(&suite)
+        .arg("-S")
+        .arg(server.path("s"));
+    let stream = || Stdio::from(screen.inside.try_clone().expect("a descriptor"));
+    child.args(["--duration", "1.2", "--threads", "1"]);
+    let mut child = child
+        .stdin(stream())
+        .stdout(stream())
+        .stderr(stream())
+        .spawn()
+        .expect("the binary starts");
+    until("the second run is shown", || {
+        let text = words(&screen.text());
+        (text.contains("1 of 2: PING one: ") && text.contains("2 of 2, about ")).then_some(())
+    });
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(screen.end().contains("Published: u"));
+}
+
+#[test]
+fn a_run_whose_errors_are_piped_has_no_bar() {
+    let server = server();
+    let output = Command::new(REDLINE)
+        .args([
+            "bench",
+            "run",
+            "--duration",
+            "0.7",
+            "--command",
+            "PING",
+            "-S",
+        ])
+        .arg(server.path("s"))
+        .output()
+        .expect("the binary ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }

@@ -7,13 +7,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use super::{Following, Prepared};
 use crate::load::drive::{Choice, Drive, Manner};
 use crate::load::engine::{Observer, Totals};
 use crate::load::failure::Failure;
 use crate::load::plan::{RunPlan, SILENCE_MAX};
+use crate::load::progress::Progress;
 use crate::load::record::Recorder;
 use crate::load::worker::HANDSHAKE_WITHIN;
 use crate::load::workload::template::Template;
@@ -98,20 +97,16 @@ fn fill_depth(mean_bytes: f64) -> usize {
     ((FILL_BYTES_MAX / mean_bytes) as usize).clamp(1, FILL_DEPTH_MAX)
 }
 
-/// Shows the progress of a fill, if standard error is a terminal and it takes long.
+/// Shows the progress of a fill that takes long.
 struct Filling {
-    bar: ProgressBar,
+    progress: Progress,
     next: Instant,
 }
 
 impl Filling {
     fn new(requests: u64) -> Filling {
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        // It is hidden without a terminal.
-        let bar = ProgressBar::with_draw_target(Some(requests), ProgressDrawTarget::stderr());
         Filling {
-            bar: bar.with_style(style).with_message("filling"),
+            progress: Progress::of_fill(requests),
             next: Instant::now() + PROGRESS_EVERY,
         }
     }
@@ -123,15 +118,9 @@ impl Observer for Filling {
     }
 
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
-        self.bar.set_position(totals.finished);
+        self.progress.show_requests(totals);
         self.next = Instant::now() + PROGRESS_EVERY;
         Ok(())
-    }
-}
-
-impl Drop for Filling {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 

@@ -2,114 +2,169 @@
 //!
 //! Knows results, and not their measurement.
 
-pub mod charts;
+use maud::{Markup, html};
+use redline_net::clock;
+use redline_pages::charts::{self, Across, Axes, Bar, Chart, DrawError, Line};
+use redline_pages::{Page, figure, inline_style, plain, table};
 
-use std::fmt::Write;
-
+use crate::load::origin::Origin;
 use crate::load::result::{Latency, Point, RunResult};
 use crate::output::text::rate;
-use charts::{Axes, Bar, DrawError, Line};
 
-/// Returns a page of text as a terminal shows it, with charts under it.
-pub fn page_of_text(title: &str, text: &str, charts: &[String]) -> String {
-    let mut out = String::new();
-    begin(&mut out, title);
-    let _ = writeln!(out, "<pre>{}</pre>", escaped_lines(text));
-    for chart in charts {
-        let _ = writeln!(out, "<figure>{chart}</figure>");
-    }
-    out.push_str("</body>\n</html>\n");
-    out
+/// Facts about a page's figures, for its head.
+#[derive(Default)]
+pub struct About<'a> {
+    /// Start of the measurement, if it is known: milliseconds since 1970.
+    pub started_unix_ms: Option<u64>,
+    /// The server's name and version.
+    pub server: Option<&'a str>,
+    /// Version of the program that measured.
+    pub redline_version: Option<&'a str>,
+    /// The machine and the command line.
+    pub origin: Option<&'a Origin>,
 }
 
-/// Returns the page of one result, or of several side by side, each with its name.
-pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
-    let mut out = String::new();
-    let title = match results {
-        [(name, _)] => format!("redline bench: {name}"),
-        many => format!("redline bench: {} results", many.len()),
+impl<'a> About<'a> {
+    /// Returns the facts of a run.
+    pub fn of(result: &'a RunResult) -> About<'a> {
+        About {
+            started_unix_ms: Some(result.started_unix_ms),
+            server: result.target.server.as_deref(),
+            redline_version: Some(&result.redline_version),
+            origin: result.origin.as_ref(),
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let origin = self.origin;
+        let facts = [
+            ("Date", self.started_unix_ms.map(date)),
+            (
+                "Command line",
+                origin.map(|origin| origin.command_line.clone()),
+            ),
+            ("Server", self.server.map(str::to_owned)),
+            (
+                "Measured by",
+                self.redline_version
+                    .map(|version| format!("redline {version}")),
+            ),
+            ("Machine", origin.map(Origin::machine)),
+            (
+                "Kernel",
+                origin.map(|origin| format!("Linux {}", origin.kernel)),
+            ),
+        ];
+        let known = facts.into_iter();
+        known
+            .filter_map(|(name, fact)| Some((name, fact?)))
+            .collect()
+    }
+}
+
+/// Returns a time as `2026-11-21 22:10:00 +01:00`.
+fn date(unix_ms: u64) -> String {
+    let time = clock::local(unix_ms / 1000);
+    let (sign, minutes) = match time.offset_s {
+        offset @ ..0 => ('-', -offset / 60),
+        offset => ('+', offset / 60),
     };
-    begin(&mut out, &title);
-    for (name, result) in results {
-        summary(&mut out, name, result, results.len() > 1);
-    }
-    table(&mut out, results);
-    for chart in drawn(results)? {
-        let _ = writeln!(out, "<figure>{chart}</figure>");
-    }
-    for (name, result) in results {
-        details(&mut out, name, result);
-    }
-    out.push_str("</body>\n</html>\n");
-    Ok(out)
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} {sign}{:02}:{:02}",
+        time.year,
+        time.month,
+        time.day,
+        time.hour,
+        time.minute,
+        time.second,
+        minutes / 60,
+        minutes % 60
+    )
 }
 
 /// Prevents the browser from fetching or running anything for the page, whatever it contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
-table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd}\
-td:first-child,th:first-child{text-align:left}figure{margin:1.2em 0}svg{max-width:100%;height:auto}\
-.verdict{border-left:4px solid #0072b2;padding:.2em 1em;background:#f3f7fa}.warning{color:#8a4b00}\
-code{background:#f2f2f2;padding:0 .25em}pre{font-size:12px;overflow-x:auto}";
 
-fn begin(out: &mut String, title: &str) {
-    let title = escaped(title);
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-    );
+/// Returns a page: its facts, its main part, and charts under it.
+pub fn document(title: &str, about: &About<'_>, main: &Markup, charts: &[Chart]) -> String {
+    let facts = about.facts();
+    let page = Page {
+        title,
+        head: html! {
+            meta http-equiv="Content-Security-Policy" content=(POLICY);
+            (inline_style())
+        },
+        intro: html! {
+            @if !facts.is_empty() {
+                dl.facts { @for (name, fact) in &facts { dt { (name) } dd { (plain(fact)) } } }
+            }
+        },
+        main: html! {
+            (main)
+            @if !charts.is_empty() {
+                h2 { "Charts" }
+                div.charts { @for chart in charts { (figure(chart)) } }
+            }
+        },
+    };
+    page.render()
 }
 
-fn summary(out: &mut String, name: &str, result: &RunResult, named: bool) {
-    if named {
-        let _ = writeln!(out, "<h2>{}</h2>", escaped(name));
-    }
+/// Returns the page of one result, or of several side by side, each with its name.
+pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
+    let title = match results {
+        [(name, _)] => format!("redline bench: {name}"),
+        many => format!("redline bench: {} results", many.len()),
+    };
+    let is_one = results.len() == 1;
+    let about = results.first().filter(|_| is_one);
+    let about = about.map_or_else(About::default, |(_, result)| About::of(result));
+    let main = html! {
+        @for (name, result) in results { (summary(name, result, !is_one)) }
+        h2 { "Figures" }
+        (figures(results))
+        @for (name, result) in results { (details(name, result, !is_one)) }
+    };
+    Ok(document(&title, &about, &main, &drawn(results)?))
+}
+
+fn summary(name: &str, result: &RunResult, named: bool) -> Markup {
     let server = result.target.server.as_deref().unwrap_or("unknown server");
-    let _ = write!(
-        out,
-        "<p>{} ({}); {} requests/s",
-        escaped(&result.target.address),
-        escaped(server),
+    let mut head = format!(
+        "{} ({server}); {} requests/s",
+        result.target.address,
         rate(result.achieved_rps)
     );
     if let Some(offered) = result.settings.offered_rps {
-        let _ = write!(out, " of {} offered", rate(offered));
+        head += &format!(" of {} offered", rate(offered));
     }
-    let _ = write!(out, " over {:.1} s", result.elapsed_s);
+    head += &format!(" over {:.1} s", result.elapsed_s);
     if let Some(reason) = &result.ended_early {
-        let _ = write!(out, " (partial: {})", escaped(reason));
+        head += &format!(" (partial: {reason})");
     }
-    out.push_str("</p>\n<div class=\"verdict\"><p>");
-    let _ = write!(out, "{}</p><ul>", escaped(&result.verdict.text));
-    for line in &result.verdict.evidence {
-        let _ = write!(out, "<li>{}</li>", escaped(line));
+    html! {
+        @if named { h2 { (plain(name)) } }
+        p { (plain(&head)) }
+        div.verdict {
+            p { (plain(&result.verdict.text)) }
+            ul { @for line in &result.verdict.evidence { li { (plain(line)) } } }
+            @if let Some(advice) = &result.verdict.advice { p { (plain(advice)) } }
+        }
     }
-    out.push_str("</ul>");
-    if let Some(advice) = &result.verdict.advice {
-        let _ = write!(out, "<p>{}</p>", escaped(advice));
-    }
-    out.push_str("</div>\n");
 }
 
-/// Writes rates, latencies and cost, a column for each result.
-fn table(out: &mut String, results: &[(String, RunResult)]) {
-    out.push_str("<table><tr><th></th>");
-    for (name, _) in results {
-        let _ = write!(out, "<th>{}</th>", escaped(name));
-    }
-    out.push_str("</tr>\n");
+/// Returns rates, latencies and cost, a column for each result.
+fn figures(results: &[(String, RunResult)]) -> Markup {
+    let mut head = vec![String::new()];
+    head.extend(results.iter().map(|(name, _)| name.clone()));
+    let mut rows = Vec::new();
     let mut row = |name: &str, figure: &dyn Fn(&RunResult) -> Option<String>| {
         let figures: Vec<_> = results.iter().map(|(_, result)| figure(result)).collect();
-        if figures.iter().all(Option::is_none) {
-            return;
+        if figures.iter().any(Option::is_some) {
+            let mut cells = vec![name.to_owned()];
+            cells.extend(figures.into_iter().map(Option::unwrap_or_default));
+            rows.push(cells);
         }
-        let _ = write!(out, "<tr><td>{}</td>", escaped(name));
-        for figure in figures {
-            let _ = write!(out, "<td>{}</td>", escaped(&figure.unwrap_or_default()));
-        }
-        out.push_str("</tr>\n");
     };
     row("requests/s", &|result| Some(rate(result.achieved_rps)));
     row("hit rate", &|result| {
@@ -153,10 +208,10 @@ fn table(out: &mut String, results: &[(String, RunResult)]) {
             },
         );
     }
-    out.push_str("</table>\n");
+    table("Figures", &head, &rows)
 }
 
-fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
+fn drawn(results: &[(String, RunResult)]) -> Result<Vec<Chart>, DrawError> {
     let several = results.len() > 1;
     let named = |name: &str, what: &str| match (several, what) {
         (false, what) => what.to_owned(),
@@ -164,12 +219,12 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         (true, what) => format!("{name}: {what}"),
     };
     let over_time =
-        |name: &str, result: &RunResult, what: &str, y: &dyn Fn(&Point) -> Option<f64>| {
-            let points = result.series.iter();
+        |name: &str, result: &RunResult, what: &str, y: &dyn Fn(&Point, f64) -> Option<f64>| {
+            let points = result.whole_pieces();
             Line {
                 name: named(name, what),
                 points: points
-                    .filter_map(|point| Some((point.at_s, y(point)?)))
+                    .filter_map(|(point, length)| Some((point.at_s, y(point, length)?)))
                     .collect(),
             }
         };
@@ -182,11 +237,11 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         x,
         y,
         logarithmic,
-        percentiles: false,
+        across: Across::Plain,
+        joined: true,
     };
     let rates = each(&|name, result| {
-        let interval = result.settings.interval_s;
-        let rate = |point: &Point| Some(point.answered as f64 / interval);
+        let rate = |point: &Point, length: f64| Some(point.answered as f64 / length);
         vec![over_time(name, result, "", &rate)]
     });
     let latencies = each(&|name, result| {
@@ -194,10 +249,10 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         let known = |point: &Point, us: u64| {
             (point.answered + point.unanswered > 0).then_some(us as f64 / 1000.0)
         };
-        let mut lines = vec![over_time(name, result, "p99", &|p| known(p, p.p99_us))];
+        let mut lines = vec![over_time(name, result, "p99", &|p, _| known(p, p.p99_us))];
         if !several {
-            lines.push(over_time(name, result, "p50", &|p| known(p, p.p50_us)));
-            lines.push(over_time(name, result, "max", &|p| known(p, p.max_us)));
+            lines.push(over_time(name, result, "p50", &|p, _| known(p, p.p50_us)));
+            lines.push(over_time(name, result, "max", &|p, _| known(p, p.max_us)));
         }
         lines
     });
@@ -215,14 +270,16 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         lines
     });
     let cpus = each(&|name, result| {
-        let mut lines = vec![over_time(name, result, "proxy", &|point| point.proxy_cpus)];
+        let mut lines = vec![over_time(name, result, "proxy", &|point, _| {
+            point.proxy_cpus
+        })];
         if result.series.iter().all(|point| point.node_cpus.is_empty()) {
-            let server = |point: &Point| point.server_cpus;
+            let server = |point: &Point, _: f64| point.server_cpus;
             lines.insert(0, over_time(name, result, "server", &server));
         }
         // Each of several servers has its own line.
         for (place, node) in result.target.nodes.iter().enumerate() {
-            let cpus = |point: &Point| point.node_cpus.get(place).copied().flatten();
+            let cpus = |point: &Point, _: f64| point.node_cpus.get(place).copied().flatten();
             lines.push(over_time(name, result, &node.address, &cpus));
         }
         lines
@@ -236,30 +293,50 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
             })
         })
         .collect();
+    let left_out: Vec<String> = results
+        .iter()
+        .filter_map(|(name, result)| left_out(result).map(|note| named(name, &note)))
+        .collect();
+    let note = (!left_out.is_empty()).then(|| left_out.join("; "));
+    let with_note = |axes: &Axes<'_>, lines: &[Line]| {
+        let chart = charts::lines(axes, lines)?;
+        Ok::<Chart, DrawError>(Chart {
+            note: note.clone(),
+            ..chart
+        })
+    };
     let mut drawn = vec![
-        charts::lines(&axes("Throughput", "seconds", "requests/s", false), &rates)?,
-        charts::lines(
+        with_note(&axes("Throughput", "seconds", "requests/s", false), &rates)?,
+        with_note(
             &axes("Response time over time", "seconds", "ms", true),
             &latencies,
         )?,
         charts::lines(
             &Axes {
-                percentiles: true,
+                across: Across::Percentiles,
                 ..axes("Latency by percentile", "share of requests", "ms", true)
             },
             &curves,
         )?,
         charts::bars(
-            &axes("CPU per request", "", "us", false),
+            &axes("CPU time per request", "microseconds", "", false),
             &["user", "kernel"],
             &cost,
         )?,
     ];
     if !cpus.is_empty() {
         let axes = axes("CPUs used over time", "seconds", "CPUs", false);
-        drawn.push(charts::lines(&axes, &cpus)?);
+        drawn.push(with_note(&axes, &cpus)?);
     }
     Ok(drawn)
+}
+
+/// Returns a remark on a last piece that is not drawn.
+fn left_out(result: &RunResult) -> Option<String> {
+    let last = result.series.last()?;
+    let is_drawn = result.whole_pieces().any(|(point, _)| point == last);
+    let ms = 1000.0 * (result.elapsed_s - last.at_s).max(0.0);
+    (!is_drawn).then(|| format!("the last {ms:.0} ms, less than half an interval, are left out"))
 }
 
 /// Returns a curve over decades of the remaining share of requests.
@@ -273,76 +350,64 @@ fn curve(latency: &Latency) -> Vec<(f64, f64)> {
     points.collect()
 }
 
-/// Writes the settings of the run, figures by command, and warnings.
-fn details(out: &mut String, name: &str, result: &RunResult) {
+/// Returns the settings of the run, figures by command, and warnings.
+fn details(name: &str, result: &RunResult, named: bool) -> Markup {
     let settings = &result.settings;
-    let _ = writeln!(out, "<h2>Details of {}</h2>\n<ul>", escaped(name));
-    for command in &settings.commands {
-        let _ = writeln!(
-            out,
-            "<li>{} &times; <code>{}</code></li>",
-            command.weight,
-            escaped(&command.template)
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<li>{} connections, {} under way on each, {} threads; redline {}</li>\n</ul>",
-        settings.connections,
-        settings.pipeline,
-        settings.threads,
-        escaped(&result.redline_version)
-    );
-    out.push_str("<table><tr><th>command</th><th>requests/s</th><th>hit rate</th><th>errors</th><th>mean, ms</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th></tr>\n");
-    for command in &result.commands {
-        let hits = command.hit_rate;
-        let hits = hits.map_or(String::new(), |rate| format!("{:.1} %", 100.0 * rate));
-        let latency = &command.response_us;
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td>{:.0}</td><td>{hits}</td><td>{}</td><td>{:.3}</td>",
-            escaped(&command.name),
-            command.rps,
-            command.errors,
-            latency.mean / 1000.0
-        );
-        for us in [latency.p50, latency.p99, latency.p99_9, latency.max] {
-            let _ = write!(out, "<td>{:.3}</td>", us as f64 / 1000.0);
+    let title = match named {
+        true => format!("Details of {name}"),
+        false => "Details".to_owned(),
+    };
+    let head = [
+        "command",
+        "requests/s",
+        "hit rate",
+        "errors",
+        "mean, ms",
+        "p50, ms",
+        "p99, ms",
+        "p99.9, ms",
+        "max, ms",
+    ];
+    let rows: Vec<Vec<String>> = result
+        .commands
+        .iter()
+        .map(|command| {
+            let hits = command.hit_rate;
+            let latency = &command.response_us;
+            let mut cells = vec![
+                command.name.clone(),
+                format!("{:.0}", command.rps),
+                hits.map_or(String::new(), |rate| format!("{:.1} %", 100.0 * rate)),
+                command.errors.to_string(),
+                format!("{:.3}", latency.mean / 1000.0),
+            ];
+            let times = [latency.p50, latency.p99, latency.p99_9, latency.max];
+            cells.extend(times.map(|us| format!("{:.3}", us as f64 / 1000.0)));
+            cells
+        })
+        .collect();
+    html! {
+        h2 { (plain(&title)) }
+        ul.text {
+            @for command in &settings.commands {
+                li { (command.weight) " \u{d7} " code { (plain(&command.template)) } }
+            }
+            li {
+                (counted(settings.connections, "connection")) ", "
+                (settings.pipeline) " under way on each, "
+                (counted(settings.threads, "thread")) "; redline " (plain(&result.redline_version))
+            }
+            // Side by side, the facts of each stand with its details.
+            @if named { @for (name, fact) in About::of(result).facts() { li { (name) ": " (plain(&fact)) } } }
         }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</table>\n");
-    for warning in &result.warnings {
-        let _ = writeln!(
-            out,
-            "<p class=\"warning\">Warning: {}</p>",
-            escaped(warning)
-        );
+        (table(&title, &head.map(str::to_owned), &rows))
+        @for warning in &result.warnings { p.warning { "Warning: " (plain(warning)) } }
     }
 }
 
-/// Returns [`escaped`] text of several lines.
-fn escaped_lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(escaped).collect();
-    lines.join("\n")
-}
-
-/// Escapes text for the page: text of a server or a command line is no markup.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // Control characters are not allowed in a page.
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
+/// Returns a number with a noun in its singular or plural.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -351,15 +416,18 @@ mod tests {
 
     #[test]
     fn text_from_outside_is_no_markup() {
-        assert_eq!(
-            escaped("<script>'\"&\u{1}</script>"),
-            "&lt;script&gt;&#39;&quot;&amp;\u{fffd}&lt;/script&gt;"
-        );
-        let page = page_of_text("<t>", "<b>\n1 & 2", &["<svg></svg>".to_owned()]);
+        let main = table("<t>", &["<b>".into()], &[vec!["1 & 2\u{1}".into()]]);
+        let page = document("<t>", &About::default(), &main, &[]);
         assert!(
-            page.contains("<pre>&lt;b&gt;\n1 &amp; 2</pre>\n<figure><svg>"),
+            page.contains("&lt;b&gt;") && page.contains("1 &amp; 2\u{fffd}"),
             "{page}"
         );
         assert!(page.contains("<title>&lt;t&gt;</title>") && page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn one_is_not_a_plural() {
+        assert_eq!(counted(1, "thread"), "1 thread");
+        assert_eq!(counted(2, "thread"), "2 threads");
     }
 }

@@ -1,0 +1,287 @@
+//! The status page of a running process: figures with their last ten minutes, charts and tables. Must not know what the
+//! figures mean.
+//!
+//! Style and script are resources of their own ([`STYLE_PATH`], [`SCRIPT_PATH`]), so that the page's policy allows
+//! nothing inline. The script swaps in the main part each second; without it the page is whole, and loads itself again.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::charts::{Across, Axes, Chart, DrawError, Line, heat, lines};
+use crate::{Page, figure, plain, table};
+
+/// Path of the style.
+pub const STYLE_PATH: &str = "/status.css";
+/// Path of the script.
+pub const SCRIPT_PATH: &str = "/status.js";
+/// The script.
+pub const SCRIPT: &str = include_str!("status.js");
+/// Headers of the page: nothing but its own style and script, nothing inline, nothing kept, no frame around it.
+pub const HEADERS: &str = "Content-Type: text/html; charset=utf-8\r\n\
+    Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
+    X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n";
+
+/// Headers of the style and of the script.
+pub const STYLE_HEADERS: &str = "Content-Type: text/css; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+/// See [`STYLE_HEADERS`].
+pub const SCRIPT_HEADERS: &str = "Content-Type: text/javascript; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+
+/// Number of points that are kept: ten minutes at one a second.
+const POINTS_MAX: usize = 600;
+
+/// Figures of the last ten minutes.
+pub struct History<const N: usize> {
+    points: VecDeque<[f64; N]>,
+}
+
+impl<const N: usize> Default for History<N> {
+    fn default() -> History<N> {
+        History {
+            points: VecDeque::with_capacity(POINTS_MAX),
+        }
+    }
+}
+
+impl<const N: usize> History<N> {
+    /// Adds the figures of a second.
+    pub fn push(&mut self, figures: [f64; N]) {
+        if self.points.len() == POINTS_MAX {
+            self.points.pop_front();
+        }
+        self.points.push_back(figures);
+    }
+
+    /// Returns the newest of a figure; 0 without one.
+    pub fn newest(&self, figure: usize) -> f64 {
+        self.points.back().map_or(0.0, |figures| figures[figure])
+    }
+
+    /// Returns a figure over time, as seconds before now.
+    pub fn over_time(&self, figure: usize) -> Vec<(f64, f64)> {
+        let newest = self.points.len() as f64 - 1.0;
+        let points = self.points.iter().enumerate();
+        points
+            .map(|(place, figures)| (place as f64 - newest, figures[figure]))
+            .collect()
+    }
+
+    /// Returns a chart of counts over time, ten seconds together: each figure is a row, from the bottom, with its name.
+    pub fn heat(&self, title: &str, unit: &str, rows: &[String]) -> Result<Chart, DrawError> {
+        const TOGETHER: usize = 10;
+        let axes = Axes {
+            title,
+            x: "seconds before now",
+            y: unit,
+            logarithmic: false,
+            across: Across::Plain,
+            joined: false,
+        };
+        let points: Vec<&[f64; N]> = self.points.iter().collect();
+        // The newest column is whole, the oldest one need not be.
+        let mut columns: Vec<Vec<f64>> = points
+            .rchunks(TOGETHER)
+            .map(|seconds| {
+                let sum = |row: usize| seconds.iter().map(|figures| figures[row]).sum::<f64>();
+                (0..N).map(sum).collect()
+            })
+            .collect();
+        columns.reverse();
+        let width = TOGETHER as f64;
+        let left = -width * columns.len() as f64;
+        heat(&axes, (left, width), rows, &columns)
+    }
+
+    /// Returns a chart of figures over time, each with its name.
+    pub fn chart(&self, title: &str, unit: &str, of: &[(&str, usize)]) -> Result<Chart, DrawError> {
+        let axes = Axes {
+            title,
+            x: "seconds before now",
+            y: unit,
+            logarithmic: false,
+            across: Across::Plain,
+            joined: true,
+        };
+        let all: Vec<Line> = of
+            .iter()
+            .map(|(name, figure)| Line {
+                name: (*name).to_owned(),
+                points: self.over_time(*figure),
+            })
+            .collect();
+        lines(&axes, &all)
+    }
+}
+
+/// A figure now, with its line over the last ten minutes.
+pub struct Tile {
+    /// Its name.
+    pub name: &'static str,
+    /// The figure with its unit.
+    pub figure: String,
+    /// Its past.
+    pub past: Vec<(f64, f64)>,
+}
+
+/// A part of the page below a heading.
+pub struct Section {
+    /// The heading.
+    pub title: &'static str,
+    /// Contents.
+    pub body: Markup,
+}
+
+impl Section {
+    /// Returns a table, or a sentence if it has no rows.
+    pub fn table(title: &'static str, head: &[&str], rows: &[Vec<String>]) -> Section {
+        let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+        let body = match rows {
+            [] => html! { p { "There is none." } },
+            rows => table(title, &head, rows),
+        };
+        Section { title, body }
+    }
+}
+
+/// The contents of a status page.
+pub struct Status {
+    /// Title of the page.
+    pub title: String,
+    /// A line about the process.
+    pub about: String,
+    /// What is wrong now, in words.
+    pub problems: Vec<String>,
+    /// Figures.
+    pub tiles: Vec<Tile>,
+    /// Charts of the last ten minutes.
+    pub charts: Vec<Chart>,
+    /// Further parts.
+    pub sections: Vec<Section>,
+}
+
+impl Status {
+    /// Returns the whole page.
+    pub fn page(&self) -> String {
+        Page {
+            title: &self.title,
+            head: html! {
+                link rel="stylesheet" href=(STYLE_PATH);
+                script src=(SCRIPT_PATH) defer {}
+                noscript { meta http-equiv="refresh" content="5"; }
+            },
+            intro: html! { p #state { "The figures are those of the moment the page was loaded." } },
+            main: self.main(),
+        }
+        .render()
+    }
+
+    /// Returns the main part.
+    pub fn part(&self) -> String {
+        self.main().into_string()
+    }
+
+    fn main(&self) -> Markup {
+        html! {
+            p { (plain(&self.about)) }
+            h2 { "State" }
+            @if self.problems.is_empty() { p { "Nothing is wrong." } }
+            @else { ul.text { @for problem in &self.problems { li.bad { (plain(problem)) } } } }
+            h2 { "Now" }
+            ul.tiles { @for tile in &self.tiles { li.tile {
+                h3 { (tile.name) }
+                p.figure { (plain(&tile.figure)) }
+                (PreEscaped(sparkline(tile)))
+            } } }
+            h2 { "Last ten minutes" }
+            div.charts { @for chart in &self.charts { (figure(chart)) } }
+            @for section in &self.sections {
+                section { h2 { (section.title) } (section.body) }
+            }
+        }
+    }
+}
+
+/// Returns a figure's past as a line without axes.
+fn sparkline(tile: &Tile) -> String {
+    const WIDTH: f64 = 240.0;
+    const HEIGHT: f64 = 40.0;
+    let most = tile.past.iter().map(|point| point.1).fold(0.0, f64::max);
+    let scale = if most > 0.0 {
+        (HEIGHT - 4.0) / most
+    } else {
+        0.0
+    };
+    let step = WIDTH / (POINTS_MAX as f64 - 1.0);
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"{0}, last ten minutes\"><title>{0}, last ten minutes</title>\
+         <desc>up to {1}</desc><polyline class=\"c0\" fill=\"none\" stroke=\"#0072B2\" stroke-width=\"1.5\" points=\"",
+        tile.name,
+        crate::charts::number(most)
+    );
+    for (before, value) in &tile.past {
+        let (x, y) = (WIDTH + before * step, HEIGHT - 2.0 - value * scale);
+        let _ = write!(out, "{x:.1},{y:.1} ");
+    }
+    out.push_str("\"/></svg>");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Status {
+        let mut history = History::<2>::default();
+        for second in 0..700 {
+            history.push([f64::from(second), 1.0]);
+        }
+        Status {
+            title: "redline <server>".into(),
+            about: "<b>".into(),
+            problems: vec!["<i>memory</i>".into()],
+            tiles: vec![Tile {
+                name: "requests",
+                figure: "1 </p>".into(),
+                past: history.over_time(0),
+            }],
+            charts: vec![
+                history
+                    .chart("Throughput", "requests/s", &[("all", 0)])
+                    .unwrap(),
+            ],
+            sections: vec![Section::table("Slow log", &["<u>"], &[vec!["<s>".into()]])],
+        }
+    }
+
+    #[test]
+    fn ten_minutes_are_kept_and_no_more() {
+        let mut history = History::<1>::default();
+        (0..1000).for_each(|second| history.push([f64::from(second)]));
+        let past = history.over_time(0);
+        assert_eq!(past.len(), POINTS_MAX);
+        assert_eq!(
+            (past[0], past[POINTS_MAX - 1]),
+            ((-599.0, 400.0), (0.0, 999.0))
+        );
+        assert_eq!(history.newest(0), 999.0);
+    }
+
+    #[test]
+    fn nothing_is_inline_and_text_from_outside_is_no_markup() {
+        let page = status().page();
+        for tag in [
+            "<style", "<b>", "<i>", "<u>", "<s>", " style=", "onclick", "<script>",
+        ] {
+            assert!(!page.contains(tag), "{tag}: {page}");
+        }
+        assert!(page.contains("&lt;i&gt;memory") && page.contains("<title>redline &lt;server&gt;"));
+        assert!(page.contains("<polyline class=\"c0\""));
+        assert!(!HEADERS.contains("unsafe") && HEADERS.ends_with("\r\n"));
+        let inside = page.split_once("<main>").unwrap().1;
+        let inside = inside.split_once("</main>").unwrap().0;
+        assert_eq!(inside, status().part());
+    }
+}
