@@ -178,9 +178,9 @@ def instructions(options):
                     for replica in replicas:
                         replica.follow(primary)
                     # The second run alone is counted.
-                    for action in ("-z", "-d"):
+                    for action in ("zero", "dump"):
                         per_request(options, primary, replicas, options.requests, options.pipeline)
-                        subprocess.run(["callgrind_control", action, str(primary.pid)], check=True, capture_output=True)
+                        subprocess.run(["vgdb", f"--pid={primary.pid}", action], check=True, capture_output=True)
                     # Other threads are asleep in between, and dump when they run.
                     dumps = lambda: [name for name in glob.glob(f"{out}*") if name.rsplit(".", 1)[1].isdigit()]
                     while not dumps():
