@@ -73,12 +73,12 @@ class Client:
 
 
 class Server:
-    def __init__(self, program, *words):
+    def __init__(self, program, *words, prefix=()):
         self.folder = tempfile.mkdtemp()
         self.port = free_port()
         start = [program, "server"] if "redline" in os.path.basename(program) else [program]
         self.process = subprocess.Popen(
-            [*start, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *map(str, words)],
+            [*prefix, *start, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *map(str, words)],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while True:
             try:

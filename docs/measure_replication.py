@@ -3,9 +3,11 @@
 
     docs/measure_replication.py primary REDLINE REDIS [--requests 4000000] [--rounds 5]
     docs/measure_replication.py further REDLINE REDIS [--requests 4000000] [--rounds 5]
-    docs/measure_replication.py replica REDLINE REDIS [--requests 4000000] [--rounds 5] [--pipeline 16]
+    docs/measure_replication.py instructions REDLINE REDIS [--requests 160000] [--pipeline 16]
+    docs/measure_replication.py replica REDLINE REDIS [--requests 4000000] [--rounds 5] [--pipeline 16] [--what set]
     docs/measure_replication.py keepsup REDLINE       [--seconds 60] [--pipeline 50]
     docs/measure_replication.py sync    REDLINE REDIS [--keys 10000000] [--rounds 3] [--seconds 60]
+    docs/measure_replication.py walk    REDLINE       [--keys 5000000] [--rounds 5]
     docs/measure_replication.py wait    REDLINE REDIS [--requests 300000] [--rounds 5]
 
 The server that is looked at has one worker and is pinned to CPU 0; whatever else takes part (the other servers of its kind, and
@@ -15,16 +17,19 @@ everywhere: user time by the kernel's tick, user and system time together to the
 
 `primary`: CPU time per SET (P=16, 50 clients, 1M keys) of a primary with a replica, less that of one that never had any.
 `further`: the same of one with three replicas, less that of one with one: for each further replica.
-`replica`: CPU time of a replica per SET that it applies.
+`instructions`: both of them in instructions of user code, counted by callgrind (valgrind), which no tick and no neighbour disturbs. A
+server under it is slow, so its turns are as large as 50 clients make them.
+`replica`: CPU time of a replica per SET that it applies, or per HSET or SADD into one collection of a million elements (`--what`).
 `keepsup`: how many bytes the replica is behind while the primary's worker has all that it can do, second by second.
 `sync`: wall time of a full synchronisation, from REPLICAOF until the link is up; the 99.9th percentile of SETs that come at half of the rate
 that a closed loop reached, without one and while one goes on (the replica runs at the lowest priority, so that it does not delay the
 load beside it); and the primary's memory while a replica reads a megabyte in a second, at most for `--seconds`.
+`walk`: time in which a replica that reads as fast as it can has a snapshot, alone and with another in the same walk that reads nothing.
 `wait`: rate and median latency of WAIT 1, each behind a SET, of 50 clients.
 
 Everything that is started is stopped.
 """
-import argparse, glob, json, os, socket, statistics, subprocess, sys, threading, time
+import argparse, contextlib, glob, json, os, socket, statistics, subprocess, sys, tempfile, threading, time
 
 from measure_limits import Client, Server, encode
 
@@ -35,11 +40,11 @@ TICK = os.sysconf("SC_CLK_TCK")
 class Place:
     """A server on a CPU."""
 
-    def __init__(self, kind, program, cpu, *words, nice=0):
+    def __init__(self, kind, program, cpu, *words, nice=0, prefix=()):
         words = [*words, "--repl-diskless-sync-delay", 0, "--enable-debug-command", "yes"]
         if kind == "redline":
             words = ["--threads", 1, *words]
-        self.server = Server(program, *words)
+        self.server = Server(program, *words, prefix=prefix)
         self.port = self.server.port
         self.pid = self.server.process.pid
         self.client = Client(self.port)
@@ -92,8 +97,8 @@ def bench(options, *words, **more):
     return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
 
 
-def sets(options, port, pipeline, requests):
-    bench(options, "-p", port, "-q", "-t", "set", "-r", 1_000_000, "-c", 50, "-P", pipeline, "-n", requests)
+def sets(options, port, pipeline, requests, what="set"):
+    bench(options, "-p", port, "-q", "-t", what, "-r", 1_000_000, "-c", 50, "-P", pipeline, "-n", requests)
 
 
 def run(options, port, *words):
@@ -159,6 +164,37 @@ def further(options):
     compared("a further replica adds to a SET", added(options, 1, 3), (0.1, None))
 
 
+def instructions(options):
+    """By kind and number of replicas, instructions of user code for a SET at the primary."""
+    costs = {}
+    for kind, program in kinds(options):
+        for count in (0, 1, 3):
+            with tempfile.TemporaryDirectory() as folder:
+                out = os.path.join(folder, "out")
+                prefix = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}")
+                with contextlib.ExitStack() as places:
+                    primary = places.enter_context(Place(kind, program, 0, "--repl-timeout", 600, prefix=prefix))
+                    replicas = [places.enter_context(Place(kind, program, 1)) for _ in range(count)]
+                    for replica in replicas:
+                        replica.follow(primary)
+                    # The second run alone is counted.
+                    for action in ("-z", "-d"):
+                        per_request(options, primary, replicas, options.requests, options.pipeline)
+                        subprocess.run(["callgrind_control", action, str(primary.pid)], check=True, capture_output=True)
+                    # Other threads are asleep in between, and dump when they run.
+                    dumps = lambda: [name for name in glob.glob(f"{out}*") if name.rsplit(".", 1)[1].isdigit()]
+                    while not dumps():
+                        time.sleep(0.1)
+                    time.sleep(1)
+                    with open(max(dumps(), key=lambda name: int(name.rsplit(".", 1)[1]))) as file:
+                        line = next(line for line in file if line.startswith(("summary:", "totals:")))
+            costs[kind, count] = int(line.split()[1]) / options.requests
+            print(f"{kind}, {count} replicas: {costs[kind, count]:.0f} instructions for a SET", flush=True)
+    for name, few, many, bar in (("a", 0, 1, 0.25), ("a further", 1, 3, 0.1)):
+        ours, theirs = ((costs[kind, many] - costs[kind, few]) / (many - few) for kind in ("redline", "redis"))
+        print(f"{name} replica adds: redline {ours:.0f}, redis {theirs:.0f}, ratio {ours / theirs:.3f} (must reach {bar})")
+
+
 def replica(options):
     rows, pairs = {}, {}
     try:
@@ -167,19 +203,19 @@ def replica(options):
         for kind, (sender, taker) in pairs.items():
             rows[kind] = []
             taker.follow(sender)
-            sets(options, sender.port, options.pipeline, options.requests // 4)
+            sets(options, sender.port, options.pipeline, options.requests // 4, options.what)
         for _ in range(options.rounds):
             for kind, (sender, taker) in pairs.items():
                 taker.caught_up(sender)
                 before = taker.times()
-                sets(options, sender.port, options.pipeline, options.requests)
+                sets(options, sender.port, options.pipeline, options.requests, options.what)
                 taker.caught_up(sender)
                 rows[kind].append([(after - then) / options.requests for after, then in zip(taker.times(), before)])
     finally:
         for sender, taker in pairs.values():
             sender.__exit__()
             taker.__exit__()
-    compared("a SET that a replica applies", rows, (0.25, None))
+    compared(f"a {options.what.upper()} that a replica applies", rows, (0.25, None))
 
 
 def keepsup(options):
@@ -235,6 +271,50 @@ def wait(options):
     for at, name in enumerate(("rate", "median latency")):
         ours, theirs = (statistics.median(row[at] for row in rows[kind]) for kind in ("redline", "redis"))
         print(f"{name}, of Redis's: {ours / theirs:.3f} (must be {'at least' if at == 0 else 'at most'} 1)")
+
+
+def walk(options):
+    """Time from a snapshot's first byte to its last, for a reader alone and for one beside which another reads nothing."""
+    figures = {"alone": [], "beside one that reads nothing": []}
+    with Place("redline", os.path.abspath(options.redline), 0) as primary:
+        primary.client.call("DEBUG", "POPULATE", options.keys, "key", 16)
+        primary.client.call("CONFIG", "SET", "repl-diskless-sync-delay", "3600")
+        for number in range(options.rounds + 1):
+            for at, (name, times) in enumerate(figures.items()):
+                primary.client.call("CONFIG", "SET", "repl-diskless-sync-max-replicas", at + 1)
+                with contextlib.ExitStack() as sockets:
+                    readers = []
+                    for _ in range(at + 1):
+                        reader = sockets.enter_context(socket.create_connection(("127.0.0.1", primary.port)))
+                        reader.sendall(encode("REPLCONF", "capa", "eof", "capa", "psync2") + encode("PSYNC", "?", "-1"))
+                        readers.append(reader)
+                    taken = read_snapshot(readers[-1])
+                if number:
+                    times.append(taken)
+                # The next walk is another one.
+                while int(primary.replication()["connected_slaves"]):
+                    time.sleep(0.05)
+    alone, beside = figures.values()
+    for name, times in figures.items():
+        print(f"a snapshot of {options.keys} keys, read {name}: {spread(times)} s")
+    print(f"ratio {statistics.median(beside) / statistics.median(alone):.3f} (must reach 1.1)")
+
+
+def read_snapshot(reader):
+    """Reads to the mark behind a snapshot; the time since its first byte."""
+    head = b""
+    while b"$EOF:" not in head:
+        head += reader.recv(1)
+    while b"\n" not in head.split(b"$EOF:")[1]:
+        head += reader.recv(1)
+    began = time.monotonic()
+    mark, tail = head.split(b"$EOF:")[1].strip(), b""
+    while not tail.endswith(mark):
+        piece = reader.recv(1 << 20)
+        if not piece:
+            raise SystemExit("the primary has closed the connection")
+        tail = (tail + piece)[-len(mark):]
+    return time.monotonic() - began
 
 
 def sync(options):
@@ -323,18 +403,22 @@ def main():
     numbers = {
         "primary": {"requests": 4_000_000, "rounds": 5},
         "further": {"requests": 4_000_000, "rounds": 5},
+        "instructions": {"requests": 160_000, "pipeline": 16},
         "replica": {"requests": 4_000_000, "rounds": 5, "pipeline": 16},
         "keepsup": {"seconds": 60, "pipeline": 50},
         "sync": {"keys": 10_000_000, "rounds": 3, "seconds": 60},
+        "walk": {"keys": 5_000_000, "rounds": 5},
         "wait": {"requests": 300_000, "rounds": 5},
     }
     for name, defaults in numbers.items():
         part = parts.add_parser(name)
         part.add_argument("redline")
-        if name != "keepsup":
+        if name not in ("keepsup", "walk"):
             part.add_argument("redis")
         for option, default in defaults.items():
             part.add_argument(f"--{option}", type=int, default=default)
+        if name == "replica":
+            part.add_argument("--what", choices=("set", "hset", "sadd"), default="set")
     options = parser.parse_args()
     globals()[options.part](options)
 

@@ -46,6 +46,7 @@ impl Play {
         assert_eq!(link.tick(0, None, NOW_MS), Some(Wish::Connect));
         let has = |bit: u8| what & 1 << bit != 0;
         let introduction = Introduction {
+            node: None,
             user: has(0).then(|| b"user".to_vec()),
             password: has(1).then(|| b"word".to_vec()),
             port: 7000,

@@ -299,6 +299,7 @@ impl World<'_> {
             Some(Wish::Connect)
         );
         let introduction = Introduction {
+            node: None,
             user: None,
             password: None,
             port: 7000 + client as u16,

@@ -29,6 +29,11 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
         .args(["--", "--include-ignored"])
         .env("REDLINE_ETCD", &program);
     watched(tests)?;
+    let mut tests = cargo(&["test", "--quiet", "-p", "redline-cli", "--test", "it"]);
+    tests
+        .args(["cluster_failover::", "--", "--ignored", "--test-threads=1"])
+        .env("REDLINE_ETCD", &program);
+    watched(tests)?;
     let mut etcd = Etcd::start(&program)?;
     let mut nodes = Vec::new();
     for _ in 0..6 {

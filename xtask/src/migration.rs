@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_micros(300);
 /// Pause between two looks for a list that is on its way.
 const LOOK: Duration = Duration::from_micros(100);
 /// Time that a list may be on its way.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A list: where it is, and how many numbers were acknowledged.
 #[derive(Default)]

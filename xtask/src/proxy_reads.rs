@@ -126,7 +126,7 @@ fn replicas_answer_and_one_hangs(setting: &Setting) -> Result<f64, Failure> {
             get(&mut client, 1, "v")?;
             worst = worst.max(began.elapsed());
             if Instant::now() > until_then {
-                return Err("a replica that hangs is never left alone".to_owned());
+                return Err("a replica that hangs is never marked down".to_owned());
             }
         }
         Ok(worst)

@@ -34,7 +34,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "lines of the largest `impl`, all blocks of a type together",
-        ceiling: 1217,
+        ceiling: 1230,
         measure: largest_impl,
     },
     Ratchet {

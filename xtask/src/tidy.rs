@@ -17,7 +17,7 @@ const DEPENDENCIES: &str = "docs/design/dependencies.md";
 /// Crates that tests and benchmarks of a crate may use beyond its edges.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("server", &["testkit"]),
-    ("cli", &["testkit", "resp"]),
+    ("cli", &["testkit"]),
     ("xtask", &["spec"]),
 ];
 /// Crates that need `unsafe`. The root of every other one forbids it.

@@ -11,6 +11,7 @@
 //! | `suites/` | `run` with a suite: published benchmarks as files, and their tables |
 //! | `compare/` | `redline bench compare`: runs in pairs, and the confidence of a difference |
 //! | `failover/` | `redline bench failover`: numbered values while a primary fails |
+//! | `convert/` | command lines of other load generators as options of `run` |
 //! | `command_line/` | the sub-commands, and `report`, which shows results of all of them |
 //!
 //! The sub-commands and redis-benchmark's part know `load` and `output`, and none of each other (`cargo xtask tidy`
@@ -19,6 +20,7 @@
 
 mod command_line;
 mod compare;
+pub mod convert;
 mod failover;
 mod load;
 mod output;
@@ -85,9 +87,16 @@ pub fn run(
     streams: Streams<'_>,
     embedded: Option<StartEmbedded<'_>>,
 ) -> u8 {
+    if program == convert::Tool::Memtier.name() {
+        return command_line::memtier(program, args, streams, embedded);
+    }
     // Called through a link, all arguments are redis-benchmark's.
     let is_command = |first: &Vec<u8>| command_line::is_command(first);
     if !redis_benchmark::is_called(program) {
+        if args.first().is_some_and(|first| first == b"memtier") {
+            let program = format!("{program} memtier");
+            return command_line::memtier(&program, &args[1..], streams, embedded);
+        }
         if args.first().is_some_and(is_command) {
             return command_line::main(args, streams, embedded);
         }

@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod convert;
 mod doctor;
 mod embedded;
 mod link;
+mod ping;
 mod reference;
 
 use std::env;
@@ -26,6 +28,9 @@ Usage: redline <part> [arguments]
  redline bench      A load generator; takes redis-benchmark's arguments. Its sub-commands run,
                     compare, failover and report have options of their own.
  redline proxy      One address in front of many Redis servers.
+ redline ping       Asks a server or a proxy whether it serves; for health checks.
+ redline convert    Prints what a configuration of Redis, predixy or nutcracker, or a command line of
+                    memtier_benchmark or redis-benchmark, is here.
  redline doctor     Examines this machine, and what a configuration needs of it.
  redline check-aof  Checks an append-only file, and repairs its end.
  redline check-rdb  Checks a snapshot.
@@ -36,14 +41,16 @@ Usage: redline <part> [arguments]
  redline --help     Print this text. Each part has a --help of its own, as redline server --help.
 
 Called through a link named redis-server, redis-benchmark, redis-check-aof or redis-check-rdb (or
-valkey- for redis-), or predixy, redline is that part.
+valkey- for redis-), or predixy, nutcracker or memtier_benchmark, redline is that part.
 ";
 
 const PARTS: &[&str] = &[
     "server",
     "bench",
     "proxy",
+    "ping",
     "doctor",
+    "convert",
     "completions",
     "man",
     "check-aof",
@@ -75,6 +82,8 @@ fn main() -> ExitCode {
         Some("proxy") => redline_proxy::main(args),
         Some("check-aof") => check::aof("redline check-aof", args),
         Some("check-rdb") => check::rdb("redline check-rdb", args),
+        Some("ping") => ping::main(args),
+        Some("convert") => convert::main(args),
         Some("doctor") => doctor::main(args),
         Some("completions") => reference::completions(args),
         Some("man") => reference::man(args),

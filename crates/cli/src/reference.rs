@@ -11,6 +11,8 @@ use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use redline_server::{command_line::parameters, console};
 
+use crate::{convert, ping::Arguments};
+
 /// Says how `redline completions` is called.
 const COMPLETIONS: &str = "completions bash|zsh|fish, as in redline completions bash > /usr/share/bash-completion/completions/redline";
 
@@ -97,7 +99,9 @@ fn whole() -> Command {
         .subcommand(server())
         .subcommand(redline_bench::command().name("bench"))
         .subcommand(redline_proxy::Arguments::command().name("proxy"))
+        .subcommand(Arguments::command().name("ping"))
         .subcommand(doctor())
+        .subcommand(convert())
         .subcommand(check_aof)
         .subcommand(check_rdb)
         .subcommand(
@@ -135,6 +139,27 @@ fn doctor() -> Command {
                 .long("json")
                 .num_args(0)
                 .help("Prints findings as JSON"),
+        )
+}
+
+fn convert() -> Command {
+    Command::new("convert")
+        .about("Prints what another program's configuration or command line is here")
+        .arg(
+            Arg::new("from")
+                .value_parser(PossibleValuesParser::new(convert::names()))
+                .help("The program; without it, it is recognised by the content"),
+        )
+        .arg(
+            Arg::new("file")
+                .value_hint(ValueHint::FilePath)
+                .help("Its configuration; a command line stands behind --"),
+        )
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .num_args(0)
+                .help("Something that is lost is a failure"),
         )
 }
 
@@ -348,6 +373,9 @@ mod tests {
             "redline-bench-report.1",
             "redline-proxy.1",
             "redline-doctor.1",
+            "redline-ping.1",
+            "redline-convert.1",
+            "redline-bench-memtier.1",
             "redline-check-aof.1",
             "redline.conf.5",
         ] {

@@ -8,7 +8,7 @@
 //! | `known` | records of the store |
 //! | `desk` | one transaction at a time, known in the end to be done or not |
 //! | `changes` | what each transaction wants and writes |
-//! | `words` | events, wishes and messages between nodes |
+//! | `words` | events, wishes and messages between nodes, with their form |
 //! | `leading` | a primary: its right to serve, its candidates, handing over |
 //! | `following` | a replica: its promises, taking over |
 //!
@@ -395,8 +395,8 @@ impl Control {
                 Order::Follow { shard } => changes::follow(known, me, &shard),
                 Order::AddSlots(runs) => changes::slots(known, me, &runs, true),
                 Order::RemoveSlots(runs) => changes::slots(known, me, &runs, false),
-                Order::HandOver { to } => {
-                    self.hand_over(number, to);
+                Order::HandOver { to, ends } => {
+                    self.hand_over(number, to, ends);
                     continue;
                 }
             };

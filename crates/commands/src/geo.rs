@@ -513,7 +513,7 @@ fn reply_found(found: &[Found<'_>], unit: f64, options: &Options<'_>, reply: &mu
 }
 
 /// Writes a distance with four digits after the point, halves rounded to even.
-fn reply_distance(distance: f64, reply: &mut Reply<'_>) {
+pub(crate) fn reply_distance(distance: f64, reply: &mut Reply<'_>) {
     let tenths_of_thousandths = (distance * 10_000.0).round_ties_even() as i64;
     let (whole, rest) = (
         tenths_of_thousandths / 10_000,
@@ -583,9 +583,12 @@ fn size(words: &mut Words<'_>, error: &'static str) -> Result<f64, Error> {
     words.read().map_err(|_| Error::line(error))
 }
 
+/// Units of distances, with the metres of each.
+pub(crate) const UNITS: &[(&str, f64)] =
+    &[("M", 1.0), ("KM", 1000.0), ("FT", 0.3048), ("MI", 1609.34)];
+
 fn metres_per(words: &mut Words<'_>) -> Result<f64, Error> {
-    let metres = words.one_of(&[("M", 1.0), ("KM", 1000.0), ("FT", 0.3048), ("MI", 1609.34)]);
-    metres.ok_or(Error::line(
+    words.one_of(UNITS).ok_or(Error::line(
         "ERR unsupported unit provided. please use M, KM, FT, MI",
     ))
 }

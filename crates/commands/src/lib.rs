@@ -23,6 +23,7 @@ mod ex_string;
 mod ex_zset;
 mod generic;
 mod geo;
+mod gis;
 mod hash;
 mod hash_expiry;
 mod hyperloglog;

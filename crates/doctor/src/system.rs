@@ -114,7 +114,7 @@ fn open_files(needed: u64, name: &str) -> Finding {
         Ok(limit) if limit.hard < needed => Finding::warning(
             CHECK,
             format!(
-                "the limit is {}, and {name} needs {needed}: fewer clients are let in",
+                "the limit is {}, and {name} needs {needed}: fewer clients are accepted",
                 limit.hard
             ),
         )

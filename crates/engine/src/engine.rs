@@ -204,9 +204,14 @@ impl Engine {
         }
         self.settings.move_epoch();
         if before == bit {
-            for executor in self.executors() {
-                executor.mailbox.send(Message::Resume);
-            }
+            self.resume_all();
+        }
+    }
+
+    /// Has all calls that were put aside run again; those that may not run yet are put aside once more.
+    pub fn resume_all(&self) {
+        for executor in self.executors() {
+            executor.mailbox.send(Message::Resume);
         }
     }
 

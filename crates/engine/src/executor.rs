@@ -375,6 +375,12 @@ impl<'e, O: Outlet> Executor<'e, O> {
         access::adopt_users(self);
     }
 
+    /// Returns the reasons to refuse calls that this executor goes by.
+    #[inline]
+    pub fn refusals(&self) -> refusals::Held {
+        self.refusals
+    }
+
     /// Returns the pause of CLIENT PAUSE, or, if that is over or there is none, that of a [`Hold`](crate::engine::Hold).
     fn pause_now(&self) -> Option<Pause> {
         let pause = *self.engine.pause.lock().expect("no panic under the pause");

@@ -40,6 +40,8 @@ pub enum Reason {
     LoadsBeside = 512,
     /// The cluster is not complete: see `executor/slots.rs`.
     ClusterDown = 1024,
+    /// This node is the primary of its shard, and has no right to serve now: see `executor/slots.rs`.
+    NoRight = 2048,
 }
 
 /// The reasons that hold now.

@@ -16,7 +16,7 @@ use crate::{
     Transaction, Watch, conformance,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running etcd; it ends with this.
 struct Etcd {

@@ -23,6 +23,11 @@ pub fn monotonic_coarse_ms() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE).as_ns() / 1_000_000
 }
 
+/// Returns milliseconds of a clock that never goes back and counts the time for which the machine was suspended.
+pub fn boot_ms() -> u64 {
+    read(libc::CLOCK_BOOTTIME).as_ns() / 1_000_000
+}
+
 /// Returns nanoseconds of CPU time that the calling thread has used so far. A system call.
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID).as_ns()

@@ -1,20 +1,8 @@
-//! Functions for a program that runs as a service: leaving the terminal, reporting its state to a supervisor, showing
-//! itself in the list of processes.
+//! Functions for a program that runs as a service: leaving the terminal, showing itself in the list of processes.
 //!
 //! It must not know what the program serves, nor how any of this is configured.
 
-use std::{
-    env, fs, io,
-    os::{
-        fd::AsRawFd,
-        linux::net::SocketAddrExt,
-        unix::{
-            ffi::OsStrExt,
-            net::{SocketAddr, UnixDatagram},
-        },
-    },
-    sync::Mutex,
-};
+use std::{fs, io, os::fd::AsRawFd, sync::Mutex};
 
 /// Continues in a child process of a session of its own, with nothing on its standard streams; the calling process ends
 /// with success and without output. Only before the first thread is started: a child has only the thread that forks.
@@ -52,29 +40,6 @@ pub fn stop_until_continued() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// Reports `state` to systemd, or to another supervisor with its protocol: lines such as `READY=1`. Returns false if
-/// there is no supervisor (`NOTIFY_SOCKET` is not set). See sd_notify(3).
-pub fn notify_supervisor(state: &str) -> io::Result<bool> {
-    let Some(name) = env::var_os("NOTIFY_SOCKET") else {
-        return Ok(false);
-    };
-    let address = match name.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        [b'/', ..] => SocketAddr::from_pathname(&name)?,
-        _ => return Err(io::ErrorKind::Unsupported.into()),
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.send_to_addr(state.as_bytes(), &address)?;
-    Ok(true)
-}
-
-/// Reports to the supervisor that the configuration is read again; [`notify_supervisor`] with `READY=1` ends it.
-pub fn notify_reloading() -> io::Result<bool> {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-    notify_supervisor(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"))
 }
 
 /// Returns how willing the kernel is to end this process when memory runs out: -1000, never, to 1000, first.

@@ -1,7 +1,7 @@
 //! The process around the core of a worker: sockets, clocks, the log, other workers. Must not know the meaning of requests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redline_net::{
@@ -52,17 +52,35 @@ pub struct Process {
     pub reload: Option<Arc<Reload>>,
     /// Settings of each listener for the connections that it accepts.
     pub doors: Arc<Doors>,
-    /// Each worker's mailbox and number of clients.
-    pub workers: Vec<(Sender<Message>, AtomicUsize)>,
+    /// The workers.
+    pub workers: Vec<WorkerHandle>,
     /// The number of the next client.
     pub next_client: AtomicU64,
     /// Every client, by its number.
     pub clients: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
+    /// True once it drains.
+    pub drains: AtomicBool,
     /// Time at which the process began: seconds since 1970.
     pub began_s: u64,
 }
 
+/// A worker, as seen by other threads.
+pub struct WorkerHandle {
+    /// Its mailbox.
+    pub mailbox: Sender<Message>,
+    /// Number of its clients.
+    pub clients: AtomicUsize,
+    /// Number of ticks of its timer, by which others see that its loop turns; `ENDED` once it has ended.
+    pub ticks: AtomicU64,
+}
+
 impl Process {
+    /// Returns the number of clients.
+    pub fn client_count(&self) -> usize {
+        let clients = self.workers.iter().map(|worker| &worker.clients);
+        clients.map(|clients| clients.load(Ordering::Relaxed)).sum()
+    }
+
     /// Returns every client, by its number.
     pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientInfo>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
@@ -128,8 +146,8 @@ impl Shell for Host {
     }
 
     fn close_client(&mut self, mut socket: Socket, info: &ClientInfo) {
-        let (_, clients) = &self.process.workers[self.number];
-        clients.fetch_sub(1, Ordering::Relaxed);
+        let worker = &self.process.workers[self.number];
+        worker.clients.fetch_sub(1, Ordering::Relaxed);
         self.process.clients().remove(&info.id);
         log::verbose(|| format!("client {} from {} is gone", info.id, info.addr));
         socket.stream.close_notify();

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use redline_doctor::{Folder, Listening, Wanted};
 use redline_net::{Listener, UnixAccess, console, cpu};
 pub use redline_proxy_config::Arguments;
+pub use redline_proxy_config::foreign;
 use redline_proxy_config::{Config, Place};
 use redline_proxy_core::{
     access, admission, cache, cached_reads, client, cluster_view, command_names, connections,
@@ -107,7 +108,7 @@ pub fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
     let listeners = config.listeners.iter().filter_map(|one| one.tls.as_ref());
     let certificates = listeners.clone().filter_map(|tls| tls.certificate.as_ref());
     let keys = listeners.filter_map(|tls| tls.key.as_ref());
-    let files = arguments.file.iter().chain(&arguments.predixy);
+    let files = arguments.files();
     let log = config.log.file.as_ref().map(PathBuf::from);
     let log = log.and_then(|path| std::path::absolute(path).ok()?.parent().map(Path::to_owned));
     Ok(Wanted {
@@ -134,7 +135,7 @@ pub fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
 
 fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (config, notes) = arguments.read()?;
-    // At a start, only what the proxy does otherwise than predixy.
+    // At a start, only what the proxy does otherwise than the program whose file it is.
     let only_looks = arguments.check || arguments.print_config;
     for note in notes.iter().filter(|note| only_looks || note.differs) {
         console::line_to_stderr(&format!("note: {}", note.text));

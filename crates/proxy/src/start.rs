@@ -1,14 +1,13 @@
 //! Creates listeners, workers and signals, and waits for the end. Must not know the configuration's form.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redline_net::http::Responder;
-use redline_net::{
-    Listener, Mailbox, Sender, Signal, Signals, clock, error_text, limits, service, thread,
-};
+use redline_net::supervisor::{self, ProcessState, Reporter};
+use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, error_text, limits, thread};
 use redline_proxy_core::scripts::Scripts;
 
 use crate::access::Identities;
@@ -16,7 +15,7 @@ use crate::admission::Traffic;
 use crate::cluster_view::ClusterView;
 use crate::command_names::Names;
 use crate::control::Reload;
-use crate::host::Process;
+use crate::host::{Process, WorkerHandle};
 use crate::observability::{Observations, log, metrics};
 use crate::published::Published;
 use crate::report::Report;
@@ -95,10 +94,15 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         doors: setup.doors,
         workers: parts
             .iter()
-            .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))
+            .map(|(_, mailbox)| WorkerHandle {
+                mailbox: mailbox.sender(),
+                clients: AtomicUsize::new(0),
+                ticks: AtomicU64::new(0),
+            })
             .collect(),
         next_client: AtomicU64::new(1),
         clients: Mutex::default(),
+        drains: AtomicBool::new(false),
         began_s: clock::wall_ms() / 1000,
     });
     if let Some(responder) = setup.metrics {
@@ -120,18 +124,28 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
         let run = move || Worker::new(start).run();
         handles.push(spawn(&format!("proxy-{number}"), run)?);
     }
-    tell_supervisor("READY=1\nSTATUS=Ready to accept connections\n");
+    let reporter = Reporter::start(last_words, {
+        let process = Arc::clone(&process);
+        move || state_of(&process)
+    })?;
+    told(supervisor::ready(READY));
     for handle in handles {
         handle
             .join()
             .expect("a thread that panics ends the process");
     }
+    drop(reporter);
     Ok(())
 }
 
-/// Tells the supervisor the state of the process, where there is one.
-pub fn tell_supervisor(state: &str) {
-    if let Err(error) = service::notify_supervisor(state) {
+/// Status while connections are accepted.
+pub const READY: &str = "Ready to accept connections";
+/// Status while it drains.
+pub const DRAINING: &str = "Draining";
+
+/// Logs why the supervisor was not notified, if so. Without a supervisor there is nothing to log.
+pub fn told(notified: io::Result<bool>) {
+    if let Err(error) = notified {
         log::warning(&format!(
             "systemd supervision error: sd_notify: {}",
             error_text(&error)
@@ -139,14 +153,32 @@ pub fn tell_supervisor(state: &str) {
     }
 }
 
+/// Returns the proxy's state for its supervisor.
+fn state_of(process: &Process) -> ProcessState {
+    let clients = process.client_count();
+    let is_draining = process.drains.load(Ordering::Relaxed);
+    let doing = if is_draining { DRAINING } else { READY };
+    ProcessState {
+        status: format!("{doing}: {clients} clients"),
+        needs_time: is_draining,
+        turns: process
+            .workers
+            .iter()
+            .map(|worker| worker.ticks.load(Ordering::Relaxed))
+            .collect(),
+    }
+}
+
 /// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or with a fixed routing table,
 /// would still accept clients, and its supervisor would not restart it.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let last_words = || {
-        log::error("a thread of the proxy has panicked, the process ends");
-        log::flush();
-    };
     thread::spawn(name, last_words, body)
+}
+
+/// Logs that a thread has panicked.
+fn last_words() {
+    log::error("a thread of the proxy has panicked, the process ends");
+    log::flush();
 }
 
 /// Lowers the limit of clients if the system allows fewer descriptors: without any left, no server could be reached.
@@ -159,7 +191,7 @@ fn leave_descriptors(settings: &mut Settings) {
     let allowed = usize::try_from(raised.granted - spare).unwrap_or(usize::MAX);
     if allowed < settings.clients_max && settings.clients_max < usize::MAX {
         log::warning(&format!(
-            "limits.clients is {}, but the system allows only {} open files: at most {allowed} clients are let in",
+            "limits.clients is {}, but the system allows only {} open files: at most {allowed} clients are accepted",
             settings.clients_max, raised.granted
         ));
     }

@@ -8,13 +8,13 @@
 //! Must not know how requests are routed, or the effect of any command.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redline_front::{Accepted, Acceptor, Admission, Handshakes, Share, prepare, refuse};
 use redline_net::{
     Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
-    Stretch, clock, error_text,
+    Stretch, clock, error_text, supervisor,
 };
 use redline_proxy_core::client_info::ClientInfo;
 
@@ -27,7 +27,7 @@ use crate::observability::{commands, log, monitor};
 use crate::retry::LOOK_MS;
 use crate::shared::Shared;
 use crate::slab::Ref;
-use crate::start::tell_supervisor;
+use crate::start::{DRAINING, READY, told};
 use crate::subscriptions::upkeep;
 use crate::upstream::State;
 use crate::{Core, cached_reads, local_commands, sockets, splice, streaming};
@@ -153,6 +153,14 @@ impl Worker {
         while !self.has_drained() {
             self.turn();
         }
+        self.note_ticks(supervisor::ENDED);
+    }
+
+    /// Shows other threads that the loop turns.
+    fn note_ticks(&self, ticks: u64) {
+        let ctx = &self.core.conns.ctx;
+        let worker = &ctx.shell.process.workers[ctx.number];
+        worker.ticks.store(ticks, Ordering::Relaxed);
     }
 
     fn turn(&mut self) {
@@ -259,9 +267,9 @@ impl Worker {
         let Some(lines) = monitor::noted(ctx) else {
             return;
         };
-        for (number, (mailbox, _)) in ctx.shell.process.workers.iter().enumerate() {
+        for (number, worker) in ctx.shell.process.workers.iter().enumerate() {
             if number != ctx.number {
-                mailbox.send(Message::Watched(Arc::clone(&lines)));
+                worker.mailbox.send(Message::Watched(Arc::clone(&lines)));
             }
         }
         monitor::take_lines(ctx, &lines);
@@ -281,23 +289,22 @@ impl Worker {
         while let Some(signal) = signals.next() {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
-                    for (mailbox, _) in &self.core.conns.ctx.shell.process.workers {
-                        mailbox.send(Message::Stop);
+                    for worker in &self.core.conns.ctx.shell.process.workers {
+                        worker.mailbox.send(Message::Stop);
                     }
                 }
                 Signal::Hangup => {
                     if let Some(reload) = &self.core.conns.ctx.shell.process.reload {
-                        // Where there is no supervisor nobody is told.
-                        let _ = redline_net::service::notify_reloading();
+                        told(supervisor::reloading());
                         let begun = reload.begin(|ended| {
                             if let Err(error) = ended {
                                 reload::say_why(&error);
                             }
-                            tell_supervisor("READY=1\n");
+                            told(supervisor::ready(READY));
                         });
                         if let Err(error) = begun {
                             reload::say_why(&error_text(&error));
-                            tell_supervisor("READY=1\n");
+                            told(supervisor::ready(READY));
                         }
                     }
                 }
@@ -372,12 +379,11 @@ impl Worker {
             return;
         };
         let tls = door.tls.current();
-        let count = |(_, clients): &(_, AtomicUsize)| clients.load(Ordering::Relaxed);
         let admission = Admission {
             clients_max: ctx.shared.settings.clients_max,
             is_protected: false,
         };
-        let open = process.workers.iter().map(count).sum();
+        let open = process.client_count();
         if let Some(line) = admission.refusal(open, &peer) {
             ctx.counters.rejected += 1;
             return refuse(stream, tls.is_some(), line);
@@ -386,15 +392,15 @@ impl Worker {
             return;
         }
         let workers = process.workers.iter().enumerate();
-        let (to, (mailbox, clients)) = workers
-            .min_by_key(|(_, worker)| count(worker))
+        let (to, worker) = workers
+            .min_by_key(|(_, worker)| worker.clients.load(Ordering::Relaxed))
             .expect("there is a worker: this one");
-        clients.fetch_add(1, Ordering::Relaxed);
+        worker.clients.fetch_add(1, Ordering::Relaxed);
         let pool = door.pool;
         if to == ctx.number {
             self.welcome(stream, peer, pool);
         } else {
-            mailbox.send(Message::Connection(stream, peer, pool));
+            worker.mailbox.send(Message::Connection(stream, peer, pool));
         }
     }
 
@@ -404,7 +410,7 @@ impl Worker {
         let poller = &self.core.conns.ctx.shell.poller;
         if poller.register(&stream, token, Interest::Read).is_err() {
             self.core.conns.ctx.shell.process.workers[self.core.conns.ctx.number]
-                .1
+                .clients
                 .fetch_sub(1, Ordering::Relaxed);
             return;
         }
@@ -608,7 +614,9 @@ impl Worker {
             });
         }
         if self.core.conns.ctx.number == 0 {
-            tell_supervisor("STOPPING=1\nSTATUS=Draining\n");
+            let process = &self.core.conns.ctx.shell.process;
+            process.drains.store(true, Ordering::Relaxed);
+            told(supervisor::stopping(DRAINING));
         }
         self.acceptor.clear();
         for at in self.core.conns.ctx.clients.taken().collect::<Vec<_>>() {
@@ -632,6 +640,7 @@ impl Worker {
 
     fn tick(&mut self) {
         self.core.conns.ctx.ticks = self.core.conns.ctx.ticks.wrapping_add(1);
+        self.note_ticks(self.core.conns.ctx.ticks.into());
         let allowed =
             Duration::from_micros(self.core.conns.ctx.shared.settings.event_coalescing_us);
         let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());

@@ -10,8 +10,8 @@ use clap::Parser;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
 
-use super::io_error::error_text;
-use super::predixy::Note;
+use super::foreign::Origin;
+use super::source::text_of;
 use super::units::without_credentials;
 use super::*;
 
@@ -40,6 +40,9 @@ pub struct Arguments {
     /// Configuration file of predixy
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub predixy: Option<PathBuf>,
+    /// Configuration file of nutcracker (twemproxy)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "predixy"])]
+    pub nutcracker: Option<PathBuf>,
     /// Listening port [default: 7617, if the configuration names none]
     #[arg(long, help_heading = LISTENERS)]
     pub port: Option<u16>,
@@ -66,7 +69,7 @@ pub struct Arguments {
     pub threads: Option<usize>,
     /// Upstream server: [[user:]password@]host:port, or the path of a unix socket; may be given several times, for shards,
     /// cluster nodes or Sentinels
-    #[arg(long, value_name = "SERVER", help_heading = UPSTREAM, conflicts_with_all = ["file", "predixy"])]
+    #[arg(long, value_name = "SERVER", help_heading = UPSTREAM, conflicts_with_all = ["file", "predixy", "nutcracker"])]
     pub upstream: Vec<Secret>,
     /// The upstream servers are nodes of a Redis Cluster
     #[arg(long, help_heading = UPSTREAM, requires = "upstream", conflicts_with = "sentinel")]
@@ -146,21 +149,25 @@ impl Arguments {
 
     /// Returns the configuration of the arguments, and notes for the user; files are read anew each time.
     pub fn read(&self) -> Result<(Config, Vec<Note>), String> {
-        let (mut config, notes) = match (&self.file, &self.predixy) {
+        let others = (&self.predixy, &self.nutcracker);
+        let (mut config, notes) = match (&self.file, others) {
             (Some(path), _) => {
                 let shown = path.display();
-                let text = std::fs::read_to_string(path);
-                let text = text.map_err(|error| format!("{shown}: {}", error_text(&error)))?;
+                let text = text_of(path)?;
                 let config = Config::from_toml(&text).map_err(|error| {
                     of_another_program(path, &text).unwrap_or_else(|| format!("{shown}: {error}"))
                 })?;
                 (config, Vec::new())
             }
-            (None, Some(path)) => {
+            (None, (Some(path), _)) => {
                 let converted = predixy::read(path)?;
                 (converted.config, converted.notes)
             }
-            (None, None) => (self.of_flags()?, Vec::new()),
+            (None, (None, Some(path))) => {
+                let converted = nutcracker::read(path)?;
+                (converted.config, converted.notes)
+            }
+            (None, (None, None)) => (self.of_flags()?, Vec::new()),
         };
         self.override_file(&mut config)?;
         Ok((config, notes))
@@ -270,9 +277,15 @@ impl Arguments {
 }
 
 impl Arguments {
+    /// Returns the configuration file, of whichever program: one at most.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let ours = self.file.iter();
+        ours.chain(&self.predixy).chain(&self.nutcracker)
+    }
+
     /// Adds TLS listeners to the existing ones, in place of a default one.
     fn add_tls_listeners(&self, config: &mut Config, port: u16) -> Result<(), String> {
-        let of_file = self.file.is_some() || self.predixy.is_some();
+        let of_file = self.files().next().is_some();
         if self.port.is_none() && !of_file {
             // A unix socket was given, without a listener there.
             let is_socket = |it: &Listener| matches!(it.bind, Place::Unix(_));
@@ -300,28 +313,18 @@ impl Arguments {
     }
 }
 
-/// Returns the error for a file of predixy or nutcracker: which it is, and what to do with it.
+/// Returns the error for a file of another program: which it is, and what to do with it.
 fn of_another_program(path: &Path, text: &str) -> Option<String> {
-    let shown = path.display();
-    if predixy::is_its_file(text) {
-        let faults = match predixy::read(path) {
-            Ok(_) => String::new(),
-            Err(why) => format!("; as such it has a fault: {why}"),
-        };
-        return Some(format!(
-            "{shown}: this is a file of predixy: redline proxy --predixy {shown}{faults}"
-        ));
-    }
-    let begins = |line: &str, key: &str| line.trim_start().starts_with(key);
-    let is_nutcracker = ["listen:", "servers:"]
-        .iter()
-        .all(|key| text.lines().any(|line| begins(line, key)));
-    is_nutcracker.then(|| {
-        format!(
-            "{shown}: this is a file of nutcracker (twemproxy), which is not read: docs/proxy.md has what to write for \
-             each of its directives"
-        )
-    })
+    let (shown, origin) = (path.display(), Origin::of(text)?);
+    let faults = match foreign::convert(origin, path, text.as_bytes().to_vec()) {
+        Ok(_) => String::new(),
+        Err(why) => format!("; as such it has a fault: {why}"),
+    };
+    Some(format!(
+        "{shown}: this is a file of {}: {} {shown}{faults}",
+        origin.name(),
+        origin.taken_by()
+    ))
 }
 
 /// Parses a word of the server's `tls-auth-clients`.

@@ -1,7 +1,7 @@
 //! Configuration of the proxy: one typed value for all its sources.
 //!
-//! A [`Config`] has three sources: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and predixy's file
-//! (`predixy`). [`Config::check`] then checks the whole before anything starts, and [`Config::to_toml`] prints it. Names
+//! A [`Config`] has these sources: our TOML file ([`Config::from_toml`]), flags ([`Arguments`]), and the files of predixy
+//! and nutcracker (`predixy`, `nutcracker`). [`Config::check`] then checks the whole before anything starts, and [`Config::to_toml`] prints it. Names
 //! in the file are those of the fields with dashes; lists of tables have singular names (`[[pool]]`).
 //!
 //! Must not know sockets, workers, servers' replies, or the proxy that uses it.
@@ -12,9 +12,14 @@ mod arguments;
 mod cache;
 mod check;
 mod commands;
+mod converted;
+pub mod foreign;
 mod hash;
 mod io_error;
+mod nutcracker;
 mod predixy;
+mod sentinel;
+mod source;
 mod text;
 mod traffic;
 mod units;
@@ -28,6 +33,7 @@ pub use arguments::Arguments;
 pub use cache::Cache;
 pub use check::Problem;
 pub use commands::{OF_EVERYTHING, ids_of};
+pub use converted::{Converted, Note};
 pub use hash::{DistributionKind, HashKind};
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Secret, Size, Span};
@@ -569,6 +575,10 @@ pub struct Log {
     /// The file; none: standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Format of lines.
+    pub format: LogFormat,
+    /// Format of times.
+    pub timestamp_format: LogTimestamp,
     /// Time after which a new file begins.
     pub rotate_every: Span,
     /// Size after which a new file begins.
@@ -583,12 +593,40 @@ impl Default for Log {
     fn default() -> Log {
         Log {
             file: None,
+            format: LogFormat::default(),
+            timestamp_format: LogTimestamp::default(),
             rotate_every: Span::default(),
             rotate_size: Size::default(),
             may_drop: true,
             sample: Samples::default(),
         }
     }
+}
+
+/// Format of the log's lines: `log-format` of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// As redis-server's.
+    #[default]
+    Text,
+    /// JSON objects.
+    Json,
+    /// Pairs of key=value.
+    Logfmt,
+}
+
+/// Format of times in the log: `log-timestamp-format` of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogTimestamp {
+    /// redis-server's in text, ISO 8601 in the other formats.
+    #[default]
+    Legacy,
+    /// ISO 8601.
+    Iso8601,
+    /// Milliseconds since 1970.
+    Milliseconds,
 }
 
 /// Sampling intervals by level: one line of this many is written; 0: none.

@@ -23,6 +23,7 @@ mod ex_zset;
 pub mod file;
 pub mod format;
 pub mod functions;
+mod gis;
 mod hash;
 mod json;
 mod list;

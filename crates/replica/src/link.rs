@@ -57,6 +57,39 @@ pub struct Introduction {
     pub is_failover: bool,
     /// Silence after which the primary is given up: milliseconds.
     pub timeout_ms: u64,
+    /// Node of a cluster that this server is, and the term of its shard that it follows; a primary of another term refuses it.
+    pub node: Option<NodeName>,
+}
+
+/// Name of a replica in its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeName {
+    /// Id of the node.
+    pub node: String,
+    /// Number of this run of it.
+    pub incarnation: String,
+    /// Term of its shard that it follows.
+    pub term: u64,
+}
+
+impl NodeName {
+    /// Returns the form in which it is sent: three words with spaces between them.
+    pub fn text(&self) -> String {
+        format!("{} {} {}", self.node, self.incarnation, self.term)
+    }
+
+    /// Reads that form.
+    pub fn parse(text: &str) -> Option<NodeName> {
+        let mut words = text.split(' ');
+        let (node, incarnation) = (words.next()?, words.next()?);
+        let term = words.next()?.parse().ok()?;
+        let is_whole = words.next().is_none() && !node.is_empty() && !incarnation.is_empty();
+        is_whole.then(|| NodeName {
+            node: node.to_owned(),
+            incarnation: incarnation.to_owned(),
+            term,
+        })
+    }
 }
 
 /// Something that the link wants done, or gives.
@@ -127,6 +160,7 @@ enum Step {
     Address,
     Capabilities,
     Version,
+    Node,
     Psync,
 }
 
@@ -219,7 +253,11 @@ impl Link {
         if introduction.address.is_some() {
             steps.push_back(Step::Address);
         }
-        steps.extend([Step::Capabilities, Step::Version, Step::Psync]);
+        steps.extend([Step::Capabilities, Step::Version]);
+        if introduction.node.is_some() {
+            steps.push_back(Step::Node);
+        }
+        steps.push_back(Step::Psync);
         self.reset();
         self.introduction = introduction;
         self.heard_ms = now_ms;
@@ -429,6 +467,12 @@ impl Link {
                 let why = format!("Unable to AUTH to MASTER: {shown}");
                 return Some(self.fail(why, now_ms));
             }
+            Step::Node if is_error => {
+                // It may be about to lead.
+                self.called_ms = now_ms.saturating_sub(PERIOD_MS);
+                let why = format!("The primary refuses this node: {shown}");
+                return Some(self.fail(why, now_ms));
+            }
             Step::Port | Step::Address | Step::Capabilities if is_error => {
                 let what = match step {
                     Step::Port => "listening-port",
@@ -553,6 +597,10 @@ impl Link {
                 self.request(&[&["REPLCONF", "capa"], &capabilities[..]].concat());
             }
             Some(Step::Version) => self.request(&["REPLCONF", "version", VERSION]),
+            Some(Step::Node) => {
+                let node = introduction.node.as_ref().map(NodeName::text);
+                self.request(&["REPLCONF", "cluster-node", &node.unwrap_or_default()]);
+            }
             Some(Step::Psync) => match &introduction.resume {
                 None => self.request(&["PSYNC", "?", "-1"]),
                 Some((replid, applied)) => {

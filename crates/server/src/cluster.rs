@@ -7,12 +7,15 @@
 //!
 //! Must not know: commands, the texts in which a cluster is shown.
 
+pub(crate) mod deciding;
 pub(crate) mod entering;
 pub(crate) mod etcd;
+mod links;
 pub(crate) mod lost;
 pub(crate) mod members;
 pub(crate) mod messages;
 pub(crate) mod moves;
+pub(crate) mod right;
 
 use std::{
     collections::BTreeSet,
@@ -23,6 +26,7 @@ use std::{
 
 use redline_cluster::{
     Owners, Picture, SLOTS,
+    control::Event,
     records::{
         FORMAT, Incarnation, MAP_KEY, META_KEY, Meta, NODES, NodeRecord, OWN_KEY, Own, Record,
         SHARDS, ShardRecord, VERSION,
@@ -231,7 +235,10 @@ impl Cluster {
     fn look(&self) -> Result<(), StoreError> {
         let listing = self.list()?;
         let view = match &self.etcd {
-            Some(etcd) => etcd.view_of(&self.node, &listing),
+            Some(etcd) => {
+                etcd.deciding.post(Event::Listing(listing.clone()));
+                etcd.view_of(&self.node, &listing)
+            }
             None => view_alone(&self.node, &listing),
         };
         let view = view.map_err(|error| StoreError::Damaged(error.to_string()))?;
@@ -275,7 +282,8 @@ impl Cluster {
     /// Has a keyspace that nobody uses yet serve the slots of this node.
     pub(crate) fn begin_to_serve(&self, keyspace: &mut Keyspace) {
         let mut unit = Unit::exclusive(keyspace);
-        self.serve_owned(&mut unit);
+        // With etcd it is decided first who leads.
+        self.serve(&mut unit, &self.view(), self.etcd.is_none());
     }
 
     /// Has the keyspace serve the slots that this node owns, and no others.
@@ -283,11 +291,19 @@ impl Cluster {
     /// # Panics
     /// Unless the unit holds the stripes of all slots for which that is a change.
     pub(crate) fn serve_owned(&self, unit: &mut Unit<'_>) {
-        let view = self.view();
+        self.serve(unit, &self.view(), true);
+    }
+
+    /// Has the keyspace serve the slots that are this node's by a view, if it leads, and no others.
+    ///
+    /// # Panics
+    /// Unless the unit holds the stripes of all slots for which that is a change.
+    fn serve(&self, unit: &mut Unit<'_>, view: &View, leads: bool) {
         let fence = self.etcd.as_ref().map(|etcd| &etcd.moves.fence);
         for slot in 0..SLOTS as u16 {
             // Whether a key of a slot that leaves is here is looked at for each call.
-            let is_own = view.serves(slot)
+            let is_own = leads
+                && view.serves(slot)
                 && view.leaving(slot).is_none()
                 && !fence.is_some_and(|fence| fence.has(slot));
             if unit.space().serves_slot(slot) != is_own {

@@ -8,6 +8,7 @@
 
 mod checks;
 mod codecs;
+pub mod convert;
 pub mod file;
 pub mod report;
 pub mod rewrite;

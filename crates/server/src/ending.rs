@@ -27,6 +27,9 @@ use crate::{
     worker::Worker,
 };
 
+/// Shortest time for the primary of a shard to hand over: seconds.
+const HAND_OVER_S: u64 = 6;
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Ending {
@@ -100,7 +103,13 @@ pub(crate) fn begin(shared: &Shared, manner: Manner, client: Option<u64>) -> Beg
     }
     let timeout_s = shared.settings.current().service.shutdown_timeout_s;
     let is_loading = shared.persistence.loading.is_on();
-    let waits = is_first && !manner.is_now && timeout_s > 0 && !is_loading && !are_there(shared);
+    let gives_time = is_first && !manner.is_now && !is_loading;
+    let hands_over = gives_time && begin_hand_over(shared);
+    let waits = gives_time && timeout_s > 0 && !are_there(shared) || hands_over;
+    let timeout_s = match hands_over {
+        true => timeout_s.max(HAND_OVER_S),
+        false => timeout_s,
+    };
     let mut clients: Vec<u64> = client.into_iter().collect();
     if waits {
         log::notice("Waiting for replicas before shutting down.");
@@ -125,6 +134,19 @@ pub(crate) fn begin(shared: &Shared, manner: Manner, client: Option<u64>) -> Beg
         let_go(shared);
     }
     begun
+}
+
+/// Has the primary of a shard hand over to a candidate, if there is one. Returns false if not.
+fn begin_hand_over(shared: &Shared) -> bool {
+    let etcd = shared.etcd().filter(|etcd| etcd.deciding.candidates() > 0);
+    let leading = etcd.filter(|etcd| etcd.deciding.leads().is_some());
+    leading.inspect(|etcd| etcd.deciding.hand_over()).is_some()
+}
+
+fn is_handing_over(shared: &Shared) -> bool {
+    shared
+        .etcd()
+        .is_some_and(|etcd| etcd.deciding.is_handing_over())
 }
 
 /// Calls the end off. Returns false if nobody has asked for it.
@@ -164,7 +186,7 @@ pub(crate) fn drive(worker: &mut Worker) {
     let Some(until_ms) = ending.waiting().as_ref().map(|waiting| waiting.until_ms) else {
         return;
     };
-    if clock::monotonic_ms() < until_ms && !have_all(shared) {
+    if clock::monotonic_ms() < until_ms && (is_handing_over(shared) || !have_all(shared)) {
         return;
     }
     let Some(mut waiting) = ending.waiting().take() else {

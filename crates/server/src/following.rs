@@ -184,8 +184,12 @@ pub(crate) fn begin(shared: &Shared) {
     };
     shared.replication.primary().log_mut().demoted();
     note_role(shared);
+    // With etcd it is decided first in which term it follows.
+    if shared.has_etcd() {
+        return;
+    }
     if let Err(error) = call(shared, host, port) {
-        log::warning(&format!("The link to the primary cannot be made: {error}"));
+        log::warning(&format!("Cannot start the link to the primary: {error}"));
         std::process::exit(1);
     }
 }
@@ -285,8 +289,23 @@ pub(crate) fn want(shared: &Shared, primary: Option<(String, u16)>) {
     wake(shared);
 }
 
+/// Ends the link to the primary, whom the server goes on to follow by its role, and returns the offset of the data. Nothing of
+/// the stream is applied any more. Called by worker 0, which holds everything.
+pub(crate) fn cut(shared: &Shared) -> u64 {
+    let following = &shared.following;
+    let mut applier = following.applier();
+    applier.term += 1;
+    applier.forget();
+    let term = applier.term;
+    *following.incoming() = Incoming::new(term);
+    drop(applier);
+    wake(shared);
+    following.send(Order::Leave { term });
+    replication::identity(shared).offset()
+}
+
 /// Changes the role, or the primary. The unit holds everything.
-fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) {
+pub(crate) fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) {
     assert!(unit.holds_all(), "every stripe is held");
     let following = &shared.following;
     let mut applier = following.applier();
@@ -322,7 +341,7 @@ fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(String, u16)>) 
                 unblock_all(shared);
             }
             if let Err(error) = call(shared, host, port) {
-                log::warning(&format!("The link to the primary cannot be made: {error}"));
+                log::warning(&format!("Cannot start the link to the primary: {error}"));
             }
         }
     }

@@ -57,9 +57,12 @@ mod stream;
 mod users;
 mod worker;
 
-pub use log::{LogFormat, LogTimestamp};
 pub use redline_engine::{Names, settings::BusyScope};
-pub use redline_net::{console, tls::ClientAuth};
+pub use redline_net::{
+    console,
+    log_line::{Format as LogFormat, Timestamp as LogTimestamp},
+    tls::ClientAuth,
+};
 pub use service::{OomScore, Service, Supervision};
 pub use settings::{
     EndpointType, OutputLimit, Permission, ServiceSettings, Settings, TlsSettings, UserLine,

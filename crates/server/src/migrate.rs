@@ -231,7 +231,7 @@ impl Pool {
         match start::spawn("migrate", move || pool.run(&shared)) {
             Ok(_) => state.threads += 1,
             Err(error) => {
-                log::warning(&format!("A thread for MIGRATE cannot be started: {error}"));
+                log::warning(&format!("Failed to start a thread for MIGRATE: {error}"));
                 return false;
             }
         }

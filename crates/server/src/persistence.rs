@@ -346,7 +346,7 @@ impl Persistence {
     pub(crate) fn stop_writing(&self) {
         if let Some(running) = &self.state().running {
             if !running.is_save() {
-                log::warning("A rewrite of the append-only file is under way: it is given up.");
+                log::warning("Aborting the AOF rewrite in progress.");
             }
             running.stream.give_up();
         }
@@ -455,7 +455,7 @@ impl Persistence {
                     written.entries, written.bytes
                 ));
             }
-            Err(SaveError::Unwanted) => log::notice("The snapshot was called off"),
+            Err(SaveError::Unwanted) => log::notice("Snapshot aborted"),
             Err(error) => log::warning(&format!("Error saving DB on disk: {error}")),
         }
         state.ended = (job.number, is_ok);

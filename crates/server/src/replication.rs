@@ -16,6 +16,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use redline_cluster::control::Event;
 use redline_engine::refusals::Reason;
 use redline_keyspace::{
     Unit,
@@ -541,8 +542,14 @@ pub(crate) fn gone(shared: &Shared, session: &Session) {
         .next()
         .filter(|replica| replica.state != State::Handshake)
         .map(|replica| format!("{}:{}", replica.peer.shown_ip(), replica.peer.port));
+    let node = primary.replicas().iter().find(|it| it.client == client);
+    let node = node.and_then(|it| it.peer.node.clone());
     primary.gone(client, clock::monotonic_ms());
     drop(primary);
+    if let (Some(name), Some(etcd)) = (node, shared.etcd()) {
+        let node = name.node;
+        etcd.deciding.post(Event::ReplicaGone { node });
+    }
     report_acks(shared);
     if let Some(name) = name {
         log::notice(&format!("Connection with replica {name} lost."));

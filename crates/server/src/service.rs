@@ -3,16 +3,20 @@
 //! Must not know: how the server works.
 
 use std::{
-    env,
-    sync::{Mutex, PoisonError},
+    env, io,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
-use redline_net::service;
+use redline_net::{
+    service,
+    supervisor::{self, ProcessState, Reporter},
+};
 use redline_settings::choices;
 
 use crate::{
-    log,
+    StartError, log,
     settings::{ServiceSettings, Settings},
+    shared::Shared,
 };
 
 /// Supervisor of the process: `supervised`.
@@ -61,7 +65,7 @@ impl Service {
     pub fn begin(called: &str, settings: &ServiceSettings) -> Result<(Service, bool), String> {
         let supervision = match settings.supervised {
             Supervision::Auto if env::var_os("UPSTART_JOB").is_some() => Supervision::Upstart,
-            Supervision::Auto if env::var_os("NOTIFY_SOCKET").is_some() => Supervision::Systemd,
+            Supervision::Auto if supervisor::is_there() => Supervision::Systemd,
             Supervision::Auto => Supervision::No,
             other => other,
         };
@@ -96,25 +100,33 @@ impl Service {
 
     /// Notifies the supervisor that connections are accepted.
     pub fn ready(&self) {
-        if self.supervision == Supervision::Systemd {
-            tell_systemd("STATUS=Ready to accept connections\nREADY=1\n");
-        }
+        self.tell(|| supervisor::ready(READY));
     }
 
     /// Notifies the supervisor that the configuration is read again, until [`Service::ready`].
     pub fn reloading(&self) {
-        if self.supervision == Supervision::Systemd
-            && let Err(error) = service::notify_reloading()
-        {
-            log::warning(&format!("systemd supervision error: sd_notify: {error}"));
-        }
+        self.tell(supervisor::reloading);
     }
 
     /// Notifies the supervisor that the server is stopping.
     pub fn stopping(&self) {
+        self.tell(|| supervisor::stopping(STOPPING));
+    }
+
+    fn tell(&self, notify: impl FnOnce() -> io::Result<bool>) {
         if self.supervision == Supervision::Systemd {
-            tell_systemd("STOPPING=1\n");
+            told(notify());
         }
+    }
+
+    /// Starts the thread that reports the server's state to the supervisor, if there is one that wants it.
+    pub(crate) fn report(&self, shared: &Arc<Shared>) -> Result<Option<Reporter>, StartError> {
+        if self.supervision != Supervision::Systemd {
+            return Ok(None);
+        }
+        let shared = shared.clone();
+        let started = Reporter::start(crate::start::last_words, move || state_of(&shared));
+        started.map_err(|error| StartError::System("thread", error))
     }
 
     /// Sets the title. `config_file`: its path; `ports`: of TCP and of TLS, 0 for none.
@@ -184,11 +196,12 @@ fn begin_systemd() -> bool {
     log::notice(
         "Supervised by systemd. Please make sure you set appropriate values for TimeoutStartSec and TimeoutStopSec in your service unit.",
     );
-    tell_systemd("STATUS=Redline is loading...\n")
+    told(supervisor::status("Starting"))
 }
 
-fn tell_systemd(state: &str) -> bool {
-    match service::notify_supervisor(state) {
+/// Returns true if the supervisor was notified; otherwise the reason is logged.
+fn told(notified: io::Result<bool>) -> bool {
+    match notified {
         Ok(true) => true,
         Ok(false) => {
             log::warning("systemd supervision error: NOTIFY_SOCKET not found!");
@@ -200,6 +213,48 @@ fn tell_systemd(state: &str) -> bool {
         }
     }
 }
+
+/// Returns the server's state for its supervisor.
+fn state_of(shared: &Shared) -> ProcessState {
+    let loading = &shared.persistence.loading;
+    let is_stopping = shared.stopping.load(Ordering::Acquire);
+    let status = if is_stopping {
+        STOPPING.to_owned()
+    } else if let Some(left_ms) = shared.ending.left_ms() {
+        format!(
+            "Waiting for replicas before shutting down, {} s left",
+            left_ms / 1000
+        )
+    } else if shared.ending.is_on() {
+        String::from("Saving before shutting down")
+    } else if loading.is_on() {
+        const MIB: u64 = 1 << 20;
+        let all = loading.total_bytes.load(Ordering::Relaxed) / MIB;
+        format!("Loading: {} of {all} MiB", loading.bytes() / MIB)
+    } else {
+        let space = &shared.keyspace;
+        let keys: u64 = space.used_databases().map(|db| space.key_count(db)).sum();
+        let workers = shared.workers().iter();
+        let clients: usize = workers
+            .map(|worker| worker.connections.load(Ordering::Relaxed))
+            .sum();
+        format!("{READY}: {clients} clients, {keys} keys")
+    };
+    ProcessState {
+        status,
+        needs_time: is_stopping || shared.ending.is_on() || loading.is_on(),
+        turns: shared
+            .workers()
+            .iter()
+            .map(|worker| worker.ticks.load(Ordering::Relaxed))
+            .collect(),
+    }
+}
+
+/// Status while connections are accepted.
+const READY: &str = "Ready to accept connections";
+/// Status at the end.
+const STOPPING: &str = "Shutting down";
 
 /// Facts that a title may contain.
 struct TitleFacts<'a> {

@@ -106,6 +106,10 @@ pub struct WorkerHandle {
     pub load: AtomicU64,
     /// True if its clients have been moved to another worker, and new ones go there too, while clients are balanced.
     pub rests: AtomicBool,
+    /// When its loop last began a turn, by the coarse clock: milliseconds; 0: it sleeps.
+    pub turned_ms: AtomicU64,
+    /// Number of ticks of its timer, by which others see that its loop turns; `ENDED` once it has ended.
+    pub ticks: AtomicU64,
 }
 
 /// See the head of the module.
@@ -334,9 +338,11 @@ impl Shared {
         match ServerTls::new(&settings.tls.options()) {
             Ok(tls) => {
                 self.tls.replace(Some(tls));
-                log::notice("The certificates have been read again.");
+                log::notice("TLS certificates reloaded.");
             }
-            Err(error) => log::warning(&format!("The certificates stay as they were: {error}")),
+            Err(error) => log::warning(&format!(
+                "Failed to reload TLS certificates, still using the previous ones: {error}"
+            )),
         }
     }
 
@@ -361,6 +367,17 @@ impl Shared {
         replication::adopt(self);
         cluster::adopt(self);
         Ok(())
+    }
+
+    /// Returns the state of a node whose cluster is in etcd, if this is one.
+    #[inline]
+    pub(crate) fn etcd(&self) -> Option<&cluster::etcd::Membership> {
+        self.cluster.as_ref()?.etcd.as_ref()
+    }
+
+    /// Returns true if this is a node whose cluster is in etcd.
+    pub(crate) fn has_etcd(&self) -> bool {
+        self.etcd().is_some()
     }
 
     /// Returns all workers, by number.

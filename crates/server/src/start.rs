@@ -14,7 +14,9 @@ use redline_keyspace::{Keyspace, journal::Stream};
 use redline_net::http::{DESCRIPTORS, Responder};
 use redline_net::{
     Endpoint, Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker,
-    clock, cpu, limits, process, thread,
+    clock, cpu, limits, process,
+    supervisor::Reporter,
+    thread,
     tls::{ServerTls, TlsError},
 };
 use redline_table::{Heap, heap};
@@ -57,6 +59,8 @@ pub struct Server {
     files: Option<JoinHandle<()>>,
     disk: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
+    /// Reports to the supervisor, until all else has ended.
+    reporter: Option<Reporter>,
     /// Signals, read by the first worker. They are received until all workers have ended: a further one must not kill
     /// the process during its shutdown.
     _signals: Option<Arc<Signals>>,
@@ -267,6 +271,9 @@ impl Server {
         persistence::loading::begin(&shared)?;
         cluster::etcd::begin(&shared)?;
         let threads = spawn_workers(&shared, starts)?;
+        let service = shared.origin.service.as_ref();
+        let reporter = service.map(|service| service.report(&shared)).transpose()?;
+        let reporter = reporter.flatten();
         let metrics = responder
             .map(|responder| start_metrics(&shared, responder))
             .transpose()?;
@@ -277,6 +284,7 @@ impl Server {
             files: Some(files),
             disk: Some(disk),
             metrics,
+            reporter,
             _signals: signals,
         })
     }
@@ -387,6 +395,7 @@ impl Server {
             self.shared.chore(Chore::Stop);
             let _ = reaper.join();
         }
+        self.reporter = None;
     }
 }
 
@@ -451,6 +460,8 @@ fn prepare_workers(
             connections: 0.into(),
             load: 0.into(),
             rests: false.into(),
+            turned_ms: 0.into(),
+            ticks: 0.into(),
         });
         starts.push(Start {
             number,
@@ -590,7 +601,7 @@ fn start_metrics(
     let thread = spawn("metrics", move || {
         let is_over = || shared.stopping.load(Ordering::Acquire);
         if let Err(error) = responder.run(is_over, || metrics::page(&shared)) {
-            log::warning(&format!("The metrics listener has failed: {error}"));
+            log::warning(&format!("Metrics listener failed: {error}"));
         }
     })?;
     Ok(Metrics {
@@ -734,8 +745,12 @@ pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, StartError> {
-    let last_words = || log::warning("a thread of the server has panicked, the process ends");
     thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
+}
+
+/// Logs that a thread has panicked.
+pub(crate) fn last_words() {
+    log::warning("a thread of the server has panicked, the process ends");
 }
 
 /// Returns 40 random hexadecimal digits.

@@ -23,7 +23,7 @@ const AT_START: [&str; 5] = [
 pub(crate) fn log(settings: &Settings, config_file: Option<&Path>) {
     match config_file {
         Some(path) => log::notice(&format!("Configuration file: {}", path.display())),
-        None => log::notice("No configuration file: defaults and the command line count"),
+        None => log::notice("No configuration file: using defaults and the command line"),
     }
     log::notice(&memory(settings));
     log::notice(&saving(settings));

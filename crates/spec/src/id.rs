@@ -349,6 +349,14 @@ roll! {
         TrSetintarray => roaring_bitmap::tr_setintarray,
         TrSetrange => roaring_bitmap::tr_setrange,
         TrStat => roaring_bitmap::tr_stat,
+        GisAdd => gis::gis_add,
+        GisContains => gis::gis_contains,
+        GisDel => gis::gis_del,
+        GisGet => gis::gis_get,
+        GisGetall => gis::gis_getall,
+        GisIntersects => gis::gis_intersects,
+        GisSearch => gis::gis_search,
+        GisWithin => gis::gis_within,
 
 
         Cas => ex_string::cas,

@@ -22,6 +22,7 @@ mod ex_string;
 mod ex_zset;
 mod generic;
 mod geo;
+mod gis;
 mod hash;
 mod hyperloglog;
 mod json;
@@ -103,6 +104,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     transactions::ROWS,
     vector_set::ROWS,
     roaring_bitmap::ROWS,
+    gis::ROWS,
 ]);
 
 /// Writes the rows of one group. The fields have one order, and optional ones may be omitted.

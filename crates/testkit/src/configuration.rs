@@ -99,6 +99,8 @@ const VALUES: &[&str] = &[
 
 /// Parameters that cannot be set here: they depend on the machine, or end one of the servers.
 const LEFT_ALONE: &[&str] = &[
+    // A promise, and not the silence of a bus.
+    "cluster-node-timeout",
     "port",
     "bind",
     "dir",

@@ -19,6 +19,7 @@ pub mod process;
 pub mod relay;
 pub mod rules;
 pub mod stream;
+pub mod symbols;
 pub mod through;
 pub mod valkey;
 mod vectors;

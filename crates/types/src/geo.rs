@@ -9,8 +9,7 @@
 //! search picks the finest grid whose boxes are at least as large as its area; then the box of the centre and its
 //! eight neighbours cover the area, and each of their places is measured.
 
-/// Metres. The mean radius that distances are computed with.
-const EARTH_RADIUS: f64 = 6_372_797.560_856;
+const EARTH_RADIUS: f64 = Place::EARTH_RADIUS;
 /// Metres of half the equator on the map that the grids are of.
 const MERCATOR_MAX: f64 = 20_037_726.37;
 /// Halvings of each coordinate in a stored place.
@@ -27,6 +26,8 @@ pub struct Place {
 }
 
 impl Place {
+    /// Metres. The mean radius that distances are computed with.
+    pub const EARTH_RADIUS: f64 = 6_372_797.560_856;
     const LONGITUDE_MAX: f64 = 180.0;
     /// Largest latitude of the square map of the world.
     const LATITUDE_MAX: f64 = 85.051_128_78;
@@ -85,6 +86,23 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Returns the place so many metres away in a direction, in degrees from the north. Its longitude may be beyond the edge
+    /// of the map.
+    #[must_use]
+    pub fn beyond(self, metres: f64, direction: f64) -> Place {
+        let (angle, direction) = (metres / Place::EARTH_RADIUS, radians(direction));
+        let latitude = radians(self.latitude);
+        let sine = latitude.sin() * angle.cos() + latitude.cos() * angle.sin() * direction.cos();
+        let east = (direction.sin() * angle.sin() * latitude.cos())
+            .atan2(angle.cos() - latitude.sin() * sine);
+        Place {
+            longitude: self.longitude + degrees(east),
+            latitude: degrees(sine.clamp(-1.0, 1.0).asin()),
+        }
+    }
+}
+
 /// The area that a search covers: in metres around its centre, or by its corners.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
@@ -121,7 +139,7 @@ impl Shape {
         }
         Place {
             longitude: degrees(y.atan2(x)),
-            latitude: degrees(z.atan2(x.hypot(y))),
+            latitude: degrees(z.atan2((x * x + y * y).sqrt())),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, and those of Redis's and Tair's
-//! modules (JSON, filters and sketches, time series, exString, exHash and exZset, compressed bitmaps), their compact
+//! modules (JSON, filters and sketches, time series, exString, exHash and exZset, compressed bitmaps, areas of geometries), their compact
 //! encodings and the conversions between them. Must not know keys, expiry, clients, a clock or a source of randomness:
 //! limits and random words are handed in by the caller.
 //!
@@ -15,6 +15,7 @@ pub mod digest;
 pub mod ex_hash;
 pub mod ex_string;
 pub mod geo;
+pub mod gis;
 pub mod glob;
 pub mod hash;
 pub mod hll;
@@ -44,6 +45,7 @@ pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use ex_hash::ExHash;
 pub use ex_string::ExString;
+pub use gis::Area;
 pub use hash::{Hash, Live};
 pub use json::Json;
 pub use limits::Limits;

@@ -55,6 +55,8 @@ macro_rules! data_types {
             Series,
             /// A JSON document.
             Json,
+            /// Geometries under names, found by where they are.
+            Area,
         }
     };
 }

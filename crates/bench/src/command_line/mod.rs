@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::convert::{self, Tool};
 use crate::failover::arguments::FailoverArguments;
 use crate::load::arguments::RunArguments;
 use crate::output::say;
@@ -17,7 +18,7 @@ use crate::{compare, failover, run, suites};
 use report::ReportArguments;
 
 /// The sub-commands, whose names are not valid in redis-benchmark's command line.
-const COMMANDS: &[&str] = &["run", "compare", "report", "failover"];
+const COMMANDS: &[&str] = &["run", "compare", "report", "failover", "memtier"];
 
 /// A load generator that says why the number is what it is.
 #[derive(Debug, Parser)]
@@ -47,6 +48,17 @@ enum Command {
     /// Measures a failover: writes numbered values while a command of yours makes a primary fail, and reports lost writes and
     /// downtime
     Failover(Box<FailoverArguments>),
+    /// Does what a command line of memtier_benchmark asks for, and prints the line of `run` that does the same
+    #[command(disable_help_flag = true)]
+    Memtier {
+        /// Options of memtier_benchmark.
+        #[arg(
+            value_name = "OPTIONS OF MEMTIER_BENCHMARK",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        rest: Vec<String>,
+    },
     /// Makes an HTML page with charts of --json results: runs, a comparison, a suite, a staircase, a failover
     Report(ReportArguments),
 }
@@ -67,12 +79,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("suite", "a suite is run by \"redline bench run FILE\"."),
     ("suites", "a suite is run by \"redline bench run FILE\"."),
     (
-        "memtier",
-        "\"redline bench run\" does what memtier_benchmark does, with options of its own.",
-    ),
-    (
         "memtier_benchmark",
-        "\"redline bench run\" does what memtier_benchmark does, with options of its own.",
+        "its options are taken by \"redline bench memtier\".",
     ),
     ("version", "did you mean \"--version\"?"),
     ("help", "did you mean \"--help\"?"),
@@ -123,7 +131,9 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
         },
         Command::Report(arguments) => report::run(&arguments, stdout),
         Command::Failover(arguments) => failover::run(&arguments, stdout, stderr),
-        Command::Compare { .. } => unreachable!("its arguments are taken apart before"),
+        Command::Compare { .. } | Command::Memtier { .. } => {
+            unreachable!("its arguments are taken apart before")
+        }
     };
     match result {
         Ok(()) => 0,
@@ -133,6 +143,102 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
         }
     }
 }
+
+/// Runs a command line of memtier_benchmark; returns the exit code.
+pub fn memtier(
+    program: &str,
+    args: &[Vec<u8>],
+    streams: Streams<'_>,
+    start: Option<StartEmbedded<'_>>,
+) -> u8 {
+    let args: Vec<String> = args
+        .iter()
+        .map(|arg| String::from_utf8_lossy(arg).into_owned())
+        .collect();
+    // A closed stream cannot report its own error.
+    if args.iter().any(|arg| arg == "--help") {
+        let _ = write!(streams.stdout, "{MEMTIER_HELP}");
+        return 0;
+    }
+    if args.iter().any(|arg| arg == "--version" || arg == "-v") {
+        let version = env!("CARGO_PKG_VERSION");
+        let _ = writeln!(
+            streams.stdout,
+            "redline bench {version}, in place of memtier_benchmark"
+        );
+        return 0;
+    }
+    let runs = match convert::convert(Tool::Memtier, &args) {
+        Ok(runs) => runs,
+        Err(why) => {
+            let why = why.strip_prefix("memtier_benchmark: ").unwrap_or(&why);
+            let _ = writeln!(streams.stderr, "{program}: {why}");
+            return 1;
+        }
+    };
+    for note in runs.notes.iter().filter(|note| note.is_lost) {
+        let _ = writeln!(streams.stderr, "{program}: {}", note.text);
+    }
+    let mut file;
+    let stdout: &mut dyn std::io::Write = match &runs.out_file {
+        None => streams.stdout,
+        Some(path) => match std::fs::File::create(path) {
+            Ok(made) => {
+                file = made;
+                &mut file
+            }
+            Err(error) => {
+                let why = redline_net::error_text(&error);
+                let _ = writeln!(streams.stderr, "{program}: {}: {why}", path.display());
+                return 1;
+            }
+        },
+    };
+    for words in &runs.runs {
+        let _ = writeln!(
+            streams.stderr,
+            "{}",
+            convert::line_of(&without_password(words))
+        );
+        let words = words.iter().map(|word| word.clone().into_bytes());
+        let words: Vec<Vec<u8>> = std::iter::once(b"run".to_vec()).chain(words).collect();
+        let streams = Streams {
+            stdin: &mut *streams.stdin,
+            stdout: &mut *stdout,
+            stderr: &mut *streams.stderr,
+        };
+        let code = main(&words, streams, start);
+        if code != 0 {
+            return code;
+        }
+    }
+    0
+}
+
+/// Returns the words with stars in place of a password: standard error may be kept.
+fn without_password(words: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    for at in 1..words.len() {
+        if words[at - 1] == "-a" {
+            words[at] = "***".to_owned();
+        }
+        if words[at - 1] == "-u" && words[at].contains('@') {
+            words[at] = "***".to_owned();
+        }
+    }
+    words
+}
+
+const MEMTIER_HELP: &str = "\
+Usage: redline bench memtier [OPTIONS OF MEMTIER_BENCHMARK]
+
+Does what a command line of memtier_benchmark asks for, and prints the line of redline bench run that does the
+same on standard error. Options without a counterpart are errors, or a line on standard error where only the
+report is another. docs/bench.md has the table of options. Through a link named memtier_benchmark it is the same.
+
+  redline bench memtier -s cache.example -p 6379 --test-time 30 --ratio 1:10 -d 100
+  redline convert memtier -- --test-time 30 --ratio 1:10     (prints the line, and runs nothing)
+";
 
 /// Returns what all of memtier_benchmark's options among the words are here, if there are any that have another name.
 fn of_memtier(words: &[Vec<u8>]) -> Option<String> {
@@ -168,7 +274,7 @@ fn of_memtier(words: &[Vec<u8>]) -> Option<String> {
                 format!("  {option} {value}: {ours}\n")
             }
             _ if !option.starts_with('-') || is_ours(option) => continue,
-            _ => match run::memtier::meaning(option) {
+            _ => match convert::table::meaning(option) {
                 Some(meaning) => format!("  {option}: {meaning}\n"),
                 None => continue,
             },

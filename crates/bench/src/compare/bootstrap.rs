@@ -101,7 +101,8 @@ pub fn rounding_error(pairs: &[(f64, f64)]) -> f64 {
         let mean = pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
         (1.0 / mean).max(STEP_SHARE)
     };
-    share(|pair| pair.0).hypot(share(|pair| pair.1)) / 12f64.sqrt()
+    let (a, b) = (share(|pair| pair.0), share(|pair| pair.1));
+    ((a * a + b * b) / 12.0).sqrt()
 }
 
 /// Returns a draw from the normal distribution (Box and Muller; 1 - x, since 0 has no logarithm).

@@ -26,6 +26,10 @@ pub struct FailoverArguments {
     /// Writes a second
     #[arg(long, default_value_t = 1000.0, value_name = "RATE")]
     pub rps: f64,
+    /// Rounds one after the other, each with its own load and its own call of --run; the longest times without an
+    /// acknowledged write and the writes that are gone are told of all together
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
     /// Connections to each node, over all threads
     #[arg(short = 'c', long, default_value_t = 50, value_name = "N")]
     pub connections: usize,
@@ -56,4 +60,5 @@ acknowledged are read back. They expire after an hour.
 
 Examples:
   redline bench failover --sentinel 10.0.0.5:26379 --run \"ssh cache1 systemctl kill -s KILL redis\"
-  redline bench failover -p 7000 --cluster --at 3 --run \"redis-cli -p 7003 cluster failover\"";
+  redline bench failover -p 7000 --cluster --at 3 --run \"redis-cli -p 7003 cluster failover\"
+  redline bench failover -p 7000 --cluster --duration 10 --repeat 200 --run ./kill-and-restart-a-primary";

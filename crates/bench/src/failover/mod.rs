@@ -11,6 +11,7 @@
 //! the set of slots that one node owned at the start.
 
 pub mod arguments;
+mod repeated;
 mod text;
 
 use std::collections::BTreeMap;
@@ -121,20 +122,59 @@ pub fn run(
         Some(prefix) => prefix.clone(),
         None => format!("failover:{}:", clock::wall_ms()),
     };
-    let plan = plan(arguments, &prefix).map_err(Failure::Local)?;
     let files = [&arguments.acks, &arguments.json, &arguments.html];
+    if arguments.repeat > 1 {
+        return repeated::run(arguments, &prefix, stdout, stderr);
+    }
+    let plan = plan(arguments, &prefix).map_err(Failure::Local)?;
     can_be_written(files.map(Option::as_deref))?;
-    let mut prepared = Prepared::new(&plan, None)?;
-    let map = prepared.known_map();
-    let finished = prepared.run(&plan)?;
-    let acks = &finished.counts.acks;
     let mut written = Written::default();
+    let prepared = Prepared::new(&plan, None)?;
+    let round = round(arguments, &plan, prefix, prepared, stdout, stderr)?;
+    let result = &round.result;
+    written.and(round.acks);
+    let is_taken = |path: &std::path::PathBuf| path.as_os_str() == "-";
+    if !files.into_iter().flatten().any(is_taken) {
+        written.and(write(Path::new("-"), &text::text(result), stdout));
+    }
+    if let Some(path) = &arguments.json {
+        written.and(write_json(path, result, stdout));
+    }
+    if let Some(path) = &arguments.html {
+        let named = [(result.command.clone(), result.run.clone())];
+        let page = html::page(&named).map_err(|error| Failure::Local(format!("charts: {error}")));
+        written.and(page.and_then(|page| write(path, &page, stdout)));
+    }
+    written.end(round.failure)
+}
+
+/// A load with one failure in it, and what became of its writes.
+struct Round {
+    result: FailoverResult,
+    /// Result of writing the file of acknowledgements.
+    acks: Result<(), Failure>,
+    failure: Option<Failure>,
+}
+
+/// Runs a round.
+fn round(
+    arguments: &FailoverArguments,
+    plan: &RunPlan,
+    prefix: String,
+    mut prepared: Prepared,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<Round, Failure> {
+    let map = prepared.known_map();
+    let finished = prepared.run(plan)?;
+    let acks = &finished.counts.acks;
+    let mut acks_written = Ok(());
     if let Some(path) = &arguments.acks {
         let mut log = String::new();
         for (number, at) in acks {
             let _ = writeln!(log, "{number} {:.6}", at.as_secs_f64());
         }
-        written.and(write(path, &log, stdout));
+        acks_written = write(path, &log, stdout);
     }
     if !matches!(finished.failure, Some(Failure::Interrupted)) {
         // Progress is informative only; errors of a closed stream are ignored.
@@ -186,19 +226,11 @@ pub fn run(
         trouble_over_time: trouble_over_time(&counts, arguments.interval),
         run: result,
     };
-    let is_taken = |path: &std::path::PathBuf| path.as_os_str() == "-";
-    if !files.into_iter().flatten().any(is_taken) {
-        written.and(write(Path::new("-"), &text::text(&result), stdout));
-    }
-    if let Some(path) = &arguments.json {
-        written.and(write_json(path, &result, stdout));
-    }
-    if let Some(path) = &arguments.html {
-        let named = [(result.command.clone(), result.run.clone())];
-        let page = html::page(&named).map_err(|error| Failure::Local(format!("charts: {error}")));
-        written.and(page.and_then(|page| write(path, &page, stdout)));
-    }
-    written.end(failure.or(read.failure))
+    Ok(Round {
+        result,
+        acks: acks_written,
+        failure: failure.or(read.failure),
+    })
 }
 
 /// Returns the plan of the run: an open loop of one command, which counts errors and continues.

@@ -21,7 +21,40 @@ mod session;
 mod suite;
 mod usage;
 
+pub use options::{Options, Output};
+
 use crate::{StartEmbedded, Streams};
+
+/// A command line of redis-benchmark, and the words of each test that it asks for; `None` stands for the payload.
+pub struct Parsed {
+    /// The options.
+    pub options: Options,
+    /// Words of the tests, or of the command of its own.
+    pub tests: Vec<Vec<Option<String>>>,
+}
+
+/// Parses a command line without running it.
+pub fn parse(args: &[String]) -> Result<Parsed, String> {
+    let bytes: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+    let options = options::parse("redis-benchmark", &bytes).map_err(|stop| {
+        let text = format!("{}{}", stop.stderr, stop.stdout);
+        text.lines().next().unwrap_or_default().to_owned()
+    })?;
+    if !options.command.is_empty() {
+        let words = options.command.iter();
+        let words = words.map(|word| Some(String::from_utf8_lossy(word).into_owned()));
+        let tests = vec![words.collect()];
+        return Ok(Parsed { options, tests });
+    }
+    let wanted = options.tests.as_deref().unwrap_or_default();
+    if let Some(unknown) = suite::unknown(options.compat, wanted).next() {
+        return Err(format!("redis-benchmark: -t: there is no test {unknown}"));
+    }
+    let tests = suite::select(options.compat, options.tests.as_deref());
+    let (random, tagged) = (options.keyspace.is_some(), options.cluster);
+    let tests = tests.map(|test| test.words(random, tagged)).collect();
+    Ok(Parsed { options, tests })
+}
 
 /// Adds redis-benchmark's options to a description.
 pub fn describe(command: clap::Command) -> clap::Command {

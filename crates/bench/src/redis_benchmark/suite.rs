@@ -52,20 +52,10 @@ impl Test {
         random: bool,
         tagged: bool,
     ) -> Result<Vec<u8>, TooLarge> {
-        let tag = if tagged { ":{tag}" } else { "" };
-        let words = match self.request {
+        let texts = match self.request {
             Request::Inline(text) => return Ok(text.to_vec()),
-            Request::Command(words) => words,
+            Request::Command(words) => texts(words, random, tagged),
         };
-        let text = |word: &Word| match word {
-            Text(text) => Some((*text).to_owned()),
-            Key(name) => Some(format!("{name}{tag}")),
-            Keys(name) => Some(format!("{name}{tag}:__rand_int__")),
-            Payload => None,
-            Score if random => Some("__rand_int__".to_owned()),
-            Score => Some("0".to_owned()),
-        };
-        let texts: Vec<Option<String>> = words.iter().map(text).collect();
         let length = |text: &Option<String>| text.as_ref().map_or(payload_bytes, String::len);
         let bytes: usize = texts
             .iter()
@@ -92,6 +82,34 @@ impl Test {
         }
         Ok(out)
     }
+}
+
+impl Test {
+    /// Returns the request's words, with `None` for the payload, as [`Test::render`] has them.
+    pub fn words(&self, random: bool, tagged: bool) -> Vec<Option<String>> {
+        match self.request {
+            Request::Inline(text) => {
+                let text = String::from_utf8_lossy(text);
+                text.split_whitespace()
+                    .map(|word| Some(word.to_owned()))
+                    .collect()
+            }
+            Request::Command(words) => texts(words, random, tagged),
+        }
+    }
+}
+
+fn texts(words: &[Word], random: bool, tagged: bool) -> Vec<Option<String>> {
+    let tag = if tagged { ":{tag}" } else { "" };
+    let text = |word: &Word| match word {
+        Text(text) => Some((*text).to_owned()),
+        Key(name) => Some(format!("{name}{tag}")),
+        Keys(name) => Some(format!("{name}{tag}:__rand_int__")),
+        Payload => None,
+        Score if random => Some("__rand_int__".to_owned()),
+        Score => Some("0".to_owned()),
+    };
+    words.iter().map(text).collect()
 }
 
 /// Returns the tests of `compat` that `-t` selects, in their order. Unknown names select nothing.

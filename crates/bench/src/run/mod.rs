@@ -4,10 +4,8 @@
 //! |---|---|
 //! | `stairs` | runs at ever higher rates, until a latency objective breaks |
 //! | `csv` | the series of a result as a table |
-//! | `memtier` | memtier_benchmark's options, and their names here |
 
 mod csv;
-pub mod memtier;
 pub mod stairs;
 
 use std::io::{IsTerminal, Write};

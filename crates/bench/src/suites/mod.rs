@@ -5,8 +5,9 @@
 
 mod file;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use redline_net::Address;
@@ -127,8 +128,7 @@ fn run_suite(
     if !(request.scale > 0.0 && request.scale.is_finite()) {
         return Err(Failure::Local("--scale is more than 0.".into()));
     }
-    let text = std::fs::read_to_string(request.path)
-        .map_err(|error| Failure::local(&request.path.display().to_string(), &error))?;
+    let text = text_of(request.path)?;
     let mut suite = Suite::parse(&text).map_err(named)?;
     for target in request.targets {
         suite.place(target).map_err(Failure::Local)?;
@@ -195,6 +195,45 @@ fn run_suite(
         written.and(page(&result).and_then(|page| write(path, &page, stdout)));
     }
     written.end(failure)
+}
+
+/// The suites inside the program, by name.
+const SHIPPED: &[(&str, &str)] = &[
+    ("azure", include_str!("../../../../suites/azure.toml")),
+    (
+        "memcached",
+        include_str!("../../../../suites/memcached.toml"),
+    ),
+    ("predixy", include_str!("../../../../suites/predixy.toml")),
+    (
+        "redis-docs",
+        include_str!("../../../../suites/redis-docs.toml"),
+    ),
+    ("tair", include_str!("../../../../suites/tair.toml")),
+    (
+        "tair-instance",
+        include_str!("../../../../suites/tair-instance.toml"),
+    ),
+];
+
+/// Returns the text of a suite: of the file, or of the suite of this name, if there is no such file.
+fn text_of(path: &Path) -> Result<Cow<'static, str>, Failure> {
+    let error = match std::fs::read_to_string(path) {
+        Ok(text) => return Ok(text.into()),
+        Err(error) => error,
+    };
+    let shown = path.display().to_string();
+    if error.kind() != ErrorKind::NotFound || shown.contains(['/', '.']) {
+        return Err(Failure::local(&shown, &error));
+    }
+    let found = SHIPPED.iter().find(|(name, _)| *name == shown);
+    found.map(|(_, text)| Cow::from(*text)).ok_or_else(|| {
+        let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        let names = names.join(", ");
+        Failure::Local(format!(
+            "{shown}: there is no such file, and no suite of this name; there are {names}."
+        ))
+    })
 }
 
 fn measure(

@@ -8,5 +8,6 @@ mod golden;
 mod in_vain;
 mod invocation;
 mod losses;
+mod memtier;
 mod run;
 mod suites;

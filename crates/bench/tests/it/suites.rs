@@ -229,3 +229,27 @@ fn the_table_has_the_cpu_of_a_proxy_if_there_is_one() {
         );
     }
 }
+
+#[test]
+fn a_suite_inside_the_program_runs_by_its_name() {
+    let server = server();
+    let port = server.port();
+    let common = ["--scale", "0.00001", "-c", "4", "-p", &port, "--json", "-"];
+    let ran = bench(&[&["run", "redis-docs"][..], &common].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let result: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+    assert_eq!(result["name"], "redis-docs");
+    let ran = bench(&[&["run", "nothing"][..], &common].concat());
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("no suite of this name"),
+        "{}",
+        ran.stderr
+    );
+    // Each file of the folder is inside the program.
+    for entry in fs::read_dir(suite("")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(ran.stderr.contains(name), "{name}: {}", ran.stderr);
+    }
+}

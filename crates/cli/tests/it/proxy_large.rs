@@ -18,7 +18,7 @@ use crate::proxying::{
     REDLINE, bulk, call, key_elsewhere, ok, peak_bytes, proxy_with, scripted, shards, until,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const VALUE_BYTES: usize = 8 << 20;
 
 fn server() -> ServerProcess {

@@ -30,14 +30,14 @@ fn requests_are_logged_one_in_so_many_and_files_turn() {
         let all: Vec<String> = text.collect();
         let lines = all.iter().flat_map(|text| text.lines());
         lines
-            .filter(|line| line.contains(" info "))
+            .filter(|line| line.contains(" - client "))
             .map(str::to_owned)
             .collect()
     };
     until("all lines are written", || lines().len() >= 99);
     assert!(lines().len() <= 101);
     let line = &lines()[0];
-    let words: Vec<&str> = line.split(' ').skip(3).collect();
+    let words: Vec<&str> = line.split(' ').skip(6).collect();
     assert_eq!(
         (words[0], words[2], words[4], words[6], words[8]),
         ("client", "get", "server", "elapsed", "us"),
@@ -54,6 +54,30 @@ fn requests_are_logged_one_in_so_many_and_files_turn() {
         call(&mut client, &format!("GET key:{key}"));
     }
     assert_eq!(lines().len(), before);
+}
+
+#[test]
+fn lines_have_the_forms_of_the_server_s() {
+    for (more, begins) in [
+        ("", "PID:P "),
+        (
+            "format = 'json'\n",
+            "{\"pid\":PID,\"role\":\"proxy\",\"timestamp\":\"20",
+        ),
+        ("format = 'logfmt'\n", "pid=PID role=proxy timestamp=\"20"),
+        ("timestamp-format = 'milliseconds'\n", "PID:P 1"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy.log");
+        let config = format!("threads = 1\n[log]\nfile = '{}'\n{more}", path.display());
+        let (_configured, proxy) = proxy(&[slow_server()], &config);
+        let begins = begins.replace("PID", &proxy.pid().to_string());
+        let log = std::fs::read_to_string(&path).unwrap();
+        for line in log.lines() {
+            assert!(line.starts_with(&begins), "{begins}: {log}");
+        }
+        assert!(log.contains(" is listening on "), "{log}");
+    }
 }
 
 #[test]

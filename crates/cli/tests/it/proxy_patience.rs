@@ -15,7 +15,7 @@ use redline_testkit::process::ServerProcess;
 
 use crate::proxying::{self, REDLINE, assert_error, call, ok, proxy_with, scripted, signal, until};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: usize = 1 << 20;
 
 fn server() -> ServerProcess {

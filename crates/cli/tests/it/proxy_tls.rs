@@ -20,7 +20,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVer
 
 use crate::proxying::{self, REDLINE, assert_error, bulk, call, ok};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: usize = 1 << 20;
 
 /// An authority, and its certificates in files.

@@ -6,7 +6,7 @@ use std::{
     os::{
         linux::net::SocketAddrExt,
         unix::{
-            fs::symlink,
+            fs::{MetadataExt, symlink},
             net::{SocketAddr, UnixDatagram, UnixStream},
         },
     },
@@ -196,6 +196,32 @@ fn the_file_of_a_distribution_starts_it() {
     assert!(log.contains("bye bye"), "{log}");
 }
 
+/// A supervisor that hears messages.
+struct Supervisor(UnixDatagram);
+
+impl Supervisor {
+    fn at(address: &SocketAddr) -> Supervisor {
+        let socket = UnixDatagram::bind_addr(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Supervisor(socket)
+    }
+
+    /// Returns the next message that says this; others may come before it.
+    #[track_caller]
+    fn heard(&self, wanted: &str) -> String {
+        loop {
+            let mut message = [0; 500];
+            let len = self.0.recv(&mut message);
+            let len = len.unwrap_or_else(|error| panic!("no {wanted}: {error}"));
+            let message = String::from_utf8_lossy(&message[..len]).into_owned();
+            assert!(message.ends_with('\n'), "{message}");
+            if message.contains(wanted) {
+                return message;
+            }
+        }
+    }
+}
+
 #[test]
 fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
     for by_name in [false, true] {
@@ -210,25 +236,25 @@ fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
             let address = SocketAddr::from_pathname(&path).unwrap();
             (address, path.display().to_string())
         };
-        let systemd = UnixDatagram::bind_addr(&address).unwrap();
-        systemd.set_read_timeout(Some(PATIENCE)).unwrap();
-        let heard = || {
-            let mut message = [0; 200];
-            let len = systemd.recv(&mut message).expect("a message");
-            String::from_utf8_lossy(&message[..len]).into_owned()
-        };
+        let systemd = Supervisor::at(&address);
         let mut command = Command::new(REDLINE);
         let supervised = if by_name { "auto" } else { "systemd" };
         command
             .args(["server", "r.conf", "--supervised", supervised])
             .env("NOTIFY_SOCKET", shown);
         let running = Running::of(command, folder, None);
-        assert!(heard().starts_with("STATUS="));
-        assert!(heard().ends_with("\nREADY=1\n"));
+        assert_eq!(systemd.heard("STATUS="), "STATUS=Starting\n");
+        assert_eq!(
+            systemd.heard("READY=1"),
+            "READY=1\nSTATUS=Ready to accept connections\n"
+        );
         let info = running.call("INFO server");
         assert!(info.contains("\nprocess_supervised:systemd\r\n"), "{info}");
+        running.signal("HUP");
+        systemd.heard("RELOADING=1\nMONOTONIC_USEC=");
+        systemd.heard("READY=1");
         running.signal("TERM");
-        assert_eq!(heard(), "STOPPING=1\n");
+        systemd.heard("STOPPING=1\n");
         let (status, log, _) = running.ended();
         assert!(status.success());
         assert!(log.contains("Supervised by systemd."), "{log}");
@@ -236,40 +262,123 @@ fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
 }
 
 #[test]
+fn a_long_load_asks_systemd_for_time_and_says_how_far_it_is() {
+    let folder = folder_with("");
+    let running = Running::start(folder, &["r.conf"], None);
+    let mut client = running.connect();
+    for key in 0..100 {
+        assert_eq!(client.call(&format!("SET key:{key} value")), "+OK");
+    }
+    drop(client);
+    assert_eq!(running.call("SAVE"), "+OK");
+    running.signal("TERM");
+    let (_, _, folder) = running.ended();
+    let path = folder.path().join("notify");
+    let systemd = Supervisor::at(&SocketAddr::from_pathname(&path).unwrap());
+    let mut command = Command::new(REDLINE);
+    command
+        .args(["server", "r.conf", "--supervised", "systemd"])
+        // Longer than anybody waits: the end does not wait for it.
+        .args(["--key-load-delay", "10000000"])
+        .env("NOTIFY_SOCKET", &path);
+    let running = Running::of(command, folder, None);
+    let message = systemd.heard("EXTEND_TIMEOUT_USEC=");
+    assert!(message.starts_with("STATUS=Loading: "), "{message}");
+    running.signal("KILL");
+}
+
+#[test]
+fn the_watchdog_is_fed_while_workers_turn() {
+    let folder = folder_with("threads 2\n");
+    let path = folder.path().join("notify");
+    let systemd = Supervisor::at(&SocketAddr::from_pathname(&path).unwrap());
+    let mut command = Command::new(REDLINE);
+    command
+        .args(["server", "r.conf", "--supervised", "systemd"])
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "400000");
+    let running = Running::of(command, folder, None);
+    systemd.heard("READY=1");
+    for _ in 0..3 {
+        systemd.heard("WATCHDOG=1\n");
+    }
+    running.signal("TERM");
+    systemd.heard("STOPPING=1");
+    let (status, _, folder) = running.ended();
+    assert!(status.success());
+    let mut proxy = proxy_under(&path, &folder.path().join("p"))
+        .env("WATCHDOG_USEC", "400000")
+        .spawn()
+        .unwrap();
+    for _ in 0..3 {
+        systemd.heard("WATCHDOG=1\n");
+    }
+    running::signal(&proxy, "TERM");
+    assert!(proxy.wait().unwrap().success());
+}
+
+#[test]
 fn the_proxy_never_told_systemd_that_it_is_ready() {
     let folder = folder();
     let path = folder.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    systemd.set_read_timeout(Some(PATIENCE)).unwrap();
-    let heard = || {
-        let mut message = [0; 200];
-        let len = systemd.recv(&mut message).expect("a message");
-        String::from_utf8_lossy(&message[..len]).into_owned()
-    };
+    let systemd = Supervisor::at(&SocketAddr::from_pathname(&path).unwrap());
     let bind = folder.path().join("p");
-    let mut proxy = Command::new(REDLINE)
-        .args(["proxy", "--upstream", "127.0.0.1:1", "--bind"])
-        .arg(&bind)
-        .env("NOTIFY_SOCKET", &path)
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let first = heard();
+    let mut proxy = proxy_under(&path, &bind).spawn().unwrap();
+    systemd.heard("READY=1\n");
     // Ready means that clients are served.
     assert!(UnixStream::connect(&bind).is_ok());
     running::signal(&proxy, "HUP");
-    let (reloading, again) = (heard(), heard());
+    systemd.heard("RELOADING=1\nMONOTONIC_USEC=");
+    systemd.heard("READY=1\n");
     running::signal(&proxy, "TERM");
-    let last = heard();
-    let status = proxy.wait().unwrap();
-    assert!(first.starts_with("READY=1\n"), "{first}");
-    assert!(
-        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
-        "{reloading}"
-    );
-    assert_eq!(again, "READY=1\n");
-    assert!(last.starts_with("STOPPING=1\n"), "{last}");
-    assert!(status.success());
+    systemd.heard("STOPPING=1\nSTATUS=Draining\n");
+    assert!(proxy.wait().unwrap().success());
+}
+
+/// Returns the command of a proxy that listens on `bind`, with a supervisor.
+fn proxy_under(supervisor: &Path, bind: &Path) -> Command {
+    let mut command = Command::new(REDLINE);
+    command
+        .args(["proxy", "--upstream", "127.0.0.1:1", "--bind"])
+        .arg(bind)
+        .env("NOTIFY_SOCKET", supervisor)
+        .stderr(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn the_journal_gets_priorities_and_neither_time_nor_process() {
+    let folder = folder_with("");
+    let bind = folder.path().join("p");
+    let bind = bind.to_str().unwrap();
+    let server = ["server", "r.conf"];
+    let proxy = ["proxy", "--upstream", "127.0.0.1:1", "--bind", bind];
+    for (args, ready) in [
+        (&server[..], "<5>Ready to accept connections"),
+        (&proxy, "<5>redline proxy"),
+    ] {
+        let path = folder.path().join("journal");
+        let journal = fs::File::create(&path).unwrap();
+        let data = journal.metadata().unwrap();
+        let mut child = Command::new(REDLINE)
+            .args(args)
+            .current_dir(folder.path())
+            .env("JOURNAL_STREAM", format!("{}:{}", data.dev(), data.ino()))
+            .stdout(journal.try_clone().unwrap())
+            .stderr(journal)
+            .spawn()
+            .unwrap();
+        until("it is ready", || {
+            let log = fs::read_to_string(&path).unwrap();
+            log.contains(ready).then_some(())
+        });
+        running::signal(&child, "TERM");
+        assert!(child.wait().unwrap().success());
+        let log = fs::read_to_string(&path).unwrap();
+        for line in log.lines() {
+            assert!(line.starts_with("<5>") || line.starts_with("<4>"), "{log}");
+        }
+    }
 }
 
 #[test]

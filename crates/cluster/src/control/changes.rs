@@ -47,6 +47,8 @@ pub enum Order {
     HandOver {
         /// Id of the replica.
         to: Option<String>,
+        /// True if this node is about to end: it is no candidate then, whose promises would be waited for.
+        ends: bool,
     },
 }
 

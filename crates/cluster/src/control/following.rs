@@ -208,7 +208,7 @@ impl Control {
                 let level = Level {
                     incarnation,
                     place,
-                    promised_ms: clock_ms + promise_ms / 100 * 99,
+                    promised_ms: clock_ms.saturating_add(promise_ms / 100 * 99),
                 };
                 self.answered(from, term, Some(level));
             }

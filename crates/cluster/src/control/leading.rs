@@ -64,6 +64,7 @@ struct Joining {
 struct HandOver {
     number: u64,
     to: Incarnation,
+    ends: bool,
     since_ms: u64,
     end: Option<u64>,
 }
@@ -267,11 +268,14 @@ impl Control {
             clock_ms: self.now_ms,
             promise_ms: self.settings.promise_ms,
         };
+        // Without a right there are calls that wait for an answer.
+        let has_right = self.now_ms < self.right_of(leading);
         for who in self.count_of(leading).all {
             self.send(&who.node, message.clone());
         }
-        let promise_ms = self.settings.promise_ms;
-        self.leading(|leading, now_ms| leading.ask_at_ms = now_ms + promise_ms / 8);
+        let part = if has_right { 8 } else { 64 };
+        let pause_ms = (self.settings.promise_ms / part).max(1);
+        self.leading(|leading, now_ms| leading.ask_at_ms = now_ms + pause_ms);
     }
 
     /// Takes a promise for this term, or that a replica has more.
@@ -290,7 +294,9 @@ impl Control {
             }
             let begin = if from_receipt { now_ms } else { clock_ms };
             let peer = leading.peer_mut(from, incarnation, now_ms);
-            peer.promised_ms = peer.promised_ms.max(begin + promise_ms / 100 * 99);
+            peer.promised_ms = peer
+                .promised_ms
+                .max(begin.saturating_add(promise_ms / 100 * 99));
             peer.heard_ms = now_ms;
         });
     }
@@ -410,14 +416,19 @@ impl Control {
         self.tell();
     }
 
-    pub(super) fn hand_over(&mut self, number: u64, to: Option<String>) {
-        let result = self.begin_hand_over(number, to);
+    pub(super) fn hand_over(&mut self, number: u64, to: Option<String>, ends: bool) {
+        let result = self.begin_hand_over(number, to, ends);
         if result.is_err() {
             self.wishes.push(Wish::Done { number, result });
         }
     }
 
-    fn begin_hand_over(&mut self, number: u64, to: Option<String>) -> Result<(), Refusal> {
+    fn begin_hand_over(
+        &mut self,
+        number: u64,
+        to: Option<String>,
+        ends: bool,
+    ) -> Result<(), Refusal> {
         let Role::Primary(leading) = &mut self.role else {
             return Err(Refusal::NotPrimary);
         };
@@ -434,6 +445,7 @@ impl Control {
         leading.hand_over = Some(HandOver {
             number,
             to,
+            ends,
             since_ms: self.now_ms,
             end: None,
         });
@@ -480,7 +492,9 @@ impl Control {
         next.primary = hand_over.to.clone();
         next.candidates
             .retain(|who| has_all(who) && *who != hand_over.to);
-        next.candidates.push(self.me.clone());
+        if !hand_over.ends {
+            next.candidates.push(self.me.clone());
+        }
         next.replicas.retain(|node| *node != hand_over.to.node);
         next.replicas.push(self.me.node.clone());
         let change = changes::shard(&self.known, &leading.shard, &next);

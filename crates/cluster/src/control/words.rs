@@ -2,6 +2,8 @@
 //!
 //! Must not know: what is decided.
 
+mod wire;
+
 use redline_etcd::{Answer, Events, Listing, StoreError, Transaction};
 
 use super::{Mutant, Mutants, Order, Refusal};

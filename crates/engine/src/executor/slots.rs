@@ -47,6 +47,10 @@ pub enum Unserved {
     Fenced,
     /// It is not known who owns it.
     Unknown,
+    /// It is about to be known who serves it: the call is put aside until [`Engine::resume_all`](crate::Engine::resume_all).
+    Undecided,
+    /// It is this node's, which has no right to serve now.
+    Unable,
     /// It is this node's, but the cluster is not complete.
     Down {
         /// True if calls that only read are served all the same.
@@ -69,6 +73,8 @@ pub(crate) enum Refusal {
     Down,
     DownForWrites,
     Full(u16),
+    /// It is no refusal yet: the call is put aside.
+    Aside,
 }
 
 impl Refusal {
@@ -81,7 +87,8 @@ impl Refusal {
             Refusal::Ask(slot, node) => Error::Line(format!("ASK {slot} {node}").into()),
             Refusal::TryAgain => TRY_AGAIN,
             Refusal::Fenced | Refusal::Unsettled => UNSETTLED,
-            Refusal::Down => DOWN,
+            // Where a call cannot be put aside.
+            Refusal::Down | Refusal::Aside => DOWN,
             Refusal::DownForWrites => DOWN_FOR_WRITES,
             Refusal::Full(slot) => Error::Line(
                 format!(
@@ -96,6 +103,7 @@ impl Refusal {
     pub(crate) fn halt(&self) -> Halt {
         match self {
             Refusal::Fenced => Halt::Suspended(Suspended::File),
+            Refusal::Aside => Halt::Suspended(Suspended::Pause),
             _ => Halt::Error(self.error()),
         }
     }
@@ -114,7 +122,7 @@ impl Refusal {
             Refusal::Moved(..) | Refusal::Ask(..) | Refusal::TryAgain => {
                 Error::line("ERR Script attempted to access a non local key in a cluster node")
             }
-            Refusal::Down => {
+            Refusal::Down | Refusal::Aside => {
                 Error::line("ERR Script attempted to execute a command while the cluster is down")
             }
             Refusal::DownForWrites => Error::line(
@@ -197,7 +205,12 @@ impl Calls {
             return Ok(Verdict::Served);
         };
         let is_down = executor.refusals.has(Reason::ClusterDown);
-        if !is_down && self.stray.is_none() && executor.engine.keyspace.serves_slot(slot) {
+        let has_right = !executor.refusals.has(Reason::NoRight);
+        if !is_down
+            && has_right
+            && self.stray.is_none()
+            && executor.engine.keyspace.serves_slot(slot)
+        {
             return match self.are_several {
                 true => Err(Refusal::CrossSlot),
                 false if self.grow && is_full(executor, caller, slot) => Err(Refusal::Full(slot)),
@@ -209,6 +222,8 @@ impl Calls {
             Unserved::Fenced => Err(Refusal::Fenced),
             Unserved::Unknown => Err(Refusal::Unsettled),
             _ if self.are_several => Err(Refusal::CrossSlot),
+            Unserved::Undecided => Err(Refusal::Aside),
+            Unserved::Unable => Err(Refusal::Down),
             Unserved::Elsewhere(node) => Err(Refusal::Moved(slot, node)),
             Unserved::Arriving(node) => match (is_down, self.move_keys) {
                 (true, _) => Err(Refusal::Down),

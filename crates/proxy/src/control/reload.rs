@@ -84,14 +84,16 @@ impl Reload {
         let tls = secured.pools;
         let (taken, is_taken) = mpsc::channel();
         self.configs.send(Changed { config, tls, taken });
-        log::notice("the configuration has been read again, and holds from now on");
+        log::notice("configuration reloaded");
         Ok(is_taken)
     }
 }
 
 /// Logs the reason for operators.
 pub fn say_why(error: &str) {
-    log::warning(&format!("the configuration stays as it is: {error}"));
+    log::warning(&format!(
+        "configuration not reloaded, still using the previous one: {error}"
+    ));
     // The client may look for the reason in the log at once.
     log::flush();
 }

@@ -260,8 +260,8 @@ fn kill(ctx: &mut Context, me: Ref, args: Args<'_>) -> Flow {
     let others: BTreeSet<u64> = found.iter().copied().filter(|id| *id != own).collect();
     if !others.is_empty() {
         let others = Arc::new(others);
-        for (mailbox, _) in &ctx.shell.process.workers {
-            mailbox.send(Message::Kill(Arc::clone(&others)));
+        for worker in &ctx.shell.process.workers {
+            worker.mailbox.send(Message::Kill(Arc::clone(&others)));
         }
     }
     match (old_form, found.len()) {

@@ -59,7 +59,7 @@ pub(crate) fn reload(ctx: &mut Context, me: Ref) -> Flow {
         return Flow::Done;
     };
     let (number, reply_mode) = (client.next, client.reply_mode);
-    let mailbox = ctx.shell.process.workers[ctx.number].0.clone();
+    let mailbox = ctx.shell.process.workers[ctx.number].mailbox.clone();
     let begun = reload.begin(move |ended| {
         let line = ended.err().map(|error| {
             // The error may be next to a password.

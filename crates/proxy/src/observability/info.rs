@@ -2,7 +2,6 @@
 //! kept.
 
 use std::fmt::{Display, Write};
-use std::sync::atomic::Ordering;
 
 use redline_net::{clock, process};
 use redline_observe::histogram::Distribution;
@@ -295,11 +294,7 @@ pub(crate) fn role(ctx: &Context, node: NodeId) -> (&'static str, String) {
 }
 
 fn client_count(ctx: &Context) -> usize {
-    let workers = &ctx.shell.process.workers;
-    workers
-        .iter()
-        .map(|(_, clients)| clients.load(Ordering::Relaxed))
-        .sum()
+    ctx.shell.process.client_count()
 }
 
 /// Writes the table of one monitor, of one server or of all together.

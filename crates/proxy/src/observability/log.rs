@@ -1,4 +1,5 @@
-//! The log: lines with a time and a level, to a file or to standard error, by a separate thread.
+//! The log: lines to a file or to standard error, by a separate thread. Their form is the server's too
+//! (`redline_net::log_line`).
 //!
 //! Callers put lines into a queue and continue. If the queue is full, since the file's device is slow or stalled, the
 //! line is left out and counted, and a later line gives the number; `may-drop = false` makes callers wait instead. A
@@ -16,16 +17,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use redline_net::log_line::{self, Form, Format, Role, Timestamp};
 use redline_net::{clock, console, error_text};
-use redline_proxy_config::{self as config, Samples};
+use redline_proxy_config::{self as config, LogFormat, LogTimestamp, Samples};
 
 use super::tune::Tuning;
 use crate::start::spawn;
 
 /// Largest number of queued lines.
 const QUEUE_MAX: usize = 1024;
-/// Largest line: bytes.
-const LINE_BYTES_MAX: usize = 1024;
+/// Largest text of a line: bytes.
+const TEXT_BYTES_MAX: usize = 1024;
 /// Largest write: bytes.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 /// Longest wait for queued lines to be written.
@@ -49,7 +51,18 @@ pub enum Level {
 }
 
 const LEVELS: usize = 6;
-const NAMES: [&str; LEVELS] = ["verbose", "debug", "info", "notice", "warning", "error"];
+
+impl Level {
+    /// Returns the level that lines name. Samples are finer: they tell clients' connections from those to servers.
+    fn of_line(self) -> log_line::Level {
+        match self {
+            Level::Verbose | Level::Debug => log_line::Level::Debug,
+            Level::Info => log_line::Level::Verbose,
+            Level::Notice => log_line::Level::Notice,
+            Level::Warning | Level::Error => log_line::Level::Warning,
+        }
+    }
+}
 
 enum Entry {
     Line(String),
@@ -59,6 +72,7 @@ enum Entry {
 
 struct Log {
     queue: SyncSender<Entry>,
+    lines: Lines,
     may_drop: AtomicBool,
     samples: [AtomicU32; LEVELS],
     missed: AtomicU64,
@@ -77,6 +91,7 @@ pub fn start(config: &config::Log) -> io::Result<()> {
     let (queue, lines) = sync_channel(QUEUE_MAX);
     let log = Log {
         queue,
+        lines: sink.lines,
         may_drop: AtomicBool::new(config.may_drop),
         samples: values(&config.sample).map(AtomicU32::new),
         missed: AtomicU64::new(0),
@@ -214,7 +229,7 @@ pub(super) fn request(text: &str) {
 
 impl Log {
     fn put(&self, level: Level, text: &str) {
-        let line = Entry::Line(line(clock::wall_us(), level, text));
+        let line = Entry::Line(self.lines.line(level, text));
         match self.queue.try_send(line) {
             Err(TrySendError::Full(line)) if !self.may_drop.load(Ordering::Relaxed) => {
                 // The thread ends only with the process.
@@ -226,33 +241,52 @@ impl Log {
     }
 }
 
-fn line(now_us: u64, level: Level, text: &str) -> String {
-    let now = clock::local(now_us / 1_000_000);
-    let mut line = format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06} {} ",
-        now.year,
-        now.month,
-        now.day,
-        now.hour,
-        now.minute,
-        now.second,
-        now_us % 1_000_000,
-        NAMES[level as usize],
-    );
-    line.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
-    if line.len() > LINE_BYTES_MAX {
-        let end = (0..=LINE_BYTES_MAX - 3)
-            .rev()
-            .find(|at| line.is_char_boundary(*at));
-        line.truncate(end.unwrap_or(0));
-        line.push_str("...");
+/// Form of the lines.
+#[derive(Clone, Copy)]
+struct Lines {
+    form: Form,
+    /// True if they go to systemd's journal.
+    is_journal: bool,
+}
+
+impl Lines {
+    fn of(config: &config::Log) -> Lines {
+        Lines {
+            form: Form {
+                role: Role::Proxy,
+                format: match config.format {
+                    LogFormat::Text => Format::Text,
+                    LogFormat::Json => Format::Json,
+                    LogFormat::Logfmt => Format::Logfmt,
+                },
+                timestamp: match config.timestamp_format {
+                    LogTimestamp::Legacy => Timestamp::Legacy,
+                    LogTimestamp::Iso8601 => Timestamp::Iso8601,
+                    LogTimestamp::Milliseconds => Timestamp::Milliseconds,
+                },
+            },
+            is_journal: config.file.is_none() && log_line::is_journal(io::stderr()),
+        }
     }
-    line.push('\n');
-    line
+
+    /// Returns a line; a long text is cut.
+    fn line(self, level: Level, text: &str) -> String {
+        let visible = |c: char| if c.is_control() { ' ' } else { c };
+        let mut shown: String = text.chars().map(visible).collect();
+        if shown.len() > TEXT_BYTES_MAX {
+            let end = (0..=TEXT_BYTES_MAX - 3)
+                .rev()
+                .find(|at| shown.is_char_boundary(*at));
+            shown.truncate(end.unwrap_or(0));
+            shown.push_str("...");
+        }
+        self.form.line(level.of_line(), self.is_journal, &shown)
+    }
 }
 
 /// The destination of lines.
 struct Sink {
+    lines: Lines,
     path: Option<PathBuf>,
     file: Option<File>,
     bytes: u64,
@@ -267,6 +301,7 @@ impl Sink {
     fn open(config: &config::Log) -> io::Result<Sink> {
         let path = config.file.as_ref().map(PathBuf::from);
         let mut sink = Sink {
+            lines: Lines::of(config),
             file: None,
             path,
             bytes: 0,
@@ -313,7 +348,7 @@ impl Sink {
             let missed = missed();
             if missed > self.told_missed {
                 let text = format!("{} lines were left out", missed - self.told_missed);
-                batch.push_str(&line(clock::wall_us(), Level::Warning, &text));
+                batch.push_str(&self.lines.line(Level::Warning, &text));
                 self.told_missed = missed;
             }
             self.write(&batch);
@@ -457,10 +492,18 @@ mod tests {
 
     #[test]
     fn lines_are_one_line_and_not_long() {
-        let text = line(1_000_000, Level::Notice, "a\nb");
-        assert!(text.ends_with(".000000 notice a b\n"), "{text}");
-        let long = line(0, Level::Info, &"ä".repeat(2000));
-        assert!(long.len() <= LINE_BYTES_MAX + 1 && long.ends_with("...\n"));
+        let lines = Lines::of(&config::Log::default());
+        let text = lines.line(Level::Notice, "a\nb");
+        let begins = format!("{}:P ", std::process::id());
+        assert!(
+            text.starts_with(&begins) && text.ends_with(" * a b\n"),
+            "{text}"
+        );
+        let long = lines.line(Level::Info, &"ä".repeat(2000));
+        assert!(
+            long.len() <= TEXT_BYTES_MAX + 60 && long.ends_with("...\n"),
+            "{long}"
+        );
     }
 
     #[test]

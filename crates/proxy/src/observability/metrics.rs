@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redline_net::http::Responder;
 use redline_net::{Listener, UnixAccess, clock, process};
@@ -42,7 +41,7 @@ pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>)
     let (shared, process) = (Arc::clone(shared), Arc::clone(process));
     let run = move || {
         if let Err(error) = responder.run(|| false, || page(&shared, &process)) {
-            super::log::error(&format!("the metrics listener has failed: {error}"));
+            super::log::error(&format!("metrics listener failed: {error}"));
         }
     };
     spawn("proxy-metrics", run)?;
@@ -85,15 +84,10 @@ fn process_wide(page: &mut Page, shared: &Shared, host: &Process, totals: &Total
         "Threads that serve clients.",
         host.workers.len(),
     );
-    let clients: usize = host
-        .workers
-        .iter()
-        .map(|(_, clients)| clients.load(Ordering::Relaxed))
-        .sum();
     page.gauge(
         "redline_proxy_clients",
         "Clients that are connected.",
-        clients,
+        host.client_count(),
     );
     page.gauge(
         "redline_proxy_buffer_bytes",

@@ -1,11 +1,11 @@
 //! The form of predixy's file: lines of a key and a value, blocks in braces, quotes, comments, `Include`.
 //! Knows no directive but `Include`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::io_error::error_text;
+use crate::source::text_of;
 
 /// Largest depth of nested blocks.
 const DEPTH_MAX: usize = 10;
@@ -104,9 +104,7 @@ impl Reader {
                 "more than {FILES_MAX} files are included"
             )));
         }
-        let text = fs::read(path).map_err(unreadable)?;
-        let text = String::from_utf8(text)
-            .map_err(|_| complain(format!("{} is not UTF-8 text", path.display())))?;
+        let text = text_of(path).map_err(complain)?;
         self.within.push(whole);
         let file: Arc<Path> = path.into();
         for (number, text) in text.lines().enumerate() {
@@ -225,6 +223,8 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

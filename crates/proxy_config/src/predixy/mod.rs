@@ -12,43 +12,8 @@ use redline_acl::PasswordHash;
 use redline_spec::nearest;
 
 use super::commands::ids_of;
+use super::converted::{Converted, Note};
 use super::*;
-
-/// A converted configuration, and notes for the user.
-#[derive(Debug)]
-pub struct Converted {
-    /// The configuration.
-    pub config: Config,
-    /// Notes on differences from predixy, by line.
-    pub notes: Vec<Note>,
-}
-
-/// A note on a line of predixy's file.
-#[derive(Clone, Debug)]
-pub struct Note {
-    /// File, line and note.
-    pub text: String,
-    /// True if the proxy behaves otherwise than predixy would.
-    pub differs: bool,
-}
-
-impl Note {
-    /// Makes a note on what is written otherwise here, or not at all, and is the same in effect.
-    fn same(text: String) -> Note {
-        Note {
-            text,
-            differs: false,
-        }
-    }
-
-    /// Makes a note on other behaviour.
-    fn other(text: String) -> Note {
-        Note {
-            text,
-            differs: true,
-        }
-    }
-}
 
 /// Returns true if this is a file as predixy has it, faultless or not: it begins with a directive of predixy's.
 pub fn is_its_file(text: &str) -> bool {

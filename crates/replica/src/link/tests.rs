@@ -18,6 +18,7 @@ fn introduction(resume: Option<(Replid, u64)>) -> Introduction {
         resume,
         is_failover: false,
         timeout_ms: TIMEOUT_MS,
+        node: None,
     }
 }
 

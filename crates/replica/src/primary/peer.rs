@@ -2,6 +2,8 @@
 //!
 //! Must not know: the stream, how a snapshot is made.
 
+use crate::link::NodeName;
+
 /// Facts that a replica has told by REPLCONF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
@@ -23,6 +25,8 @@ pub struct Peer {
     pub version: Option<(u32, u32)>,
     /// It wants a snapshot and no stream.
     pub rdb_only: bool,
+    /// Node of the cluster that it is, and the term that it follows.
+    pub node: Option<NodeName>,
     /// Its snapshot was sent with a mark at its end.
     pub(super) got_mark: bool,
 }

@@ -116,6 +116,14 @@ pub(crate) fn cluster_info(
             "cluster_etcd_ok:{is_reached}\r\ncluster_etcd_revision:{}\r\n",
             picture.revision
         );
+        // A right without an end is shown as -1: nobody may take over.
+        let left_ms = etcd.right.left_ms();
+        let left_ms = left_ms.map_or(-1, |left_ms| i64::try_from(left_ms).unwrap_or(i64::MAX));
+        let _ = write!(
+            text,
+            "cluster_right_ms:{left_ms}\r\ncluster_candidates:{}\r\n",
+            etcd.deciding.candidates()
+        );
     }
     caller.reply().verbatim("txt", text.as_bytes());
     Ok(())

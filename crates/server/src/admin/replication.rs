@@ -4,13 +4,17 @@
 
 use std::sync::atomic::Ordering;
 
+use redline_cluster::control::Event;
 use redline_commands::{Error, Words};
 use redline_engine::{
     Caller, Halt,
     caller::{ReplyMode, flag, state},
 };
 use redline_net::clock;
-use redline_replica::primary::{Answer, State};
+use redline_replica::{
+    link::NodeName,
+    primary::{Answer, State},
+};
 use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
@@ -160,9 +164,6 @@ pub(crate) fn replconf(
     caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if args.len().is_multiple_of(2) {
-        return Err(Error::Syntax.into());
-    }
     let option = |at: usize| args.get(at).map(<[u8]>::to_ascii_lowercase);
     match option(1).as_deref() {
         Some(b"ack") => {
@@ -171,7 +172,14 @@ pub(crate) fn replconf(
         }
         // It is for the other side.
         Some(b"getack") => return Ok(()),
+        Some(b"cluster-message") => {
+            hear(worker, args);
+            return Ok(());
+        }
         _ => {}
+    }
+    if args.len().is_multiple_of(2) {
+        return Err(Error::Syntax.into());
     }
     introduce(worker, caller);
     for at in (1..args.len()).step_by(2) {
@@ -179,6 +187,33 @@ pub(crate) fn replconf(
     }
     caller.reply().ok();
     Ok(())
+}
+
+/// Takes a message of another node of the cluster: `REPLCONF CLUSTER-MESSAGE cluster node word …`. It is not answered.
+fn hear(worker: &Worker, args: Args<'_>) {
+    let (Some(etcd), Some(cluster)) = (worker.shared.etcd(), &worker.shared.cluster) else {
+        return;
+    };
+    let words: Vec<&[u8]> = args.iter().skip(2).collect();
+    if let [of, from, words @ ..] = &words[..]
+        && *of == cluster.view().picture.meta.cluster.as_bytes()
+        && let Ok(from) = std::str::from_utf8(from)
+    {
+        etcd.deciding.hear(from, words);
+    }
+}
+
+/// Returns the name of a replica that is a node of this one's shard, if it follows the term in which this one leads.
+fn node_name(worker: &Worker, value: &[u8]) -> Result<NodeName, Error> {
+    let name = std::str::from_utf8(value).ok().and_then(NodeName::parse);
+    let name = name.ok_or(Error::Syntax)?;
+    let leads = worker.shared.etcd().and_then(|etcd| etcd.deciding.leads());
+    match leads == Some(name.term) {
+        true => Ok(name),
+        false => Err(Error::Line(
+            format!("ERR this node does not lead in the term {}", name.term).into(),
+        )),
+    }
 }
 
 fn tell(worker: &Worker, caller: &Caller, option: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -217,6 +252,7 @@ fn tell(worker: &Worker, caller: &Caller, option: &[u8], value: &[u8]) -> Result
                 _ => return Err(Error::NotInteger),
             };
         }
+        b"cluster-node" => peer.node = Some(node_name(worker, value)?),
         b"rdb-filter-only" if value.is_empty() => {}
         b"rdb-filter-only" => {
             let text = "ERR Unsupported rdb-filter-only option: ";
@@ -244,7 +280,22 @@ fn acknowledge(worker: &Worker, caller: &Caller, args: Args<'_>) {
     let (client, now_ms) = (caller.info.id, clock::monotonic_ms());
     let mut primary = worker.shared.replication.primary();
     let is_replica = primary.ack(client, at_least_0(offset), synced, now_ms);
+    let found = primary.replicas().iter().find(|it| it.client == client);
+    let node = found.and_then(|it| Some((it.peer.node.clone()?, it.acked)));
     drop(primary);
+    if let (Some((name, offset)), Some(etcd), true) = (node, worker.shared.etcd(), is_replica) {
+        let NodeName {
+            node,
+            incarnation,
+            term,
+        } = name;
+        etcd.deciding.post(Event::Replica {
+            node,
+            incarnation,
+            term,
+            offset,
+        });
+    }
     if is_replica {
         replication::acknowledged(worker.shared);
     }

@@ -245,6 +245,9 @@ pub(crate) fn open(settings: &Settings, ports: (u16, u16)) -> Result<Started, St
         }
         std::thread::sleep(START_PAUSE);
     }
+    if let Some(etcd) = &cluster.etcd {
+        *etcd.file.lock().expect("no panic under the file") = Some(file.store);
+    }
     log::notice(&format!("Node configuration loaded, I'm {}", cluster.node));
     let primary = cluster.primary_to_follow(settings);
     Ok((cluster, primary))
@@ -281,9 +284,7 @@ impl Cluster {
         entry.write(format!("{NODES}{}", self.node), &node);
         let lease = self.store.grant_lease(LEASE_S)?;
         entry.guard(alive_key);
-        entry
-            .writes
-            .push(alive_of(&self.node, &etcd.incarnation, lease));
+        entry.writes.push(etcd.alive(&self.node, lease));
         let entering = Transaction {
             conditions: entry.conditions,
             success: entry.writes,
@@ -348,7 +349,7 @@ impl Entry<'_> {
         (meta, node)
     }
 
-    /// Takes up the records of an earlier run, if there are any: a primary is one again, in a new term.
+    /// Takes up the records of an earlier run, if there are any. Whether a primary is one again is decided later.
     fn take_up(
         &mut self,
         file: &OwnFile,
@@ -371,23 +372,21 @@ impl Entry<'_> {
         if node.shard.is_empty() {
             node.shard.clone_from(&etcd.shard);
         }
-        let own = picture.shard_of_node(id);
-        if let Some((key, shard)) = own.filter(|(_, shard)| shard.primary.node == id) {
-            let mut shard = shard.clone();
-            shard.term = shard.term.saturating_add(1);
-            shard.primary.incarnation.clone_from(&etcd.incarnation);
-            self.write(format!("{SHARDS}{key}"), &shard);
-        }
         Ok((meta, node))
     }
 }
 
 /// Returns the write that shows that a run of a node is alive.
-pub(super) fn alive_of(node: &str, incarnation: &str, lease: LeaseId) -> Operation {
+pub(super) fn alive_of(
+    node: &str,
+    incarnation: &str,
+    files: Option<(u64, u64)>,
+    lease: LeaseId,
+) -> Operation {
     let alive = Alive {
         v: VERSION,
         incarnation: incarnation.to_owned(),
-        files: None,
+        files,
     };
     Operation::Put {
         key: format!("{ALIVE}{node}"),
@@ -461,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_one_process_and_the_next_one_has_a_later_term() {
+    fn a_node_is_one_process_and_the_next_one_does_not_lead_by_itself() {
         let store = Memory::new();
         let [folder] = folders();
         let first = enter(&store, folder.path(), 1).unwrap();
@@ -475,13 +474,11 @@ mod tests {
         let second = enter(&store, folder.path(), 1).unwrap();
         assert_eq!(
             (second.view().own_shard().unwrap().term, &second.node),
-            (term + 1, &first.node)
+            (term, &first.node)
         );
-        assert!(second.view().serves(0));
-        first.look().unwrap();
         assert!(
-            !first.view().serves(0),
-            "what was there before serves no more"
+            !second.view().serves(0),
+            "whether it leads is decided when its files are loaded"
         );
     }
 

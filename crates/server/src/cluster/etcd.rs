@@ -1,8 +1,9 @@
 //! A node of a cluster whose records are in etcd: how it follows what the others do, and makes changes.
 //!
 //! Two threads do so: one watches the store and makes a new view of every change, the other keeps the node's lease and
-//! makes the changes that clients have asked for. Neither takes a stripe: worker 0 gives the keyspace a new view
-//! ([`drive`]), and a call is answered when that is done.
+//! makes the changes that clients have asked for. Who serves and who takes over is decided by two others
+//! ([`deciding`](super::deciding)). None takes a stripe: worker 0 gives the keyspace a new view and a new role ([`drive`]),
+//! and a call is answered when that is done.
 //!
 //! Must not know: commands, the texts in which a cluster is shown.
 
@@ -19,20 +20,26 @@ use std::{
 
 use redline_cluster::{
     BadRecord, Picture,
+    control::{Event, Place},
     records::{ALIVE, MAP_KEY, META_KEY, NODES, NodeRecord, Record, SHARDS},
 };
 use redline_engine::{Caller, executor::block, executor::units};
-use redline_etcd::{Condition, LeaseId, Listing, Operation, Range, StoreError, Transaction};
+use redline_etcd::{
+    Condition, File, LeaseId, Listing, Operation, Range, Store, StoreError, Transaction,
+};
 use redline_persist::load::Loaded;
 
 use super::{
-    Cluster, View, adopt, alone, empty_picture,
+    Cluster, View, adopt, alone,
+    deciding::{self, Deciding, Role, Standing},
+    empty_picture,
     entering::{alive_of, describe},
     lost::{self, Lost},
     members::{self, Change, Plan, fresh, owners_of, revision},
     messages::{self, Messages},
     moves::{self, Mover},
     picture_of, put,
+    right::Right,
 };
 use crate::{
     following, log,
@@ -58,6 +65,8 @@ const ROUNDS_MAX: u32 = 16;
 const APPLY_WAIT: Duration = Duration::from_secs(5);
 /// Number of clients that may wait for a change of theirs.
 const WAITING_MAX: usize = 1024;
+/// Key of the term in the node's own file.
+const TERM_KEY: &str = "term";
 
 /// State of a node with etcd: see the head of the module.
 pub(crate) struct Membership {
@@ -90,6 +99,12 @@ pub(crate) struct Membership {
     pub(super) messages: Messages,
     /// Moves of slots from this node.
     pub(crate) moves: Mover,
+    /// The node's own file.
+    pub(super) file: Mutex<Option<File>>,
+    /// Term and place in its stream of the data that files held at the start.
+    files: Mutex<Option<(u64, u64)>>,
+    pub(crate) deciding: Deciding,
+    pub(crate) right: Right,
 }
 
 /// A change for a client.
@@ -127,7 +142,52 @@ impl Membership {
             lost: Lost::default(),
             messages: Messages::default(),
             moves: Mover::default(),
+            file: Mutex::default(),
+            files: Mutex::default(),
+            deciding: Deciding::default(),
+            right: Right::default(),
         }
+    }
+
+    /// Returns true if the store has forgotten what it had told.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the term in which the data of the files are going on.
+    pub(crate) fn keep_term(&self, term: u64) {
+        let file = self.file.lock().expect("no panic under the file");
+        let Some(file) = &*file else { return };
+        let kept = Operation::Put {
+            key: TERM_KEY.into(),
+            value: term.to_string().into_bytes(),
+            lease: None,
+        };
+        let written = file.transact(&Transaction {
+            success: vec![kept],
+            ..Transaction::default()
+        });
+        if let Err(error) = written {
+            log::warning(&format!("The term {term} could not be kept: {error}"));
+        }
+    }
+
+    /// Notes term and place of the data that files held, now that they are loaded.
+    pub(super) fn note_files(&self, shared: &Shared) -> Option<(u64, u64)> {
+        let file = self.file.lock().expect("no panic under the file");
+        let kept = file.as_ref()?.range(&Range::Key(TERM_KEY.into())).ok()?;
+        let text = String::from_utf8(kept.pairs.first()?.value.clone()).ok()?;
+        let has_files = shared.persistence.loading.bytes() > 0;
+        let place = (text.parse().ok()?, replication::identity(shared).offset());
+        let files = has_files.then_some(place);
+        *self.files.lock().expect("no panic under a place") = files;
+        files
+    }
+
+    /// Returns the write that shows that this run of the node is alive.
+    pub(super) fn alive(&self, node: &str, lease: LeaseId) -> Operation {
+        let files = *self.files.lock().expect("no panic under a place");
+        alive_of(node, &self.incarnation, files, lease)
     }
 
     /// Returns what a node sees in the records.
@@ -196,6 +256,12 @@ impl Membership {
         self.waiting.lock().expect("no panic under those that wait")
     }
 
+    /// Has the keyspace get the view once more, for whoever waits for that.
+    pub(super) fn forget_applied(&self) {
+        *self.applied.lock().expect("no panic under the revision") = 0;
+        self.has_work.store(true, Ordering::Release);
+    }
+
     /// Returns true if a client has asked for a change, whose result it has yet to fetch.
     pub(crate) fn is_asked(&self, client: u64) -> bool {
         self.waiting().contains_key(&client)
@@ -257,21 +323,27 @@ fn seen_alone(of: &Picture, id: &str, node: &NodeRecord, incarnation: &str) -> P
 }
 
 impl Cluster {
-    /// Returns the address of the primary that this node follows, if it follows one.
+    /// Returns the address of a node.
+    fn address_of(&self, node: &str, settings: &Settings) -> Option<(String, u16)> {
+        let view = self.view();
+        let node = view.picture.nodes.get(node)?;
+        let port = match settings.tls.replication || node.port == 0 {
+            true => node.tls_port,
+            false => node.port,
+        };
+        Some((node.ip.clone(), port))
+    }
+
+    /// Returns the address of the primary that this node follows by the records, if it follows one.
     pub(super) fn primary_to_follow(&self, settings: &Settings) -> Option<(String, u16)> {
         let view = self.view();
         let shard = view
             .own_shard()
             .filter(|_| view.is_member && !view.is_primary)?;
-        let primary = view.picture.nodes.get(&shard.primary.node)?;
         if shard.primary.node == self.node {
             return None;
         }
-        let port = match settings.tls.replication || primary.port == 0 {
-            true => primary.tls_port,
-            false => primary.port,
-        };
-        Some((primary.ip.clone(), port))
+        self.address_of(&shard.primary.node, settings)
     }
 
     /// Makes a change, as often as others are faster. The error is for the client.
@@ -330,7 +402,7 @@ impl Cluster {
         if !self.store.keep_lease(lease)? {
             let lease = self.store.grant_lease(LEASE_S)?;
             let alive = Transaction {
-                success: vec![alive_of(&self.node, &etcd.incarnation, lease)],
+                success: vec![etcd.alive(&self.node, lease)],
                 ..Transaction::default()
             };
             self.store.transact(&alive)?;
@@ -392,10 +464,20 @@ pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), StartError> {
         let shared = shared.clone();
         move || moves::run(&shared)
     })?;
+    let (calls, wanted) = mpsc::channel();
+    let store = start::spawn("cluster-store", {
+        let shared = shared.clone();
+        move || deciding::store(&shared, &wanted)
+    })?;
+    let events = deciding::open(&etcd.deciding);
+    let decides = start::spawn("cluster-decide", {
+        let shared = shared.clone();
+        move || deciding::run(&shared, &events, calls)
+    })?;
     etcd.threads
         .lock()
         .expect("no panic under the threads")
-        .extend([watch, control, moves]);
+        .extend([watch, control, moves, store, decides]);
     Ok(())
 }
 
@@ -409,6 +491,7 @@ pub(crate) fn end(shared: &Shared) {
     *etcd.jobs.lock().expect("no panic under the jobs") = None;
     etcd.moves.wake();
     messages::end(&etcd.messages);
+    etcd.deciding.end();
     let mut threads = etcd.threads.lock().expect("no panic under the threads");
     for thread in threads.drain(..) {
         thread
@@ -503,6 +586,16 @@ fn watch(shared: &Shared) {
     }
 }
 
+/// Makes a new view of what a transaction has changed, without waiting for the watch.
+pub(super) fn look_now(shared: &Shared) {
+    let cluster = shared.cluster.as_ref().expect("it is a node");
+    // The watch says what is wrong.
+    if cluster.look().is_ok() {
+        adopt(shared);
+        wake(shared);
+    }
+}
+
 /// Makes a new view, and has the keyspace get it. What cannot be used is told once, and the last view stays.
 fn look(shared: &Shared, cluster: &Cluster, wrong: &mut String) {
     match cluster.look() {
@@ -569,14 +662,43 @@ pub(crate) fn drive(worker: &mut Worker) {
         return;
     };
     let view = cluster.view();
-    cluster.serve_owned(&mut unit);
+    let decided = etcd.deciding.decided();
+    let Standing {
+        role,
+        calls_anew,
+        cuts,
+        holds,
+    } = etcd.deciding.standing().clone();
+    let settings = shared.settings.current();
+    let leaves = etcd.empties.load(Ordering::Acquire);
+    // One that has left goes on following until it is reset.
+    let wanted = match &role {
+        Role::None if !leaves => settings.primary.clone(),
+        Role::None | Role::Lead { .. } => None,
+        Role::Follow { primary, .. } => cluster
+            .address_of(&primary.node, &settings)
+            .or_else(|| settings.primary.clone()),
+    };
+    if !matches!(role, Role::Lead { .. }) {
+        // Nobody is served any more when the data become another's.
+        cluster.serve(&mut unit, &view, false);
+    }
+    if settings.primary != wanted || calls_anew && wanted.is_some() {
+        following::switch(shared, &mut unit, wanted.clone());
+    } else if cuts {
+        let offset = following::cut(shared);
+        if let Role::Follow { term, .. } = role {
+            let place = Place { term, offset };
+            etcd.deciding.post(Event::Cut { place });
+        }
+    }
+    if let Role::Lead { shard, .. } = &role {
+        cluster.serve(&mut unit, &view, view.shard == *shard);
+    }
     if etcd.lost.note(&view, &shared.keyspace) {
         lost::send_on(shared, &view);
     }
-    let settings = shared.settings.current();
-    let leaves = etcd.empties.load(Ordering::Acquire);
-    // First nobody is followed any more.
-    let empties = leaves && settings.primary.is_none();
+    let empties = leaves && wanted.is_none();
     if empties {
         etcd.empties.store(false, Ordering::Release);
         append::leave(shared);
@@ -585,22 +707,30 @@ pub(crate) fn drive(worker: &mut Worker) {
         emptied.expect("no library is loaded");
         replication::restart_history(shared);
     }
+    if holds {
+        // Calls that write are suspended, so nothing comes behind it.
+        let journal = shared.keyspace.journal();
+        let _ = journal.pump(&mut || false);
+        replication::ask_acks(shared, journal.last());
+        replication::hold_still(shared, true);
+        let end = replication::identity(shared).offset();
+        etcd.deciding.post(Event::Held { end });
+    }
     block::commit(worker.executor, unit);
     units::give_way(worker.executor, &mut caller);
     if empties {
         append::make_anew(shared);
     }
+    let mut standing = etcd.deciding.standing();
+    if standing.role == role {
+        (standing.calls_anew, standing.cuts, standing.holds) = (false, false, false);
+    }
+    drop(standing);
     adopt(shared);
-    let wanted = cluster.primary_to_follow(&settings);
-    // One that has left goes on following until it is reset.
-    if (view.is_member || leaves) && settings.primary != wanted {
-        following::want(shared, wanted);
-    }
-    if leaves && !empties {
-        etcd.has_work.store(true, Ordering::Release);
-        return;
-    }
-    *etcd.applied.lock().expect("no panic under the revision") = view.picture.revision;
+    shared.engine.resume_all();
+    crate::ending::look(shared);
+    let mut applied = etcd.applied.lock().expect("no panic under the revision");
+    *applied = view.picture.revision.min(decided);
     etcd.applied_changed.notify_all();
 }
 

@@ -1,6 +1,7 @@
 //! The texts of `redline server --help`: all of it, one parameter, or one section. All of it is derived from the table of
 //! parameters. Must not know: the effects of parameters.
 
+use redline_net::console;
 use redline_spec::nearest;
 
 use redline_settings::value::Syntax;
@@ -78,6 +79,39 @@ pub fn parameters() -> impl Iterator<Item = Described> {
         is_effective: row.is_effective(),
         is_live: row.class == Class::Live,
     })
+}
+
+/// Prints a text in the terminal's width.
+pub(super) fn show(text: &str) -> Result<(), String> {
+    console::out(&match console::columns() {
+        Some(columns) if columns < COLUMNS_MAX => narrowed(text, columns),
+        _ => text.to_owned(),
+    })
+}
+
+/// Returns a text in lines of at most so many columns, as far as words allow; the rest of a line is as deep as its beginning.
+fn narrowed(text: &str, columns: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let depth = line.len() - line.trim_start().len();
+        let mut column = 0;
+        for (at, word) in line.split(' ').enumerate() {
+            // Blanks in a row are empty words.
+            if at > 0 && column + 1 + word.len() > columns && column > depth && !word.is_empty() {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\n');
+                out.push_str(&" ".repeat(depth));
+                column = depth;
+            } else if at > 0 {
+                out.push(' ');
+                column += 1;
+            }
+            out.push_str(word);
+            column += word.len();
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// Returns a configuration file in which every parameter with an effect stands in a comment, with its default.
@@ -349,6 +383,23 @@ mod tests {
         ));
         let longest = text.lines().map(|line| line.chars().count()).max();
         assert!(longest <= Some(120), "{longest:?}");
+    }
+
+    #[test]
+    fn help_is_as_wide_as_the_terminal() {
+        for columns in [40, 60, 99] {
+            let text = narrowed(&all(), columns);
+            // A word alone may be longer.
+            let long = text
+                .lines()
+                .find(|line| line.len() > columns && line.trim_start().contains(' '));
+            assert_eq!(long, None, "{columns}");
+            let words = |text: &str| -> Vec<String> {
+                text.split_whitespace().map(str::to_owned).collect()
+            };
+            assert_eq!(words(&text), words(&all()));
+        }
+        assert_eq!(narrowed(&all(), 400), all());
     }
 
     #[test]

@@ -6,7 +6,10 @@ use std::{
     path::PathBuf,
 };
 
-use redline_net::tls::ClientAuth;
+use redline_net::{
+    log_line::{Format, Timestamp},
+    tls::ClientAuth,
+};
 use redline_persist::aof::writer::Policy;
 use redline_rdb::format::FileVersion;
 use redline_settings::{
@@ -24,7 +27,15 @@ use crate::{
 /// Codec of the requirement for clients to present a certificate, by words.
 pub struct ClientCertificates;
 
+/// Words of `log-format`.
+pub struct LogFormat;
+
+/// Words of `log-timestamp-format`.
+pub struct LogTimestamp;
+
 choices! {
+    LogFormat: Format { "text" => Text, "json" => Json, "logfmt" => Logfmt, "legacy" => Text }
+    LogTimestamp: Timestamp { "legacy" => Legacy, "iso8601" => Iso8601, "milliseconds" => Milliseconds }
     ClientCertificates: ClientAuth { "no" => No, "yes" => Required, "optional" => Optional }
 }
 

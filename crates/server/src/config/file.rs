@@ -118,10 +118,10 @@ impl Loader {
             let unbuilt = table::UNBUILT_DIRECTIVES
                 .iter()
                 .find(|(known, _)| is(known));
-            return Err(match unbuilt {
-                Some((_, part)) => not_built(part),
-                None => unknown(name),
-            });
+            return match unbuilt {
+                Some((_, part)) => Ok(Took::Unbuilt(not_built(part))),
+                None => Err(unknown(name)),
+            };
         };
         if values.is_empty() && parameter.needs_words {
             return Err(wrong());
@@ -140,7 +140,7 @@ impl Loader {
     }
 
     fn took(&mut self, place: Place, took: Took) {
-        self.faults += usize::from(matches!(took, Took::Refused(_)));
+        self.faults += usize::from(matches!(took, Took::Refused(_) | Took::Unbuilt(_)));
         self.directives.push(Directive { place, took });
     }
 
@@ -193,7 +193,7 @@ impl Loader {
             if let Err(why) = parameter.check_built(&self.settings)
                 && !matches!(self.directives[*at].took, Took::Refused(_))
             {
-                self.directives[*at].took = Took::Refused(why);
+                self.directives[*at].took = Took::Unbuilt(why);
             }
         }
         Loaded {

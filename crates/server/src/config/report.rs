@@ -49,6 +49,8 @@ pub enum Took {
     Retired,
     /// It was refused, for this reason.
     Refused(String),
+    /// It was refused, since it needs a part that is not built.
+    Unbuilt(String),
 }
 
 /// Settings, and what became of each directive.
@@ -60,21 +62,26 @@ pub struct Loaded {
 }
 
 /// The effect of a directive in the end.
-enum Outcome<'a> {
+pub enum Outcome<'a> {
+    /// A parameter has another value than its default.
     Changed,
+    /// It is the default.
     Same,
     /// No effect, and the reason.
     NoEffect(Cow<'a, str>),
     /// A later directive sets the same parameter.
     Replaced(&'a Place),
+    /// It was refused, for this reason.
     Fault(&'a str),
+    /// A fault: it needs a part that is not built.
+    Unbuilt(&'a str),
 }
 
 impl Loaded {
     /// Returns the refusals: place and reason.
     pub fn faults(&self) -> impl Iterator<Item = String> {
         self.directives.iter().filter_map(|one| match &one.took {
-            Took::Refused(why) => Some(format!("{}: {why}", one.place)),
+            Took::Refused(why) | Took::Unbuilt(why) => Some(format!("{}: {why}", one.place)),
             _ => None,
         })
     }
@@ -98,7 +105,8 @@ impl Loaded {
         all.any(|(_, outcome)| matches!(outcome, Outcome::NoEffect(_)))
     }
 
-    fn outcomes(&self) -> impl Iterator<Item = (&Place, Outcome<'_>)> {
+    /// Returns each directive with its effect.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&Place, Outcome<'_>)> {
         let all = self.directives.iter().enumerate();
         all.map(|(at, one)| (&one.place, self.outcome(at)))
     }
@@ -106,6 +114,7 @@ impl Loaded {
     fn outcome(&self, at: usize) -> Outcome<'_> {
         let parameter = match &self.directives[at].took {
             Took::Refused(why) => return Outcome::Fault(why),
+            Took::Unbuilt(why) => return Outcome::Unbuilt(why),
             Took::Retired => return Outcome::NoEffect("Redis has retired it.".into()),
             Took::Other => return Outcome::Changed,
             Took::Parameter(parameter) => *parameter,
@@ -219,7 +228,7 @@ impl Loaded {
                 Outcome::Same => ("default", None),
                 Outcome::NoEffect(why) => ("no-effect", Some(why.into_owned())),
                 Outcome::Replaced(later) => ("replaced", Some(format!("by {later}"))),
-                Outcome::Fault(why) => ("fault", Some(why.to_owned())),
+                Outcome::Fault(why) | Outcome::Unbuilt(why) => ("fault", Some(why.to_owned())),
             };
             let why = why.map(|why| format!(", \"why\": {}", quoted(&why)));
             format!(

@@ -9,7 +9,10 @@
 use std::path::PathBuf;
 
 use redline_engine::{Names, settings as engine};
-use redline_net::tls::ClientAuth;
+use redline_net::{
+    log_line::{Format, Timestamp},
+    tls::ClientAuth,
+};
 use redline_persist::aof::writer::Policy;
 use redline_rdb::format::FileVersion;
 use redline_settings::{
@@ -27,13 +30,13 @@ use super::{
         save_points, title_template, zero,
     },
     codecs::{
-        AppendSync, ClientCertificates, DisklessLoading, Endings, OnRefusedEffect, OomScores,
-        OpenChannels, OutputLimits, PrimaryAddress, RdbFormat, SavePoints, WorkingDir,
+        AppendSync, ClientCertificates, DisklessLoading, Endings, LogFormat, LogTimestamp,
+        OnRefusedEffect, OomScores, OpenChannels, OutputLimits, PrimaryAddress, RdbFormat,
+        SavePoints, WorkingDir,
     },
 };
 use crate::{
     ending::Manner,
-    log::{LogFormat, LogTimestamp},
     service::{OomScore, Supervision},
     settings::{DisklessLoad, EndpointType, OutputLimit, Permission, RefusedEffects, UserLine},
 };
@@ -323,7 +326,7 @@ settings! {
         cluster_etcd_ca_cert_file: String = ("cluster-etcd-ca-cert-file", Start, TEXT, "", "Certificates of the authorities that sign etcd's, in PEM format.");
         cluster_etcd_cert_file: String = ("cluster-etcd-cert-file", Start, TEXT, "", "Certificate that proves to etcd who the node is, in PEM format.");
         cluster_etcd_key_file: String = ("cluster-etcd-key-file", Start, TEXT, "", "Private key of cluster-etcd-cert-file, not encrypted.");
-        _ = ("cluster-node-timeout", Inert, int(0, i64::MAX), "15000", "Milliseconds after which a silent node counts as failed.");
+        cluster_node_timeout_ms: u64 = ("cluster-node-timeout", Live, int(0, i64::MAX), "2000", "Milliseconds for which a replica promises not to take over; a silent primary is replaced after that.");
         _ = ("cluster-port", InertFixed, PORT, "0", "Port of the cluster bus.");
         _ = ("cluster-migration-barrier", Inert, SECONDS, "1", "Replicas that a primary keeps.");
         _ = ("cluster-replica-validity-factor", Inert, SECONDS, "10", "How stale a replica may be to take over.").alias("cluster-slave-validity-factor");
@@ -368,8 +371,8 @@ settings! {
         /// See `log.rs`.
         log_level: u8 = ("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Minimum log level.");
         logfile: Option<String> = ("logfile", Start, TEXT, "", "Log file; empty: standard output.");
-        log_format: LogFormat = ("log-format", Live, Syntax::Choice(LogFormat::NAMES), "text", "Format of log lines: as in Redis (text, or legacy as in Valkey), JSON objects, or key=value.");
-        log_timestamp: LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: legacy is Redis's in text and ISO 8601 in the other formats; milliseconds are those since 1970.");
+        log_format: Format as LogFormat = ("log-format", Live, Syntax::Choice(LogFormat::NAMES), "text", "Format of log lines: as in Redis (text, or legacy as in Valkey), JSON objects, or key=value.");
+        log_timestamp: Timestamp as LogTimestamp = ("log-timestamp-format", Live, Syntax::Choice(LogTimestamp::NAMES), "legacy", "Format of times in the log: legacy is Redis's in text and ISO 8601 in the other formats; milliseconds are those since 1970.");
         syslog: bool = ("syslog-enabled", Start, SWITCH, "no", "Log to syslog as well.");
         syslog_ident: String = ("syslog-ident", Start, TEXT, "redis", "Name in syslog.");
         /// Facility: 0 is `user`, `n` is `local(n-1)`.

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use redline_cluster::control::Event;
 use redline_engine::caller::{ClientInfo, Origin, Token, flag};
 use redline_net::{
     Address, Interest, Mailbox, PeerAddr, Poller, Read, Sender, Stream, clock, connect,
@@ -28,6 +29,7 @@ use super::{
     snapshot::{Attempt, Receiving},
 };
 use crate::{
+    cluster::deciding,
     failover, log, replication,
     settings::Settings,
     shared::{Shared, TcpPort},
@@ -104,6 +106,10 @@ struct Shell {
     term: u64,
     primary: Option<(String, u16)>,
     socket: Option<Socket>,
+    /// Term of the node's shard that the connection has named; `None`: it is no node's.
+    named: Option<u64>,
+    /// True if the node has heard that the stream flows.
+    is_linked: bool,
     /// The connection among the clients, while the stream flows.
     shown: Option<Arc<ClientInfo>>,
     /// The snapshot that is being received.
@@ -133,6 +139,8 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<(Sender<Order>, JoinHandle<(
         term: 0,
         primary: None,
         socket: None,
+        named: None,
+        is_linked: false,
         shown: None,
         receiving: None,
         asked: 0,
@@ -190,12 +198,35 @@ impl Shell {
         }
         let wish = self.link.tick(applied, synced, now_ms);
         self.meet(wish);
+        let state = self.link.state();
+        // Whoever is told by the first acknowledgement asks for a promise at once.
+        self.tell_node(state);
         self.write();
         let state = self.link.state();
         if state == State::Streaming {
             self.show();
         }
         note_link(&self.shared, state);
+        self.tell_node(state);
+    }
+
+    /// Tells the node of a cluster if its data are whole and follow the primary.
+    fn tell_node(&mut self, state: State) {
+        let is_linked = state == State::Streaming;
+        if is_linked == self.is_linked {
+            return;
+        }
+        self.is_linked = is_linked;
+        let Some(etcd) = self.shared.etcd() else {
+            return;
+        };
+        match self.named.filter(|_| is_linked) {
+            Some(term) => {
+                etcd.keep_term(term);
+                etcd.deciding.linked(term);
+            }
+            None => etcd.deciding.post(Event::Unlinked),
+        }
     }
 
     /// Tells the primary what was applied and is on disk; if that is less than it asked for, once more when it is.
@@ -281,6 +312,9 @@ impl Shell {
                     None => log::notice("Retrying with SYNC..."),
                 }
                 failover::accepted(&self.shared);
+                if !self.may_empty() {
+                    return self.fail("The data of this node cannot be given up yet".to_owned());
+                }
                 if let Err(error) = self.begin_snapshot(history) {
                     self.fail(format!(
                         "Opening the temp file needed for MASTER <-> REPLICA synchronization: {error}"
@@ -322,6 +356,16 @@ impl Shell {
                 self.reads = shared.following.take(shared, self.term, bytes);
             }
         }
+    }
+
+    /// Returns true if the data may be given up for a snapshot: those of a node may be counted on.
+    fn may_empty(&self) -> bool {
+        let following = &self.shared.following;
+        let ends = &self.shared.stopping;
+        let goes_on = || !ends.load(Ordering::Acquire) && following.applier().term == self.term;
+        self.shared
+            .etcd()
+            .is_none_or(|etcd| etcd.deciding.may_empty(goes_on))
     }
 
     fn fail(&mut self, why: String) {
@@ -416,6 +460,7 @@ impl Shell {
                     }
                 }
                 let introduction = self.introduction();
+                self.named = introduction.node.as_ref().map(|name| name.term);
                 self.link.connected(introduction, clock::monotonic_ms());
             }
             Ok(Some(error)) | Err(error) => self.lose(&error.to_string()),
@@ -440,6 +485,7 @@ impl Shell {
             resume: may_resume.then(|| (identity.replid(), identity.offset())),
             is_failover,
             timeout_ms: settings.repl_timeout_s * 1000,
+            node: deciding::link_name(&self.shared),
         }
     }
 

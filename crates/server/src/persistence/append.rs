@@ -667,7 +667,7 @@ pub(crate) fn end(shared: &Shared) {
     drop(inner);
     meet(shared, wishes);
     if !told.recv().unwrap_or(false) {
-        log::warning("The AOF file could not be brought to disk.");
+        log::warning("Failed to fsync() the AOF file.");
     }
 }
 
@@ -873,7 +873,7 @@ fn rewrite_ended(shared: &Shared, rewrite: u64, is_done: bool) {
         match is_done {
             true => super::loading::end(shared),
             false => {
-                log::warning("The append-only file cannot be made. Exiting.");
+                log::warning("Failed to create the append-only file. Exiting.");
                 std::process::exit(1);
             }
         }

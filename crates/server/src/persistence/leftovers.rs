@@ -57,7 +57,7 @@ pub(super) fn remove(folder: &Path) {
             let name = name.to_string_lossy();
             match fs::remove_file(entry.path()) {
                 Ok(()) => log::notice(&format!(
-                    "Removed {name}, which a process that was killed has left"
+                    "Removed {name}, a temporary file of a killed process"
                 )),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => log::warning(&format!("Cannot remove {name}: {error}")),

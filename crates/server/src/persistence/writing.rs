@@ -46,7 +46,7 @@ fn spool(job: &SaveJob) -> Option<JoinHandle<()>> {
     started
         .inspect_err(|error| {
             log::warning(&format!(
-                "A snapshot begins without a spool, what waits for its file stays in memory: {error}"
+                "Snapshot without a spool file, its backlog stays in memory: {error}"
             ));
         })
         .ok()

@@ -107,7 +107,7 @@ pub(super) fn spill(shared: &Shared) {
         replication.primary().spilled(&spill, written.is_ok());
         if let Err(error) = written {
             log::warning(&format!(
-                "The backlog stays in memory, since its file cannot be written: {error}"
+                "The backlog stays in memory: cannot write its spool file: {error}"
             ));
             state.is_broken = true;
             return;

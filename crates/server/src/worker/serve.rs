@@ -17,11 +17,12 @@ use redline_resp::limits::{
 };
 
 use super::*;
-use crate::session::Deferred;
+use crate::{cluster::right, session::Deferred};
 use redline_engine::{
     caller::Suspended,
     caller::flag,
     executor::{access, block::Again},
+    refusals::Reason,
     session::client::described,
 };
 
@@ -53,6 +54,8 @@ const SLICES_MAX: usize = 64;
 pub(super) fn serve_ready(worker: &mut Worker) {
     // Members whose replies wait for the pump. They are out of the slab, as those of the group are.
     let mut held = mem::take(&mut worker.outlet.held);
+    // Term of the right in which their calls have run.
+    let mut right = None;
     let mut is_released = worker.outlet.pace.is_on && pace::release(worker);
     for _ in 0..GROUPS_PER_TURN_MAX {
         if worker.outlet.pace.is_on && !mem::take(&mut is_released) {
@@ -62,10 +65,14 @@ pub(super) fn serve_ready(worker: &mut Worker) {
         // other session may be out of the slab.
         let next = worker.outlet.ready.front();
         if next.is_none_or(|&index| is_deferred(worker, index)) {
-            release(worker, &mut held);
+            release(worker, &mut held, right);
         }
         if worker.outlet.ready.is_empty() || (worker.depth > 0 && worker.outlet.stop) {
             break;
+        }
+        let now = right::before_calls(worker.shared);
+        if now != right {
+            release(worker, &mut held, right);
         }
         let mut group = mem::take(&mut worker.outlet.group);
         let mut batch = worker.outlet.batch.take().unwrap_or_default();
@@ -91,18 +98,22 @@ pub(super) fn serve_ready(worker: &mut Worker) {
             decode(worker, member, number, &mut batch);
         }
         worker.execute(&mut group, &mut batch, !held.is_empty());
+        right = match worker.refusals().has(Reason::NoRight) {
+            true => now,
+            false => right::after_calls(worker.shared, now),
+        };
         batch.clear();
         held.append(&mut group);
         worker.outlet.group = group;
         worker.outlet.batch = Some(batch);
         if !may_hold(worker) {
-            release(worker, &mut held);
+            release(worker, &mut held, right);
         }
         if worker.outlet.pace.is_on {
             pace::charge(worker);
         }
     }
-    release(worker, &mut held);
+    release(worker, &mut held, right);
     worker.outlet.held = held;
 }
 
@@ -122,8 +133,9 @@ fn may_hold(worker: &mut Worker) -> bool {
         && worker.local.journal_waiting_bytes() < HELD_RECORD_BYTES_MAX
 }
 
-/// Offers the thread to the pump if there are records, then ends the turn of the members that were held.
-fn release(worker: &mut Worker, held: &mut Vec<Member>) {
+/// Offers the thread to the pump if there are records, then ends the turn of the members that were held. If the right in which
+/// their calls have run has ended, their connections are closed without the replies, whose outcome is unknown.
+fn release(worker: &mut Worker, held: &mut Vec<Member>, right: Option<u64>) {
     if held.is_empty() {
         return;
     }
@@ -131,7 +143,11 @@ fn release(worker: &mut Worker, held: &mut Vec<Member>) {
         worker.pump_now();
         wait_for_room(worker);
     }
-    for member in held.drain(..) {
+    let may_reply = right::may_reply(worker.shared, right);
+    for mut member in held.drain(..) {
+        if !may_reply && !member.session.out.is_empty() && !member.session.is(state::REPLICA) {
+            member.session.end_at_once();
+        }
         leave(worker, member);
     }
 }

@@ -532,12 +532,12 @@ fn run_until_expired(c: &mut Client, in_script: bool, calls: &[&str], key: &str)
         let calls: String = calls
             .map(|call| format!("redis.call('{}') ", words(call)))
             .collect();
-        let script = calls + &busy(5);
+        let script = calls + &busy(20);
         assert_eq!(c.call_args(&[b"EVAL", script.as_bytes(), b"0"]), Value::Nil);
         return;
     }
     c.call("MULTI").ok();
-    for call in calls.chain(["DEBUG SLEEP 0.005"]) {
+    for call in calls.chain(["DEBUG SLEEP 0.02"]) {
         c.call(call);
     }
     for reply in c.call("EXEC").array() {

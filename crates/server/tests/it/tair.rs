@@ -1,4 +1,4 @@
-//! Tair's exStrings, exHashes and exZsets as values among others: files, replicas, expiry, copies, events, rights. What single
+//! Tair's exStrings, exHashes, exZsets and areas as values among others: files, replicas, expiry, copies, events, rights. What single
 //! calls answer is in `types_replay`.
 
 use crate::client::{Client, Value, settings, start, until};
@@ -35,7 +35,9 @@ fn filled() -> (Server, Client, tempfile::TempDir) {
     let script = b"for i = 1, 2000 do
         redis.call('exhset', 'large hash', 'f' .. i, i, 'ABS', i)
         redis.call('exzadd', 'large zset', i % 7 .. '#' .. i, 'm' .. i)
-    end";
+        redis.call('gis.add', 'large area', 'g' .. i, 'POINT(' .. i % 90 .. ' ' .. i % 47 .. '.5)')
+    end
+    redis.call('gis.add', 'area', 'a', 'POLYGON((0 0,5 0,5 5))', 'b', 'LINESTRING EMPTY')";
     client.call_args(&[b"EVAL", script, b"0"]);
     (server, client, folder)
 }
@@ -71,13 +73,15 @@ fn what_is_dumped_is_restored_and_copies_are_equal() {
     let (_server, mut client, _folder) = filled();
     // A digest tells of an expiry, of which a payload does not.
     client.call("PERSIST string");
-    let keys: [&[u8]; 6] = [
+    let keys: [&[u8]; 8] = [
         b"string",
         b"hash",
         b"zset",
         b"plain",
         b"large hash",
         b"large zset",
+        b"area",
+        b"large area",
     ];
     for key in keys {
         let told =
@@ -112,7 +116,7 @@ fn what_is_dumped_is_restored_and_copies_are_equal() {
 fn a_count_of_more_members_than_bytes_is_refused() {
     let (_server, mut client, _folder) = filled();
     client.call("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1").ok();
-    for (key, count_at) in [("hash", 10), ("zset", 10)] {
+    for (key, count_at) in [("hash", 10), ("zset", 10), ("area", 10)] {
         let Value::Bulk(payload) = client.call(&format!("DUMP {key}")) else {
             panic!("a payload");
         };
@@ -211,6 +215,7 @@ fn rights_and_lists_know_the_types() {
         ("tairstring", "exget"),
         ("tairhash", "exhset"),
         ("tairzset", "exzadd"),
+        ("tairgis", "gis.add"),
     ] {
         let names = client.call(&format!("ACL CAT {category}"));
         let name = Value::Bulk(command.into());
@@ -229,7 +234,7 @@ fn rights_and_lists_know_the_types() {
         .iter()
         .map(|module| &module.array()[1])
         .collect();
-    for name in ["vectorset", "exstrtype", "tairhash", "tairzset"] {
+    for name in ["vectorset", "exstrtype", "tairhash", "tairzset", "tairgis"] {
         assert!(names.contains(&&Value::Bulk(name.into())), "{name}");
     }
     assert_eq!(

@@ -741,7 +741,8 @@ impl World {
             }
             15..17 => {
                 let to = self.rng.bool().then(|| format!("n{other}"));
-                self.order(n, Order::HandOver { to });
+                let ends = self.chance(250);
+                self.order(n, Order::HandOver { to, ends });
                 // It may be that neither the answer nor the watch arrives.
                 if self.chance(500) {
                     let after = self.rng.u64(1_000..20_000);

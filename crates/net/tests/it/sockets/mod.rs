@@ -9,7 +9,7 @@ use redline_net::{
 };
 
 /// Time that a test waits for an event before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {

@@ -11,6 +11,7 @@ use redline_cluster::{Owners, SLOTS};
 use redline_commands::{Error, Words};
 use redline_engine::{Caller, Halt, caller::Suspended, errors, executor::units};
 use redline_keyspace::{Unit, lock::StripeSet};
+use redline_replica::link::State;
 use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
@@ -346,16 +347,42 @@ pub(crate) fn cluster_forget(
 
 pub(crate) fn cluster_failover(
     worker: &mut Worker,
-    _: &mut Caller,
+    caller: &mut Caller,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    node_of(worker.shared)?;
+    let cluster = node_of(worker.shared)?;
     let mut words = Words::new(CommandId::ClusterFailover, &args, 2);
-    let _ = words.flag("FORCE") || words.flag("TAKEOVER");
-    match words.is_empty() {
-        true => Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica").into()),
-        false => Err(Error::Syntax.into()),
+    let is_forced = words.flag("FORCE");
+    let takes_over = !is_forced && words.flag("TAKEOVER");
+    if !words.is_empty() {
+        return Err(Error::Syntax.into());
     }
+    let view = cluster.view();
+    let shard = view.own_shard().filter(|_| view.is_member);
+    let primary = shard.map(|shard| shard.primary.node.as_str());
+    let (Some(etcd), Some(primary)) = (
+        &cluster.etcd,
+        primary.filter(|primary| *primary != cluster.node),
+    ) else {
+        return Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica").into());
+    };
+    if takes_over {
+        return Err(Error::line(
+            "ERR CLUSTER FAILOVER TAKEOVER is not built yet: a replica that has everything takes over for a dead primary by itself",
+        )
+        .into());
+    }
+    let is_up = worker.shared.following.link().state == State::Streaming;
+    if !is_forced && !is_up {
+        return Err(
+            Error::line("ERR Master is down or failed, please use CLUSTER FAILOVER FORCE").into(),
+        );
+    }
+    // A primary that does not hear it is replaced without it.
+    etcd.deciding
+        .ask_to_hand_over(&worker.shared.this(), cluster, primary);
+    caller.reply().ok();
+    Ok(())
 }
 
 /// Returns the id in an argument; one that is no text is nobody's.

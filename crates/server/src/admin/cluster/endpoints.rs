@@ -6,7 +6,7 @@
 
 use std::{net::SocketAddr, sync::atomic::Ordering};
 
-use redline_cluster::records::NodeRecord;
+use redline_cluster::{control::Calls, records::NodeRecord};
 use redline_engine::{
     Caller,
     caller::{flag, state},
@@ -153,6 +153,15 @@ pub(crate) fn unserved(
         let to = view
             .leaving(slot)
             .and_then(|to| view.picture.shards.get(to));
+        if let Some(etcd) = &cluster.etcd {
+            let has_right = etcd.right.term_now().is_some();
+            if !(has_right && (to.is_some() || shared.keyspace.serves_slot(slot))) {
+                return match etcd.right.calls() {
+                    Calls::Down => Unserved::Unable,
+                    Calls::Run | Calls::Wait | Calls::Moved => Unserved::Undecided,
+                };
+            }
+        }
         if let Some(to) = to {
             return Unserved::Leaving(at(&to.primary.node));
         }
