@@ -256,6 +256,12 @@ impl Membership {
         self.waiting.lock().expect("no panic under those that wait")
     }
 
+    /// Has the keyspace get the view once more, for whoever waits for that.
+    pub(super) fn forget_applied(&self) {
+        *self.applied.lock().expect("no panic under the revision") = 0;
+        self.has_work.store(true, Ordering::Release);
+    }
+
     /// Returns true if a client has asked for a change, whose result it has yet to fetch.
     pub(crate) fn is_asked(&self, client: u64) -> bool {
         self.waiting().contains_key(&client)

@@ -574,22 +574,20 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Takes the fence away: the view says who has the slots.
+    /// Takes the fence away: the view says who has the slots. Who waited goes on when the keyspace has that view.
     fn end_fence(&self) {
-        let waiting = self.etcd.moves.fence.lift();
-        self.for_each_slot(|unit, slot, shared| {
-            let Some(cluster) = &shared.cluster else {
-                return;
-            };
-            let view = cluster.view();
-            let etcd = cluster.etcd.as_ref();
-            let leads = etcd.is_some_and(|etcd| etcd.right.term_now().is_some());
-            if leads && view.serves(slot) && view.leaving(slot).is_none() {
-                unit.set_served(slot, true);
-            }
+        // By worker 0, so that no look at the view is half done.
+        let lifted = self.on_worker(|worker| {
+            let cluster = worker.shared.cluster.as_ref();
+            let etcd = cluster.and_then(|cluster| cluster.etcd.as_ref());
+            etcd.map_or_else(Vec::new, |etcd| {
+                etcd.forget_applied();
+                etcd.moves.fence.lift()
+            })
         });
-        etcd::wake(self.shared);
-        self.wake_all(waiting);
+        let revision = self.cluster.view().picture.revision;
+        etcd::until_applied(self.shared, self.etcd, revision);
+        self.wake_all(lifted.unwrap_or_default());
     }
 
     fn wake_all(&self, waiting: Vec<Token>) {
