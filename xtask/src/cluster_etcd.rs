@@ -359,12 +359,17 @@ fn a_primary_is_killed(nodes: &mut [Node]) -> Result<(), Failure> {
     let (id, size) = (nodes[at].id()?, nodes[at].told("DBSIZE")?);
     let words = node_words(&nodes[at])?;
     let port = nodes[at].port;
-    // The next process is not let in before the lease of this one has ended.
+    // The next process is not let in before the lease of this one has ended; meanwhile its replica takes over.
     nodes[at].begin(&words)?;
     let node = &nodes[at];
-    if (node.id()?, node.told("DBSIZE")?) != (id, size) {
+    if node.id()? != id {
         return Err("a primary came back as another one".into());
     }
+    until("it follows, and has its keys again", || {
+        node.told("ROLE")
+            .is_ok_and(|said| said.starts_with("slave"))
+            && node.told("DBSIZE").is_ok_and(|said| said == size)
+    })?;
     until("the cluster is whole", || {
         managed(&["check", &format!("127.0.0.1:{port}")])
             .is_ok_and(|said| said.contains("All 16384 slots covered"))

@@ -208,6 +208,8 @@ fn node_name(worker: &Worker, value: &[u8]) -> Result<NodeName, Error> {
     let name = std::str::from_utf8(value).ok().and_then(NodeName::parse);
     let name = name.ok_or(Error::Syntax)?;
     let leads = worker.shared.etcd().and_then(|etcd| etcd.deciding.leads());
+    // One that has yet to carry that out would answer PSYNC as a replica, and be asked again late.
+    let leads = leads.filter(|_| worker.outlet.settings.primary.is_none());
     match leads == Some(name.term) {
         true => Ok(name),
         false => Err(Error::Line(
