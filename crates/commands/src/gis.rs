@@ -246,7 +246,8 @@ impl Search {
             let range = search.range.is_none();
             if range && words.flag("RADIUS") {
                 let missing = Error::line("ERR need longitude, latitude, meters, unit");
-                let [longitude, latitude, metres, unit] = some(&mut words, missing)?;
+                let [longitude, latitude, metres] = some(&mut words, missing)?;
+                let unit = words.one_of(UNITS);
                 let centre = [
                     number(longitude, "ERR need numeric longitude")?,
                     number(latitude, "ERR need numeric latitude")?,
@@ -254,7 +255,8 @@ impl Search {
                 search.range = Some(circle(centre, metres, unit)?);
             } else if range && words.flag("MEMBER") {
                 let missing = Error::line("ERR need member, meters, unit");
-                let [name, metres, unit] = some(&mut words, missing)?;
+                let [name, metres] = some(&mut words, missing)?;
+                let unit = words.one_of(UNITS);
                 let member = area.get(name).ok_or(Error::line("ERR member not found"))?;
                 let centre = member.point();
                 let centre = centre.ok_or(Error::line("ERR member must be point"))?;
@@ -385,8 +387,12 @@ fn geometry(text: &[u8]) -> Result<Geometry, Error> {
     })
 }
 
+/// Takes values that a unit follows.
 fn some<'a, const N: usize>(words: &mut Words<'a>, missing: Error) -> Result<[&'a [u8]; N], Error> {
-    let taken = words.take_args(N).ok_or(missing)?;
+    if words.len() <= N {
+        return Err(missing);
+    }
+    let taken = words.take_args(N).ok_or(Error::Syntax)?;
     Ok(std::array::from_fn(|at| taken.get(at).unwrap_or_default()))
 }
 
@@ -403,10 +409,9 @@ fn above_zero(word: Option<&[u8]>, errors: [&'static str; 3]) -> Result<usize, E
     }
 }
 
-fn circle(centre: Point, metres: &[u8], unit: &[u8]) -> Result<Range, Error> {
+fn circle(centre: Point, metres: &[u8], unit: Option<f64>) -> Result<Range, Error> {
     let distance = number(metres, "ERR need numeric meters")?;
-    let is_unit = |(name, _): &&(&str, f64)| unit.eq_ignore_ascii_case(name.as_bytes());
-    let (_, unit) = UNITS.iter().find(is_unit).ok_or(Error::line(
+    let unit = unit.ok_or(Error::line(
         "ERR unsupported unit provided. please use m, km, ft, mi",
     ))?;
     if centre[0].abs() > 180.0 || centre[1].abs() > 90.0 {
@@ -417,7 +422,7 @@ fn circle(centre: Point, metres: &[u8], unit: &[u8]) -> Result<Range, Error> {
     }
     Ok(Range::Circle(
         Circle::new(place(centre), distance * unit),
-        *unit,
+        unit,
     ))
 }
 

@@ -4,6 +4,7 @@
 mod effects;
 mod replay;
 pub mod replica;
+mod typed;
 mod waiting;
 
 use std::sync::mpsc;

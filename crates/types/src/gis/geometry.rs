@@ -84,7 +84,7 @@ impl Extras {
         2 + usize::from(self.z) + usize::from(self.m)
     }
 
-    /// What the number of a kind is increased by.
+    /// Number that is added to that of a kind.
     fn offset(self) -> u32 {
         1000 * (u32::from(self.z) + 2 * u32::from(self.m))
     }
@@ -208,7 +208,7 @@ impl Geometry {
     }
 }
 
-/// What a geometry consists of, kinds and nesting apart.
+/// Parts of a geometry, kinds and nesting apart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
     /// Points.
@@ -405,7 +405,7 @@ fn in_range(number: f64) -> Option<f64> {
 
 /// Well-known text that becomes bytes.
 struct Parser<'a> {
-    /// What is left.
+    /// Text that is left.
     text: &'a [u8],
     out: Vec<u8>,
     points: usize,

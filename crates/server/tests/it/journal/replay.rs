@@ -17,6 +17,7 @@ use redline_server::Settings;
 use super::{
     DATABASES, attach,
     replica::{Replica, contents, new_local, run},
+    typed::typed_request,
 };
 use crate::client::{Client, encode, request, settings, start};
 
@@ -106,6 +107,7 @@ pub fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
             let [a, b] = keys.each_ref().map(|key| key.as_bytes());
             vec![encode(&[b"EVAL", script, b"2", a, b])]
         }
+        16..36 => vec![typed_request(rng)],
         _ => vec![request(&plain(rng))],
     }
 }

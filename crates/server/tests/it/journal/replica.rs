@@ -85,7 +85,11 @@ pub fn contents(unit: &mut Unit<'_>, local: &mut Local) -> Contents {
                 "zset" => (&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"], 0),
                 "stream" => (&[b"XRANGE", &key, b"-", b"+"], 0),
                 "vectorset" => (&[b"VCARD", &key], 0),
-                other => panic!("a type without a digest: {other}"),
+                "tairhash-" => (&[b"EXHGETALLWITHVER", &key], 5),
+                "tairzset_" => (&[b"EXZRANGE", &key, b"0", b"-1", b"WITHSCORES"], 0),
+                // Runs may be stored as such, or not.
+                "tairroar-" => (&[b"TR.RANGE", &key, b"0", b"4294967295"], 0),
+                _ => (&[b"DUMP", &key], 0),
             };
             let reply = run(unit, local, db, call);
             let mut value = reply.clone();
