@@ -476,8 +476,14 @@ fn share(hits: u64, misses: u64) -> Option<f64> {
 
 /// Reads that answer null or an empty array for a miss, and something else for a hit: not EXISTS, whose miss is a
 /// number.
-const TELLING_READS: [&str; 16] = [
+const TELLING_READS: [&str; 22] = [
     "DUMP",
+    "EXGET",
+    "EXHGET",
+    "EXHGETWITHVER",
+    "EXZRANK",
+    "EXZREVRANK",
+    "EXZSCORE",
     "GEODIST",
     "GET",
     "GETEX",
@@ -509,7 +515,10 @@ pub(super) fn cpu_by_info(before: &Info, after: &Info, of: &str) -> Option<proce
 }
 
 /// Reads of many keys, fields or members, whose replies have an element for each, and null for a miss.
-const READS_OF_MANY: [&str; 8] = [
+const READS_OF_MANY: [&str; 11] = [
+    "EXHMGET",
+    "EXHMGETWITHVER",
+    "EXZMSCORE",
     "GEOHASH",
     "GEOPOS",
     "HGETDEL",
