@@ -7,7 +7,7 @@ use redline_proxy_config::{Config, Excess, Mirrored, ids_of};
 use redline_resp::{Args, encode_request};
 use redline_spec::{self as spec, CommandId};
 
-use crate::class::{Class, Command};
+use crate::class::{Class, Command, Words};
 use crate::client::Client;
 use crate::context::Context;
 use crate::leases::Session;
@@ -264,14 +264,14 @@ fn copy_to<S: Shell>(
         return;
     };
     // Its keys may be on several servers there, and some of them in that pool anyway.
-    let step = if command.id == CommandId::Mset { 2 } else { 1 };
-    let words: Vec<&[u8]> = args.iter().collect();
-    if !(words.len() - 1).is_multiple_of(step) {
+    let Some(layout) = Words::of(command.id, args.len()) else {
         return;
-    }
+    };
+    let words: Vec<&[u8]> = args.iter().collect();
+    let (words, behind) = words.split_at(layout.end);
     let home = ctx.clients.home_of(me);
     let mut parts: Vec<(u32, Vec<&[u8]>)> = Vec::new();
-    for part in words[1..].chunks(step) {
+    for part in words[1..].chunks(layout.step) {
         if routes.group_of(home, part[0]) >> 16 == u32::from(pool) {
             continue;
         }
@@ -283,7 +283,7 @@ fn copy_to<S: Shell>(
     }
     for (group, words) in parts {
         let mut request = Vec::new();
-        encode_request(words, &mut request);
+        encode_request([&words[..], behind].concat(), &mut request);
         copy(ctx, me, routes.node_of_group(group), &request);
     }
 }

@@ -110,16 +110,43 @@ impl Command {
     }
 }
 
+/// Words of a call of many keys that is split: some for each key, beginning with it, and some behind all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// Number of words for each key, itself included.
+    pub(crate) step: usize,
+    /// Position behind the words of the last key: what follows belongs to every part.
+    pub(crate) end: usize,
+}
+
+impl Words {
+    /// Returns the layout of a call of that many words, name included; `None` if these are too few or too many.
+    pub(crate) fn of(id: CommandId, argc: usize) -> Option<Words> {
+        let gate = spec::gate(id);
+        let behind = usize::from((gate.last_key + 1).unsigned_abs());
+        let step = usize::from(gate.key_step);
+        let end = argc.checked_sub(behind)?;
+        (end > step && (end - 1).is_multiple_of(step)).then_some(Words { step, end })
+    }
+
+    /// Returns the positions of the keys.
+    pub(crate) fn keys(self) -> impl Iterator<Item = usize> {
+        (1..self.end).step_by(self.step)
+    }
+}
+
 fn class_of(id: CommandId, gate: &Gate) -> Class {
     use CommandId::*;
     match id {
-        Mget => return Class::Split(Merge::Elements),
-        Mset => return Class::Split(Merge::AllOk),
+        Mget | JsonMget => return Class::Split(Merge::Elements),
+        Mset | JsonMset => return Class::Split(Merge::AllOk),
         Del | Unlink | Exists | Touch => return Class::Split(Merge::Sum),
         // A server that lacks the script gets it when it is called.
         ScriptLoad => return Class::All(Merge::AnyOk),
         Dbsize => return Class::All(Merge::Sum),
         Keys => return Class::All(Merge::Concat),
+        // Series are found by their labels, on whichever server they are.
+        TsQueryindex | TsMget | TsMrange | TsMrevrange => return Class::All(Merge::Concat),
         Randomkey => return Class::All(Merge::AnyValue),
         Scan => return Class::Scan,
         Multi | Exec | Discard | Watch | Unwatch => return Class::Transaction,
@@ -233,6 +260,28 @@ mod tests {
             assert_eq!(class(id), Class::Refused, "{id:?}");
         }
         assert_eq!(class(CommandId::Msetnx), Class::Keys);
+    }
+
+    #[test]
+    fn the_words_of_a_call_that_is_split_follow_from_its_row() {
+        let words = |id, argc| Words::of(id, argc).map(|words| (words.step, words.end));
+        assert_eq!(words(CommandId::Mget, 3), Some((1, 3)));
+        assert_eq!(words(CommandId::Mset, 5), Some((2, 5)));
+        assert_eq!(words(CommandId::Mset, 4), None);
+        assert_eq!(words(CommandId::JsonMget, 4), Some((1, 3)));
+        assert_eq!(words(CommandId::JsonMget, 2), None);
+        assert_eq!(words(CommandId::JsonMset, 7), Some((3, 7)));
+        assert_eq!(words(CommandId::JsonMset, 6), None);
+        for row in redline_spec::table::all() {
+            if let Class::Split(_) = Command::of(row.id).class {
+                let gate = redline_spec::gate(row.id);
+                assert!(
+                    gate.first_key == 1 && gate.last_key < 0,
+                    "{}",
+                    row.full_name
+                );
+            }
+        }
     }
 
     #[test]

@@ -80,7 +80,15 @@ fn any_value(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
 
 /// Returns the number of elements of an array (or a set), and what follows its header.
 fn array(reply: &[u8]) -> Option<(usize, &[u8])> {
-    if !matches!(reply.first()?, b'*' | b'~') {
+    match reply.first()? {
+        b'*' | b'~' => aggregate(reply),
+        _ => None,
+    }
+}
+
+/// Returns the number of elements of an array or a set, of pairs of a map, and what follows its header.
+fn aggregate(reply: &[u8]) -> Option<(usize, &[u8])> {
+    if !matches!(reply.first()?, b'*' | b'~' | b'%') {
         return None;
     }
     let end = reply.iter().position(|byte| *byte == b'\n')?;
@@ -177,10 +185,16 @@ fn by_place(parts: &[&[u8]], out: &mut Vec<u8>, of: impl Fn(i64, i64) -> i64) ->
     Some(())
 }
 
+/// Appends the elements of all arrays, or the pairs of all maps.
 fn concat(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
-    let parts: Option<Vec<(usize, &[u8])>> = parts.iter().map(|part| array(part)).collect();
+    let sign = *parts.first()?.first()?;
+    if parts.iter().any(|part| part.first() != Some(&sign)) {
+        return None;
+    }
+    let parts: Option<Vec<(usize, &[u8])>> = parts.iter().map(|part| aggregate(part)).collect();
     let parts = parts?;
-    header(out, parts.iter().map(|(count, _)| count).sum());
+    let count: usize = parts.iter().map(|(count, _)| count).sum();
+    push_header(out, sign, count as i64);
     for (_, rest) in parts {
         out.extend_from_slice(rest);
     }

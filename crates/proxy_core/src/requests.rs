@@ -757,7 +757,7 @@ impl Requests {
             {
                 split::send_past_all(&mut conns.ctx, me, merge, raw)
             }
-            Class::All(merge) => split::send_to_all(&mut conns.ctx, me, merge, raw),
+            Class::All(merge) => split::send_to_all(&mut conns.ctx, me, merge, raw, args),
             Class::Scan => split::scan(&mut conns.ctx, me, raw, args),
         }
     }

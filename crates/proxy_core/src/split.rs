@@ -7,7 +7,7 @@
 use redline_resp::{Args, push_header};
 use redline_spec::CommandId;
 
-use crate::class::{Merge, NO_COMMAND};
+use crate::class::{Merge, NO_COMMAND, Words};
 use crate::context::Context;
 use crate::gather::sort_by_group;
 use crate::gathers::KEYS_KEPT_MAX;
@@ -17,6 +17,10 @@ use crate::shell::Shell;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::{errors, merge, replica_reads};
+
+/// Error for series of several servers that are to be reduced to one: no server has all of them.
+const GROUPED: &str =
+    "ERR GROUPBY is not possible over several servers: send the call to each of them";
 
 /// Memory for splitting calls of many keys; empty between calls.
 #[derive(Default)]
@@ -46,13 +50,12 @@ impl Splitter {
         raw: &[u8],
         args: Args<'_>,
     ) -> Flow {
-        let step = if id == CommandId::Mset { 2 } else { 1 };
-        if !(args.len() - 1).is_multiple_of(step) {
+        let Some(words) = Words::of(id, args.len()) else {
             return ctx.clients.refuse(me, &errors::wrong_arity(id));
-        }
+        };
         let home = ctx.clients.home_of(me);
         let mut groups = std::mem::take(&mut self.groups);
-        let keys = (1..args.len()).step_by(step).map(|at| &args[at]);
+        let keys = words.keys().map(|at| &args[at]);
         ctx.routes.groups_of(home, keys, &mut groups);
         let first = groups[0];
         if groups.iter().all(|group| *group == first) {
@@ -74,6 +77,7 @@ impl Splitter {
         // End of an argument in `raw`, line end included: the next header begins there.
         let end_of = |at: usize| args.end_of(at) + 2;
         let name = &raw[end_of(0) - args[0].len() - 2..end_of(0)];
+        let behind = args.len() - words.end;
         let mut rest = sorted.as_slice();
         let mut part = 0;
         while let Some(&first) = rest.first() {
@@ -83,14 +87,16 @@ impl Splitter {
             let node = node_of_part(ctx, me, id, group);
             let mut request = std::mem::take(&mut self.request);
             request.clear();
-            push_header(&mut request, b'*', (count * step + 1) as i64);
+            let argc = 1 + count * words.step + behind;
+            push_header(&mut request, b'*', argc as i64);
             push_header(&mut request, b'$', args[0].len() as i64);
             request.extend_from_slice(name);
             for &number in mine {
                 order[number as usize] = part;
-                let before = number as usize * step;
-                request.extend_from_slice(&raw[end_of(before)..end_of(before + step)]);
+                let before = number as usize * words.step;
+                request.extend_from_slice(&raw[end_of(before)..end_of(before + words.step)]);
             }
+            request.extend_from_slice(&raw[end_of(words.end - 1)..end_of(args.len() - 1)]);
             send_part(ctx, me, gather, part, (node, Way::Shared), &request);
             self.request = request;
             part += 1;
@@ -122,10 +128,19 @@ pub(crate) fn send_to_all<S: Shell>(
     me: Ref,
     merge: Merge,
     raw: &[u8],
+    args: Args<'_>,
 ) -> Flow {
     if ctx.has_one_shard(me) {
         let node = ctx.home(me).shards[0].primary;
         return ctx.forward(me, node, raw);
+    }
+    let last = ctx.clients.find(me).and_then(|client| client.last);
+    if matches!(last, Some(CommandId::TsMrange | CommandId::TsMrevrange))
+        && args
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(b"GROUPBY"))
+    {
+        return ctx.clients.refuse(me, GROUPED);
     }
     send_to_each(ctx, me, merge, Way::Shared, raw)
 }
@@ -307,6 +322,47 @@ mod tests {
         assert_eq!(proxy.got(me), "");
         proxy.reply(first, "*1 $1 y ");
         assert_eq!(proxy.got(me), "*3 x y $-1");
+    }
+
+    #[test]
+    fn calls_on_documents_are_cut_with_all_words_of_a_key_and_those_behind_the_keys() {
+        let mut proxy = Proxy::of_cluster();
+        let me = proxy.client();
+        proxy.send(me, &["JSON.MGET a b a .x"]);
+        let (first, second) = (proxy.link(0), proxy.link(1));
+        assert_eq!(proxy.sent(first), "*3 JSON.MGET b .x");
+        assert_eq!(proxy.sent(second), "*4 JSON.MGET a a .x");
+        proxy.reply(second, "*2 $3 [1] $-1 ");
+        proxy.reply(first, "*1 $3 [2] ");
+        assert_eq!(proxy.got(me), "*3 [1] [2] $-1");
+        proxy.send(me, &["JSON.MSET a . 1 b . 2 a .x 3"]);
+        assert_eq!(proxy.sent(first), "*4 JSON.MSET b . 2");
+        assert_eq!(proxy.sent(second), "*7 JSON.MSET a . 1 a .x 3");
+        proxy.reply(first, "+OK ");
+        proxy.reply(second, "+OK ");
+        assert_eq!(proxy.got(me), "+OK");
+        proxy.send(me, &["JSON.MSET a . 1 b .", "JSON.MGET a ."]);
+        assert_eq!(proxy.sent(second), "*3 JSON.MGET a .");
+        proxy.reply(second, "*1 $1 1 ");
+        assert_eq!(
+            proxy.got(me),
+            "-ERR_wrong_number_of_arguments_for_'json.mset'_command *1 1"
+        );
+    }
+
+    #[test]
+    fn series_are_asked_for_on_all_shards_unless_they_are_to_be_grouped() {
+        let mut proxy = Proxy::of_cluster();
+        let me = proxy.client();
+        proxy.send(me, &["TS.QUERYINDEX l=1"]);
+        let (first, second) = (proxy.link(0), proxy.link(1));
+        assert_eq!(proxy.sent(first), "*2 TS.QUERYINDEX l=1");
+        proxy.reply(first, "~1 $1 a ");
+        proxy.reply(second, "~1 $1 b ");
+        assert_eq!(proxy.got(me), "~2 a b");
+        proxy.send(me, &["TS.MRANGE - + FILTER l=1 GROUPBY l REDUCE sum"]);
+        let refused = proxy.got(me);
+        assert!(refused.starts_with("-ERR_GROUPBY"), "{refused}");
     }
 
     #[test]
