@@ -148,7 +148,7 @@ PLAIN = [
     ("EXHSET / HSET, many small", 1.2, "EXHSET xh:RANDOM field value", "HSET h:RANDOM field value", 100_000),
     ("EXZADD of two parts / ZADD", 1.3, "EXZADD xz RANDOM#1 m:RANDOM", "ZADD z RANDOM m:RANDOM", MILLION),
     ("TR.SETBIT / SETBIT", 1.3, "TR.SETBIT tr NUMBER 1", "SETBIT bits NUMBER 1", MILLION),
-    ("TS.ADD / ZADD", 1.3, "TS.ADD ts:RANDOM * 20.5", "ZADD tz:RANDOM RANDOM m:RANDOM", 1_000),
+    ("TS.ADD / ZADD", 1.3, "TS.ADD ts:RANDOM * 20.5 ON_DUPLICATE LAST", "ZADD tz:RANDOM RANDOM m:RANDOM", 1_000),
 ]
 
 

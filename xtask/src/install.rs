@@ -22,6 +22,44 @@ const REDIS_PY_TEST_TOOLS: [&str; 8] = [
     "uvloop==0.23.0",
     "redis-entraid==1.0.0",
 ];
+const TAIR_PY: &str = "tair==1.3.7";
+/// What tair-py's own tests import beside it.
+const TAIR_PY_TEST_TOOLS: [&str; 3] = [
+    "pytest==9.2.0",
+    "pytest-asyncio==1.5.0",
+    "pytest-timeout==2.4.0",
+];
+/// The fixtures of tair-py's tests, which its source package lacks.
+const TAIR_PY_FIXTURES: &str = r#"import datetime
+import pytest
+from tair import Tair
+
+NETWORK_DELAY_CALIBRATION_VALUE = 1
+TAIR_SCHEME, TAIR_HOST, TAIR_PORT, TAIR_DB = "redis", "127.0.0.1", 6379, 0
+TAIR_CLUSTER_SCHEME, TAIR_CLUSTER_HOST, TAIR_CLUSTER_PORT = TAIR_SCHEME, TAIR_HOST, TAIR_PORT
+TAIR_USERNAME = TAIR_PASSWORD = TAIR_CLUSTER_USERNAME = TAIR_CLUSTER_PASSWORD = None
+
+
+def get_tair_client():
+    return Tair(host=TAIR_HOST, port=TAIR_PORT, db=TAIR_DB)
+
+
+@pytest.fixture
+def t():
+    client = get_tair_client()
+    yield client
+    client.close()
+
+
+def get_server_time(client):
+    seconds, micros = client.time()
+    return datetime.datetime.fromtimestamp(seconds + micros / 1e6)
+
+
+def compare_str(a, b):
+    text = lambda value: value.decode() if isinstance(value, bytes) else value
+    return text(a) == text(b)
+"#;
 const GO_REDIS: &str = "github.com/redis/go-redis/v9@v9.14.0";
 const REDIGO: &str = "github.com/gomodule/redigo@v1.9.3";
 const RADIX: &str = "github.com/mediocregopher/radix/v4@v4.1.4";
@@ -320,24 +358,48 @@ pub fn redis_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
     if !succeeds(Command::new(&python).args(["-c", "import pytest_timeout, numpy, uvloop"])) {
         pip(&python, &REDIS_PY_TEST_TOOLS)?;
     }
-    let (name, version) = REDIS_PY.split_once("==").unwrap_or((REDIS_PY, ""));
+    let source = python_source(&python, REDIS_PY, &home)?;
+    Ok((python, source))
+}
+
+/// Returns a Python with tair-py and what its own tests want, and the folder of its source.
+pub fn tair_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    let home = folder().join("suites");
+    make(&home)?;
+    // It wants a redis-py of its own.
+    let python = environment(&home.join("venv-tair"))?;
+    if !succeeds(Command::new(&python).args(["-c", "import tair, pytest_timeout"])) {
+        pip(&python, &[&[TAIR_PY], &TAIR_PY_TEST_TOOLS[..]].concat())?;
+    }
+    let source = python_source(&python, TAIR_PY, &home)?;
+    let tests = source.join("tests");
+    for (name, text) in [("conftest.py", TAIR_PY_FIXTURES), ("__init__.py", "")] {
+        let path = tests.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok((python, source))
+}
+
+/// Returns the folder of a Python package's source, which is fetched if it is not there.
+fn python_source(python: &Path, package: &str, home: &Path) -> Result<PathBuf, Failure> {
+    let (name, version) = package.split_once("==").unwrap_or((package, ""));
     let source = home.join(format!("{name}-{version}"));
     if !source.join("tests").exists() {
-        println!("fetching the source of {REDIS_PY} for its test suite");
-        let mut fetch = Command::new(&python);
+        println!("fetching the source of {package} for its test suite");
+        let mut fetch = Command::new(python);
         fetch
             .args(["-m", "pip", "download", "-q", "--disable-pip-version-check"])
-            .args(["--no-deps", "--no-binary", ":all:", REDIS_PY, "-d"])
-            .arg(&home);
+            .args(["--no-deps", "--no-binary", ":all:", package, "-d"])
+            .arg(home);
         captured(fetch, b"", INSTALL_TIMEOUT)?;
         let mut unpack = Command::new("tar");
         unpack
             .arg("xzf")
             .arg(home.join(format!("{name}-{version}.tar.gz")))
-            .current_dir(&home);
+            .current_dir(home);
         captured(unpack, b"", INSTALL_TIMEOUT)?;
     }
-    Ok((python, source))
+    Ok(source)
 }
 
 /// Returns go-redis's own tests, built, and their folder.

@@ -432,10 +432,11 @@ impl Explained {
     }
 
     fn parse(page: &str) -> Explained {
-        const BEGINNINGS: [&str; 6] = [
+        const BEGINNINGS: [&str; 7] = [
             "| unit/",
             "| integration/",
             "| redis-py",
+            "| tair-py",
             "| go-redis",
             "| phpredis",
             "| hiredis",

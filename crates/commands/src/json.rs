@@ -47,7 +47,7 @@ fn wrong_kind(expected: &str, found: &str) -> Error {
     Error::Line(text.into())
 }
 
-fn path_of(args: Args<'_>, at: usize) -> Result<Path, Error> {
+fn path_of(args: Args<'_>, at: usize) -> Result<Path<'_>, Error> {
     match args.get(at) {
         Some(given) => Path::parse(given).map_err(|error| Error::Line(error.to_string().into())),
         None => Ok(Path::root()),
@@ -77,7 +77,7 @@ fn find<'c>(ctx: &'c Ctx<'_>, key: &[u8]) -> Result<Option<&'c Json>, Error> {
         .map_err(|_| WRONG_TYPE)
 }
 
-fn select(json: &Json, path: &Path) -> Result<Vec<Place>, Error> {
+fn select(json: &Json, path: &Path<'_>) -> Result<Vec<Place>, Error> {
     json.select(path).map_err(exhausted)
 }
 
@@ -118,7 +118,7 @@ enum OnlyIf {
 }
 
 /// Returns where a value is put that is set at a path of a document.
-fn target_of(json: &Json, path: &Path, only_if: OnlyIf, value: &Json) -> Result<Target, Error> {
+fn target_of(json: &Json, path: &Path<'_>, only_if: OnlyIf, value: &Json) -> Result<Target, Error> {
     if only_if != OnlyIf::Missing {
         let ways = json.ways(path).map_err(exhausted)?;
         ways.iter()
@@ -182,7 +182,7 @@ fn put(json: &mut Json, target: Target, value: &Json, merges: bool) {
 fn store(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    path: &Path,
+    path: &Path<'_>,
     value: Json,
     only_if: OnlyIf,
     merges: bool,
@@ -195,6 +195,10 @@ fn store(
             return Ok(true);
         }
         Some(_) if path.is_root() && only_if == OnlyIf::Missing => return Ok(false),
+        Some(_) if path.is_root() && !merges => {
+            write(ctx, key, |json| *json = value)?;
+            return Ok(true);
+        }
         Some(_) if path.is_root() => Target::Values(vec![Vec::new()]),
         Some(json) => target_of(json, path, only_if, &value)?,
     };
@@ -211,10 +215,10 @@ pub(crate) fn json_set(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let only_if = match args.from(4).iter().collect::<Vec<_>>()[..] {
-        [] => OnlyIf::Any,
-        [word] if word.eq_ignore_ascii_case(b"NX") => OnlyIf::Missing,
-        [word] if word.eq_ignore_ascii_case(b"XX") => OnlyIf::Present,
+    let only_if = match (args.get(4), args.get(5)) {
+        (None, _) => OnlyIf::Any,
+        (Some(word), None) if word.eq_ignore_ascii_case(b"NX") => OnlyIf::Missing,
+        (Some(word), None) if word.eq_ignore_ascii_case(b"XX") => OnlyIf::Present,
         _ => return Err(Error::Syntax.into()),
     };
     let path = path_of(args, 2)?;
@@ -261,7 +265,7 @@ pub(crate) fn json_mset(
         let (path, value) = (path_of(args, at + 1)?, value_of(&args[at + 2])?);
         let is_made = writes
             .iter()
-            .any(|(other, _, _): &(&[u8], Path, Json)| *other == key);
+            .any(|(other, _, _): &(&[u8], Path<'_>, Json)| *other == key);
         match find(ctx, key)? {
             Some(json) if !path.is_root() => {
                 target_of(json, &path, OnlyIf::Any, &value)?;
@@ -323,16 +327,19 @@ pub(crate) fn json_get(
     let mut at = 2;
     while let Some(word) = args.get(at) {
         at += 1;
-        let name = word.to_ascii_uppercase();
-        if !matches!(&name[..], b"INDENT" | b"NEWLINE" | b"SPACE" | b"FORMAT") {
-            if name != b"NOESCAPE" {
+        const OPTIONS: [&[u8]; 5] = [b"INDENT", b"NEWLINE", b"SPACE", b"FORMAT", b"NOESCAPE"];
+        let mut options = OPTIONS.into_iter();
+        let name = match options.find(|option| word.eq_ignore_ascii_case(option)) {
+            None => {
                 paths.push(path_of(args, at - 1)?);
+                continue;
             }
-            continue;
-        }
+            Some(b"NOESCAPE") => continue,
+            Some(name) => name,
+        };
         let value = args.get(at).ok_or_else(|| Error::wrong_arity("json.get"))?;
         at += 1;
-        match &name[..] {
+        match name {
             b"INDENT" => layout.indent = value,
             b"NEWLINE" => layout.newline = value,
             b"SPACE" => layout.space = value,
@@ -375,10 +382,10 @@ fn format_of(value: &[u8], proto: Proto) -> Result<Format, Error> {
 }
 
 /// Returns the text of what paths find: of one value, of an array of them, or of an object with a member for each path.
-fn text_of(json: &Json, paths: &[Path], layout: &Layout<'_>) -> Result<Vec<u8>, Error> {
+fn text_of(json: &Json, paths: &[Path<'_>], layout: &Layout<'_>) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     let all_legacy = paths.iter().all(Path::is_legacy);
-    let first = |path: &Path, missing: &str| -> Result<Place, Error> {
+    let first = |path: &Path<'_>, missing: &str| -> Result<Place, Error> {
         let places = select(json, path)?;
         places.first().copied().ok_or_else(|| no_path(missing, ""))
     };
@@ -601,7 +608,7 @@ pub(crate) fn json_type(
 /// Replies with a length for each value that a JSONPath finds, null for one that has none.
 fn lengths(
     json: &Json,
-    path: &Path,
+    path: &Path<'_>,
     reply: &mut Reply<'_>,
     length: fn(Item<'_>) -> Option<usize>,
 ) -> Result<(), Error> {

@@ -864,7 +864,7 @@ fn packed_header(packed: &PackedRef<'_>) -> u64 {
 /// Returns the number of bytes of the count in front of a packed collection of that form.
 #[inline]
 fn count_bytes(form: PackedForm) -> usize {
-    if form.int_bytes().is_some() {
+    if form.element_bytes().is_some() {
         0
     } else {
         size_of::<u16>()
@@ -894,7 +894,7 @@ unsafe fn read_packed<'a>(at: *const u8, header: u64) -> PackedRef<'a> {
     let (form, len) = (packed_form(header), inline_len(header));
     // SAFETY: handed on from the caller.
     unsafe {
-        let (count, at) = match form.int_bytes() {
+        let (count, at) = match form.element_bytes() {
             Some(width) => (len / width, at),
             None => {
                 let count = at.cast::<u16>().read_unaligned();

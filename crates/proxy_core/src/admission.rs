@@ -283,7 +283,7 @@ fn copy_to<S: Shell>(
     }
     for (group, words) in parts {
         let mut request = Vec::new();
-        encode_request([&words, behind].concat(), &mut request);
+        encode_request([&words[..], behind].concat(), &mut request);
         copy(ctx, me, routes.node_of_group(group), &request);
     }
 }

@@ -1,8 +1,8 @@
 //! Properties of a command that the request path checks before its handler runs, in sixteen bytes. Derived from the rows.
 
 use crate::{
-    CommandId, Find, Flags, Group, KeySpec, Plane, Propagate, Routing, Row, Scope, table,
-    table::same,
+    Categories, CommandId, Find, Flags, Group, KeySpec, Plane, Propagate, Routing, Row, Scope,
+    table, table::same,
 };
 
 /// Part of a row for the request path.
@@ -207,7 +207,9 @@ static NAMES_ELEMENT: [bool; CommandId::COUNT] = {
     let mut names = [false; CommandId::COUNT];
     let mut i = 0;
     while i < CommandId::COUNT {
-        names[i] = matches!(table::ROWS[i].group, Group::Hash | Group::Set)
+        let row = &table::ROWS[i];
+        names[i] = (matches!(row.group, Group::Hash | Group::Set)
+            || row.acl.has(Categories::TAIRHASH))
             && matches!(GATES[i].keys, KeyShape::One)
             && GATES[i].first_key == 1
             && GATES[i].arity.unsigned_abs() > 2;

@@ -5,6 +5,8 @@
 //! Hash, buckets, the order in which places are tried and fingerprints are moved are those of RedisBloom: the same calls
 //! make the same bytes, here and there, and nothing is drawn at random.
 
+use std::ops::Range;
+
 use crate::{DataType, Digest, bloom::Fields, limits::SKETCH_BYTES_MAX, murmur};
 
 /// Most layers of a filter: `cf-max-expansions` cannot be more.
@@ -111,18 +113,35 @@ impl Layer {
             })
     }
 
+    #[inline]
     fn bucket_size(&self) -> usize {
-        self.places.len() / self.buckets as usize
+        match self.buckets.is_power_of_two() {
+            true => self.places.len() >> self.buckets.trailing_zeros(),
+            false => self.places.len() / self.buckets as usize,
+        }
     }
 
+    /// Returns the places of the bucket of a hash. Most layers have a power of two of buckets, so that nothing is divided.
+    #[inline]
+    fn range(&self, hash: u64) -> Range<usize> {
+        let bucket = match self.buckets.is_power_of_two() {
+            true => hash & (self.buckets - 1),
+            false => hash % self.buckets,
+        };
+        let size = self.bucket_size();
+        let start = bucket as usize * size;
+        start..start + size
+    }
+
+    #[inline]
     fn bucket(&self, hash: u64) -> &[u8] {
-        let size = self.bucket_size();
-        &self.places[(hash % self.buckets) as usize * size..][..size]
+        &self.places[self.range(hash)]
     }
 
+    #[inline]
     fn bucket_mut(&mut self, hash: u64) -> &mut [u8] {
-        let size = self.bucket_size();
-        &mut self.places[(hash % self.buckets) as usize * size..][..size]
+        let range = self.range(hash);
+        &mut self.places[range]
     }
 
     /// Replaces the first fingerprint of that value in one of an item's buckets; returns true if there was one.

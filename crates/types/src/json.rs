@@ -163,6 +163,14 @@ impl Names {
         self.places[place]
     }
 
+    /// Forgets all names.
+    fn clear(&mut self) {
+        if self.count > 0 {
+            self.places.fill(0);
+            self.count = 0;
+        }
+    }
+
     fn probe(&self, json: &Json, name: &[u8]) -> usize {
         let mask = self.places.len() - 1;
         let mut place = redline_table::hash(name) as usize & mask;
@@ -259,6 +267,7 @@ impl Json {
         }
     }
 
+    #[inline]
     fn item(&self, word: u64) -> Item<'_> {
         match tag_of(word) {
             CONSTANT if word == NULL => Item::Null,
@@ -285,6 +294,7 @@ impl Json {
         }
     }
 
+    #[inline]
     fn block(&self, word: u64) -> Block {
         let at = offset_of(word);
         let head = self.words[at];
@@ -295,6 +305,7 @@ impl Json {
         }
     }
 
+    #[inline]
     fn text_of(&self, word: u64) -> Text<'_> {
         if tag_of(word) == SHORT {
             return Text::Word(word.to_le_bytes());
@@ -754,14 +765,9 @@ impl Json {
         if self.waste > WASTE_BYTES_MIN && self.waste > bytes / 2 {
             let mut anew = Json::empty();
             anew.words[0] = anew.import_root(self);
-            anew.shrink();
-            *self = anew;
+            // A copy is as large as it has to be: shrinking may leave the memory as large as it is.
+            *self = anew.clone();
         }
-    }
-
-    fn shrink(&mut self) {
-        self.words.shrink_to_fit();
-        self.text.shrink_to_fit();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Small collections as runs of bytes, so that a store of values can keep the bytes alone. Must not know the store, nor
 //! how many bytes are few.
 //!
-//! A collection in its compact form is nothing but a sequence: a [`Pack`]'s entries, or integers of one
-//! width. [`DataType::packed`](crate::DataType::packed) returns it, and
+//! A collection in its compact form is nothing but a sequence: a [`Pack`]'s entries, or elements of one
+//! width: integers, or the bytes of an exString. [`DataType::packed`](crate::DataType::packed) returns it, and
 //! [`DataType::load_packed`](crate::DataType::load_packed) makes a value of it again, by a copy into the memory that
 //! the value has already. The bytes are for this process only: they are used as they were given, without a check, and
 //! integers are in the machine's order.
@@ -27,11 +27,13 @@ pub enum PackedForm {
     Ints32,
     /// The members of a set of integers, ascending, of eight bytes each.
     Ints64,
+    /// The version, the flags and the bytes of an exString.
+    ExString,
 }
 
 impl PackedForm {
     /// Every form, in the order of their numbers (`form as u8`).
-    pub const ALL: [PackedForm; 7] = [
+    pub const ALL: [PackedForm; 8] = [
         PackedForm::List,
         PackedForm::Hash,
         PackedForm::Set,
@@ -39,6 +41,7 @@ impl PackedForm {
         PackedForm::Ints16,
         PackedForm::Ints32,
         PackedForm::Ints64,
+        PackedForm::ExString,
     ];
 
     /// Returns the type of such a value.
@@ -51,24 +54,27 @@ impl PackedForm {
             PackedForm::Set | PackedForm::Ints16 | PackedForm::Ints32 | PackedForm::Ints64 => {
                 Kind::Set
             }
+            PackedForm::ExString => Kind::ExString,
         }
     }
 
     /// Returns the encoding of such a value, as OBJECT ENCODING replies it.
     pub const fn encoding(self) -> &'static str {
-        match self.int_bytes() {
-            Some(_) => "intset",
-            None => "listpack",
+        match self {
+            PackedForm::Ints16 | PackedForm::Ints32 | PackedForm::Ints64 => "intset",
+            PackedForm::List | PackedForm::Hash | PackedForm::Set | PackedForm::Zset => "listpack",
+            PackedForm::ExString => "raw",
         }
     }
 
     /// Returns the bytes of an element, where all have the same: their count need not be kept then.
     #[inline]
-    pub const fn int_bytes(self) -> Option<usize> {
+    pub const fn element_bytes(self) -> Option<usize> {
         match self {
             PackedForm::Ints16 => Some(2),
             PackedForm::Ints32 => Some(4),
             PackedForm::Ints64 => Some(8),
+            PackedForm::ExString => Some(1),
             PackedForm::List | PackedForm::Hash | PackedForm::Set | PackedForm::Zset => None,
         }
     }
@@ -101,9 +107,9 @@ impl PackedRef<'static> {
 }
 
 impl PackedRef<'_> {
-    /// Returns the elements as a pack of its own; `None` if the bytes are integers of one width.
+    /// Returns the elements as a pack of its own; `None` if the bytes are no entries of one.
     pub fn pack(self) -> Option<Pack> {
-        match self.form.int_bytes() {
+        match self.form.element_bytes() {
             Some(_) => None,
             None => Some(Pack::of_packed(self)),
         }
@@ -120,6 +126,7 @@ impl PackedRef<'_> {
             | PackedForm::Ints16
             | PackedForm::Ints32
             | PackedForm::Ints64 => self.count,
+            PackedForm::ExString => (self.count > 0) as usize,
         }
     }
 
@@ -152,7 +159,16 @@ mod tests {
             }
             let mut set = Set::new();
             set.add_all(texts.iter().copied(), &limits);
-            values.extend([list.into(), hash.into(), zset.into(), set.into()]);
+            let mut string = crate::ExString::default();
+            string.set(texts[count - 1]);
+            string.set_version(count as u64);
+            values.extend([
+                list.into(),
+                hash.into(),
+                zset.into(),
+                set.into(),
+                string.into(),
+            ]);
             for shift in [0, 20, 40] {
                 let ints: Vec<String> = (0..count)
                     .map(|n| ((n as i64 - 3) << shift).to_string())
@@ -179,6 +195,10 @@ mod tests {
                     [member.to_vec(), score.to_bits().to_le_bytes().to_vec()]
                 })
                 .collect(),
+            Value::ExString(string) => vec![
+                string.value().to_vec(),
+                string.version().to_le_bytes().to_vec(),
+            ],
             _ => Vec::new(),
         }
     }

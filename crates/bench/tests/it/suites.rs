@@ -93,8 +93,15 @@ fn every_shipped_suite_runs_and_has_its_published_figures() {
     let (runs, of_tair) = (instance["runs"].as_array().unwrap(), &tair["runs"]);
     assert_eq!(runs.len(), 2 * of_tair.as_array().unwrap().len());
     assert_eq!(runs[0]["published"], of_tair[0]["published"]);
+    for (name, groups) in [("tair-types.toml", 10), ("modules.toml", 12)] {
+        let result = shipped(name, &["-p", &port]);
+        let runs = result["runs"].as_array().unwrap();
+        let names: std::collections::HashSet<_> =
+            runs.iter().map(|run| run["group"].to_string()).collect();
+        assert_eq!(names.len(), groups, "{name}");
+    }
     // All files of the folder are among these, but memcached's: `cargo xtask compat memcached` runs that.
-    assert_eq!(fs::read_dir(suite("")).unwrap().count(), 6);
+    assert_eq!(fs::read_dir(suite("")).unwrap().count(), 8);
 }
 
 #[test]

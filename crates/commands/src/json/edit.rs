@@ -35,12 +35,23 @@ pub(super) fn from_end(index: i64, len: usize) -> usize {
 fn change_each<P, R>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    path: &Path,
+    path: &Path<'_>,
     event: &'static str,
     plan: impl Fn(&Json, Place, usize) -> Result<Option<P>, Error>,
     apply: impl Fn(&mut Json, Place, P) -> Option<R>,
 ) -> Result<Vec<Option<R>>, Error> {
     let json = find(ctx, key)?.ok_or(NO_KEY)?;
+    if path.is_static() {
+        let Some(place) = json.locate(path) else {
+            return Ok(Vec::new());
+        };
+        let Some(plan) = plan(json, place, path.depth())? else {
+            return Ok(vec![None]);
+        };
+        let result = write(ctx, key, |json| apply(json, place, plan))?;
+        ctx.keys.changed(Classes::MODULE, event, key);
+        return Ok(vec![result]);
+    }
     let ways = json.ways(path).map_err(exhausted)?;
     let mut plans = Vec::with_capacity(ways.len());
     for way in &ways {
@@ -62,7 +73,7 @@ fn change_each<P, R>(
 /// Replies with the numbers of a JSONPath, or with the last one of a path of the older dialect.
 fn reply_integers(
     results: &[Option<i64>],
-    path: &Path,
+    path: &Path<'_>,
     missing: impl FnOnce() -> Error,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
@@ -180,12 +191,18 @@ fn calculate(
         reply.bulk(&last.ok_or_else(missing)?.to_text());
         return Ok(());
     }
-    let texts = results.iter().map(|result| match result {
-        Some(json) => json.to_text(),
-        None => b"null".to_vec(),
-    });
-    let texts: Vec<_> = texts.collect();
-    reply.bulk(&[b"[", &texts.join(&b","[..])[..], b"]"].concat());
+    let mut text = vec![b'['];
+    for (at, result) in results.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        match result {
+            Some(json) => json.write(Place::ROOT, &Layout::default(), 0, &mut text),
+            None => text.extend_from_slice(b"null"),
+        }
+    }
+    text.push(b']');
+    reply.bulk(&text);
     Ok(())
 }
 

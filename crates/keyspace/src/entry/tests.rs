@@ -23,7 +23,7 @@ fn list() -> Value {
 
 /// Returns the bytes as a packed collection, of the count that their form allows.
 fn packed(form: PackedForm, bytes: &[u8]) -> PackedRef<'_> {
-    let count = bytes.len() / form.int_bytes().unwrap_or(2);
+    let count = bytes.len() / form.element_bytes().unwrap_or(2);
     PackedRef { form, count, bytes }
 }
 

@@ -5,7 +5,7 @@ use super::prelude::*;
 rows! { Module:
     BfAdd = "bf.add" {
         summary: "Add an item to a Bloom filter, which is made if it is missing.",
-        complexity: "O(k), k: hashes",
+        complexity: "O(1), once for each hash and layer",
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
@@ -39,7 +39,7 @@ rows! { Module:
 
     BfExists = "bf.exists" {
         summary: "Tell whether a Bloom filter may have an item.",
-        complexity: "O(k), k: hashes",
+        complexity: "O(1), once for each hash and layer",
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE, FAST],

@@ -5,7 +5,7 @@ use super::prelude::*;
 rows! { Module:
     CmsIncrby = "cms.incrby" {
         summary: "Count items in a count-min sketch.",
-        complexity: "O(N*d), N: items, d: depth",
+        complexity: "O(1) for an item and a row, O(N*d) for N items in d rows",
         since: "9.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM, MODULE],
@@ -65,7 +65,7 @@ rows! { Module:
 
     CmsQuery = "cms.query" {
         summary: "Get the counts of items from a count-min sketch.",
-        complexity: "O(N*d), N: items, d: depth",
+        complexity: "O(1) for an item and a row, O(N*d) for N items in d rows",
         since: "9.0.0",
         arity: -3,
         flags: [READONLY, MODULE],

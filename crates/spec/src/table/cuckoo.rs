@@ -5,7 +5,7 @@ use super::prelude::*;
 rows! { Module:
     CfAdd = "cf.add" {
         summary: "Add an item to a cuckoo filter, which is made if it is missing.",
-        complexity: "O(k+i), k: layers, i: moves",
+        complexity: "O(1), once for each layer, and for each move in a full one",
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
@@ -17,7 +17,7 @@ rows! { Module:
 
     CfAddnx = "cf.addnx" {
         summary: "Add an item to a cuckoo filter, unless it is found there.",
-        complexity: "O(k+i), k: layers, i: moves",
+        complexity: "O(1), once for each layer, and for each move in a full one",
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, MODULE],
@@ -40,7 +40,7 @@ rows! { Module:
 
     CfCount = "cf.count" {
         summary: "Tell how often an item may be in a cuckoo filter.",
-        complexity: "O(k), k: layers",
+        complexity: "O(1), once for each layer",
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE, FAST],
@@ -62,7 +62,7 @@ rows! { Module:
 
     CfDel = "cf.del" {
         summary: "Delete an item from a cuckoo filter once.",
-        complexity: "O(k), k: layers",
+        complexity: "O(1), once for each layer",
         since: "9.0.0",
         arity: 3,
         flags: [WRITE, MODULE, FAST],
@@ -73,7 +73,7 @@ rows! { Module:
 
     CfExists = "cf.exists" {
         summary: "Tell whether a cuckoo filter may have an item.",
-        complexity: "O(k), k: layers",
+        complexity: "O(1), once for each layer",
         since: "9.0.0",
         arity: 3,
         flags: [READONLY, MODULE, FAST],

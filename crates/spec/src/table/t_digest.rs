@@ -5,7 +5,7 @@ use super::prelude::*;
 rows! { Module:
     TdigestAdd = "tdigest.add" {
         summary: "Add values to a t-digest.",
-        complexity: "O(N), N: values",
+        complexity: "O(1) for a value in the mean, O(N) for N of them",
         since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],

@@ -5,7 +5,7 @@ use super::prelude::*;
 rows! { Module:
     TopkAdd = "topk.add" {
         summary: "Count items once each, and tell which are no longer among the k for it.",
-        complexity: "O(N*d), N: items, d: depth",
+        complexity: "O(1) for an item and a row, O(N*d) for N items in d rows",
         since: "9.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM, MODULE],

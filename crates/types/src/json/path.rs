@@ -4,7 +4,7 @@
 //! it becomes a JSONPath by a `$` or `$.` before it. A path that begins with a slash is a JSON Pointer, as Tair has it, and
 //! names one value too. Errors have the form of RedisJSON's: the place, and what could have stood there.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use regex::bytes::Regex;
 
@@ -36,11 +36,11 @@ impl fmt::Display for PathError {
 
 /// A path.
 #[derive(Clone, Debug)]
-pub struct Path {
+pub struct Path<'a> {
     /// As the client sent it.
-    given: Box<str>,
+    given: &'a str,
     /// As a JSONPath.
-    fixed: Box<str>,
+    fixed: Cow<'a, str>,
     is_legacy: bool,
     pub(super) steps: Vec<Step>,
 }
@@ -109,18 +109,18 @@ pub(super) fn pattern(text: &[u8]) -> Option<Regex> {
     builder.build().ok()
 }
 
-impl Path {
+impl<'a> Path<'a> {
     /// Parses a path.
     ///
     /// # Errors
     ///
     /// If it is not UTF-8, or of neither dialect.
-    pub fn parse(given: &[u8]) -> Result<Path, PathError> {
+    pub fn parse(given: &'a [u8]) -> Result<Path<'a>, PathError> {
         let given = str::from_utf8(given)
             .map_err(|_| PathError("ERR the path is not valid UTF-8".to_owned()))?;
         if given.starts_with('/') {
             return Ok(Path {
-                given: given.into(),
+                given,
                 fixed: given.into(),
                 is_legacy: true,
                 steps: pointer(given),
@@ -128,10 +128,10 @@ impl Path {
         }
         let is_legacy = given != "$" && !given.starts_with("$.") && !given.starts_with("$[");
         let fixed = match given {
-            _ if !is_legacy => given.to_owned(),
-            "." => "$".to_owned(),
-            _ if given.starts_with('.') => format!("${given}"),
-            _ => format!("$.{given}"),
+            _ if !is_legacy => given.into(),
+            "." => "$".into(),
+            _ if given.starts_with('.') => format!("${given}").into(),
+            _ => Cow::from(format!("$.{given}")),
         };
         let mut parser = Parser {
             patterns: 0,
@@ -144,17 +144,17 @@ impl Path {
             return Err(parser.expected(END));
         }
         Ok(Path {
-            given: given.into(),
-            fixed: fixed.into(),
+            given,
+            fixed,
             is_legacy,
             steps,
         })
     }
 
     /// Returns the path of the whole document: `.` of the older dialect.
-    pub fn root() -> Path {
+    pub fn root() -> Path<'a> {
         Path {
-            given: ".".into(),
+            given: ".",
             fixed: "$".into(),
             is_legacy: true,
             steps: Vec::new(),
@@ -163,7 +163,7 @@ impl Path {
 
     /// Returns the path as it was given.
     pub fn given(&self) -> &str {
-        &self.given
+        self.given
     }
 
     /// Returns the path as a JSONPath.
@@ -192,8 +192,13 @@ impl Path {
         })
     }
 
+    /// Returns the number of steps.
+    pub fn depth(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Splits a path at its last step: the path before, and the name, if the step is one.
-    pub fn split_last(&self) -> Option<(Path, Option<&str>)> {
+    pub fn split_last(&self) -> Option<(Path<'a>, Option<&str>)> {
         let (last, before) = self.steps.split_last()?;
         let name = match &last.select {
             Select::Name(name) | Select::Token(name) => Some(&**name),

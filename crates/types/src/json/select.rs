@@ -64,7 +64,10 @@ impl Json {
     /// # Errors
     ///
     /// If that takes too long.
-    pub fn select(&self, path: &Path) -> Result<Vec<Place>, Exhausted> {
+    pub fn select(&self, path: &Path<'_>) -> Result<Vec<Place>, Exhausted> {
+        if path.is_static() {
+            return Ok(Vec::from_iter(self.locate(path)));
+        }
         let mut search = self.search(false);
         search.run(Place::ROOT, &path.steps)?;
         Ok(search.found)
@@ -75,10 +78,38 @@ impl Json {
     /// # Errors
     ///
     /// If that takes too long.
-    pub fn ways(&self, path: &Path) -> Result<Vec<Vec<Hop>>, Exhausted> {
+    pub fn ways(&self, path: &Path<'_>) -> Result<Vec<Vec<Hop>>, Exhausted> {
         let mut search = self.search(true);
         search.run(Place::ROOT, &path.steps)?;
         Ok(search.ways.expect("they were wanted"))
+    }
+
+    /// Returns the place of the value that a path names which can name only one, if there is one.
+    pub fn locate(&self, path: &Path<'_>) -> Option<Place> {
+        let mut steps = path.steps.iter();
+        steps.try_fold(Place::ROOT, |place, step| {
+            let (place, _) = self.child(place, &step.select)?;
+            Some(place)
+        })
+    }
+
+    /// Returns the one value in a value that a step selects, and its position there; none for steps that may select several.
+    fn child(&self, place: Place, select: &Select) -> Option<(Place, usize)> {
+        match (select, self.get(place)) {
+            (Select::Name(name) | Select::Token(name), Item::Object(object)) => {
+                let at = object.find(name.as_bytes())?;
+                Some((object.place(at), at))
+            }
+            (Select::Token(token), Item::Array(array)) => {
+                let at = token.parse().ok().filter(|at| *at < array.len())?;
+                Some((array.place(at), at))
+            }
+            (Select::Index(index), Item::Array(array)) => {
+                let at = position_of(*index, array.len())?;
+                Some((array.place(at), at))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the place to which a way leads, if there is a value.
@@ -209,34 +240,26 @@ impl Search<'_> {
     fn step(&mut self, at: Place, step: &Step, rest: &[Step]) -> Result<(), Exhausted> {
         let go_on: &mut Then<'_, Self> = &mut |search, place| search.run(place, rest);
         match (&step.select, self.json.get(at)) {
-            (Select::Name(name), Item::Object(object)) => match object.find(name.as_bytes()) {
-                Some(member) => self.member(at, member, go_on),
-                None => Ok(()),
-            },
+            (Select::Name(_) | Select::Token(_), Item::Object(_)) => {
+                match self.json.child(at, &step.select) {
+                    Some((_, member)) => self.member(at, member, go_on),
+                    None => Ok(()),
+                }
+            }
             (Select::Names(names), Item::Object(object)) => {
                 let members = names.iter().filter_map(|name| object.find(name.as_bytes()));
                 members
                     .into_iter()
                     .try_for_each(|member| self.member(at, member, go_on))
             }
-            (Select::Token(name), Item::Object(object)) => match object.find(name.as_bytes()) {
-                Some(member) => self.member(at, member, go_on),
-                None => Ok(()),
-            },
-            (Select::Token(token), Item::Array(array)) => match token.parse::<usize>() {
-                Ok(element) if element < array.len() => {
-                    let place = array.place(element);
-                    self.hop(|| Hop::Element(element), |search| go_on(search, place))
+            (Select::Token(_) | Select::Index(_), Item::Array(_)) => {
+                match self.json.child(at, &step.select) {
+                    Some((place, element)) => {
+                        self.hop(|| Hop::Element(element), |search| go_on(search, place))
+                    }
+                    None => Ok(()),
                 }
-                _ => Ok(()),
-            },
-            (Select::Index(index), Item::Array(array)) => match position_of(*index, array.len()) {
-                Some(element) => {
-                    let place = array.place(element);
-                    self.hop(|| Hop::Element(element), |search| go_on(search, place))
-                }
-                None => Ok(()),
-            },
+            }
             (Select::Indexes(indexes), Item::Array(array)) => {
                 let elements = indexes
                     .iter()
