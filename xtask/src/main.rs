@@ -1,5 +1,5 @@
 //! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost`, `cargo xtask crash`,
-//! `cargo xtask tidy` and `cargo xtask new-type-check`.
+//! `cargo xtask docs`, `cargo xtask tidy` and `cargo xtask new-type-check`.
 //! Knows the product only from outside.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod compared;
 mod compat;
 mod cost;
 mod crash;
+mod docs;
 mod failover;
 mod files;
 mod folders;
@@ -58,6 +59,8 @@ cargo xtask cost [--only NAME,...] [--requests N] [--binary REDLINE]
 cargo xtask crash [--points N] [--policy always|everysec|no] [--servers 1|2] [--seed N] [--binary REDLINE]
     Kills a server under load at random moments and starts it again: nothing that was acknowledged is lost, no unit torn.
     With two, a primary or its replica: the other has what WAIT and WAITAOF have confirmed.
+cargo xtask docs
+    Checks the links between pages, and makes the site in target/book.
 cargo xtask tidy
     The rules of the house that a program can check.
 cargo xtask new-type-check
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Some("crash") => {
             crash::Options::parse(&words[1..]).and_then(|options| crash::run(&options))
         }
+        Some("docs") if words.len() == 1 => docs::run(),
         Some("tidy") if words.len() == 1 => tidy::run(),
         Some("new-type-check") if words.len() == 1 => new_type::run(),
         _ => Err(usage()),

@@ -336,7 +336,9 @@ impl Shared {
                 self.tls.replace(Some(tls));
                 log::notice("TLS certificates reloaded.");
             }
-            Err(error) => log::warning(&format!("Failed to reload TLS certificates, still using the previous ones: {error}")),
+            Err(error) => log::warning(&format!(
+                "Failed to reload TLS certificates, still using the previous ones: {error}"
+            )),
         }
     }
 

@@ -91,7 +91,9 @@ impl Reload {
 
 /// Logs the reason for operators.
 pub fn say_why(error: &str) {
-    log::warning(&format!("configuration not reloaded, still using the previous one: {error}"));
+    log::warning(&format!(
+        "configuration not reloaded, still using the previous one: {error}"
+    ));
     // The client may look for the reason in the log at once.
     log::flush();
 }
