@@ -202,6 +202,8 @@ fn of_nutcracker(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, 
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -214,7 +216,7 @@ mod tests {
             ("--conf-file=n.yml -m 512 -s3", "--nutcracker n.yml"),
             ("-V", "--version"),
         ] {
-            assert_eq!(words(theirs).unwrap().join(" ".as_ref()), ours);
+            assert_eq!(words(theirs).unwrap().join(OsStr::new(" ")), ours);
         }
         for line in ["-d", "--daemonize", "-x", "n.yml", "-c"] {
             assert!(words(line).is_err(), "{line}");
