@@ -1,3 +1,5 @@
+//! Command lines of other load generators, and the runs that they become.
+
 use super::*;
 
 fn words(line: &str) -> Vec<String> {

@@ -1,3 +1,5 @@
+//! Every form of nutcracker's file, and mistakes in it.
+
 use super::*;
 
 const WHOLE: &str = "
