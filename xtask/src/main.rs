@@ -1,5 +1,5 @@
 //! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost`, `cargo xtask crash`,
-//! `cargo xtask dist`, `cargo xtask tidy` and `cargo xtask new-type-check`.
+//! `cargo xtask dist`, `cargo xtask docs`, `cargo xtask tidy` and `cargo xtask new-type-check`.
 //! Knows the product only from outside.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ mod compat;
 mod cost;
 mod crash;
 mod dist;
+mod docs;
 mod failover;
 mod files;
 mod folders;
@@ -63,6 +64,8 @@ cargo xtask crash [--points N] [--policy always|everysec|no] [--servers 1|2] [--
 cargo xtask dist [--binary REDLINE] [--out FOLDER] [--no-image] [--units]
     Debian packages, archive, checksums, components with licences, image, of one build, into target/dist. --units: only the
     units of systemd.
+cargo xtask docs
+    Checks the links between pages, and makes the site in target/book.
 cargo xtask tidy
     The rules of the house that a program can check.
 cargo xtask new-type-check
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
             crash::Options::parse(&words[1..]).and_then(|options| crash::run(&options))
         }
         Some("dist") => dist::Options::parse(&words[1..]).and_then(|options| dist::run(&options)),
+        Some("docs") if words.len() == 1 => docs::run(),
         Some("tidy") if words.len() == 1 => tidy::run(),
         Some("new-type-check") if words.len() == 1 => new_type::run(),
         _ => Err(usage()),

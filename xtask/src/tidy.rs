@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::run::{Failure, captured, cargo, workspace};
-use crate::{folders, ratchets};
+use crate::{docs, folders, ratchets};
 
 /// The page that lists the edges between crates of the workspace: this file only compares.
 const MAP: &str = "ARCHITECTURE.md";
@@ -55,6 +55,7 @@ pub fn run() -> Result<(), Failure> {
         faults.extend(folders::faults(package, &sources, &edges, MAP)?);
     }
     faults.extend(ratchets::faults(&root, &files)?);
+    faults.extend(docs::faults(&root)?);
     if faults.is_empty() {
         return Ok(());
     }

@@ -228,3 +228,30 @@ fn failed(why: &str) -> ExitCode {
     console::line_to_stderr(&format!("redline convert: {}", why.trim_end()));
     ExitCode::FAILURE
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_is_named_in_the_help() {
+        for (at, name) in names().enumerate() {
+            assert!(names().skip(at + 1).all(|other| other != name), "{name}");
+            assert!(named(&OsString::from(name)).is_some());
+        }
+        let table = USAGE.lines().filter(|line| line.starts_with("  "));
+        let table: String = table.collect();
+        for name in [
+            "redis",
+            "keydb",
+            "dragonfly",
+            "predixy",
+            "nutcracker",
+            "sentinel",
+            "memtier",
+        ] {
+            assert!(table.contains(name), "{name}");
+        }
+        assert!(is_option(&OsString::from("--strict")) && !is_option(&OsString::from("a")));
+    }
+}

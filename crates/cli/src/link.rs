@@ -199,3 +199,27 @@ fn of_nutcracker(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, 
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn options_of_nutcracker_are_those_of_the_proxy() {
+        let words = |line: &str| of_nutcracker(line.split_whitespace().map(OsString::from));
+        for (theirs, ours) in [
+            ("", "--nutcracker conf/nutcracker.yml"),
+            ("-t -c n.yml", "--check --nutcracker n.yml"),
+            ("-cn.yml --test-conf", "--nutcracker n.yml --check"),
+            ("--conf-file=n.yml -m 512 -s3", "--nutcracker n.yml"),
+            ("-V", "--version"),
+        ] {
+            assert_eq!(words(theirs).unwrap().join(OsStr::new(" ")), ours);
+        }
+        for line in ["-d", "--daemonize", "-x", "n.yml", "-c"] {
+            assert!(words(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,3 +1,5 @@
+//! Command lines of other load generators, and the runs that they become.
+
 use super::*;
 
 fn words(line: &str) -> Vec<String> {
@@ -128,7 +130,7 @@ fn a_line_of_redis_benchmark_becomes_a_run_for_each_test() {
             "redline bench run --command 'script load \"redis.call('\\''set'\\'','\\''foo'\\'','\\''b ar'\\'')\"' -c 50 -n 10"
         ]
     );
-    assert_eq!(lines("redis-benchmark -q -n 100").len(), 21);
+    assert_eq!(lines("redis-benchmark -q -n 100").len(), 20);
     let why = convert(Tool::RedisBenchmark, &words("redis-benchmark -t nope")).unwrap_err();
     assert!(why.contains("nope"), "{why}");
     assert!(convert(Tool::RedisBenchmark, &words("redis-benchmark -I")).is_err());

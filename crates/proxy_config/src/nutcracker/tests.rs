@@ -1,3 +1,5 @@
+//! Every form of nutcracker's file, and mistakes in it.
+
 use super::*;
 
 const WHOLE: &str = "
@@ -82,7 +84,7 @@ fn what_its_file_cannot_have_is_an_error_with_its_line() {
         ("a:\n\tlisten: h:1\n", "n.yml:"),
         (
             "a: &x\n  listen: h:1\nb: *x\n",
-            "n.yml:2: anchors are not read",
+            "n.yml:1: anchors are not read",
         ),
         ("a:\n  listen: *x\n", "n.yml:2: "),
         (

@@ -85,7 +85,7 @@ const GROUPS: &[&str] = &[
 /// Reads the file and those that it includes. An error names file and line.
 pub fn read(path: &Path) -> Result<Converted, String> {
     let lines = file::read(path)?;
-    let mut converted = Converted {
+    let mut converted = Reading {
         config: Config {
             threads: 1,
             timeouts: Timeouts {
@@ -120,10 +120,17 @@ pub fn read(path: &Path) -> Result<Converted, String> {
             ..User::default()
         });
     }
-    Ok(converted)
+    let Reading { config, notes } = converted;
+    Ok(Converted { config, notes })
 }
 
-impl Converted {
+/// The configuration so far, and notes.
+struct Reading {
+    config: Config,
+    notes: Vec<Note>,
+}
+
+impl Reading {
     fn global(&mut self, line: &Line) -> Result<(), String> {
         let config = &mut self.config;
         let sample = &mut config.log.sample;
