@@ -124,6 +124,36 @@ impl<'a> Args<'a> {
     /// behind each other, and for those that are blobs; also for a request of one word.
     #[inline]
     pub fn frame(&self) -> Option<&'a [u8]> {
+        /// Where the name of a command begins that has fewer than ten letters, among fewer than ten words.
+        const BEGIN: usize = HEAD.len;
+        match self.spans {
+            [first, rest @ ..] if first.start as usize == BEGIN && (1..9).contains(&rest.len()) => {
+                if !self.big.is_empty() || !HEAD.lies_at(self.buf, 0) {
+                    return None;
+                }
+                let mut end = BEGIN + first.len as usize;
+                for span in rest {
+                    let (start, len) = (span.start as usize, span.len as usize);
+                    if len >= 1000 {
+                        return self.frame_of_any();
+                    }
+                    let digits = 1 + usize::from(len >= 10) + usize::from(len >= 100);
+                    let between = &BETWEEN[digits - 1];
+                    if start != end + between.len || !between.lies_at(self.buf, end) {
+                        return None;
+                    }
+                    end = start + len;
+                }
+                let frame = self.buf.get(..end + 2)?;
+                frame.ends_with(b"\r\n").then_some(frame)
+            }
+            _ => self.frame_of_any(),
+        }
+    }
+
+    /// Does the same for any number of arguments of any length.
+    #[inline(never)]
+    fn frame_of_any(&self) -> Option<&'a [u8]> {
         let (first, rest) = self.spans.split_first()?;
         let begin = line_len(self.spans.len() as u32) + line_len(first.len);
         // Nobody has looked at the two bytes behind an argument. An inline request lies on one line, so only its first
@@ -165,6 +195,49 @@ impl<'a> Args<'a> {
         }
         let start = span.start as usize;
         &self.buf[start..start + span.len as usize]
+    }
+}
+
+/// Bytes that stand where arguments of a frame meet, at most eight: those which are known, under a mask.
+struct Joint {
+    len: usize,
+    mask: u64,
+    bytes: u64,
+}
+
+/// Before a name of one digit's length, if the number of words has one digit as well.
+const HEAD: Joint = Joint::new(b"*0\r\n$0\r\n");
+/// Before another argument: by the number of digits of its length.
+static BETWEEN: [Joint; 3] = [
+    Joint::new(b"\r\n$0\r\n"),
+    Joint::new(b"\r\n$00\r\n"),
+    Joint::new(b"\r\n$000\r\n"),
+];
+
+impl Joint {
+    /// Makes one of its bytes; a zero stands for any digit.
+    const fn new(text: &[u8]) -> Joint {
+        let (mut mask, mut bytes, mut place) = (0, 0, 0);
+        while place < text.len() {
+            if text[place] != b'0' {
+                mask |= 0xff << (8 * place);
+                bytes |= (text[place] as u64) << (8 * place);
+            }
+            place += 1;
+        }
+        Joint {
+            len: text.len(),
+            mask,
+            bytes,
+        }
+    }
+
+    /// Returns true if it stands at a place of a request, whose digits the decoder has read. The shortest that can follow a
+    /// joint makes eight bytes of it.
+    #[inline(always)]
+    fn lies_at(&self, buf: &[u8], at: usize) -> bool {
+        let here = buf.get(at..).and_then(<[u8]>::first_chunk);
+        here.is_some_and(|here| u64::from_le_bytes(*here) & self.mask == self.bytes)
     }
 }
 

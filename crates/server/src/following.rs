@@ -7,6 +7,7 @@
 //! Must not know: the words of the handshake, what a command does.
 
 mod apply;
+mod behind;
 mod pipe;
 mod snapshot;
 mod thread;

@@ -117,6 +117,8 @@ pub struct Shell<'s> {
     places: Vec<Place>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
+    /// Replicas that are sent something at the end of the turn.
+    to_feed: Vec<Token>,
     buffers: BufferPool,
     /// Memory for replies; see [`lend`](redline_resp::ReplyBuffer::lend).
     replies: Vec<Vec<u8>>,
@@ -220,6 +222,7 @@ impl<'s> Shell<'s> {
             places: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            to_feed: Vec::new(),
             buffers: BufferPool::default(),
             replies: Vec::new(),
             batch: None,
@@ -384,6 +387,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             replication::drive(self);
         }
         self.pump();
+        mail::feed_replicas(self);
         self.local.heap.tick();
     }
 
@@ -483,13 +487,17 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
     }
 
-    /// Has a replica's session served soon, if it is still there.
+    /// Has a replica sent what there is at the end of the turn, if it is still there.
     fn feed_soon(&mut self, token: Token) {
+        self.outlet.to_feed.push(token);
+    }
+
+    /// Returns true if a session of ours has this token.
+    fn has_session(&self, token: Token) -> bool {
         let place = self.outlet.places.get(token.index());
-        let generation = place.map_or(0, |place| place.generation);
-        if place.is_some() && Token::new(self.number, token.index(), generation) == token {
-            self.enqueue(token.index());
-        }
+        place.is_some_and(|place| {
+            place.used && Token::new(self.number, token.index(), place.generation) == token
+        })
     }
 
     /// Returns an unused place and its token.

@@ -14,6 +14,8 @@ use fastrand::Rng;
 
 /// Largest number of bytes that are sent on at once.
 const PIECE_BYTES_MAX: usize = 8 << 10;
+/// Number of bytes that are kept of what the target says first on a connection.
+const BEGINNING_BYTES: usize = 4 << 10;
 /// Number of bytes after which a relay cuts, where none has been named.
 const NEVER: u64 = u64::MAX;
 
@@ -37,10 +39,19 @@ struct State {
     /// Words of the target, and what is sent on in their place.
     altered: Option<(Vec<u8>, Vec<u8>)>,
     alterations: AtomicU64,
+    /// What the target has said first on each connection.
+    beginnings: Mutex<Vec<Vec<u8>>>,
     is_over: AtomicBool,
 }
 
 impl State {
+    /// Keeps bytes that the target has said on the connection of this number, if they are among the first.
+    fn note_beginning(&self, number: usize, bytes: &[u8]) {
+        let beginning = &mut lock(&self.beginnings)[number];
+        let room = BEGINNING_BYTES - beginning.len();
+        beginning.extend_from_slice(&bytes[..room.min(bytes.len())]);
+    }
+
     fn cut(&self) {
         for stream in lock(&self.streams).drain(..) {
             // A side that is closed already is as wanted.
@@ -102,6 +113,7 @@ impl Relay {
             held_until: Mutex::default(),
             altered,
             alterations: AtomicU64::new(0),
+            beginnings: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
         let shared = Arc::clone(&state);
@@ -143,6 +155,11 @@ impl Relay {
     pub fn relent(&self) {
         *lock(&self.state.left) = NEVER;
         *lock(&self.state.held_until) = None;
+    }
+
+    /// Returns what the target has said first on each connection so far, in their order: up to 4 KiB of each.
+    pub fn beginnings(&self) -> Vec<Vec<u8>> {
+        lock(&self.state.beginnings).clone()
     }
 
     /// Returns the number of places where words were replaced.
@@ -194,25 +211,38 @@ fn connect(
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     lock(&state.streams).extend([client.try_clone()?, server.try_clone()?]);
+    let number = {
+        let mut beginnings = lock(&state.beginnings);
+        beginnings.push(Vec::new());
+        beginnings.len() - 1
+    };
     let pairs = [
-        (client.try_clone()?, server.try_clone()?, false),
-        (server, client, true),
+        (client.try_clone()?, server.try_clone()?, None),
+        (server, client, Some(number)),
     ];
-    for (from, to, is_target) in pairs {
+    for (from, to, number) in pairs {
         let (state, random) = (Arc::clone(state), random.fork());
-        thread::spawn(move || carry(&state, from, to, is_target, random));
+        thread::spawn(move || carry(&state, from, to, number, random));
     }
     Ok(())
 }
 
-fn carry(state: &State, mut from: TcpStream, mut to: TcpStream, is_target: bool, mut random: Rng) {
+/// Carries bytes in one direction. `number`: that of the connection, if the target says them.
+fn carry(
+    state: &State,
+    mut from: TcpStream,
+    mut to: TcpStream,
+    number: Option<usize>,
+    mut random: Rng,
+) {
     let mut piece = vec![0; PIECE_BYTES_MAX];
     while let Ok(read @ 1..) = from.read(&mut piece) {
         state.wait();
         let mut bytes = read;
-        if is_target {
+        if let Some(number) = number {
             alter(state, &mut piece[..read]);
             bytes = state.take(read);
+            state.note_beginning(number, &piece[..bytes]);
         }
         if send(&mut to, &piece[..bytes], &mut random).is_err() {
             break;
@@ -288,6 +318,9 @@ mod tests {
         assert_eq!(received(&relay), numbers(50_000));
         relay.aim(target(numbers(7)));
         assert_eq!(received(&relay), numbers(7));
+        let beginnings = relay.beginnings();
+        assert_eq!(beginnings[0], numbers(50_000)[..BEGINNING_BYTES]);
+        assert_eq!(beginnings[1..], [numbers(7)]);
     }
 
     #[test]

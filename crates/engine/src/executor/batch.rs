@@ -4,7 +4,7 @@
 
 use std::{mem, ops::Range};
 
-use redline_keyspace::{Ahead, Keyspace, Trace, Unit, Walk};
+use redline_keyspace::{Ahead, Keyspace, Place, Trace, Unit, Walk};
 use redline_resp::{Args, Blob, HEADS, Heads, Name, ProtocolError, Span};
 use redline_spec::{self as spec, CommandId};
 use redline_table::dict::LOOK_AHEAD_MAX;
@@ -297,16 +297,28 @@ impl<O: Outlet> Executor<'_, O> {
                 && ahead.is_some_and(|ahead| ahead.place() == place)
         });
         let elements = row.clone().filter_map(|request| words(request).get(2));
-        if let Some(key) = words(first).get(1)
-            && let Some(mut unit) = Unit::try_one(&self.engine.keyspace, place.stripe())
-        {
+        if let Some(key) = words(first).get(1) {
             let db = group[first.member()].caller().db;
-            let view = unit.view(&mut self.local, db, self.now_ms);
-            if let Some(found) = view.find(key, Trace::Prefetch) {
-                found.look_ahead(elements);
-            }
+            self.look_ahead_in(db, place, key, elements);
         }
         row.take(LOOK_AHEAD_MAX).count()
+    }
+
+    /// Prefetches elements of a collection that are about to be looked up one after the other: [`LOOK_AHEAD_MAX`] at most.
+    pub(super) fn look_ahead_in<'a>(
+        &mut self,
+        db: u32,
+        place: Place,
+        key: &[u8],
+        elements: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let Some(mut unit) = Unit::try_one(&self.engine.keyspace, place.stripe()) else {
+            return;
+        };
+        let view = unit.view(&mut self.local, db, self.now_ms);
+        if let Some(found) = view.find(key, Trace::Prefetch) {
+            found.look_ahead(elements);
+        }
     }
 
     fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {

@@ -2,13 +2,15 @@
 //! without the checks that are made of clients.
 //!
 //! The stream says what is due, so nobody's rights, no role and no limit of memory are asked, and no reply is kept. Only
-//! calls that are plain for a client are run here ([`spec::plain`]); all others are the caller's to make.
+//! calls that are plain for a client are run here ([`spec::plain`]); all others are the caller's to make. Calls in a row that
+//! name elements of one collection have these prefetched as well, all of a group's before the first of them runs.
 //!
 //! Must not know: where the stream comes from, what any command does.
 
-use redline_keyspace::{Ahead, Keyspace, Walk};
+use redline_keyspace::{Ahead, Keyspace, Place, Walk};
 use redline_resp::{Args, HEADS, Name};
 use redline_spec::{self as spec, CommandId, Flags};
+use redline_table::dict::LOOK_AHEAD_MAX;
 use redline_types::number;
 
 use super::{batch::Known, run::Straight};
@@ -39,6 +41,8 @@ pub struct Planned {
     /// The number of its key in the walk; [`NO_KEY`]: none.
     key: u32,
     words: u32,
+    /// The database in which it will run.
+    db: u32,
     /// It has run on the straight path.
     has_run: bool,
 }
@@ -70,6 +74,7 @@ impl Replay {
             id: None,
             key: NO_KEY,
             words: args.len() as u32,
+            db,
             has_run: false,
         };
         if let Some(id) = id {
@@ -130,6 +135,22 @@ impl Replay {
     fn ahead(&self, planned: Planned) -> Option<&Ahead> {
         self.walk.get(planned.key as usize)
     }
+
+    /// Returns the place of the collection that a call names an element of.
+    #[inline]
+    fn collection(&self, planned: Planned) -> Option<(u32, Place)> {
+        let id = planned.id.filter(|id| spec::names_element(*id))?;
+        debug_assert_eq!(spec::data_key(id), 1);
+        Some((planned.db, self.ahead(planned)?.place()))
+    }
+
+    /// Returns the number of calls from this one on that name elements of one collection; `None`: this one names none.
+    fn row_from(&self, at: usize) -> Option<(u32, Place, usize)> {
+        let (db, place) = self.collection(self.calls[at])?;
+        let calls = self.calls[at..].iter();
+        let row = calls.take_while(|call| self.collection(**call) == Some((db, place)));
+        Some((db, place, row.count()))
+    }
 }
 
 /// Outcome of a call that was to take the straight path.
@@ -145,16 +166,16 @@ pub enum Replayed {
 
 impl<O: Outlet> Executor<'_, O> {
     /// Takes other calls into a replay whose time has ended, of which the first runs in this database; each with the number of
-    /// its name. Walks to the first keys, and begins to take the calls' time.
+    /// its name. Walks to the first keys and to elements of collections, and begins to take the calls' time.
     pub fn begin_replay<'c>(
         &mut self,
         replay: &mut Replay,
         db: u32,
-        calls: impl Iterator<Item = (Name, Args<'c>)>,
+        calls: impl Iterator<Item = (Name, Args<'c>)> + Clone,
     ) {
         replay.clear();
         let (names, space) = (&self.engine.names, &self.engine.keyspace);
-        replay.add_all(names, space, db, calls);
+        replay.add_all(names, space, db, calls.clone());
         replay.walk.begin();
         if self.engine.executors().len() > 1 {
             let locks = self.engine.keyspace.locks();
@@ -163,6 +184,35 @@ impl<O: Outlet> Executor<'_, O> {
             }
         }
         replay.charge = self.timing.begin_batch(replay.calls.len(), &self.outlet);
+        self.look_ahead_in_rows(replay, calls.map(|(_, args)| args));
+    }
+
+    /// Prefetches the elements that calls in a row name in one collection.
+    fn look_ahead_in_rows<'c>(
+        &mut self,
+        replay: &Replay,
+        mut calls: impl Iterator<Item = Args<'c>>,
+    ) {
+        // `calls` is at the call of this number.
+        let (mut reached, mut at) = (0, 0);
+        while at < replay.calls.len() {
+            let Some((db, place, count @ 2..)) = replay.row_from(at) else {
+                at += 1;
+                continue;
+            };
+            calls.by_ref().take(at - reached).for_each(drop);
+            reached = at + count;
+            while at < reached {
+                let some = LOOK_AHEAD_MAX.min(reached - at);
+                let mut row = calls.by_ref().take(some).peekable();
+                if let Some(key) = row.peek().and_then(|args| args.get(1)) {
+                    let elements = row.by_ref().filter_map(|args| args.get(2));
+                    self.look_ahead_in(db, place, key, elements);
+                }
+                row.for_each(drop);
+                at += some;
+            }
+        }
     }
 
     /// Ends the time of the calls that have run, before other work follows.

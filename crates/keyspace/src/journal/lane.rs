@@ -562,21 +562,46 @@ impl LaneReader {
     pub(super) fn pass_plain(&mut self, number: u64, due: u64, db: u32) -> Option<(u64, Run<u8>)> {
         let room = self.bytes.chunk.capacity() - self.bytes.at;
         let (mut next, mut len) = (number, 0);
+        let is_plain = |head: &Head, next: u64, len: usize| {
+            head.number == next
+                && (head.commands, head.marks) == (1, 0)
+                && (head.db, head.last_db) == (db, db)
+                && head.bytes <= (room - len) as u64
+        };
         while next <= due {
             if self.next.is_none() && self.fetched < self.seen {
                 self.fetch();
             }
-            let is_plain = |head: &Head| {
-                head.number == next
-                    && (head.commands, head.marks) == (1, 0)
-                    && (head.db, head.last_db) == (db, db)
-                    && head.bytes <= (room - len) as u64
-            };
-            let Some(head) = self.next.take_if(|head| is_plain(head)) else {
+            let Some(head) = self.next.take_if(|head| is_plain(head, next, len)) else {
                 break;
             };
             len += head.bytes as usize;
             next += 1;
+            // Those behind it in its chunk are looked at where they lie.
+            let heads = &mut self.heads;
+            let rest = (heads.chunk.capacity() - heads.at) as u64;
+            let due = due
+                .checked_sub(next)
+                .map_or(0, |last| last.saturating_add(1));
+            let count = rest.min(self.seen - self.fetched).min(due);
+            heads.chunk.note_read(heads.at, count as usize);
+            let address = heads.chunk.address(heads.at).cast_const();
+            // SAFETY: so many heads are published and lie in the chunk, which is not recycled before the reader has left it.
+            let rest = unsafe { std::slice::from_raw_parts(address, count as usize) };
+            let mut passed = 0;
+            for head in rest {
+                if !is_plain(head, next, len) {
+                    break;
+                }
+                len += head.bytes as usize;
+                next += 1;
+                passed += 1;
+            }
+            heads.at += passed;
+            self.fetched += passed as u64;
+            if passed as u64 != count {
+                break;
+            }
         }
         let last = next.checked_sub(1).filter(|last| *last >= number)?;
         self.taken_bytes += len as u64;

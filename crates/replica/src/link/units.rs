@@ -197,7 +197,7 @@ impl Units {
         &mut self,
         commands_max: usize,
         bytes_max: usize,
-    ) -> Option<impl Iterator<Item = (Name, Args<'_>)>> {
+    ) -> Option<impl Iterator<Item = (Name, Args<'_>)> + Clone> {
         if self.has_decoded() {
             return None;
         }

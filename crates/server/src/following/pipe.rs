@@ -42,7 +42,7 @@ struct State {
 
 /// How the bytes end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// There are more to come.
     #[default]
     Open,
@@ -50,6 +50,12 @@ enum End {
     Whole,
     /// The rest will never come.
     Broken,
+}
+
+/// Makes the error of who reads bytes of which the rest will never come.
+pub(super) fn broken() -> io::Error {
+    let text = "the connection ended before the snapshot did";
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
 /// Makes both sides of a queue.
@@ -133,8 +139,7 @@ impl Source for Reader {
             (self.drained)();
         }
         if end == End::Broken {
-            let text = "the connection ended before the snapshot did";
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+            return Err(broken());
         }
         buffer.extend_from_slice(&bytes);
         Ok(bytes.len())

@@ -1,33 +1,32 @@
 //! A primary's snapshot on its way into tables that no client reaches: through a file, or as it comes.
 //!
-//! The file is one beside that of the configuration, and is loaded when it is whole. What is loaded as it comes may take the
-//! place of data that are not to be seen any more, which `repl-diskless-load` decides. Whatever goes wrong leaves nothing but
-//! the data that were there, if they were not in the way.
+//! The file is one in the folder of the configured one, and is loaded behind its writer, so that the connection never waits for the
+//! loader. What is loaded as it comes may take the place of data that are not to be seen any more, which `repl-diskless-load`
+//! decides. Whatever goes wrong leaves nothing but the data that were there, if they were not in the way.
 //!
 //! Must not know: the connection, what the primary says.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    io,
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
 
 use redline_net::{Sender, clock};
 use redline_persist::load::Progress;
-use redline_rdb::file::Scanner;
+use redline_rdb::file::{Scanner, Source};
 use redline_replica::Replid;
 
 use super::{
     apply::Install,
-    note_role,
+    behind, note_role,
     pipe::{self, Reader, Writer},
     thread::Order,
     wake,
 };
 use crate::{
     log,
-    persistence::loading,
+    persistence::loading::{self, NotLoaded},
     replication,
     settings::{DisklessLoad, Settings},
     shared::Shared,
@@ -129,22 +128,10 @@ pub(super) struct Receiving {
 }
 
 enum Sink {
-    File(Received),
+    /// Whoever loads it begins with the first bytes, and has the other side.
+    File(behind::Writer, Option<behind::Reader>),
     /// Whoever loads it begins with the first bytes.
     Pipe(Option<Writer>),
-}
-
-/// A file with a received snapshot, which is removed when this goes.
-struct Received {
-    file: File,
-    path: PathBuf,
-}
-
-impl Drop for Received {
-    fn drop(&mut self) {
-        // It is of no use, and may be gone.
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 impl Receiving {
@@ -156,8 +143,8 @@ impl Receiving {
                 let (now_s, process) = (clock::wall_ms() / 1000, std::process::id());
                 let name = format!("temp-{now_s}.{process}.rdb");
                 let path = PathBuf::from(&settings.db_filename).with_file_name(name);
-                let file = File::create(&path)?;
-                Sink::File(Received { file, path })
+                let (writer, reader) = behind::create(path)?;
+                Sink::File(writer, Some(reader))
             }
             _ => Sink::Pipe(None),
         };
@@ -183,11 +170,17 @@ impl Receiving {
     ) -> Result<bool, String> {
         self.bytes += bytes.len() as u64;
         match &mut self.sink {
-            Sink::File(received) => received.file.write_all(bytes).map(|()| true).map_err(|error| {
-                format!(
-                    "Write error or short write writing to the DB dump file needed for MASTER <-> REPLICA synchronization: {error}"
-                )
-            }),
+            Sink::File(writer, reader) => {
+                writer.write(bytes).map_err(|error| {
+                    format!(
+                        "Write error or short write writing to the DB dump file needed for MASTER <-> REPLICA synchronization: {error}"
+                    )
+                })?;
+                if let Some(reader) = reader.take() {
+                    begin_behind(shared, &self.attempt, orders, reader)?;
+                }
+                Ok(true)
+            }
             Sink::Pipe(Some(writer)) => Ok(writer.push(bytes)),
             Sink::Pipe(none) => {
                 let writer = begin_piped(shared, &self.attempt, orders)?;
@@ -203,30 +196,23 @@ impl Receiving {
         surplus: usize,
         orders: Sender<Order>,
     ) -> Result<(), String> {
-        let received = match self.sink {
-            Sink::File(received) => received,
+        match self.sink {
+            Sink::File(writer, reader) => {
+                let bytes = self.bytes - surplus as u64;
+                log::notice(&format!(
+                    "MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"
+                ));
+                writer.finish(surplus);
+                // Not a byte has come.
+                let loads = |reader| begin_behind(shared, &self.attempt, orders, reader);
+                reader.map_or(Ok(()), loads)
+            }
             // What is behind the snapshot's end is passed over.
             Sink::Pipe(writer) => {
                 writer.into_iter().for_each(Writer::finish);
-                return Ok(());
+                Ok(())
             }
-        };
-        let bytes = self.bytes - surplus as u64;
-        let cut = received.file.set_len(bytes);
-        cut.map_err(|error| format!("{}: {error}", received.path.display()))?;
-        log::notice(&format!(
-            "MASTER <-> REPLICA sync: Loading DB in memory, {bytes} bytes"
-        ));
-        let (shared, attempt) = (shared.this(), self.attempt);
-        spawn_loader(orders, attempt.clone(), move || {
-            let loaded = load_received(&shared, &attempt, &received);
-            loaded.map_err(|why| {
-                format!(
-                    "Failed trying to load the MASTER synchronization DB from disk: {}: {why}",
-                    received.path.display()
-                )
-            })
-        })
+        }
     }
 }
 
@@ -247,15 +233,31 @@ fn spawn_loader(
         .map_err(|error| format!("Cannot load the MASTER synchronization DB: {error}"))
 }
 
-/// Loads a snapshot from its file, and leaves it to worker 0.
-fn load_received(shared: &Shared, attempt: &Arc<Attempt>, from: &Received) -> Result<(), String> {
-    let settings = shared.settings.current();
-    let clock = loading::clock_of(&settings);
-    let progress = &attempt.progress;
-    let file = loading::load_file(&from.path, shared, &settings, clock, progress, false)
-        .map_err(|error| error.to_string())?;
-    install(shared, attempt, file);
-    Ok(())
+/// Begins to load a snapshot from its file, behind its writer.
+fn begin_behind(
+    shared: &Shared,
+    attempt: &Arc<Attempt>,
+    orders: Sender<Order>,
+    reader: behind::Reader,
+) -> Result<(), String> {
+    let (shared, attempt) = (shared.this(), attempt.clone());
+    spawn_loader(orders, attempt.clone(), move || {
+        let path = reader.path().to_owned();
+        let failed = |why: &str| {
+            format!(
+                "Failed trying to load the MASTER synchronization DB from disk: {}: {why}",
+                path.display()
+            )
+        };
+        let (loaded, scanner) = load_from(&shared, &attempt, reader);
+        let file = loaded.map_err(|error| failed(&error.to_string()))?;
+        let (reader, _) = scanner.into_parts();
+        if !reader.ends_whole() {
+            return Err(failed(&pipe::broken().to_string()));
+        }
+        install(&shared, &attempt, file);
+        Ok(())
+    })
 }
 
 /// Begins to load a snapshot that comes.
@@ -285,6 +287,24 @@ fn begin_piped(
 
 /// Loads a snapshot as it comes, and leaves it to worker 0. The error is a line for the log.
 fn load_piped(shared: &Shared, attempt: &Arc<Attempt>, reader: Reader) -> Result<(), String> {
+    let (loaded, scanner) = load_from(shared, attempt, reader);
+    let failed =
+        |offset: u64, why: &str| format!("Internal error in RDB reading offset {offset}: {why}");
+    let file = loaded.map_err(|error| failed(scanner.offset(), &error.to_string()))?;
+    let (reader, _) = scanner.into_parts();
+    if !reader.ends_whole() {
+        return Err(failed(file.bytes, &pipe::broken().to_string()));
+    }
+    install(shared, attempt, file);
+    Ok(())
+}
+
+/// Loads a snapshot. Returns what came of it, and the scanner where it stands.
+fn load_from<S: Source>(
+    shared: &Shared,
+    attempt: &Attempt,
+    source: S,
+) -> (Result<loading::File, NotLoaded>, Scanner<S>) {
     let settings = shared.settings.current();
     let clock = loading::clock_of(&settings);
     let begins = || {
@@ -292,24 +312,13 @@ fn load_piped(shared: &Shared, attempt: &Arc<Attempt>, reader: Reader) -> Result
             empty(shared, attempt);
         }
     };
-    let mut scanner = Scanner::new(reader);
+    let mut scanner = Scanner::new(source);
     let (options, progress) = (
         loading::options(shared, &settings, clock),
         &attempt.progress,
     );
     let loaded = loading::load_scanned(&mut scanner, shared, &settings, &options, progress, begins);
-    let failed =
-        |offset: u64, why: &str| format!("Internal error in RDB reading offset {offset}: {why}");
-    let file = loaded.map_err(|error| failed(scanner.offset(), &error.to_string()))?;
-    let (reader, _) = scanner.into_parts();
-    if !reader.ends_whole() {
-        return Err(failed(
-            file.bytes,
-            "the connection ended before the snapshot did",
-        ));
-    }
-    install(shared, attempt, file);
-    Ok(())
+    (loaded, scanner)
 }
 
 /// Leaves what was loaded to worker 0, unless it was given up.
@@ -355,17 +364,5 @@ mod tests {
             [Way::Hidden, Way::Hidden, Way::Beside, Way::Beside]
         );
         assert_eq!(ways(Emptied), [Way::Emptied; 4]);
-    }
-
-    #[test]
-    fn a_received_file_goes_with_whoever_has_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("temp-1.2.rdb");
-        let file = File::create(&path).unwrap();
-        drop(Received {
-            file,
-            path: path.clone(),
-        });
-        assert!(!path.exists());
     }
 }

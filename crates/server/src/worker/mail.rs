@@ -78,6 +78,17 @@ pub(super) fn fetch_messages(worker: &mut Worker) {
     }
 }
 
+/// Sends replicas what the turn has brought for them. In the next turn it would come later, and the mail about it would keep
+/// the worker from sleeping while requests gather.
+pub(super) fn feed_replicas(worker: &mut Worker) {
+    if worker.depth == 0 && worker.shared.replication.is_kept() {
+        fetch_messages(worker);
+    }
+    while let Some(token) = worker.outlet.to_feed.pop() {
+        serve::feed(worker, token);
+    }
+}
+
 pub(crate) fn on_message(worker: &mut Worker, message: Message) {
     match message {
         Message::Connection(stream, peer) => worker.open(stream, peer),

@@ -117,6 +117,37 @@ pub(super) fn serve_ready(worker: &mut Worker) {
     worker.outlet.held = held;
 }
 
+/// Sends a replica what there is for it, without reading from it. A session that is being served is sent it when it leaves.
+pub(super) fn feed(worker: &mut Worker, token: Token) {
+    let index = token.index();
+    if !worker.has_session(token) {
+        return;
+    }
+    if is_deferred(worker, index) {
+        return worker.enqueue(index);
+    }
+    if let Some(mut session) = worker.outlet.places[index].session.take() {
+        lend(worker, &mut session);
+        let query = mem::take(&mut session.query);
+        let member = Member {
+            session,
+            query,
+            decoded: 0,
+            blobs: Vec::new(),
+        };
+        leave(worker, member);
+    }
+}
+
+/// Gives a session memory for its replies.
+fn lend(worker: &mut Worker, session: &mut Session) {
+    if !session.out.has_memory()
+        && let Some(memory) = worker.outlet.replies.pop()
+    {
+        session.out.lend(memory);
+    }
+}
+
 /// Returns true if the session has deferred requests, which run as it joins a group.
 fn is_deferred(worker: &Worker, index: usize) -> bool {
     let session = worker.outlet.places[index].session.as_ref();
@@ -166,11 +197,7 @@ fn wait_for_room(worker: &mut Worker) {
 /// Reads the requests of a ready session.
 fn join(worker: &mut Worker, mut session: Box<Session>) -> Member {
     let index = session.info.token().index();
-    if !session.out.has_memory()
-        && let Some(memory) = worker.outlet.replies.pop()
-    {
-        session.out.lend(memory);
-    }
+    lend(worker, &mut session);
     // Changes before these requests are notified before their replies.
     tracking::before_write(&mut session);
     let mut member = Member {
