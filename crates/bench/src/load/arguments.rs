@@ -22,8 +22,8 @@ const ABOUT: &str = "Loads a server with a mix of commands, in a closed or an op
 #[derive(Clone, Debug, Parser)]
 #[command(name = NAME, about = ABOUT, after_help = EXAMPLES, args_override_self = true)]
 pub struct RunArguments {
-    /// Many runs, with published figures to put beside the measured ones: a file, or azure, memcached, predixy, redis-docs,
-    /// tair, tair-instance, which are inside the program; options win over its own
+    /// Many runs, with published figures to put beside the measured ones: a file, or azure, memcached, modules, predixy,
+    /// redis-docs, tair, tair-instance, tair-types, which are inside the program; options win over its own
     #[arg(value_name = "SUITE", conflicts_with_all = ["command", "load", "stairs", "csv", "hdr"])]
     pub suite: Option<PathBuf>,
     /// Multiplies a suite's requests and keys

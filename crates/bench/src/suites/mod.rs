@@ -227,6 +227,7 @@ const SHIPPED: &[(&str, &str)] = &[
         "memcached",
         include_str!("../../../../suites/memcached.toml"),
     ),
+    ("modules", include_str!("../../../../suites/modules.toml")),
     ("predixy", include_str!("../../../../suites/predixy.toml")),
     (
         "redis-docs",
@@ -236,6 +237,10 @@ const SHIPPED: &[(&str, &str)] = &[
     (
         "tair-instance",
         include_str!("../../../../suites/tair-instance.toml"),
+    ),
+    (
+        "tair-types",
+        include_str!("../../../../suites/tair-types.toml"),
     ),
 ];
 

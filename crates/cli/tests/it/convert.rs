@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_file_becomes_a_configuration_that_is_valid() {
     let folder = tempfile::tempdir().unwrap();
-    let predixy = "Name a\nBind 127.0.0.1:1\nBufSize 4096\nClusterServerPool {\nServers {\n+ 127.0.0.1:1\n}\n}\n";
+    let predixy = "Name a\nBind 127.0.0.1:1\nBufSize 4096\nClusterServerPool {\nServers {\n+ 127.0.0.1:2\n}\n}\n";
     let redis = "port 7000\nio-threads 4\nmaxmemory 1gb\n";
     for (name, content, part, check, kind) in [
         (

@@ -245,15 +245,14 @@ fn a_suite_shows_which_of_its_runs_is_measured() {
     let text = "name = 's'\ntitle = 't'\nsource = 'u'\n[[group]]\nname = 'PING'\ncommand = ['PING']\n\
                 [[group.run]]\nname = 'one'\n[[group.run]]\nname = 'two'\n";
     std::fs::write(&suite, text).expect("the folder is ours");
-    let mut child = Command::new(REDLINE);
-    child
+    let stream = || Stdio::from(screen.inside.try_clone().expect("a descriptor"));
+    // The command is dropped at once: its descriptors would keep the terminal open.
+    let mut child = Command::new(REDLINE)
         .args(["bench", "run"])
         .arg(&suite)
         .arg("-S")
-        .arg(server.path("s"));
-    let stream = || Stdio::from(screen.inside.try_clone().expect("a descriptor"));
-    child.args(["--duration", "1.2", "--threads", "1"]);
-    let mut child = child
+        .arg(server.path("s"))
+        .args(["--duration", "1.2", "--threads", "1"])
         .stdin(stream())
         .stdout(stream())
         .stderr(stream())

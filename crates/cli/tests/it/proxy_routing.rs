@@ -36,7 +36,16 @@ use crate::proxying::{
 
 const SERVERS: usize = 3;
 /// Split by server.
-const SPLIT: [&str; 6] = ["del", "exists", "mget", "mset", "touch", "unlink"];
+const SPLIT: [&str; 8] = [
+    "del",
+    "exists",
+    "json.mget",
+    "json.mset",
+    "mget",
+    "mset",
+    "touch",
+    "unlink",
+];
 /// A key whose server refuses calls.
 const REFUSED: &str = "refused";
 
@@ -125,6 +134,8 @@ fn recorded(words: &[String]) -> Vec<u8> {
         "dbsize" => ":2\r\n".to_owned(),
         "keys" => "*1\r\n$1\r\nk\r\n".to_owned(),
         "mget" => format!("*{keys}\r\n{}", "$1\r\nv\r\n".repeat(keys)),
+        // Its last word is a path.
+        "json.mget" => format!("*{}\r\n{}", keys - 1, "$1\r\nv\r\n".repeat(keys - 1)),
         "del" | "exists" | "touch" | "unlink" => format!(":{keys}\r\n"),
         _ => "+OK\r\n".to_owned(),
     };
@@ -423,18 +434,23 @@ fn a_call_of_many_keys_is_one_call_to_each_server() {
     // Of each server four, in turn.
     let keys: Vec<String> = (0..12).map(|at| format!("{}:{at}", tags[at % 3])).collect();
     for name in SPLIT {
-        let step = if name == "mset" { 2 } else { 1 };
+        let step = match name {
+            "json.mset" => 3,
+            "mset" => 2,
+            _ => 1,
+        };
         let call_of = |keys: &[String]| {
             let mut words = vec![name.to_owned()];
             for key in keys {
                 words.push(key.clone());
                 words.extend((1..step).map(|_| format!("of {key}")));
             }
+            words.extend((name == "json.mget").then(|| "$".to_owned()));
             words
         };
         let expected = |count: usize| match name {
-            "mget" => Value::Array(vec![bulk("v"); count]),
-            "mset" => ok(),
+            "json.mget" | "mget" => Value::Array(vec![bulk("v"); count]),
+            "json.mset" | "mset" => ok(),
             _ => Value::Integer(count as i64),
         };
         let words = call_of(&keys);

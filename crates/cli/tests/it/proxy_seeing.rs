@@ -702,7 +702,7 @@ fn what_predixy_s_file_says_of_seeing_is_followed() {
         let lines = std::fs::read_to_string(&log).unwrap_or_default();
         lines
             .lines()
-            .filter(|line| line.contains(" info client "))
+            .filter(|line| line.contains(" - client "))
             .count()
             == 2
     });
