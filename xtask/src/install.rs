@@ -23,7 +23,7 @@ const REDIS_PY_TEST_TOOLS: [&str; 8] = [
     "redis-entraid==1.0.0",
 ];
 const TAIR_PY: &str = "tair==1.3.7";
-/// What tair-py's own tests import beside it.
+/// Packages that tair-py's own tests import beside it.
 const TAIR_PY_TEST_TOOLS: [&str; 3] = [
     "pytest==9.2.0",
     "pytest-asyncio==1.5.0",

@@ -10,6 +10,7 @@ mod tests;
 
 use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
+use redline_spec::CommandId;
 use redline_types::{
     Json,
     json::{DEPTH_MAX, Exhausted, Hop, Item, Layout, Path, Place, write_string},
@@ -20,7 +21,7 @@ pub(crate) use edit::{
     json_numpowby, json_strappend, json_toggle,
 };
 
-use crate::{Ctx, Error, Failure};
+use crate::{Ctx, Error, Failure, words::Words};
 
 const WRONG_TYPE: Error = Error::line("Existing key has wrong Redis type");
 const NO_KEY: Error =
@@ -215,12 +216,10 @@ pub(crate) fn json_set(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let only_if = match (args.get(4), args.get(5)) {
-        (None, _) => OnlyIf::Any,
-        (Some(word), None) if word.eq_ignore_ascii_case(b"NX") => OnlyIf::Missing,
-        (Some(word), None) if word.eq_ignore_ascii_case(b"XX") => OnlyIf::Present,
-        _ => return Err(Error::Syntax.into()),
-    };
+    let mut words = Words::new(CommandId::JsonSet, &args, 4);
+    let only_if = words.one_of(&[("NX", OnlyIf::Missing), ("XX", OnlyIf::Present)]);
+    let only_if = only_if.unwrap_or(OnlyIf::Any);
+    words.end()?;
     let path = path_of(args, 2)?;
     let value = value_of(&args[3])?;
     if store(ctx, &args[1], &path, value, only_if, false)? {

@@ -151,7 +151,7 @@ pub struct Status {
     pub title: String,
     /// A line about the process.
     pub about: String,
-    /// What is wrong now, in words.
+    /// Faults of this moment, in words.
     pub problems: Vec<String>,
     /// Figures.
     pub tiles: Vec<Tile>,

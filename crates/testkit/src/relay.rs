@@ -39,7 +39,7 @@ struct State {
     /// Words of the target, and what is sent on in their place.
     altered: Option<(Vec<u8>, Vec<u8>)>,
     alterations: AtomicU64,
-    /// What the target has said first on each connection.
+    /// First bytes of the target on each connection.
     beginnings: Mutex<Vec<Vec<u8>>>,
     is_over: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! What the program is made of: a list of components in CycloneDX's form, and the texts of their licences.
+//! Components of the program: a list of them in CycloneDX's form, and the texts of their licences.
 //!
 //! Both are of what cargo says about the locked dependencies of `redline-cli`, without those of tests.
 
