@@ -44,7 +44,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "lines of handlers that compare words by hand, outside `Words`",
-        ceiling: 18,
+        ceiling: 17,
         measure: comparisons,
     },
     Ratchet {

@@ -312,6 +312,20 @@ fn commands_of_the_file_that_fail_are_told_of_and_passed_over() {
     );
 }
 
+/// Regression test: the look ahead for the keys of a group panicked.
+#[test]
+fn a_database_that_is_not_there_is_not_selected() {
+    for number in ["99", "-1", "5000000000"] {
+        let text = encoded(&["SET", "before", "1"])
+            + &encoded(&["SELECT", number])
+            + &encoded(&["SET", "after", "1"]).repeat(3);
+        let running = start(folder_of("", ONE_INCR, &text));
+        assert_eq!(running.call("EXISTS before after"), ":2", "{number}");
+        let (log, _) = killed(running);
+        assert_has(&log, &["after processing the command 'SELECT'"]);
+    }
+}
+
 #[test]
 fn a_load_takes_as_long_as_is_wanted() {
     for more in ["", "appendonly no\nsave 3600 1\n"] {

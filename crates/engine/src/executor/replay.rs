@@ -102,7 +102,11 @@ impl Replay {
         for (name, args) in calls {
             if self.add(names, space, db, name, args) == Some(CommandId::Select) {
                 let selected = args.get(1).and_then(number::parse_i64);
-                db = selected.map_or(db, |selected| selected as u32);
+                let selected = selected.and_then(|selected| u32::try_from(selected).ok());
+                // One that is not there is refused when it is run.
+                db = selected
+                    .filter(|selected| *selected < space.databases())
+                    .unwrap_or(db);
             }
         }
     }

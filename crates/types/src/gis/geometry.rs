@@ -467,7 +467,10 @@ impl Parser<'_> {
                 self.point(&mut extras)?;
                 self.expect(")")?;
             }
-            _ if is_empty => self.number(0),
+            _ if is_empty => {
+                self.count_one()?;
+                self.number(0);
+            }
             Kind::Collection => self.list(|parser| parser.geometry(depth + 1))?,
             kind => self.lists(kind.levels(), *kind == Kind::MultiPoint, &mut extras)?,
         }
@@ -504,7 +507,7 @@ impl Parser<'_> {
         let place = self.out.len();
         self.number(0);
         if self.sign(")") {
-            return Ok(());
+            return self.count_one();
         }
         let mut count = 0;
         loop {
@@ -518,12 +521,18 @@ impl Parser<'_> {
         }
     }
 
+    /// Counts a point, or an empty list, which takes memory as well.
+    fn count_one(&mut self) -> Result<(), Refused> {
+        self.points += 1;
+        match self.points > POINTS_MAX {
+            true => Err(Refused::TooLarge),
+            false => Ok(()),
+        }
+    }
+
     /// Takes a point. The first one of a geometry tells how many numbers each has, if no letter did.
     fn point(&mut self, extras: &mut Option<Extras>) -> Result<(), Refused> {
-        self.points += 1;
-        if self.points > POINTS_MAX {
-            return Err(Refused::TooLarge);
-        }
+        self.count_one()?;
         let mut found = 0;
         loop {
             self.skip_spaces();
@@ -645,6 +654,16 @@ mod tests {
         assert!(Geometry::parse(of(POINTS_MAX).as_bytes()).is_ok());
         let refused = Geometry::parse(of(POINTS_MAX + 1).as_bytes());
         assert_eq!(refused, Err(Refused::TooLarge));
+        // Empty lists take memory as points do.
+        for (empty, name) in [
+            ("()", "MULTIPOLYGON"),
+            ("POINTS EMPTY", "GEOMETRYCOLLECTION"),
+        ] {
+            let empty = empty.replace("POINTS", "LINESTRING");
+            let lists = format!("{name}({})", vec![empty.as_str(); POINTS_MAX + 1].join(","));
+            let refused = Geometry::parse(lists.as_bytes());
+            assert_eq!(refused, Err(Refused::TooLarge), "{name}");
+        }
         let nested = |depth: usize| {
             let (open, close) = ("GEOMETRYCOLLECTION(".repeat(depth), ")".repeat(depth));
             format!("{open}POINT(1 2){close}")

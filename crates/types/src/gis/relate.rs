@@ -215,7 +215,7 @@ impl Shape {
     }
 
     fn has(&self, point: Point, steps: &mut Steps) -> Result<bool, TooLarge> {
-        steps.take(self.points.len() + self.lines.len())?;
+        steps.take(self.points.len() + self.lines.len() + self.polygons.len())?;
         if self.points.contains(&point) || self.lines.iter().any(|edge| edge.has(point)) {
             return Ok(true);
         }
@@ -306,6 +306,7 @@ fn is_covered(
     steps: &mut Steps,
 ) -> Result<bool, TooLarge> {
     for middle in loose_pieces(edge, edges, steps)? {
+        steps.take(polygons.len())?;
         let mut is_inside = false;
         for polygon in polygons {
             is_inside = is_inside || polygon.side_of(middle, steps)? != Side::Outside;
