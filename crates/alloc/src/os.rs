@@ -56,6 +56,16 @@ pub fn address_limit_bytes() -> Option<usize> {
     (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
+/// Has the C library's own allocator serve all threads from one heap: else it takes 64 MiB of addresses for each thread that
+/// allocates by it, more than a low limit on addresses leaves. To be called before threads are started.
+pub fn share_c_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call takes two numbers, and sets a limit for heaps that are yet to be made.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Keeps the kernel from making huge pages in a range on its own; may be refused.
 pub(crate) fn refuse_huge(address: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]

@@ -678,6 +678,7 @@ fn keep_within_addresses(settings: &mut Settings) -> Result<(), StartError> {
     if limit < ADDRESSES_BYTES_MIN {
         return Err(StartError::Addresses(limit));
     }
+    redline_alloc::os::share_c_heap();
     let possible = within_addresses(settings.maxmemory_bytes);
     if possible != settings.maxmemory_bytes {
         log::warning(&format!(

@@ -16,7 +16,7 @@ use crate::running::{PATIENCE, REDLINE, Running, failed_start_of, folder_with, u
 /// Bytes of the end of a file: its mark and its checksum.
 const TRAILER_BYTES: usize = 9;
 /// Address space of a server that is to refuse a file, in KiB: not much more than the least with which one starts.
-const ADDRESS_KIB: u64 = 1_000_000;
+const ADDRESS_KIB: u64 = 800_000;
 /// Address space of a server that is to load something large, in KiB. It may hold a sixth of that.
 const LARGE_ADDRESS_KIB: u64 = 16_000_000;
 
