@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 
 pub use changes::{Order, Refusal};
 pub use known::Known;
+pub use leading::HAND_OVER_MS;
 pub use words::{Acks, Calls, Count, Event, Message, Place, Settings, Wish};
 
 use self::{
@@ -291,7 +292,7 @@ impl Control {
             } => self.acked(node, incarnation, term, offset),
             Event::ReplicaGone { node } => self.leading(|leading, _| leading.unlinked(&node)),
             Event::Counted { version, released } => self.counted(version, released),
-            Event::Held { end } => self.held(end),
+            Event::Held { number, end } => self.held(number, end),
             Event::Linked { term } => self.linked(term),
             Event::Unlinked => self.unlinked(),
             Event::Cut { place } => self.is_cut(place),
@@ -385,6 +386,13 @@ impl Control {
             && self.known.revision() > 0
             && let Some((number, order)) = self.orders.pop_front()
         {
+            // Whoever ends waits for a hand-over that is under way: after it there may be none to do.
+            if matches!(order, Order::HandOver { ends: true, .. })
+                && self.hand_over_number().is_some()
+            {
+                self.orders.push_front((number, order));
+                return;
+            }
             let (known, me) = (&self.known, &self.me);
             let change = match order {
                 Order::Create(records) => changes::create(known, records),
@@ -395,8 +403,8 @@ impl Control {
                 Order::Follow { shard } => changes::follow(known, me, &shard),
                 Order::AddSlots(runs) => changes::slots(known, me, &runs, true),
                 Order::RemoveSlots(runs) => changes::slots(known, me, &runs, false),
-                Order::HandOver { to, ends } => {
-                    self.hand_over(number, to, ends);
+                Order::HandOver { to, ends, time_ms } => {
+                    self.hand_over(number, to, ends, time_ms);
                     continue;
                 }
             };

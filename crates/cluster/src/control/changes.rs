@@ -49,6 +49,8 @@ pub enum Order {
         to: Option<String>,
         /// True if this node is about to end: it is no candidate then, whose promises would be waited for.
         ends: bool,
+        /// Time in which it must be done: milliseconds, at most [`HAND_OVER_MS`](super::HAND_OVER_MS).
+        time_ms: u64,
     },
 }
 

@@ -359,11 +359,8 @@ pub(crate) fn cluster_failover(
     }
     let view = cluster.view();
     let shard = view.own_shard().filter(|_| view.is_member);
-    let primary = shard.map(|shard| shard.primary.node.as_str());
-    let (Some(etcd), Some(primary)) = (
-        &cluster.etcd,
-        primary.filter(|primary| *primary != cluster.node),
-    ) else {
+    let is_replica = shard.is_some_and(|shard| shard.primary.node != cluster.node);
+    let Some(etcd) = cluster.etcd.as_ref().filter(|_| is_replica) else {
         return Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica").into());
     };
     if takes_over {
@@ -380,7 +377,7 @@ pub(crate) fn cluster_failover(
     }
     // A primary that does not hear it is replaced without it.
     etcd.deciding
-        .ask_to_hand_over(&worker.shared.this(), cluster, primary);
+        .ask_to_hand_over(&worker.shared.this(), cluster);
     caller.reply().ok();
     Ok(())
 }
