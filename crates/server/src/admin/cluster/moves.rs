@@ -359,6 +359,12 @@ pub(crate) fn cluster_flushslot(
     if !words.is_empty() {
         return Err(Error::Syntax.into());
     }
+    if worker.shared.keyspace.hides_slot(slot) {
+        let line = format!(
+            "ERR Slot {slot} is not this node's yet: its keys are being moved here (CLUSTER CANCELSLOTMIGRATIONS at the other node ends that)"
+        );
+        return Err(Error::Line(line.into()).into());
+    }
     let stripe = Keyspace::stripe_of_slot(slot);
     match worker.executor.compound.take() {
         Some(mut compound) => {
@@ -398,8 +404,8 @@ fn flush(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16) -> u64 {
     changes
 }
 
-/// Words of one node to another: `NODE` says whose connection it is, `BEGIN` asks if a move may begin, `SEE` if the node has
-/// seen what the store has.
+/// Words of one node to another: `NODE` says whose connection it is, `BEGIN` asks if a move may begin, `CHECK` if all that was
+/// sent of it is still there, `SEE` if the node has seen what the store has.
 pub(crate) fn cluster_syncslots(
     worker: &mut Worker,
     caller: &mut Caller,
@@ -421,6 +427,17 @@ pub(crate) fn cluster_syncslots(
     if !caller.is(state::NODE) {
         return Err(Error::line("ERR only a node of the cluster may say that").into());
     }
+    if let Some(id) = words.value("CHECK") {
+        let id = String::from_utf8_lossy(id);
+        let etcd = cluster.etcd.as_ref();
+        if !etcd.is_some_and(|etcd| moves::has_all(worker.shared, etcd, &id)) {
+            return Err(
+                Error::line("ERR the data was flushed, or is that of another start").into(),
+            );
+        }
+        caller.reply().ok();
+        return Ok(());
+    }
     let begin = words.value("BEGIN");
     if begin.is_none() && !words.flag("SEE") || !words.is_empty() {
         return Err(errors::wrong_subcommand_arity(CommandId::Cluster, args).into());
@@ -431,6 +448,9 @@ pub(crate) fn cluster_syncslots(
         let view = cluster.view();
         if let Some(why) = moves::refuses(worker.shared, &view, &cluster.node, &id) {
             return Err(Error::Line(why.into()).into());
+        }
+        if let Some(etcd) = &cluster.etcd {
+            moves::begin(worker.shared, etcd, &view, &id);
         }
     }
     caller.reply().ok();
