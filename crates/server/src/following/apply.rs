@@ -25,7 +25,11 @@ use redline_resp::{Args, ArgsBuf, ReplyDecoder, Value};
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
-use super::{Following, Order, snapshot::Attempt, switch, wake};
+use super::{
+    Following, Order,
+    snapshot::{Attempt, ReceivedBase},
+    switch, wake,
+};
 use crate::{
     failover, log,
     persistence::{append, loading},
@@ -83,6 +87,8 @@ pub(super) struct Install {
     pub(super) space: Keyspace,
     /// Its other contents.
     pub(super) loaded: Loaded,
+    /// Its file, if that can be the base of the append-only file.
+    pub(super) base: Option<ReceivedBase>,
     /// The attempt that it came of.
     pub(super) attempt: Arc<Attempt>,
 }
@@ -305,11 +311,16 @@ impl Applier {
             resumes.store(history.is_some(), Ordering::Release);
             self.forget_units();
             caller.db = stream_db(&install.loaded, shared.keyspace.databases());
+            if let Some(base) = install.base {
+                append::make_of(&shared.this(), &mut unit, || base.keep());
+            }
         }
         block::commit(worker.executor, unit);
         units::give_way(worker.executor, caller);
         if published.is_ok() {
             append::make_anew(shared);
+            // The file hears of the cut of its base.
+            worker.pump_now();
         }
         let result = published.map(|()| replication::identity(shared).offset());
         let attempt = install.attempt;
