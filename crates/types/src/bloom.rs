@@ -523,6 +523,24 @@ mod tests {
         }
     }
 
+    /// One filter has its room from the start, the other one grows to eight layers.
+    #[test]
+    #[ignore = "a minute: cargo test -p redline-types --lib -- --ignored ten_million"]
+    fn of_ten_million_items_all_are_found_and_errors_are_as_rare_as_asked() {
+        let count = 10_000_000;
+        for (capacity, rate) in [(count, 0.01), (count, 0.001), (40_000, 0.01)] {
+            let mut bloom = Bloom::new(capacity, rate, 2, false).unwrap();
+            add_all(&mut bloom, (0..count).map(item));
+            let lost = (0..count).filter(|n| !bloom.contains(&item(*n))).count();
+            let errors = (count..2 * count).filter(|n| bloom.contains(&item(*n)));
+            let errors = errors.count() as f64 / count as f64;
+            let layers = bloom.layers().len();
+            println!("Bloom, {layers} layers, asked for {rate}: {lost} lost, errors {errors}");
+            assert_eq!(lost, 0);
+            assert!(errors < 1.2 * rate, "{errors} for {rate}");
+        }
+    }
+
     #[test]
     fn layers_have_the_sizes_of_redisbloom() {
         let mut bloom = Bloom::new(4, 0.01, 2, false).unwrap();
