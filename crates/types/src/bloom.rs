@@ -160,17 +160,15 @@ impl Layer {
         };
         let Hashes(mut hash, second) = hashes;
         let (mut bit, step) = (hash % modulus, second % modulus);
-        // What is lost when a sum is beyond 64 bits.
-        let lost = (u64::MAX % modulus + 1) % modulus;
         let below = move |bit: u64| if bit >= modulus { bit - modulus } else { bit };
+        // What is lost when a sum is beyond 64 bits.
+        let lost = below(u64::MAX % modulus + 1);
+        let step_beyond = below(step + modulus - lost);
         (0..self.hashes).map(move |_| {
             let place = ((bit / 8) as usize, 1 << (bit % 8));
             let (next, is_beyond) = hash.overflowing_add(second);
             hash = next;
-            bit = below(bit + step);
-            if is_beyond {
-                bit = below(bit + modulus - lost);
-            }
+            bit = below(bit + if is_beyond { step_beyond } else { step });
             place
         })
     }
@@ -186,8 +184,9 @@ impl Layer {
     fn add(&mut self, hashes: Hashes) -> bool {
         let mut is_new = false;
         for (byte, bit) in self.places(hashes) {
-            is_new |= self.bytes[byte] & bit == 0;
-            self.bytes[byte] |= bit;
+            let byte = &mut self.bytes[byte];
+            is_new |= *byte & bit == 0;
+            *byte |= bit;
         }
         is_new
     }
