@@ -172,6 +172,7 @@ impl Control {
                 revision,
                 clock_ms,
                 promise_ms,
+                is_waiting: _,
             } => {
                 if !self.is_out_since(&shard, revision) {
                     self.asked(from, &shard, term, incarnation, clock_ms, promise_ms);

@@ -23,13 +23,19 @@ use redline_etcd::{StoreError, Transaction};
 use redline_net::clock;
 use redline_replica::link::NodeName;
 
-use super::{Cluster, etcd, links::Links, right};
-use crate::{log, replication, shared::Shared};
+use super::{Cluster, acks, etcd, links::Links, right};
+use crate::{
+    log, replication,
+    settings::{ClusterAcks, ClusterAlone},
+    shared::Shared,
+};
 
 /// Events that wait before messages of other nodes are dropped.
 const MESSAGES_MAX: u64 = 4096;
 /// Pause after a call of the store that was not done.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Shortest time between two looks at what replicas have acknowledged.
+const ACKS_PAUSE: Duration = Duration::from_millis(2);
 /// Time for workers to finish the calls that run when a right ends by this node's own decision.
 const FINISH_MAX: Duration = Duration::from_millis(200);
 /// Time that a link waits until the data may be given up, and between two questions.
@@ -73,12 +79,21 @@ pub(crate) struct Standing {
     pub(crate) holds: bool,
 }
 
+/// What the thread is told.
+pub(super) enum Input {
+    Event(Event),
+    /// A replica has acknowledged something.
+    Acks,
+}
+
 /// See the head of the module.
 #[derive(Default)]
 pub(crate) struct Deciding {
-    events: Mutex<Option<mpsc::Sender<Event>>>,
+    events: Mutex<Option<mpsc::Sender<Input>>>,
     /// Number of events that wait.
     waiting: AtomicU64,
+    /// True if a replica has acknowledged something at which the thread has not looked.
+    has_acks: AtomicBool,
     standing: Mutex<Standing>,
     /// Revision of the records up to which has been decided.
     decided: AtomicU64,
@@ -88,6 +103,8 @@ pub(crate) struct Deciding {
     links: Links,
     next_order: AtomicU64,
     candidates: AtomicU64,
+    /// True if replies of the primary wait for this node.
+    primary_waits: AtomicBool,
     /// True while the node hands over before it ends.
     hands_over: AtomicBool,
 }
@@ -98,7 +115,17 @@ impl Deciding {
         if let Some(events) = &*self.events.lock().expect("no panic under the events") {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             // The thread may be about to end.
-            let _ = events.send(event);
+            let _ = events.send(Input::Event(event));
+        }
+    }
+
+    /// Hears that a replica has acknowledged something: the thread looks at it soon.
+    pub(super) fn acknowledged(&self) {
+        if !self.has_acks.swap(true, Ordering::AcqRel)
+            && let Some(events) = &*self.events.lock().expect("no panic under the events")
+        {
+            // The thread may be about to end.
+            let _ = events.send(Input::Acks);
         }
     }
 
@@ -111,6 +138,9 @@ impl Deciding {
             let to = Some(from.to_owned());
             self.order(Order::HandOver { to, ends: false });
         } else if let Some(message) = Message::of_words(words) {
+            if let Message::Ask { is_waiting, .. } = message {
+                self.primary_waits.store(is_waiting, Ordering::Relaxed);
+            }
             let from = from.to_owned();
             self.post(Event::Message { from, message });
         }
@@ -169,6 +199,11 @@ impl Deciding {
     /// Returns the revision of the records up to which has been decided.
     pub(super) fn decided(&self) -> u64 {
         self.decided.load(Ordering::Acquire)
+    }
+
+    /// Returns true if replies of the primary wait until it has been told what this node has applied.
+    pub(crate) fn primary_waits(&self) -> bool {
+        self.primary_waits.load(Ordering::Relaxed)
     }
 
     /// Returns the number of candidates of the node's shard.
@@ -250,20 +285,24 @@ fn settings(shared: &Shared) -> Settings {
     let settings = shared.settings.current();
     Settings {
         promise_ms: settings.cluster_node_timeout_ms.clamp(100, 600_000),
-        acks: Acks::None,
-        ..Settings::default()
+        acks: match settings.cluster_acks {
+            ClusterAcks::None => Acks::None,
+            ClusterAcks::One => Acks::One,
+        },
+        may_be_alone: settings.cluster_acks_alone == ClusterAlone::Accept,
+        candidates_max: settings.cluster_candidates_max as usize,
     }
 }
 
 /// Gives the thread its input. Called before it begins.
-pub(super) fn open(deciding: &Deciding) -> mpsc::Receiver<Event> {
+pub(super) fn open(deciding: &Deciding) -> mpsc::Receiver<Input> {
     let (events, taken) = mpsc::channel();
     *deciding.events.lock().expect("no panic under the events") = Some(events);
     taken
 }
 
 /// The thread that decides.
-pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: mpsc::Sender<Call>) {
+pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Input>, calls: mpsc::Sender<Call>) {
     if !shared.persistence.loading.wait() {
         return;
     }
@@ -281,7 +320,6 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: m
         etcd,
         control: Control::new(me, settings(shared), files),
         calls,
-        counted: Vec::new(),
     };
     // What came before is in it.
     let listing = cluster.list();
@@ -289,6 +327,8 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: m
         thread.handle(Event::Listing(listing));
     }
     let mut next = Instant::now();
+    // When the acknowledgements are due to be looked at, and when they were.
+    let (mut look_at, mut looked_at): (Option<Instant>, _) = (None, Instant::now());
     loop {
         let now = Instant::now();
         if now >= next {
@@ -302,11 +342,17 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: m
             };
             next = now + Duration::from_millis((settings.promise_ms / part).max(1));
         }
-        match events.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(event) => {
+        if look_at.is_some_and(|at| now >= at) {
+            (look_at, looked_at) = (None, now);
+            thread.look_at_acks();
+        }
+        let until = look_at.map_or(next, |at| at.min(next));
+        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Input::Event(event)) => {
                 etcd.deciding.waiting.fetch_sub(1, Ordering::Relaxed);
                 thread.handle(event);
             }
+            Ok(Input::Acks) => look_at = Some(looked_at + ACKS_PAUSE),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -319,8 +365,6 @@ struct Thread<'s> {
     etcd: &'s etcd::Membership,
     control: Control,
     calls: mpsc::Sender<Call>,
-    /// Events that come of wishes that were carried out.
-    counted: Vec<Event>,
 }
 
 impl Thread<'_> {
@@ -331,6 +375,27 @@ impl Thread<'_> {
             is_healthy,
             journal_end,
         });
+        acks::look(self.shared);
+    }
+
+    /// Feeds what each replica has acknowledged.
+    fn look_at_acks(&mut self) {
+        // Before the look: later ones make another.
+        let deciding = &self.etcd.deciding;
+        deciding.has_acks.store(false, Ordering::Release);
+        let primary = self.shared.replication.primary();
+        let replicas = primary.replicas().iter();
+        let told = replicas.filter_map(|it| Some((it.peer.node.clone()?, it.told()?)));
+        let told: Vec<(NodeName, u64)> = told.collect();
+        drop(primary);
+        for (name, offset) in told {
+            self.handle(Event::Replica {
+                node: name.node,
+                incarnation: name.incarnation,
+                term: name.term,
+                offset,
+            });
+        }
     }
 
     /// Returns true if every worker has turned its loop lately.
@@ -348,14 +413,8 @@ impl Thread<'_> {
             event,
             Event::Listing(_) | Event::Changes(_) | Event::Answer { .. }
         );
-        let mut wishes = self.control.handle(clock::boot_ms(), event);
-        loop {
-            self.carry_out(wishes);
-            let Some(event) = self.counted.pop() else {
-                break;
-            };
-            wishes = self.control.handle(clock::boot_ms(), event);
-        }
+        let wishes = self.control.handle(clock::boot_ms(), event);
+        self.carry_out(wishes);
         let deciding = &self.etcd.deciding;
         let candidates = self.control.candidates().len() as u64;
         deciding.candidates.store(candidates, Ordering::Relaxed);
@@ -386,6 +445,7 @@ impl Thread<'_> {
                 }
                 Wish::Alone => {
                     right.set_leads(false);
+                    acks::end(self.shared);
                     deciding.standing().role = Role::None;
                     etcd::wake(self.shared);
                 }
@@ -404,6 +464,7 @@ impl Thread<'_> {
                         primary.node
                     ));
                     right.set_leads(false);
+                    acks::end(self.shared);
                     let mut standing = deciding.standing();
                     standing.role = Role::Follow { term, primary };
                     standing.calls_anew = true;
@@ -437,9 +498,8 @@ impl Thread<'_> {
                     }
                 }
                 Wish::Count(count) => {
-                    let released = replication::identity(self.shared).offset();
-                    let version = count.version;
-                    self.counted.push(Event::Counted { version, released });
+                    let term = self.control.leads().unwrap_or(0);
+                    acks::count(self.shared, count, term);
                 }
                 Wish::Hold => {
                     self.shared.engine.hold_writes(Hold::Failover, true);
@@ -458,7 +518,10 @@ impl Thread<'_> {
             .hands_over
             .store(false, Ordering::Release);
         match result {
-            Ok(()) => log::notice("The shard is handed over"),
+            Ok(()) => {
+                log::notice("The shard is handed over");
+                acks::handed_over(self.shared);
+            }
             Err(why) => log::warning(&format!("The shard is not handed over: {why}")),
         }
         crate::ending::look(self.shared);
@@ -512,16 +575,16 @@ mod tests {
         for words in said {
             deciding.hear("a", words);
         }
-        let told: Vec<Event> = events.try_iter().collect();
+        let told: Vec<Input> = events.try_iter().collect();
         let [
-            Event::Message { from, message },
-            Event::Order {
+            Input::Event(Event::Message { from, message }),
+            Input::Event(Event::Order {
                 order: Order::HandOver { to, ends: false },
                 ..
-            },
+            }),
         ] = &told[..]
         else {
-            panic!("{told:?}");
+            panic!("{} were heard", told.len());
         };
         assert_eq!((from.as_str(), to.as_deref()), ("a", Some("a")));
         assert_eq!(*message, Message::Hears { term: 3 });
