@@ -182,7 +182,7 @@ def instructions(options):
                         per_request(options, primary, replicas, options.requests, options.pipeline)
                         subprocess.run(["vgdb", f"--pid={primary.pid}", action], check=True, capture_output=True)
                     # Other threads are asleep in between, and dump when they run.
-                    dumps = lambda: [name for name in glob.glob(f"{out}*") if name.rsplit(".", 1)[1].isdigit()]
+                    dumps = lambda: [name for name in glob.glob(f"{out}.*") if name.rsplit(".", 1)[1].isdigit()]
                     while not dumps():
                         time.sleep(0.1)
                     time.sleep(1)

@@ -119,6 +119,8 @@ pub struct Shell<'s> {
     ready: VecDeque<usize>,
     /// Replicas that are sent something at the end of the turn.
     to_feed: Vec<Token>,
+    /// True if messages have come at the end of the turn, which may have set what only a turn looks at.
+    turns_again: bool,
     buffers: BufferPool,
     /// Memory for replies; see [`lend`](redline_resp::ReplyBuffer::lend).
     replies: Vec<Vec<u8>>,
@@ -223,6 +225,7 @@ impl<'s> Shell<'s> {
             free: Vec::new(),
             ready: VecDeque::new(),
             to_feed: Vec::new(),
+            turns_again: false,
             buffers: BufferPool::default(),
             replies: Vec::new(),
             batch: None,
@@ -276,8 +279,10 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
 
     /// Runs one turn of the loop. `wait`: sleeps until an event; otherwise only polls.
     pub fn turn(&mut self, wait: bool) {
+        let turns_again = mem::take(&mut self.outlet.turns_again);
         let sleep = self.outlet.mailbox.prepare_to_sleep()
             && wait
+            && !turns_again
             && self.outlet.ready.is_empty()
             && self.outlet.early.is_empty()
             && !self.outlet.acceptor.is_due();

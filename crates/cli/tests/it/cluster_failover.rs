@@ -18,8 +18,18 @@ use tempfile::TempDir;
 
 use crate::running::{Running, folder_with, until};
 
-/// Longest time without an acknowledged write when a primary dies.
-const GAP_MAX: Duration = Duration::from_secs(5);
+/// Longest time without an acknowledged write when a primary dies: with this time-out some 3 s on a machine at rest. How long it
+/// takes is measured by `redline bench failover`; this finds a shard that nobody serves.
+const GAP_MAX: Duration = Duration::from_secs(30);
+/// Time-out of nodes by which a primary that dies is replaced, and by which nothing is done without need.
+const SHORT_MS: u64 = 3000;
+const LONG_MS: u64 = 15_000;
+/// Time in which a client waits for a reply before it asks another node, and in which it asks no other.
+const IMPATIENT: Duration = Duration::from_millis(500);
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// Longest time after which a hand-over that was asked for has been given up.
+const HAND_OVER_MAX: Duration = Duration::from_secs(6);
 
 /// A running etcd with one member; it ends with this.
 struct Etcd {
@@ -154,13 +164,13 @@ struct Shard {
 }
 
 impl Shard {
-    fn start() -> Shard {
-        Shard::start_with("")
+    fn start(timeout_ms: u64) -> Shard {
+        Shard::start_with(timeout_ms, "")
     }
 
-    fn start_with(more: &str) -> Shard {
+    fn start_with(timeout_ms: u64, more: &str) -> Shard {
+        let more = format!("cluster-node-timeout {timeout_ms}\n{more}");
         let etcd = Etcd::start();
-        let more = format!("cluster-node-timeout 1500\n{more}");
         let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd, &more)).collect();
         assert_eq!(nodes[0].call("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
         let id = nodes[0].call("CLUSTER MYID");
@@ -215,17 +225,17 @@ struct Written {
 }
 
 impl Writer {
-    fn start(shard: &Shard) -> Writer {
-        Writer::named(shard, "key")
+    fn start(shard: &Shard, patience: Duration) -> Writer {
+        Writer::named(shard, "key", patience)
     }
 
-    fn named(shard: &Shard, name: &str) -> Writer {
+    fn named(shard: &Shard, name: &str, patience: Duration) -> Writer {
         let name = name.to_owned();
         let stops = Arc::new(AtomicBool::new(false));
         let ports: Vec<u16> = shard.nodes.iter().map(|node| node.port).collect();
         let thread = thread::spawn({
             let stops = stops.clone();
-            move || write_until(&stops, &ports, name)
+            move || write_until(&stops, &ports, patience, name)
         });
         Writer { stops, thread }
     }
@@ -236,7 +246,7 @@ impl Writer {
     }
 }
 
-fn write_until(stops: &AtomicBool, ports: &[u16], name: String) -> Written {
+fn write_until(stops: &AtomicBool, ports: &[u16], patience: Duration, name: String) -> Written {
     let mut written = Written {
         name,
         ..Written::default()
@@ -247,7 +257,7 @@ fn write_until(stops: &AtomicBool, ports: &[u16], name: String) -> Written {
         let sent: std::io::Result<_> = connection.take().map_or_else(
             || {
                 let stream = TcpStream::connect(("127.0.0.1", ports[at]))?;
-                stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+                stream.set_read_timeout(Some(patience))?;
                 Ok(BufReader::new(stream))
             },
             Ok,
@@ -322,8 +332,8 @@ impl Written {
 #[test]
 #[ignore = "wants etcd"]
 fn a_primary_that_is_killed_is_replaced_and_comes_back_as_a_replica() {
-    let mut shard = Shard::start();
-    let writer = Writer::start(&shard);
+    let mut shard = Shard::start(SHORT_MS);
+    let writer = Writer::start(&shard, IMPATIENT);
     let old = shard.primary();
     let term = shard.nodes[old].fact("cluster_my_epoch");
     let killed = Instant::now();
@@ -339,13 +349,14 @@ fn a_primary_that_is_killed_is_replaced_and_comes_back_as_a_replica() {
     assert!(written.gap(killed) < GAP_MAX, "{:?}", written.gap(killed));
     assert!(written.count_after(killed) > 0, "{:?}", written.errors);
     let lost = written.lost_at(&shard.nodes[new]);
-    assert!(lost < 100, "{lost} of {}", written.acknowledged.len());
+    let all = written.acknowledged.len();
+    assert!(lost < all / 2, "{lost} of {all}: more than its lag");
 }
 
 #[test]
 #[ignore = "wants etcd"]
 fn a_primary_that_was_stopped_answers_nothing_after_its_right_has_ended() {
-    let shard = Shard::start();
+    let shard = Shard::start(SHORT_MS);
     let old = shard.primary();
     let running = shard.nodes[old].running.as_ref().unwrap();
     assert_eq!(running.call("SET before 1"), "+OK");
@@ -387,14 +398,31 @@ fn a_primary_that_was_stopped_answers_nothing_after_its_right_has_ended() {
 #[test]
 #[ignore = "wants etcd"]
 fn a_hand_over_loses_nothing_and_shows_no_error() {
-    let mut shard = Shard::start();
-    let writer = Writer::start(&shard);
+    check_hand_overs("");
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn a_hand_over_with_acknowledgements_shows_no_error_either() {
+    check_hand_overs("cluster-acks one\n");
+}
+
+fn check_hand_overs(settings: &str) {
+    let mut shard = Shard::start_with(LONG_MS, settings);
+    let writer = Writer::start(&shard, PATIENT);
     for _ in 0..5 {
         let old = shard.primary();
         let target = (old + 1) % 3;
-        assert_eq!(shard.nodes[target].call("CLUSTER FAILOVER"), "+OK");
+        let mut asked: Option<Instant> = None;
         until("the replica leads", || {
-            shard.nodes[target].is_primary().then_some(())
+            let node = &shard.nodes[target];
+            // As Redis's, one that has not come about within its time is asked for again.
+            if asked.is_none_or(|at| at.elapsed() > HAND_OVER_MAX) && !node.is_primary() {
+                // Its link may be made anew just now.
+                let is_taken = node.call("CLUSTER FAILOVER") == "+OK";
+                asked = is_taken.then(Instant::now);
+            }
+            node.is_primary().then_some(())
         });
         shard.until_whole();
     }
@@ -457,9 +485,9 @@ fn read_until(stops: &AtomicBool, ports: &[u16]) -> u64 {
 fn with_acknowledgements_no_failover_loses_what_was_acknowledged_or_shown() {
     let rounds = std::env::var("REDLINE_FAILOVERS").ok();
     let rounds = rounds.map_or(4, |rounds| rounds.parse().expect("a number"));
-    let mut shard = Shard::start_with("cluster-acks one\n");
+    let mut shard = Shard::start_with(SHORT_MS, "cluster-acks one\n");
     let writers: Vec<Writer> = (0..4)
-        .map(|number| Writer::named(&shard, &format!("w{number}")))
+        .map(|number| Writer::named(&shard, &format!("w{number}"), IMPATIENT))
         .collect();
     let ports: Vec<u16> = shard.nodes.iter().map(|node| node.port).collect();
     let stops = Arc::new(AtomicBool::new(false));
@@ -496,7 +524,7 @@ fn with_acknowledgements_no_failover_loses_what_was_acknowledged_or_shown() {
 #[test]
 #[ignore = "wants etcd"]
 fn replies_that_tell_of_a_write_wait_for_the_replicas_and_no_other_reply_does() {
-    let shard = Shard::start_with("cluster-acks one\n");
+    let shard = Shard::start_with(SHORT_MS, "cluster-acks one\n");
     let at = shard.primary();
     let primary = &shard.nodes[at];
     let others = || (0..3).filter(|other| *other != at);
@@ -532,7 +560,7 @@ fn replies_that_tell_of_a_write_wait_for_the_replicas_and_no_other_reply_does() 
 #[test]
 #[ignore = "wants etcd"]
 fn without_a_replica_nothing_is_written_unless_that_is_accepted() {
-    let mut shard = Shard::start_with("cluster-acks one\n");
+    let mut shard = Shard::start_with(SHORT_MS, "cluster-acks one\n");
     let at = shard.primary();
     assert_eq!(shard.nodes[at].call("SET before 1"), "+OK");
     for other in (0..3).filter(|other| *other != at) {
@@ -568,4 +596,51 @@ fn without_a_replica_nothing_is_written_unless_that_is_accepted() {
     until("one is not a candidate any more", || {
         (shard.nodes[at].fact("cluster_candidates") == 1).then_some(())
     });
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn a_shard_of_which_no_candidate_is_left_is_taken_over_by_force() {
+    let mut shard = Shard::start(SHORT_MS);
+    let at = shard.primary();
+    let (candidate, last) = ((at + 1) % 3, (at + 2) % 3);
+    let takeover = "CLUSTER FAILOVER TAKEOVER";
+    let said = shard.nodes[last].call(takeover);
+    assert!(
+        said.starts_with("-ERR") && said.contains("is alive"),
+        "{said}"
+    );
+    // One follows without being a candidate.
+    shard.nodes[last].take();
+    until("one replica may take over", || {
+        (shard.nodes[at].fact("cluster_candidates") == 1).then_some(())
+    });
+    let one = "CONFIG SET cluster-candidates-max 1";
+    assert_eq!(shard.nodes[at].call(one), "+OK");
+    shard.nodes[last].begin();
+    until("it follows", || shard.nodes[last].is_linked().then_some(()));
+    assert_eq!(shard.nodes[at].call("SET key 1"), "+OK");
+    until("it has all", || {
+        (shard.nodes[at].call("WAIT 2 1000") == ":2").then_some(())
+    });
+    for gone in [at, candidate] {
+        shard.nodes[gone].take();
+    }
+    until("etcd believes that they are gone", || {
+        (shard.nodes[last].call(takeover) == "+OK").then_some(())
+    });
+    until("it serves", || {
+        (shard.nodes[last].call("SET after 1") == "+OK").then_some(())
+    });
+    assert_eq!(shard.nodes[last].call("GET key"), "1");
+    for other in [at, candidate] {
+        shard.nodes[other].begin();
+    }
+    until("both follow it", || {
+        let mut others = [at, candidate].into_iter();
+        others
+            .all(|other| shard.nodes[other].is_linked())
+            .then_some(())
+    });
+    assert!(shard.nodes[last].is_primary());
 }

@@ -16,8 +16,8 @@ use crate::records::{Incarnation, SHARDS, ShardRecord};
 
 /// Lag that a candidate may have with `cluster-acks none`: numbers of the stream, which are bytes.
 const LAG_MAX: u64 = 16 << 20;
-/// Time after which handing over is given up: milliseconds.
-const HAND_OVER_MS: u64 = 5000;
+/// Time after which handing over is given up: milliseconds. It is that of Redis's CLUSTER FAILOVER.
+pub const HAND_OVER_MS: u64 = 5000;
 
 /// State of a primary in one term.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ struct HandOver {
     number: u64,
     to: Incarnation,
     ends: bool,
-    since_ms: u64,
+    until_ms: u64,
     end: Option<u64>,
 }
 
@@ -422,8 +422,8 @@ impl Control {
         self.tell();
     }
 
-    pub(super) fn hand_over(&mut self, number: u64, to: Option<String>, ends: bool) {
-        let result = self.begin_hand_over(number, to, ends);
+    pub(super) fn hand_over(&mut self, number: u64, to: Option<String>, ends: bool, time_ms: u64) {
+        let result = self.begin_hand_over(number, to, ends, time_ms);
         if result.is_err() {
             self.wishes.push(Wish::Done { number, result });
         }
@@ -434,6 +434,7 @@ impl Control {
         number: u64,
         to: Option<String>,
         ends: bool,
+        time_ms: u64,
     ) -> Result<(), Refusal> {
         let Role::Primary(leading) = &mut self.role else {
             return Err(Refusal::NotPrimary);
@@ -452,16 +453,17 @@ impl Control {
             number,
             to,
             ends,
-            since_ms: self.now_ms,
+            until_ms: self.now_ms + time_ms,
             end: None,
         });
-        self.wishes.push(Wish::Hold);
+        self.wishes.push(Wish::Hold { number });
         Ok(())
     }
 
-    pub(super) fn held(&mut self, end: u64) {
+    pub(super) fn held(&mut self, number: u64, end: u64) {
         self.leading(|leading, _| {
-            if let Some(hand_over) = &mut leading.hand_over {
+            let hand_over = leading.hand_over.as_mut();
+            if let Some(hand_over) = hand_over.filter(|it| it.number == number) {
                 hand_over.end = Some(end);
             }
         });
@@ -479,7 +481,7 @@ impl Control {
             return;
         }
         let is_candidate = leading.record.candidates.contains(&hand_over.to);
-        if self.now_ms > hand_over.since_ms + HAND_OVER_MS || !is_candidate {
+        if self.now_ms > hand_over.until_ms || !is_candidate {
             self.handed_over(hand_over.number, Err(Refusal::TimedOut));
             return;
         }

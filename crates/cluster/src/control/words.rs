@@ -103,9 +103,11 @@ pub enum Event {
         /// Newest number that a reply had told of before it was.
         released: u64,
     },
-    /// Primary: [`Wish::Hold`] has been carried out; this is the number of the record that ends the term.
+    /// Primary: [`Wish::Hold`] has been carried out, with the number of the record that ends the term.
     Held {
-        /// The number.
+        /// Number of the order.
+        number: u64,
+        /// The number of the record.
         end: u64,
     },
     /// Replica: the data are whole, and follow the primary of this term.
@@ -182,7 +184,10 @@ pub enum Wish {
     /// Treatment of calls that a primary would run.
     Calls(Calls),
     /// Calls that write are put aside, and a record is written that ends the term.
-    Hold,
+    Hold {
+        /// Number of the order to hand over.
+        number: u64,
+    },
     /// Those calls run on.
     Free,
     /// Outcome of an order.

@@ -8,14 +8,16 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
 
 use redline_cluster::{
-    control::{Acks, Calls, Control, Event, Message, Order, Place, Refusal, Settings, Wish},
+    control::{
+        Acks, Calls, Control, Event, HAND_OVER_MS, Message, Order, Place, Refusal, Settings, Wish,
+    },
     records::Incarnation,
 };
 use redline_engine::engine::Hold;
@@ -41,8 +43,10 @@ const FINISH_MAX: Duration = Duration::from_millis(200);
 /// Time that a link waits until the data may be given up, and between two questions.
 const EMPTY_WAIT: Duration = Duration::from_secs(5);
 const EMPTY_TURN: Duration = Duration::from_millis(100);
-/// Word of a message by which a replica asks its primary to hand over to it.
+/// Word of a message by which a replica asks its primary to hand over to it; the term follows, and the milliseconds left.
 const HAND_OVER: &str = "hand-over";
+/// Pause between two such messages: one may be lost, or come while the replica is no candidate for a moment.
+const ASK_TURN: Duration = Duration::from_millis(250);
 
 /// The role that the node is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,12 +75,19 @@ pub(crate) enum Role {
 pub(crate) struct Standing {
     /// The role.
     pub(crate) role: Role,
-    /// True if the link to the primary is to be made anew.
-    pub(crate) calls_anew: bool,
+    /// Number of times that the link to the primary was to be made anew, until it has been; 0 then.
+    pub(crate) calls_anew: u64,
     /// True if the link to the primary is to be cut.
     pub(crate) cuts: bool,
-    /// True if the record that ends the term is to be found.
-    pub(crate) holds: bool,
+    /// Order to hand over for which the record that ends the term is to be found.
+    pub(crate) holds: Option<u64>,
+}
+
+/// A hand-over that this replica asks its primary for, again and again until it has it or the time is over.
+#[derive(Clone, Debug)]
+struct Asking {
+    until: Instant,
+    next: Instant,
 }
 
 /// What the thread is told.
@@ -105,8 +116,11 @@ pub(crate) struct Deciding {
     candidates: AtomicU64,
     /// True if replies of the primary wait for this node.
     primary_waits: AtomicBool,
-    /// True while the node hands over before it ends.
-    hands_over: AtomicBool,
+    asking: Mutex<Option<Asking>>,
+    /// Order to hand over before the node ends, while it is carried out; 0: there is none.
+    ending: AtomicU64,
+    /// Order to take the shard over by force, while it is carried out; 0: there is none.
+    forcing: AtomicU64,
 }
 
 impl Deciding {
@@ -134,9 +148,18 @@ impl Deciding {
         if self.waiting.load(Ordering::Relaxed) > MESSAGES_MAX {
             return;
         }
-        if words == [HAND_OVER.as_bytes()] {
-            let to = Some(from.to_owned());
-            self.order(Order::HandOver { to, ends: false });
+        if let Some((term, time_ms)) = hand_over_asked(words) {
+            // The replica asks again where this node is no primary yet or any more, or hands over already.
+            if self.leads() == Some(term) {
+                let to = Some(from.to_owned());
+                let number = self.next_order();
+                let order = Order::HandOver {
+                    to,
+                    ends: false,
+                    time_ms,
+                };
+                self.post(Event::Order { number, order });
+            }
         } else if let Some(message) = Message::of_words(words) {
             if let Message::Ask { is_waiting, .. } = message {
                 self.primary_waits.store(is_waiting, Ordering::Relaxed);
@@ -146,29 +169,74 @@ impl Deciding {
         }
     }
 
-    fn order(&self, order: Order) {
-        let number = self.next_order.fetch_add(1, Ordering::Relaxed) + 1;
-        self.post(Event::Order { number, order });
+    fn next_order(&self) -> u64 {
+        self.next_order.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Has the node hand its shard over to the candidate that has most.
     pub(crate) fn hand_over(&self) {
-        self.hands_over.store(true, Ordering::Release);
-        self.order(Order::HandOver {
+        let number = self.next_order();
+        self.ending.store(number, Ordering::Release);
+        let order = Order::HandOver {
             to: None,
             ends: true,
-        });
+            time_ms: HAND_OVER_MS,
+        };
+        self.post(Event::Order { number, order });
+    }
+
+    /// Has the node take its shard over by force, when all who lead it or may take over have been gone for long enough.
+    pub(crate) fn take_over(&self) {
+        let number = self.next_order();
+        self.forcing.store(number, Ordering::Release);
+        let order = Order::TakeOver;
+        self.post(Event::Order { number, order });
     }
 
     /// Returns true while the node hands over before it ends, or has yet to carry that out.
     pub(crate) fn is_handing_over(&self) -> bool {
-        self.hands_over.load(Ordering::Acquire) || self.standing().calls_anew
+        self.ending.load(Ordering::Acquire) != 0 || self.standing().calls_anew != 0
     }
 
-    /// Asks the primary to hand over to this node.
-    pub(crate) fn ask_to_hand_over(&self, shared: &Arc<Shared>, cluster: &Cluster, primary: &str) {
-        let words = [HAND_OVER.to_owned()];
-        self.send(shared, cluster, primary, &words);
+    /// Asks the primary to hand over to this node, until [`HAND_OVER_MS`] are over.
+    pub(crate) fn ask_to_hand_over(&self, shared: &Arc<Shared>, cluster: &Cluster) {
+        let now = Instant::now();
+        let until = now + Duration::from_millis(HAND_OVER_MS);
+        *self.asking() = Some(Asking { until, next: now });
+        // The thread goes on with it.
+        self.ask_again(shared, cluster, now);
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Option<Asking>> {
+        self.asking.lock().expect("no panic under a request")
+    }
+
+    /// Sends the request to hand over if it is time to, and returns when it is the next time.
+    fn ask_again(&self, shared: &Arc<Shared>, cluster: &Cluster, now: Instant) -> Option<Instant> {
+        let mut asking = self.asking();
+        let asked = asking.as_mut()?;
+        let left = asked.until.saturating_duration_since(now);
+        let role = self.role();
+        if matches!(role, Role::Lead { .. }) || left.is_zero() {
+            if left.is_zero() {
+                log::warning("Manual failover timed out.");
+            }
+            *asking = None;
+            return None;
+        }
+        if now >= asked.next {
+            asked.next = now + ASK_TURN;
+            // Its primary may have become another meanwhile.
+            if let Role::Follow { term, primary } = role {
+                let words = [
+                    HAND_OVER.to_owned(),
+                    term.to_string(),
+                    left.as_millis().to_string(),
+                ];
+                self.send(shared, cluster, &primary.node, &words);
+            }
+        }
+        Some(asked.next.min(asked.until))
     }
 
     fn send(&self, shared: &Arc<Shared>, cluster: &Cluster, to: &str, words: &[String]) {
@@ -240,6 +308,16 @@ impl Deciding {
         *self.events.lock().expect("no panic under the events") = None;
         self.links.end();
     }
+}
+
+/// Returns the term in which a replica wants to be handed its shard, and the time for it in milliseconds.
+fn hand_over_asked(words: &[&[u8]]) -> Option<(u64, u64)> {
+    let [word, term, time_ms] = words else {
+        return None;
+    };
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
+    let asked = (number(term)?, number(time_ms)?.min(HAND_OVER_MS));
+    (*word == HAND_OVER.as_bytes()).then_some(asked)
 }
 
 /// Returns the name by which this node makes its link to a primary.
@@ -320,6 +398,7 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Input>, calls: m
         etcd,
         control: Control::new(me, settings(shared), files),
         calls,
+        refused: None,
     };
     // What came before is in it.
     let listing = cluster.list();
@@ -346,8 +425,10 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Input>, calls: m
             (look_at, looked_at) = (None, now);
             thread.look_at_acks();
         }
-        let until = look_at.map_or(next, |at| at.min(next));
-        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let asks_at = etcd.deciding.ask_again(shared, cluster, now);
+        let wakes = [asks_at, look_at].into_iter().flatten();
+        let wakes = wakes.fold(next, Instant::min);
+        match events.recv_timeout(wakes.saturating_duration_since(Instant::now())) {
             Ok(Input::Event(event)) => {
                 etcd.deciding.waiting.fetch_sub(1, Ordering::Relaxed);
                 thread.handle(event);
@@ -365,6 +446,8 @@ struct Thread<'s> {
     etcd: &'s etcd::Membership,
     control: Control,
     calls: mpsc::Sender<Call>,
+    /// Reason for which the last hand-over was not done: a replica that asks again gets it again.
+    refused: Option<Refusal>,
 }
 
 impl Thread<'_> {
@@ -413,7 +496,13 @@ impl Thread<'_> {
             event,
             Event::Listing(_) | Event::Changes(_) | Event::Answer { .. }
         );
-        let wishes = self.control.handle(clock::boot_ms(), event);
+        let is_linked = matches!(event, Event::Linked { .. });
+        let mut wishes = self.control.handle(clock::boot_ms(), event);
+        if is_linked {
+            // A permission that was wanted for these data, and came late.
+            self.etcd.deciding.set_may_empty(false);
+            wishes.retain(|wish| *wish != Wish::Empty);
+        }
         self.carry_out(wishes);
         let deciding = &self.etcd.deciding;
         let candidates = self.control.candidates().len() as u64;
@@ -446,7 +535,8 @@ impl Thread<'_> {
                 Wish::Alone => {
                     right.set_leads(false);
                     acks::end(self.shared);
-                    deciding.standing().role = Role::None;
+                    *deciding.standing() = Standing::default();
+                    self.free();
                     etcd::wake(self.shared);
                 }
                 Wish::Lead { shard, term } => {
@@ -467,8 +557,8 @@ impl Thread<'_> {
                     acks::end(self.shared);
                     let mut standing = deciding.standing();
                     standing.role = Role::Follow { term, primary };
-                    standing.calls_anew = true;
-                    (standing.cuts, standing.holds) = (false, false);
+                    standing.calls_anew += 1;
+                    standing.cuts = false;
                     drop(standing);
                     self.free();
                     etcd::wake(self.shared);
@@ -501,34 +591,47 @@ impl Thread<'_> {
                     let term = self.control.leads().unwrap_or(0);
                     acks::count(self.shared, count, term);
                 }
-                Wish::Hold => {
+                Wish::Hold { number } => {
                     self.shared.engine.hold_writes(Hold::Failover, true);
-                    deciding.standing().holds = true;
+                    deciding.standing().holds = Some(number);
                     etcd::wake(self.shared);
                 }
                 Wish::Free => self.free(),
-                Wish::Done { result, .. } => self.done(result),
+                Wish::Done { number, result } => self.done(number, result),
             }
         }
     }
 
-    fn done(&self, result: Result<(), Refusal>) {
-        self.etcd
-            .deciding
-            .hands_over
-            .store(false, Ordering::Release);
-        match result {
+    fn done(&mut self, number: u64, result: Result<(), Refusal>) {
+        let forcing = &self.etcd.deciding.forcing;
+        let taken = forcing.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            match result {
+                Ok(()) => log::warning("This node has taken its shard over by force"),
+                Err(why) => log::warning(&format!("This node does not take its shard over: {why}")),
+            }
+            return;
+        }
+        let ending = &self.etcd.deciding.ending;
+        let _ = ending.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
+        match &result {
             Ok(()) => {
                 log::notice("The shard is handed over");
                 acks::handed_over(self.shared);
             }
-            Err(why) => log::warning(&format!("The shard is not handed over: {why}")),
+            // It goes on: its replica has asked again.
+            Err(Refusal::TooMany) => log::verbose("A hand-over was asked for once more"),
+            Err(why) if self.refused.as_ref() != Some(why) => {
+                log::warning(&format!("The shard is not handed over: {why}"));
+            }
+            Err(_) => {}
         }
+        self.refused = result.err().filter(|why| *why != Refusal::TooMany);
         crate::ending::look(self.shared);
     }
 
     fn free(&self) {
-        self.etcd.deciding.standing().holds = false;
+        self.etcd.deciding.standing().holds = None;
         self.shared.engine.hold_writes(Hold::Failover, false);
         replication::hold_still(self.shared, false);
     }
@@ -570,16 +673,32 @@ mod tests {
             &[b"hears", b"x"],
             &[b"vote"],
             &[],
-            &[b"hand-over"],
+            &[b"hand-over", b"7", b"1000"],
         ];
         for words in said {
+            deciding.hear("a", words);
+        }
+        let (shard, term) = ("s".to_owned(), 8);
+        deciding.standing().role = Role::Lead { shard, term };
+        let asked: [&[&[u8]]; 4] = [
+            &[b"hand-over"],
+            &[b"hand-over", b"7", b"1000"],
+            &[b"hand-over", b"8", b"-1"],
+            &[b"hand-over", b"8", b"9999"],
+        ];
+        for words in asked {
             deciding.hear("a", words);
         }
         let told: Vec<Input> = events.try_iter().collect();
         let [
             Input::Event(Event::Message { from, message }),
             Input::Event(Event::Order {
-                order: Order::HandOver { to, ends: false },
+                order:
+                    Order::HandOver {
+                        to,
+                        ends: false,
+                        time_ms: HAND_OVER_MS,
+                    },
                 ..
             }),
         ] = &told[..]

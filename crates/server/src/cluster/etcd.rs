@@ -568,11 +568,12 @@ fn watch(shared: &Shared) {
             }
         };
         // The view may be older than the watch's beginning.
-        look(shared, cluster, &mut wrong);
+        let mut is_current = look(shared, cluster, &mut wrong);
         while !etcd.ends.load(Ordering::Acquire) {
             match watched.next(WATCH_TURN) {
-                Ok(events) if events.events.is_empty() => {}
-                Ok(_) => look(shared, cluster, &mut wrong),
+                Ok(events) if events.events.is_empty() && is_current => {}
+                // Also what the last look could not see: there may be no further change.
+                Ok(_) => is_current = look(shared, cluster, &mut wrong),
                 Err(StoreError::Compacted(_)) => break,
                 Err(StoreError::Damaged(why)) => {
                     if !etcd.is_frozen.swap(true, Ordering::Relaxed) {
@@ -600,8 +601,9 @@ pub(super) fn look_now(shared: &Shared) {
     }
 }
 
-/// Makes a new view, and has the keyspace get it. What cannot be used is told once, and the last view stays.
-fn look(shared: &Shared, cluster: &Cluster, wrong: &mut String) {
+/// Makes a new view, and has the keyspace get it. What cannot be used is told once, and the last view stays. Returns false if
+/// the store did not answer.
+fn look(shared: &Shared, cluster: &Cluster, wrong: &mut String) -> bool {
     match cluster.look() {
         Ok(()) => {
             wrong.clear();
@@ -617,8 +619,10 @@ fn look(shared: &Shared, cluster: &Cluster, wrong: &mut String) {
             ));
             *wrong = why;
         }
-        Err(_) => {}
+        Err(StoreError::Damaged(_)) => {}
+        Err(_) => return false,
     }
+    true
 }
 
 /// Waits until the keyspace has a revision.
@@ -667,12 +671,16 @@ pub(crate) fn drive(worker: &mut Worker) {
     };
     let view = cluster.view();
     let decided = etcd.deciding.decided();
+    let (standing, cuts) = {
+        let mut standing = etcd.deciding.standing();
+        (standing.clone(), std::mem::take(&mut standing.cuts))
+    };
     let Standing {
         role,
         calls_anew,
-        cuts,
         holds,
-    } = etcd.deciding.standing().clone();
+        ..
+    } = standing;
     let settings = shared.settings.current();
     let leaves = etcd.empties.load(Ordering::Acquire);
     // One that has left goes on following until it is reset.
@@ -687,12 +695,14 @@ pub(crate) fn drive(worker: &mut Worker) {
         // Nobody is served any more when the data become another's.
         cluster.serve(&mut unit, &view, false);
     }
-    if settings.primary != wanted || calls_anew && wanted.is_some() {
+    if settings.primary != wanted || calls_anew != 0 && wanted.is_some() {
         following::switch(shared, &mut unit, wanted.clone());
         if wanted.is_none() {
             acks::begin(shared);
         }
-    } else if cuts {
+    }
+    // It was wished for behind the switch, which takes back what was wished for before.
+    if cuts {
         let offset = following::cut(shared);
         if let Role::Follow { term, .. } = role {
             let place = Place { term, offset };
@@ -714,23 +724,28 @@ pub(crate) fn drive(worker: &mut Worker) {
         emptied.expect("no library is loaded");
         replication::restart_history(shared);
     }
-    if holds {
+    if let Some(number) = holds {
         // Calls that write are suspended, so nothing comes behind it.
         let journal = shared.keyspace.journal();
         let _ = journal.pump(&mut || false);
         replication::ask_acks(shared, journal.last());
-        replication::hold_still(shared, true);
-        let end = replication::identity(shared).offset();
-        etcd.deciding.post(Event::Held { end });
+        let mut standing = etcd.deciding.standing();
+        // It may have been given up meanwhile.
+        if standing.holds.take_if(|it| *it == number).is_some() {
+            replication::hold_still(shared, true);
+            let end = replication::identity(shared).offset();
+            etcd.deciding.post(Event::Held { number, end });
+        }
     }
     block::commit(worker.executor, unit);
     units::give_way(worker.executor, &mut caller);
     if empties {
         append::make_anew(shared);
     }
+    // What has been wished for meanwhile is left to the next turn.
     let mut standing = etcd.deciding.standing();
-    if standing.role == role {
-        (standing.calls_anew, standing.cuts, standing.holds) = (false, false, false);
+    if standing.calls_anew == calls_anew {
+        standing.calls_anew = 0;
     }
     drop(standing);
     adopt(shared);

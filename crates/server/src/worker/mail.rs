@@ -65,10 +65,12 @@ impl Early {
     }
 }
 
-pub(super) fn fetch_messages(worker: &mut Worker) {
+/// Handles the messages that have come. Returns true if one of them may want more of a turn than that.
+pub(super) fn fetch_messages(worker: &mut Worker) -> bool {
     let mut messages = mem::take(&mut worker.outlet.messages);
     worker.outlet.early.move_to(&mut messages);
     worker.outlet.mailbox.drain(&mut messages);
+    let wants_turn = messages.iter().any(|it| !matches!(it, Message::Feed(_)));
     for message in messages.drain(..) {
         on_message(worker, message);
     }
@@ -76,13 +78,14 @@ pub(super) fn fetch_messages(worker: &mut Worker) {
     if worker.outlet.messages.capacity() < messages.capacity() {
         worker.outlet.messages = messages;
     }
+    wants_turn
 }
 
 /// Sends replicas what the turn has brought for them. In the next turn it would come later, and the mail about it would keep
-/// the worker from sleeping while requests gather.
+/// the worker from sleeping while requests gather. What other messages ask for is looked at in the next turn, at once.
 pub(super) fn feed_replicas(worker: &mut Worker) {
     if worker.depth == 0 && worker.shared.replication.is_kept() {
-        fetch_messages(worker);
+        worker.outlet.turns_again |= fetch_messages(worker);
     }
     while let Some(token) = worker.outlet.to_feed.pop() {
         serve::feed(worker, token);

@@ -476,11 +476,11 @@ impl World {
                 node.inbox.push_back(In::Event(counted));
                 self.flush(n);
             }
-            Wish::Hold => {
+            Wish::Hold { number } => {
                 self.nodes[n].is_held = true;
                 self.append(n);
                 let end = self.nodes[n].log.len() as u64;
-                let held = In::Event(Event::Held { end });
+                let held = In::Event(Event::Held { number, end });
                 self.nodes[n].inbox.push_back(held);
             }
             Wish::Free => self.nodes[n].is_held = false,

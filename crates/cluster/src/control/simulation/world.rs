@@ -9,7 +9,7 @@ use redline_etcd::{
 };
 
 use super::{
-    super::{Acks, Control, Event, Mutant, Mutants, Order, Place, Settings},
+    super::{Acks, Control, Event, HAND_OVER_MS, Mutant, Mutants, Order, Place, Settings},
     Report,
     ledger::Ledger,
     server::{In, Node},
@@ -743,7 +743,8 @@ impl World {
             15..17 => {
                 let to = self.rng.bool().then(|| format!("n{other}"));
                 let ends = self.chance(250);
-                self.order(n, Order::HandOver { to, ends });
+                let time_ms = self.rng.u64(1..=HAND_OVER_MS);
+                self.order(n, Order::HandOver { to, ends, time_ms });
                 // It may be that neither the answer nor the watch arrives.
                 if self.chance(500) {
                     let after = self.rng.u64(1_000..20_000);
