@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +23,8 @@ use crate::tcl::Explained;
 const SUITE_TIMEOUT: Duration = Duration::from_secs(1200);
 /// Largest number of runs of a suite with an unexpected failure: some tests depend on time, and the machine may be busy.
 const ATTEMPTS_MAX: usize = 2;
-/// Of redis-py: the tests that a single server without modules and certificates can pass.
-const REDIS_PY_WORDS: &[&str] = &[
+/// Words for pytest that all suites of Python begin with.
+const PYTEST_WORDS: &[&str] = &[
     "-m",
     "pytest",
     "-q",
@@ -32,6 +33,9 @@ const REDIS_PY_WORDS: &[&str] = &[
     "no:cacheprovider",
     "--timeout",
     "30",
+];
+/// Of redis-py: the tests that a single server without modules and certificates can pass.
+const REDIS_PY_WORDS: &[&str] = &[
     "-m",
     "not onlycluster and not ssl and not replica and not redismod",
     "--ignore=tests/test_cluster.py",
@@ -41,14 +45,6 @@ const REDIS_PY_WORDS: &[&str] = &[
 ];
 /// Of redis-py: the tests of the modules whose types are there.
 const REDIS_PY_MODULES_WORDS: &[&str] = &[
-    "-m",
-    "pytest",
-    "-q",
-    "-rfE",
-    "-p",
-    "no:cacheprovider",
-    "--timeout",
-    "30",
     "-m",
     "not onlycluster",
     "--redis-mod-url",
@@ -61,18 +57,32 @@ const REDIS_PY_MODULES_WORDS: &[&str] = &[
     "tests/test_asyncio/test_timeseries.py",
 ];
 /// Of tair-py: all tests of one server.
-const TAIR_PY_WORDS: &[&str] = &[
-    "-m",
-    "pytest",
-    "-q",
-    "-rfE",
-    "-p",
-    "no:cacheprovider",
-    "--timeout",
-    "30",
-    "-k",
-    "not cluster and not test_deprecated",
-    "tests",
+const TAIR_PY_WORDS: &[&str] = &["-k", "not cluster and not test_deprecated", "tests"];
+/// Of go-redis: all but the excluded tests.
+const GO_REDIS_WORDS: &[&str] = &[
+    "-test.run",
+    "TestGinkgoSuite",
+    "-test.timeout",
+    "20m",
+    "-ginkgo.v",
+    "-ginkgo.no-color",
+    "-ginkgo.seed=1",
+    "-ginkgo.skip",
+    GO_REDIS_LEFT_OUT,
+];
+/// Words for the tests of a Go package that all of them begin with.
+const GO_TEST_WORDS: &[&str] = &["-test.v", "-test.timeout", "10m"];
+/// Of phpredis: the class that is tested, and no remarks of PHP between the results.
+const PHP_REDIS_WORDS: &[&str] = &[
+    "-d",
+    "error_reporting=0",
+    "-d",
+    "display_errors=0",
+    "TestRedis.php",
+    "--class",
+    "Redis",
+    "--host",
+    "127.0.0.1",
 ];
 /// Of go-redis, the same: names of excluded tests, as an expression.
 const GO_REDIS_LEFT_OUT: &str = "Cluster|cluster|[sS]entinel|Failover|Ring|RediSearch|FT\\.|Probabilistic|Timeseries|JSON|UniversalClient";
@@ -98,16 +108,32 @@ rm -f "$UNIX_SOCKET"
 exit 0
 "#;
 
-/// An executable suite.
-struct Suite {
+/// A suite that can be fetched.
+struct Row {
     name: &'static str,
-    folder: PathBuf,
-    program: PathBuf,
+    /// Fetches it; returns its program and its folder.
+    fetch: fn() -> Result<(PathBuf, PathBuf), Failure>,
+    /// Arguments of the program.
     words: Vec<String>,
     /// The real server would need modules, so that ours has to pass all that is not explained.
     is_ours_alone: bool,
     /// Parses its output.
     read: fn(&str) -> Outcome,
+}
+
+/// An executable suite.
+struct Suite {
+    folder: PathBuf,
+    program: PathBuf,
+    row: Row,
+}
+
+impl Deref for Suite {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        &self.row
+    }
 }
 
 /// The outcome of a suite.
@@ -178,120 +204,92 @@ fn unix_socket() -> String {
     std::env::temp_dir().join(name).display().to_string()
 }
 
+/// Returns all suites.
+fn rows() -> Vec<Row> {
+    let redis_py = |name, words, protocol| {
+        let words = [PYTEST_WORDS, words, &["--protocol", protocol]];
+        Row::new(name, install::redis_py_suite, &words, Outcome::of_pytest)
+    };
+    let go_test =
+        |name, fetch, words| Row::new(name, fetch, &[GO_TEST_WORDS, words], Outcome::of_go_test);
+    vec![
+        redis_py("redis-py-resp2", REDIS_PY_WORDS, "2"),
+        redis_py("redis-py-resp3", REDIS_PY_WORDS, "3"),
+        redis_py("redis-py-modules-resp2", REDIS_PY_MODULES_WORDS, "2").ours_alone(),
+        redis_py("redis-py-modules-resp3", REDIS_PY_MODULES_WORDS, "3").ours_alone(),
+        Row::new(
+            "tair-py",
+            install::tair_py_suite,
+            &[PYTEST_WORDS, TAIR_PY_WORDS],
+            Outcome::of_pytest,
+        )
+        .ours_alone(),
+        Row::new(
+            "go-redis",
+            install::go_redis_suite,
+            &[GO_REDIS_WORDS],
+            Outcome::of_ginkgo,
+        ),
+        go_test("redigo", install::redigo_suite, &[]),
+        go_test("radix", install::radix_suite, &[]),
+        go_test("miniredis", install::miniredis_suite, MINIREDIS_LEFT_OUT),
+        Row::new(
+            "phpredis",
+            install::php_redis_suite,
+            &[PHP_REDIS_WORDS],
+            Outcome::of_phpredis,
+        ),
+        Row::new(
+            "hiredis",
+            install::hiredis_suite,
+            &[&["-s", &unix_socket()]],
+            Outcome::of_hiredis,
+        ),
+    ]
+}
+
 /// Returns the selected suites; the others are not fetched either.
 fn suites(setting: &Setting) -> Result<Vec<Suite>, Failure> {
-    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    let wants = |name| setting.wants_unit(name);
-    let mut suites = Vec::new();
-    for (name, protocol) in [("redis-py-resp2", "2"), ("redis-py-resp3", "3")] {
-        if wants(name) {
-            let (program, folder) = install::redis_py_suite()?;
-            suites.push(Suite {
-                name,
-                folder,
-                program,
-                words: words(&[REDIS_PY_WORDS, &["--protocol", protocol]].concat()),
-                is_ours_alone: false,
-                read: Outcome::of_pytest,
-            });
+    let rows = rows().into_iter();
+    let wanted = rows.filter(|row| setting.wants_unit(row.name));
+    wanted.map(Suite::of).collect()
+}
+
+impl Row {
+    fn new(
+        name: &'static str,
+        fetch: fn() -> Result<(PathBuf, PathBuf), Failure>,
+        words: &[&[&str]],
+        read: fn(&str) -> Outcome,
+    ) -> Row {
+        Row {
+            name,
+            fetch,
+            words: words.concat().into_iter().map(str::to_owned).collect(),
+            is_ours_alone: false,
+            read,
         }
     }
-    for (name, protocol) in [
-        ("redis-py-modules-resp2", "2"),
-        ("redis-py-modules-resp3", "3"),
-    ] {
-        if wants(name) {
-            let (program, folder) = install::redis_py_suite()?;
-            suites.push(Suite {
-                name,
-                folder,
-                program,
-                words: words(&[REDIS_PY_MODULES_WORDS, &["--protocol", protocol]].concat()),
-                is_ours_alone: true,
-                read: Outcome::of_pytest,
-            });
-        }
-    }
-    if wants("tair-py") {
-        let (program, folder) = install::tair_py_suite()?;
-        suites.push(Suite {
-            name: "tair-py",
-            folder,
-            program,
-            words: words(TAIR_PY_WORDS),
+
+    fn ours_alone(self) -> Row {
+        Row {
             is_ours_alone: true,
-            read: Outcome::of_pytest,
-        });
-    }
-    if wants("go-redis") {
-        let (program, folder) = install::go_redis_suite()?;
-        let go_words = [
-            "-test.run",
-            "TestGinkgoSuite",
-            "-test.timeout",
-            "20m",
-            "-ginkgo.v",
-            "-ginkgo.no-color",
-            "-ginkgo.seed=1",
-            "-ginkgo.skip",
-            GO_REDIS_LEFT_OUT,
-        ];
-        suites.push(Suite {
-            name: "go-redis",
-            folder,
-            program,
-            words: words(&go_words),
-            is_ours_alone: false,
-            read: Outcome::of_ginkgo,
-        });
-    }
-    type Installed = fn() -> Result<(PathBuf, PathBuf), Failure>;
-    let of_go_test: [(&str, Installed, &[&str]); 3] = [
-        ("redigo", install::redigo_suite, &[]),
-        ("radix", install::radix_suite, &[]),
-        ("miniredis", install::miniredis_suite, MINIREDIS_LEFT_OUT),
-    ];
-    for (name, installed, options) in of_go_test {
-        if wants(name) {
-            let (program, folder) = installed()?;
-            suites.push(Suite {
-                name,
-                folder,
-                program,
-                words: words(&[&["-test.v", "-test.timeout", "10m"], options].concat()),
-                is_ours_alone: false,
-                read: Outcome::of_go_test,
-            });
+            ..self
         }
     }
-    if wants("phpredis") {
-        let (program, folder) = install::php_redis_suite()?;
-        let quietly = ["-d", "error_reporting=0", "-d", "display_errors=0"];
-        let against = ["TestRedis.php", "--class", "Redis", "--host", "127.0.0.1"];
-        suites.push(Suite {
-            name: "phpredis",
-            folder,
-            program,
-            words: words(&[quietly.as_slice(), &against].concat()),
-            is_ours_alone: false,
-            read: Outcome::of_phpredis,
-        });
-    }
-    if wants("hiredis") {
-        let (program, folder) = install::hiredis_suite()?;
-        suites.push(Suite {
-            name: "hiredis",
-            folder,
-            program,
-            words: words(&["-s", &unix_socket()]),
-            is_ours_alone: false,
-            read: Outcome::of_hiredis,
-        });
-    }
-    Ok(suites)
 }
 
 impl Suite {
+    /// Fetches it.
+    fn of(row: Row) -> Result<Suite, Failure> {
+        let (program, folder) = (row.fetch)()?;
+        Ok(Suite {
+            folder,
+            program,
+            row,
+        })
+    }
+
     /// Returns our outcome, and the tests that fail only with our server.
     fn run_ours(
         &self,

@@ -152,6 +152,7 @@ pub struct Options {
     binary: Option<PathBuf>,
     units: Vec<String>,
     seconds: Option<u64>,
+    rounds: Option<u64>,
 }
 
 /// Programs and options that every step works with.
@@ -173,6 +174,7 @@ impl Options {
             binary: None,
             units: Vec::new(),
             seconds: None,
+            rounds: None,
         };
         let names = words.iter().take_while(|word| !word.starts_with("--"));
         options.only.extend(names.cloned());
@@ -189,6 +191,7 @@ impl Options {
             match name.as_str() {
                 "--calls" => options.calls = usize::try_from(number()?).ok(),
                 "--seconds" => options.seconds = Some(number()?),
+                "--rounds" => options.rounds = Some(number()?),
                 "--seed" => options.seed = number()?,
                 "--only" => options.only.extend(listed(value)),
                 "--units" => options.units = listed(value),
@@ -291,6 +294,11 @@ impl Setting {
     /// Returns the time that a step of random faults takes: seconds, `usual` by default.
     pub fn seconds_or(&self, usual: u64) -> u64 {
         self.options.seconds.unwrap_or(usual)
+    }
+
+    /// Returns the number of rounds that each pair of servers is to play, if it was told.
+    pub fn rounds(&self) -> Option<u64> {
+        self.options.rounds
     }
 
     /// Returns true if this part of a test suite is to run: a unit of the Tcl suite, a client's suite.

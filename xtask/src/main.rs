@@ -52,9 +52,10 @@ use std::process::ExitCode;
 fn usage() -> String {
     format!(
         "\
-cargo xtask compat [STEP ...] [--calls N] [--seconds N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
+cargo xtask compat [STEP ...] [--calls N] [--seconds N] [--rounds N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server, our proxy and our bench against a real Redis, its tools, and clients in four languages.
     Installs what it needs (apt, pip, npm, go). --units: a part of a test suite, as go-redis or unit/scan.
+    --rounds: so many rounds with cut links for each pair of servers in the step replication, and nothing else there.
 {}
 cargo xtask cost [--only NAME,...] [--requests N] [--binary REDLINE]
     What every data command costs beside a real Redis in CPU time, as a table; fails if one costs more than {} of that.

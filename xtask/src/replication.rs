@@ -1,8 +1,13 @@
 //! Replication under faults: ours and real servers as primaries and replicas of each other, while links are cut at random
 //! bytes and held up, and servers are killed. Each time the load pauses, servers of equal offsets have equal data.
 
+mod contents;
+mod formats;
 mod load;
+mod pairs;
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,10 +20,13 @@ use redline_testkit::relay::Relay;
 use crate::compat::{DEBUG, Setting};
 use crate::install;
 use crate::run::{Failure, Folder};
-use load::{Breadth, DATABASES, Load, PLANTED_KEY};
+use contents::{Contents, Digests};
+use load::{Breadth, Load, PLANTED_KEY};
 
-/// Seconds of the whole step by default.
-const SECONDS: u64 = 120;
+/// Seconds of all constellations by default.
+const SECONDS: u64 = 90;
+/// Rounds of each pair of servers by default.
+const ROUNDS: u64 = 1;
 /// Time under load before servers are compared.
 const ROUND: Duration = Duration::from_secs(3);
 /// Time that replicas have to catch up.
@@ -33,16 +41,10 @@ const CLIENTS: u64 = 3;
 const WORKERS: usize = 8;
 /// Largest number of keys that a report of a difference names.
 const NAMED_KEYS_MAX: usize = 5;
-/// Arguments of all servers; what is kept of the stream is little, so that some go on where they were and some do not.
-const WORDS: [&str; 7] = [
-    "--repl-backlog-size",
-    "16kb",
-    "--repl-diskless-sync-delay",
-    "0",
-    "--save",
-    "3600",
-    "1",
-];
+/// What is kept of the stream: little, so that some go on where they were and some do not.
+const LITTLE: &str = "16kb";
+/// Arguments of all servers.
+const WORDS: [&str; 5] = ["--repl-diskless-sync-delay", "0", "--save", "3600", "1"];
 
 /// A program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,17 @@ struct Scene {
     name: &'static str,
     servers: &'static [(Kind, Option<usize>)],
     breadth: Breadth,
+    backlog: &'static str,
+}
+
+/// The faults of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faults {
+    None,
+    /// Links are cut at random bytes.
+    Cuts,
+    /// Links are cut and held up, servers are killed.
+    All,
 }
 
 const SCENES: [Scene; 5] = [
@@ -71,6 +84,7 @@ const SCENES: [Scene; 5] = [
             (Kind::Redis8, Some(0)),
         ],
         breadth: Breadth::Newer,
+        backlog: LITTLE,
     },
     Scene {
         name: "ours, and replicas: ours, behind it Valkey 9.1.2, and a Redis 7.0.15",
@@ -81,6 +95,7 @@ const SCENES: [Scene; 5] = [
             (Kind::Redis7, Some(0)),
         ],
         breadth: Breadth::Common,
+        backlog: LITTLE,
     },
     Scene {
         name: "from Redis 8.2.3 and back",
@@ -90,6 +105,7 @@ const SCENES: [Scene; 5] = [
             (Kind::Ours, Some(1)),
         ],
         breadth: Breadth::Newer,
+        backlog: LITTLE,
     },
     Scene {
         name: "from Redis 7.0.15 and back",
@@ -99,6 +115,7 @@ const SCENES: [Scene; 5] = [
             (Kind::Ours, Some(1)),
         ],
         breadth: Breadth::Common,
+        backlog: LITTLE,
     },
     Scene {
         name: "from Valkey 9.1.2 and back",
@@ -107,7 +124,8 @@ const SCENES: [Scene; 5] = [
             (Kind::Ours, Some(0)),
             (Kind::Ours, Some(1)),
         ],
-        breadth: Breadth::Common,
+        breadth: Breadth::Timed,
+        backlog: LITTLE,
     },
 ];
 
@@ -116,6 +134,7 @@ const PLANTED: Scene = Scene {
     name: "a planted fault",
     servers: &[(Kind::Ours, None), (Kind::Ours, Some(0))],
     breadth: Breadth::Planted,
+    backlog: LITTLE,
 };
 
 /// Figures of a run.
@@ -136,6 +155,11 @@ struct Figures {
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let each = Duration::from_secs(setting.seconds_or(SECONDS)) / (SCENES.len() as u32 + 1);
     let mut figures = Figures::default();
+    if let Some(rounds) = setting.rounds() {
+        return pairs::run(setting, rounds);
+    }
+    let formats = formats::run(setting)?;
+    let pairs = pairs::run(setting, ROUNDS)?;
     find_the_planted_fault(setting, each)?;
     let mut failures = Vec::new();
     for (scene, seed) in SCENES.iter().zip(setting.seed()..) {
@@ -149,7 +173,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     }
     Ok(format!(
         "{} calls, {} cuts, {} kills, {} comparisons; {} full and {} partial resynchronisations; {} exchanges of roles, {} of \
-         them with full ones; the planted fault was found",
+         them with full ones; {formats} cases of formats; {pairs}; the planted fault was found",
         figures.calls,
         figures.cuts,
         figures.kills,
@@ -172,7 +196,7 @@ fn play(
     let mut random = Rng::with_seed(seed);
     let mut group = Group::start(setting, scene, &mut random)?;
     loop {
-        group.round(&mut random, true, figures)?;
+        group.round(&mut random, Faults::All, figures)?;
         if Instant::now() > end {
             break;
         }
@@ -193,7 +217,7 @@ fn find_the_planted_fault(setting: &Setting, time: Duration) -> Result<(), Failu
     let mut group = Group::start(setting, &PLANTED, &mut random)?;
     let mut figures = Figures::default();
     loop {
-        match group.round(&mut random, false, &mut figures) {
+        match group.round(&mut random, Faults::None, &mut figures) {
             Err(failure) if failure.contains(PLANTED_KEY) => return Ok(()),
             Err(failure) => return Err(format!("the planted fault: {failure}")),
             Ok(()) if Instant::now() > end => {
@@ -220,6 +244,7 @@ struct Member {
     follows: Option<usize>,
     /// The relay between it and its primary.
     relay: Option<Relay>,
+    backlog: &'static str,
 }
 
 impl Member {
@@ -227,7 +252,7 @@ impl Member {
     fn start(&mut self) -> Result<(), Failure> {
         let folder = self.folder.path().display().to_string();
         let mut words: Vec<&str> = WORDS.to_vec();
-        words.extend(["--dir", &folder]);
+        words.extend(["--dir", &folder, "--repl-backlog-size", self.backlog]);
         words.extend(DEBUG);
         let port = self
             .relay
@@ -281,9 +306,15 @@ impl Member {
     }
 
     /// Returns what two servers of equal offsets have in common.
-    fn data(&self) -> Result<(Value, Value), Failure> {
-        let digest = self.call(&["DEBUG", "DIGEST"])?;
-        Ok((digest, self.call(&["FUNCTION", "LIST", "WITHCODE"])?))
+    fn data(&self, digests: Digests) -> Result<Contents, Failure> {
+        let data = contents::of_everything(&mut self.connect()?, digests);
+        data.map_err(|error| self.failed(&error.to_string()))
+    }
+
+    /// Returns what it holds, key by key.
+    fn keys(&self, digests: Digests) -> Result<Contents, Failure> {
+        let keys = contents::of_each_key(&mut self.connect()?, digests);
+        keys.map_err(|error| self.failed(&error.to_string()))
     }
 }
 
@@ -300,34 +331,63 @@ impl Group {
             breadth: scene.breadth,
         };
         for &(kind, follows) in scene.servers {
-            let target = follows.map(|at| group.members[at].running().address());
             let (seed, is_planted) = (random.u64(..), scene.breadth == Breadth::Planted);
             let key = format!("\r\n${}\r\n{PLANTED_KEY}\r\n", PLANTED_KEY.len());
             let [effect, call] = ["SREM", "SPOP"].map(|word| format!("{word}{key}"));
-            let relay = match target {
-                None => Ok(None),
-                Some(target) if is_planted => {
-                    Relay::altering(target, seed, effect.as_bytes(), call.as_bytes()).map(Some)
-                }
-                Some(target) => Relay::start(target, seed).map(Some),
-            };
-            let mut member = Member {
+            group.join(
+                setting,
                 kind,
-                program: match kind {
-                    Kind::Ours => setting.redline.clone(),
-                    Kind::Redis7 => install::older_redis_server()?,
-                    Kind::Redis8 => setting.redis.clone(),
-                    Kind::Valkey => install::valkey_server()?,
-                },
-                folder: Folder::new("replication")?,
-                server: None,
                 follows,
-                relay: relay.map_err(|error| format!("a relay: {error}"))?,
-            };
-            member.start()?;
-            group.members.push(member);
+                scene.backlog,
+                |target| match is_planted {
+                    true => Relay::altering(target, seed, effect.as_bytes(), call.as_bytes()),
+                    false => Relay::start(target, seed),
+                },
+            )?;
         }
         Ok(group)
+    }
+
+    /// Adds a server that follows one of those that are here, by a relay.
+    fn join(
+        &mut self,
+        setting: &Setting,
+        kind: Kind,
+        follows: Option<usize>,
+        backlog: &'static str,
+        relay: impl FnOnce(SocketAddr) -> io::Result<Relay>,
+    ) -> Result<(), Failure> {
+        let target = follows.map(|at| self.members[at].running().address());
+        let relay = target.map(relay).transpose();
+        let mut member = Member {
+            kind,
+            program: match kind {
+                Kind::Ours => setting.redline.clone(),
+                Kind::Redis7 => install::older_redis_server()?,
+                Kind::Redis8 => setting.redis.clone(),
+                Kind::Valkey => install::valkey_server()?,
+            },
+            folder: Folder::new("replication")?,
+            server: None,
+            follows,
+            relay: relay.map_err(|error| format!("a relay: {error}"))?,
+            backlog,
+        };
+        member.start()?;
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Returns how far the digests of its servers can be compared.
+    fn digests(&self) -> Digests {
+        let has_valkey = self
+            .members
+            .iter()
+            .any(|member| member.kind == Kind::Valkey);
+        match has_valkey && self.breadth.has_timed_fields() {
+            true => Digests::ButOfHashes,
+            false => Digests::Alike,
+        }
     }
 
     /// Returns the number of the server that follows nobody.
@@ -340,7 +400,7 @@ impl Group {
     fn round(
         &mut self,
         random: &mut Rng,
-        has_faults: bool,
+        faults: Faults,
         figures: &mut Figures,
     ) -> Result<(), Failure> {
         let load = Load {
@@ -354,7 +414,7 @@ impl Group {
                 let (load, seed) = (&load, random.u64(..));
                 scope.spawn(move || load.run(seed));
             }
-            let result = self.disturb(random, has_faults, &load, figures);
+            let result = self.disturb(random, faults, &load, figures);
             load.is_over.store(true, Ordering::Release);
             result
         });
@@ -380,18 +440,24 @@ impl Group {
     fn disturb(
         &mut self,
         random: &mut Rng,
-        has_faults: bool,
+        faults: Faults,
         load: &Load,
         figures: &mut Figures,
     ) -> Result<(), Failure> {
-        let end = Instant::now() + ROUND;
+        let time = match faults {
+            Faults::Cuts => pairs::ROUND,
+            Faults::None | Faults::All => ROUND,
+        };
+        let end = Instant::now() + time;
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis(random.u64(50..400)));
-            if !has_faults {
-                continue;
-            }
+            let fault = match faults {
+                Faults::None => continue,
+                Faults::Cuts => random.u8(2..15),
+                Faults::All => random.u8(..20),
+            };
             let at = random.usize(..self.members.len());
-            match random.u8(..20) {
+            match fault {
                 0 => self.restart(at, true, load, figures)?,
                 1 => self.restart(at, false, load, figures)?,
                 kind => {
@@ -477,10 +543,11 @@ impl Group {
                 settled = None;
                 continue;
             }
-            let wanted = primary.data()?;
+            let digests = self.digests();
+            let wanted = primary.data(digests)?;
             let mut different = None;
             for member in &self.members {
-                if member.data()? != wanted {
+                if member.data(digests)? != wanted {
                     different = Some(member);
                 }
             }
@@ -492,7 +559,8 @@ impl Group {
             };
             match &settled {
                 Some((at, since)) if *at == offset && since.elapsed() > SETTLED => {
-                    let keys = differing_keys(primary, different)?;
+                    let (wanted, held) = (primary.keys(digests)?, different.keys(digests)?);
+                    let keys = contents::difference(&wanted, &held, NAMED_KEYS_MAX);
                     return Err(different.failed(&format!(
                         "at the primary's offset {offset} it has other data: {keys}"
                     )));
@@ -522,7 +590,7 @@ impl Group {
     /// Makes ours the primary of the real one that it followed, and back again, each with a load behind it.
     fn exchange_roles(&mut self, random: &mut Rng, figures: &mut Figures) -> Result<(), Failure> {
         for (old, new) in [(0, 1), (1, 0)] {
-            self.round(random, false, figures)?;
+            self.round(random, Faults::None, figures)?;
             let before = self.members[new].number("sync_full")?;
             self.members[new].call(&["REPLICAOF", "NO", "ONE"])?;
             let address = self.members[new].running().address();
@@ -534,46 +602,11 @@ impl Group {
             self.members[new].relay = None;
             self.members[old].follows = Some(new);
             self.members[old].relay = Some(relay);
-            self.round(random, false, figures)
+            self.round(random, Faults::None, figures)
                 .map_err(|failure| format!("number {new} as the primary: {failure}"))?;
             figures.moves += 1;
             figures.moved_full += u64::from(self.members[new].number("sync_full")? > before);
         }
         Ok(())
     }
-}
-
-/// Names keys whose values or times differ between two servers.
-fn differing_keys(one: &Member, other: &Member) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| error.to_string();
-    let mut clients = [one.connect()?, other.connect()?];
-    let mut named = Vec::new();
-    for db in 0..DATABASES {
-        let mut keys = std::collections::BTreeSet::new();
-        for client in &mut clients {
-            client.call(&["SELECT", &db.to_string()]).map_err(failed)?;
-            if let Value::Array(all) = client.call(&["KEYS", "*"]).map_err(failed)? {
-                keys.extend(
-                    all.iter()
-                        .filter_map(|key| key.as_bytes().map(<[u8]>::to_vec)),
-                );
-            }
-        }
-        for key in keys {
-            for question in ["DEBUG DIGEST-VALUE", "PEXPIRETIME", "TYPE"] {
-                let mut words: Vec<&[u8]> = question.split(' ').map(str::as_bytes).collect();
-                words.push(&key);
-                let [wanted, held] = &mut clients;
-                let wanted = wanted.call(&words).map_err(failed)?;
-                let held = held.call(&words).map_err(failed)?;
-                if wanted != held {
-                    let key = key.escape_ascii();
-                    named.push(format!("{question} {key} of {db}: {wanted:?} and {held:?}"));
-                }
-            }
-        }
-    }
-    let count = named.len();
-    named.truncate(NAMED_KEYS_MAX);
-    Ok(format!("{count} answers, among them\n{}", named.join("\n")))
 }

@@ -123,7 +123,8 @@ pub fn begin(
             why: String::new(),
         });
     }
-    if moves.len() > MOVES_MAX {
+    let under_way = moves.iter().filter(|it| it.is_under_way());
+    if under_way.count() > MOVES_MAX {
         return Err(format!("ERR more than {MOVES_MAX} moves are under way"));
     }
     keys.dedup();

@@ -78,6 +78,8 @@ pub enum Timestamp {
 pub enum Role {
     /// A server that takes writes.
     Primary,
+    /// A server that follows another.
+    Replica,
     /// A proxy.
     Proxy,
 }
@@ -87,6 +89,7 @@ impl Role {
     fn facts(self) -> (char, &'static str) {
         match self {
             Role::Primary => ('M', "primary"),
+            Role::Replica => ('S', "replica"),
             Role::Proxy => ('P', "proxy"),
         }
     }
@@ -249,6 +252,9 @@ mod tests {
             in_form(Format::Text, "a \"b\""),
             "7:M 01 Nov 2026 22:00:09.042 # a \"b\"\n"
         );
+        let of_replica = |format| line_of(Role::Replica, format, Timestamp::Milliseconds, "a");
+        assert_eq!(of_replica(Format::Text), "7:S 1793573109042 # a\n");
+        assert!(of_replica(Format::Logfmt).contains(" role=replica "));
         assert_eq!(
             in_form(Format::Json, "a \"b\"\n\\\u{1}é"),
             "{\"pid\":7,\"role\":\"primary\",\"timestamp\":\"2026-11-01T22:00:09.042-01:30\",\"level\":\"warning\",\"message\":\"a \\\"b\\\"\\n\\\\\\u0001é\"}\n"

@@ -198,24 +198,7 @@ fn draw(
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(8)
-            .margin_right(24)
-            .x_label_area_size(42)
-            .y_label_area_size(76)
-            .build_cartesian_2d(key_points(axes.across, across), upright)?;
-        let label = |x: &f64| match axes.across {
-            Across::Percentiles => percentile(*x),
-            Across::Plain | Across::Whole => number(*x),
-        };
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_desc(axes.x)
-            .y_desc(axes.y)
-            .x_label_formatter(&label)
-            .y_label_formatter(&|y| number(*y))
-            .draw()?;
+        let mut chart = grid(&root, axes, across, upright, &|y| number(*y))?;
         for (place, line) in lines.iter().enumerate() {
             let colour = stand_in(place);
             let points = thinned(&line.points).into_iter();
@@ -433,21 +416,8 @@ pub fn heat(
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(8)
-            .margin_right(24)
-            .x_label_area_size(42)
-            .y_label_area_size(76)
-            .build_cartesian_2d(key_points(Across::Plain, left..right), upright)?;
         let name = |y: &f64| rows.get(*y as usize).cloned().unwrap_or_default();
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_desc(axes.x)
-            .y_desc(axes.y)
-            .x_label_formatter(&|x| number(*x))
-            .y_label_formatter(&name)
-            .draw()?;
+        let mut chart = grid(&root, axes, left..right, upright, &name)?;
         let cells = columns.iter().enumerate().flat_map(|(place, column)| {
             let x = left + width * place as f64;
             let counts = column.iter().take(rows.len()).enumerate();
@@ -479,7 +449,47 @@ fn size_of_rows(rows: usize) -> (u32, u32) {
 }
 
 type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Rows<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
+type Begun<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
+
+/// Begins a chart with this many pixels for labels at the left.
+fn begun<'a, 'b>(
+    root: &'a Root<'b>,
+    room: u32,
+    across: Scale,
+    upright: Scale,
+) -> Result<Begun<'a, 'b>, DrawError> {
+    let chart = ChartBuilder::on(root)
+        .margin(8)
+        .margin_right(24)
+        .x_label_area_size(42)
+        .y_label_area_size(room)
+        .build_cartesian_2d(across, upright)?;
+    Ok(chart)
+}
+
+/// Begins a chart with numbers on both axes, and a grid. `name` tells those of the vertical one.
+fn grid<'a, 'b>(
+    root: &'a Root<'b>,
+    axes: &Axes<'_>,
+    across: Range<f64>,
+    upright: Scale,
+    name: &dyn Fn(&f64) -> String,
+) -> Result<Begun<'a, 'b>, DrawError> {
+    let mut chart = begun(root, 76, key_points(axes.across, across), upright)?;
+    let label = |x: &f64| match axes.across {
+        Across::Percentiles => percentile(*x),
+        Across::Plain | Across::Whole => number(*x),
+    };
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .x_label_formatter(&label)
+        .y_label_formatter(&name)
+        .draw()?;
+    Ok(chart)
+}
 
 /// Begins a chart of rows with names at their left; the first is at the top.
 fn rows<'a, 'b>(
@@ -487,21 +497,15 @@ fn rows<'a, 'b>(
     axes: &Axes<'_>,
     across: Range<f64>,
     names: &[&str],
-) -> Result<Rows<'a, 'b>, DrawError> {
+) -> Result<Begun<'a, 'b>, DrawError> {
     let count = names.len();
     let shown: Vec<String> = names.iter().map(|name| shortened(name)).collect();
     let longest = shown.iter().map(|name| name.chars().count()).max();
     let room = 24 + 7 * longest.unwrap_or(0) as u32;
     let places = (0..count).map(|place| place as f64).collect();
-    let mut chart = ChartBuilder::on(root)
-        .margin(8)
-        .margin_right(24)
-        .x_label_area_size(42)
-        .y_label_area_size(room)
-        .build_cartesian_2d(
-            key_points(Across::Plain, across),
-            Scale::new(-0.5..count.max(1) as f64 - 0.5, places),
-        )?;
+    let across = key_points(Across::Plain, across);
+    let upright = Scale::new(-0.5..count.max(1) as f64 - 0.5, places);
+    let mut chart = begun(root, room, across, upright)?;
     let name = |y: &f64| {
         let place = (count as f64 - 1.0 - y).round();
         shown.get(place as usize).cloned().unwrap_or_default()

@@ -271,6 +271,7 @@ fn open_log(settings: &Settings) -> Result<(), String> {
     let service = &settings.service;
     log::set_level(settings.service.log_level);
     log::set_format(service.log_format, service.log_timestamp);
+    log::set_role(settings.primary.is_some());
     log::set_file(settings.service.logfile.as_deref())
         .map_err(|error| cannot_log(settings.service.logfile.as_deref().unwrap_or(""), &error))?;
     if service.syslog {

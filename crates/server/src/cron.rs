@@ -38,8 +38,6 @@ pub fn tick(worker: &mut Worker) {
     let period_ms = 1000 / u64::from(worker.outlet.settings.hz.clamp(1, 500));
     worker.outlet.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
     worker.outlet.ticks += 1;
-    let ticks = &worker.shared.workers()[worker.number].ticks;
-    ticks.store(worker.outlet.ticks, Ordering::Relaxed);
     worker.refresh_if_changed();
     let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
     worker.set_gathering(now_us, used_us);

@@ -317,6 +317,7 @@ pub(crate) fn switch(shared: &Shared, unit: &mut Unit<'_>, primary: Option<(Stri
     drop(applier);
     wake(shared);
     let was = shared.replication.primary().log().identity().role();
+    log::set_role(primary.is_some());
     match (&primary, was) {
         (Some(_), Role::Primary) => {
             let is_whole = replication::demote(shared);

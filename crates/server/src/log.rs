@@ -44,6 +44,14 @@ pub fn set_format(format: Format, timestamp: Timestamp) {
     (form.format, form.timestamp) = (format, timestamp);
 }
 
+/// Sets the role of the process, which lines name.
+pub fn set_role(is_replica: bool) {
+    targets().form.role = match is_replica {
+        true => Role::Replica,
+        false => Role::Primary,
+    };
+}
+
 /// Sets the file of the log; it is opened for each line, so that it may be rotated.
 pub fn set_file(path: Option<&str>) -> std::io::Result<()> {
     if let Some(path) = path {

@@ -8,7 +8,7 @@
 //! Must not know: how entries are encoded, commands.
 
 pub(crate) mod append;
-mod leftovers;
+pub(crate) mod leftovers;
 pub(crate) mod loading;
 pub(crate) mod playback;
 pub(crate) mod slices;
@@ -426,6 +426,7 @@ impl Persistence {
             let base = match result {
                 Ok(written) => Ok(Base {
                     path: job.path.clone(),
+                    is_synced: true,
                     bytes: written.bytes,
                     is_snapshot: !job.stream.writes_commands(),
                 }),

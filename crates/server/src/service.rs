@@ -246,7 +246,7 @@ fn state_of(shared: &Shared) -> ProcessState {
         turns: shared
             .workers()
             .iter()
-            .map(|worker| worker.ticks.load(Ordering::Relaxed))
+            .map(|worker| worker.turning.turns())
             .collect(),
     }
 }

@@ -16,7 +16,7 @@ use redline_engine::{
     stats::{self, ExecutorStats, Totals},
 };
 use redline_front::Certificates;
-use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
+use redline_net::{Listener, PeerAddr, Sender, Stream, clock, supervisor::ENDED, tls::ServerTls};
 use redline_observe::histogram::Distribution;
 
 use crate::{
@@ -106,10 +106,51 @@ pub struct WorkerHandle {
     pub load: AtomicU64,
     /// True if its clients have been moved to another worker, and new ones go there too, while clients are balanced.
     pub rests: AtomicBool,
-    /// When its loop last began a turn, by the coarse clock: milliseconds; 0: it sleeps.
-    pub turned_ms: AtomicU64,
-    /// Number of ticks of its timer, by which others see that its loop turns; `ENDED` once it has ended.
-    pub ticks: AtomicU64,
+    /// Progress of its loop.
+    pub turning: Turning,
+}
+
+/// Progress of a worker's loop: when it last began a turn, and whether it sleeps since. Only the worker changes it.
+#[derive(Debug)]
+pub struct Turning(AtomicU64);
+
+impl Turning {
+    /// Bit of a loop that sleeps; above it the time is, in milliseconds of the coarse clock.
+    const SLEEPS: u64 = 1;
+
+    /// Makes that of a loop that has not begun.
+    pub fn new() -> Turning {
+        Turning(Turning::SLEEPS.into())
+    }
+
+    /// Notes that a turn begins.
+    pub fn begin(&self, now_ms: u64) {
+        self.0.store(now_ms << 1, Ordering::Relaxed);
+    }
+
+    /// Notes that the loop sleeps until the next turn.
+    pub fn sleep(&self) {
+        let turned = self.0.load(Ordering::Relaxed);
+        self.0.store(turned | Turning::SLEEPS, Ordering::Relaxed);
+    }
+
+    /// Notes that the loop has ended.
+    pub fn end(&self) {
+        self.0.store(ENDED, Ordering::Relaxed);
+    }
+
+    /// Returns true if a turn takes longer than that.
+    pub fn lags(&self, now_ms: u64, turn_ms_max: u64) -> bool {
+        let turned = self.0.load(Ordering::Relaxed);
+        turned & Turning::SLEEPS == 0 && now_ms.saturating_sub(turned >> 1) > turn_ms_max
+    }
+
+    /// Returns a number that changes as long as the loop turns: see [`ProcessState::turns`].
+    ///
+    /// [`ProcessState::turns`]: redline_net::supervisor::ProcessState::turns
+    pub fn turns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// See the head of the module.

@@ -27,7 +27,7 @@ use crate::{
     persistence::{self, Persistence},
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
-    shared::{Message, Shared, TcpPort, WorkerHandle},
+    shared::{Message, Shared, TcpPort, Turning, WorkerHandle},
     users,
     worker::{Start, Worker},
 };
@@ -460,8 +460,7 @@ fn prepare_workers(
             connections: 0.into(),
             load: 0.into(),
             rests: false.into(),
-            turned_ms: 0.into(),
-            ticks: 0.into(),
+            turning: Turning::new(),
         });
         starts.push(Start {
             number,

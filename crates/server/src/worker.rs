@@ -33,7 +33,7 @@ use redline_front::{Accepted, Acceptor, Admission, Handshakes, Share, prepare, r
 use redline_keyspace::upkeep::{Expiring, ExpiryCursor};
 use redline_net::{
     BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
-    Stretch, clock, supervisor::ENDED,
+    Stretch, clock,
 };
 use redline_resp::{Blob, RequestLimits};
 use redline_table::heap::Compaction;
@@ -273,8 +273,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         self.close_all();
         self.flush_account();
-        let ticks = &self.shared.workers()[self.number].ticks;
-        ticks.store(ENDED, Ordering::Relaxed);
+        self.shared.workers()[self.number].turning.end();
     }
 
     /// Runs one turn of the loop. `wait`: sleeps until an event; otherwise only polls.
@@ -291,9 +290,9 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
             true => (self.time_to_sleep(), false),
             false => (Duration::ZERO, false),
         };
-        let turned_ms = &self.shared.workers()[self.number].turned_ms;
+        let turning = &self.shared.workers()[self.number].turning;
         if !timeout.is_zero() {
-            turned_ms.store(0, Ordering::Relaxed);
+            turning.sleep();
         }
         let polled = match is_deaf {
             true => self.outlet.poller.poll_after(timeout),
@@ -304,7 +303,7 @@ impl<'w, 'e, 's> Worker<'w, 'e, 's> {
         }
         self.read_clock();
         let began_ms = clock::monotonic_coarse_ms();
-        turned_ms.store(began_ms, Ordering::Relaxed);
+        turning.begin(began_ms);
         self.begin_turn(began_ms);
         // Reading and decoding have limits in the settings, too.
         self.refresh_if_changed();

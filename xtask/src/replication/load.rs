@@ -33,10 +33,19 @@ const LIBRARY: &str = "#!lua name=lib\nredis.register_function('f', function(key
 pub enum Breadth {
     /// Those of Redis 7.0.
     Common,
-    /// Also fields that expire, and vector sets.
+    /// Also fields that expire, as in Valkey 9.
+    Timed,
+    /// Also vector sets, as in Redis 8.
     Newer,
     /// Only what shows the planted fault.
     Planted,
+}
+
+impl Breadth {
+    /// Returns true if fields of hashes expire.
+    pub fn has_timed_fields(self) -> bool {
+        matches!(self, Breadth::Timed | Breadth::Newer)
+    }
 }
 
 /// The state that clients of a load share.
@@ -121,7 +130,12 @@ fn one(random: &mut Rng, breadth: Breadth) -> String {
     let soon = random.u32(1..300);
     let quarter = f64::from(random.u16(..400)) / 4.0;
     let text = "x".repeat(random.usize(..200));
-    let form = random.u8(..if breadth == Breadth::Newer { 68 } else { 60 });
+    let forms = match breadth {
+        Breadth::Common | Breadth::Planted => 60,
+        Breadth::Timed => 65,
+        Breadth::Newer => 68,
+    };
+    let form = random.u8(..forms);
     match form {
         0 => format!("SET\ts:{k}\t{m}{text}"),
         1 => format!("SET\ts:{k}\t{m}\tPX\t{soon}"),

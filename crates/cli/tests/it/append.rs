@@ -484,6 +484,38 @@ pub fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn what_had_expired_by_the_start_was_left_out_of_a_base_and_came_to_life_by_the_commands_behind_it()
+{
+    // A string that has expired in 1970.
+    let mut base = b"REDIS0011\xfe\x00\xfc".to_vec();
+    base.extend(1_000_u64.to_le_bytes());
+    base.extend(b"\x00\x01k\x015\xff\0\0\0\0\0\0\0\0");
+    let later = [
+        encoded(&["SELECT", "0"]),
+        encoded(&["INCR", "k"]),
+        encoded(&["COPY", "k", "copy"]),
+        encoded(&["PERSIST", "copy"]),
+    ];
+    let folder = folder_with(APPENDING);
+    fs::create_dir(folder.path().join("appendonlydir")).unwrap();
+    let manifest = "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n";
+    fs::write(folder.path().join(MANIFEST), manifest).unwrap();
+    let file = |kind: &str| {
+        folder
+            .path()
+            .join(format!("appendonlydir/appendonly.aof.1.{kind}"))
+    };
+    fs::write(file("base.rdb"), base).unwrap();
+    fs::write(file("incr.aof"), later.concat()).unwrap();
+    let running = start(folder);
+    let there = |running: &Running| ["k", "copy"].map(|key| running.call(&format!("GET {key}")));
+    assert_eq!(there(&running), ["(nil)", "6"]);
+    assert!(running.call("DEBUG LOADAOF").starts_with('+'));
+    assert_eq!(there(&running), ["(nil)", "6"]);
+    assert_eq!(there(&restarted(running)), ["(nil)", "6"]);
+}
+
+#[test]
 fn replaced_files_stay_if_that_is_wanted() {
     let running = start(with_workers(""));
     set(&running, "aof-disable-auto-gc", "yes");

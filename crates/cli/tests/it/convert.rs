@@ -134,31 +134,13 @@ fn of_a_faulty_file_nothing_is_written() {
 #[test]
 fn a_command_line_becomes_lines_of_the_bench() {
     let folder = tempfile::tempdir().unwrap();
-    for args in [
-        &[
-            "--",
-            "memtier_benchmark",
-            "--ratio",
-            "0:1",
-            "-n",
-            "5",
-            "-o",
-            "a b",
-        ][..],
-        &["memtier", "--", "--ratio", "0:1", "-n", "5", "-o", "a b"],
-        &[
-            "memtier",
-            "--",
-            "memtier_benchmark",
-            "--ratio",
-            "0:1",
-            "-n",
-            "5",
-            "-o",
-            "a b",
-        ],
+    for names in [
+        &["--", "memtier_benchmark"][..],
+        &["memtier", "--"],
+        &["memtier", "--", "memtier_benchmark"],
     ] {
-        let done = convert(folder.path(), args);
+        let options = ["--ratio", "0:1", "-n", "5", "-o", "a b"];
+        let done = convert(folder.path(), &[names, &options].concat());
         assert!(done.status.success(), "{}", text(&done.stderr));
         assert_eq!(
             text(&done.stdout),

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::{
     append::{APPENDING, digest, info, killed, names, restarted, rewrite, start, until_info},
+    following::{Primary, Served, accepted, encoded, snapshot, stream},
     running::{Client, REDLINE, Running, failed_start_of, folder_with, until},
 };
 
@@ -390,4 +391,49 @@ fn settings_that_files_cannot_have_are_refused() {
         "{reply}"
     );
     drop(folder);
+}
+
+#[test]
+fn a_replica_whose_files_cannot_be_written_ends_unless_it_is_to_go_on() {
+    for goes_on in [false, true] {
+        let primary = Primary::new(snapshot(), stream());
+        let word = if goes_on { "yes" } else { "no" };
+        let running = failing(&format!(
+            "{APPENDING}appendfsync everysec\nreplica-ignore-disk-write-errors {word}\nreplicaof 127.0.0.1 {}\n",
+            primary.port()
+        ));
+        let mut peer = accepted(&primary.listener);
+        primary
+            .serve_one(&mut peer, &mut Served::Handshake)
+            .unwrap();
+        until_info(&running, "aof_rewrite_in_progress", "0");
+        fail(running.folder.path(), "writev");
+        peer.send(&encoded("SET first 1")).unwrap();
+        until_info(&running, "aof_last_write_status", "err");
+        // It changes nothing.
+        peer.send(&encoded("PING")).unwrap();
+        assert_eq!(running.call("GET first"), "1");
+        let ends = "Replica was unable to write command to disk.";
+        let tells = "Replica is applying a command even though it is unable to write to disk.";
+        for key in ["second", "third"] {
+            peer.send(&encoded(&format!("SET {key} 1"))).unwrap();
+            if goes_on {
+                until("it is applied", || {
+                    (running.call(&format!("GET {key}")) == "1").then_some(())
+                });
+            }
+        }
+        if !goes_on {
+            let (status, log, _) = running.ended();
+            assert_eq!(status.code(), Some(1), "{log}");
+            assert_lines(&log, &[ends]);
+            continue;
+        }
+        mend(running.folder.path(), "writev");
+        until_info(&running, "aof_last_write_status", "ok");
+        let data = digest(&running);
+        let (log, folder) = killed(running);
+        assert_eq!(log.matches(tells).count(), 1, "{log}");
+        assert_eq!(digest(&start(folder)), data);
+    }
 }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A primary: a snapshot, and the stream behind it.
 pub struct Primary {
-    listener: TcpListener,
+    pub listener: TcpListener,
     snapshot: Vec<u8>,
     stream: Vec<u8>,
     /// Id that it tells to those who come back.
@@ -132,7 +132,7 @@ impl Primary {
     }
 
     /// Serves a connection; returns `Ok` if everything is acknowledged.
-    fn serve_one(&self, peer: &mut Peer, served: &mut Served) -> io::Result<()> {
+    pub fn serve_one(&self, peer: &mut Peer, served: &mut Served) -> io::Result<()> {
         let mut from = loop {
             let request = peer.request()?;
             let words: Vec<&str> = request.iter().map(String::as_str).collect();
@@ -386,7 +386,10 @@ fn a_replica_tells_what_it_has_on_disk_once_its_file_has_the_snapshot() {
         ("appendonly yes\nappendfsync everysec\n", true),
         ("", false),
         // The base is never written to its end.
-        ("appendonly yes\nappendfsync always\n", false),
+        (
+            "appendonly yes\nappendfsync always\nrepl-diskless-load swapdb\n",
+            false,
+        ),
     ] {
         let primary = Primary::new(snapshot(), stream());
         let running = follower(lines, primary.port());
@@ -506,6 +509,23 @@ fn inside_a_transaction_the_role_shows_at_once() {
     let replies = client.call("EXEC");
     assert!(replies.contains("role:slave"), "{replies}");
     assert!(replies.contains("master_link_status:down"), "{replies}");
+}
+
+#[test]
+fn lines_of_the_log_name_the_role() {
+    let primary = Primary::new(snapshot(), Vec::new());
+    let running = follower("", primary.port());
+    primary.serve(std::iter::empty());
+    assert_eq!(running.call("REPLICAOF NO ONE"), "+OK");
+    let (log, _) = killed(running);
+    let role_at = |text: &str| {
+        let line = log.lines().find(|line| line.contains(text));
+        let line = line.unwrap_or_else(|| panic!("no {text:?} in {log}"));
+        line.split([':', ' ']).nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(role_at("Ready to accept"), "S");
+    assert_eq!(role_at("Loading DB in memory"), "S");
+    assert_eq!(role_at("Setting secondary replication ID"), "M");
 }
 
 #[test]

@@ -82,20 +82,20 @@ fn what_must_hold_does_under_every_schedule() {
 /// A seed that finds each. [`Mutant::HandOverServes`] has none yet: a hand-over whose answer and whose event are both lost
 /// is too rare in these schedules.
 const MUTANTS: &[(Mutant, u64)] = &[
-    (Mutant::RightFromReceipt, 13),
-    (Mutant::RightOfAnyPromise, 49),
+    (Mutant::RightFromReceipt, 63),
+    (Mutant::RightOfAnyPromise, 29),
     (Mutant::AckOfAny, 2),
     (Mutant::EmptyReleases, 0),
-    (Mutant::InWithoutLevel, 7),
+    (Mutant::InWithoutLevel, 10),
     (Mutant::InWithoutPromise, 327),
-    (Mutant::OutStopsCounting, 1),
+    (Mutant::OutStopsCounting, 8),
     (Mutant::NoIncarnation, 1),
-    (Mutant::NonceNotRead, 8),
-    (Mutant::SettleOnlyReads, 107),
+    (Mutant::NonceNotRead, 35),
+    (Mutant::SettleOnlyReads, 383),
     (Mutant::NoPromiseKept, 2),
-    (Mutant::UnlevelSuccessor, 106),
-    (Mutant::PromisesWhileBidding, 13),
-    (Mutant::EmptiesAtOnce, 3),
+    (Mutant::UnlevelSuccessor, 181),
+    (Mutant::PromisesWhileBidding, 56),
+    (Mutant::EmptiesAtOnce, 1),
 ];
 
 /// Seeds that are tried for a mutant whose seed does not find it any more, since the code has changed.

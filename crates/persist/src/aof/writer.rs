@@ -18,7 +18,8 @@
 //! **After a failed sync** the kernel may have dropped pages of the file, and a sync that succeeds later proves nothing. So
 //! nothing is acknowledged any more that this file holds. A rewrite *heals*: it writes a new base, and what comes meanwhile
 //! goes to a file that no manifest names before the base is there, since whoever loads must not find a file behind a damaged
-//! one. A start (CONFIG SET appendonly yes) is the same without an old file.
+//! one. A start (CONFIG SET appendonly yes) is the same without an old file. A start of data that came in a file
+//! ([`Writer::start_with`]) is cut when they are published, and has its base then.
 //!
 //! Must not know: where the bytes come from, clocks, threads.
 
@@ -110,6 +111,10 @@ struct Rewrite {
     step: RewriteStep,
     /// True if what comes meanwhile goes to a file that no manifest names.
     is_apart: bool,
+    /// The base, if it was there at the beginning, until the switch.
+    base: Option<Base>,
+    /// The cut, if it was made before there is a file for what follows.
+    cut: Option<u64>,
 }
 
 enum RewriteStep {
@@ -326,12 +331,12 @@ impl Writer {
         let is_broken = matches!(self.trouble, Some(Trouble::Sync(_)));
         let awaits_old = !self.old.is_empty();
         let Some(current) = &mut self.file else {
-            // Before the cut of a start there is no file: the base will hold these.
-            let is_base_to_come = self.mode == Mode::Starting;
-            let appended = if is_base_to_come {
-                Appended::Written
-            } else {
-                Appended::Refused
+            let is_cut = |running: &Rewrite| running.cut.is_some();
+            let appended = match self.mode {
+                Mode::Starting if self.rewrite.as_ref().is_some_and(is_cut) => Appended::Wait,
+                // Before the cut of a start there is no file: the base will hold these.
+                Mode::Starting => Appended::Written,
+                _ => Appended::Refused,
             };
             return (appended, Vec::new());
         };

@@ -19,7 +19,10 @@ use redline_types::{PackedRef, Value, list::NodeRef, number};
 
 use crate::{
     admin::{command::write_help, config, persistence},
-    persistence::{loading, playback},
+    persistence::{
+        loading::{self, Expired},
+        playback,
+    },
     replication,
     shared::Message,
     worker::{Worker, handover},
@@ -355,7 +358,14 @@ fn reload(worker: &mut Worker, caller: &mut Caller, reload: Reload) -> Result<()
         crate::log::warning(&format!("DEBUG RELOAD: {}: {error}", path.display()));
         NOT_RELOADED
     };
-    let loaded = loading::load_file(path, worker.shared, &settings, clock, &progress, false);
+    let loaded = loading::load_file(
+        path,
+        worker.shared,
+        &settings,
+        clock,
+        &progress,
+        Expired::LeftOut,
+    );
     let result = match loaded {
         Err(error) => Err(refused(&error)),
         Ok(file) if reload.flushes => {

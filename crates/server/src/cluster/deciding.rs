@@ -486,9 +486,8 @@ impl Thread<'_> {
         let half_ms = settings(self.shared).promise_ms / 2;
         let now_ms = clock::monotonic_coarse_ms();
         let mut workers = self.shared.workers().iter();
-        let turns = |at_ms: u64| at_ms == 0 || now_ms.saturating_sub(at_ms) <= half_ms;
         self.shared.engine.running_script.slow().is_some()
-            || workers.all(|worker| turns(worker.turned_ms.load(Ordering::Relaxed)))
+            || workers.all(|worker| !worker.turning.lags(now_ms, half_ms))
     }
 
     fn handle(&mut self, event: Event) {

@@ -77,6 +77,8 @@ pub(crate) struct Mover {
     /// Slots whose calls wait.
     pub(crate) fence: Fence,
     log: Mutex<VecDeque<Logged>>,
+    /// Moves to this node that have begun, by their ids, and how often its data had been flushed then.
+    begun: Mutex<HashMap<String, u64>>,
     news: Mutex<bool>,
     changed: Condvar,
 }
@@ -186,6 +188,10 @@ impl Mover {
         let news = self.news.lock().expect("no panic under the news");
         let waited = self.changed.wait_timeout_while(news, LOOK, |news| !*news);
         *waited.expect("no panic under the news").0 = false;
+    }
+
+    fn begun(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.begun.lock().expect("no panic under the moves")
     }
 
     /// Returns the moves from and to this node, the last ones first.
@@ -393,6 +399,11 @@ impl<'a> Moving<'a> {
         let changed = self.shared.keyspace.take_changed_keys();
         self.send_changed(&mut wire, changed)?;
         self.check(flushes)?;
+        // What the other node has been sent is still there.
+        let mut check = Vec::new();
+        let id = self.entry.id.as_bytes();
+        push_command(&mut check, &[b"CLUSTER", b"SYNCSLOTS", b"CHECK", id]);
+        exchange(&mut wire, &check, 1).map_err(failed)?;
         let flipped = self.flip();
         self.etcd.moves.note_fence(&self.entry.id, began.elapsed());
         flipped?;
@@ -679,6 +690,22 @@ fn push_keys(
     }
     view.finish();
     count
+}
+
+/// Begins to take the slots of a move, from the first key on.
+pub(crate) fn begin(shared: &Shared, etcd: &Membership, view: &View, id: &str) {
+    let mut begun = etcd.moves.begun();
+    let is_under_way = |id: &str| {
+        let mut moves = view.picture.moves.iter();
+        moves.any(|it| it.id == id && it.is_under_way())
+    };
+    begun.retain(|id, _| is_under_way(id));
+    begun.insert(id.to_owned(), shared.keyspace.flushes());
+}
+
+/// Returns true if the node has everything that it was sent of a move since its beginning.
+pub(crate) fn has_all(shared: &Shared, etcd: &Membership, id: &str) -> bool {
+    etcd.moves.begun().get(id) == Some(&shared.keyspace.flushes())
 }
 
 /// Returns why a node does not take the slots of a move, if it does not.

@@ -297,7 +297,7 @@ settings! {
         replica_announced: bool = ("replica-announced", Live, SWITCH, "yes", "Let Sentinel report this replica to clients.");
         replica_announce_ip: Option<String> = ("replica-announce-ip", Live, TEXT, "", "Address under which the primary reports this replica; empty: the one from which it connects.").alias("slave-announce-ip");
         replica_announce_port: Option<u16> as Port = ("replica-announce-port", Live, PORT, "0", "Port under which the primary reports this replica; 0: the listening port.").alias("slave-announce-port");
-        _ = ("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk of a replica fails: a replica always does.");
+        replica_ignores_disk_errors: bool = ("replica-ignore-disk-write-errors", Live, SWITCH, "no", "Go on applying the primary's stream when a replica's files cannot be written; no: the process ends.");
         _ = ("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes that a replica keeps while it loads a snapshot: they wait at the primary.");
         repl_diskless: bool = ("repl-diskless-sync", Live, SWITCH, "yes", "Send a snapshot to replicas while it is made; no: write it to a file, and send that.");
         repl_delay_s: u64 = ("repl-diskless-sync-delay", Live, SECONDS, "5", "Seconds to wait for more replicas before a snapshot is sent to all of them.");

@@ -18,13 +18,18 @@ use redline_engine::{
     executor::{Planned, Replay, Replayed, block, units},
 };
 use redline_keyspace::Keyspace;
+use redline_net::clock;
 use redline_persist::load::Loaded;
 use redline_replica::link::units::{Unit, Units};
 use redline_resp::{Args, ArgsBuf, ReplyDecoder, Value};
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
-use super::{Following, Order, snapshot::Attempt, switch, wake};
+use super::{
+    Following, Order,
+    snapshot::{Attempt, ReceivedBase},
+    switch, wake,
+};
 use crate::{
     failover, log,
     persistence::{append, loading},
@@ -41,6 +46,8 @@ const GROUP_COMMANDS: usize = 256;
 const GROUP_BYTES: usize = 16 * 1024;
 /// Bytes that may wait to be applied before no more are read.
 pub(super) const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Pause between two lines about files that cannot be written, in milliseconds; as in Redis.
+const DISK_ERROR_PAUSE_MS: u64 = 10_000;
 /// Capacity above which a buffer is not kept.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -61,6 +68,8 @@ pub(super) struct Applier {
     stalled: Option<Stalled>,
     /// True if a unit was dropped while it waited: the caller may stand in lines.
     gives_way: bool,
+    /// Time of the last line about files that cannot be written.
+    disk_error_told_ms: Option<u64>,
 }
 
 /// Bytes of the stream on their way to worker 0.
@@ -78,6 +87,8 @@ pub(super) struct Install {
     pub(super) space: Keyspace,
     /// Its other contents.
     pub(super) loaded: Loaded,
+    /// Its file, if that can be the base of the append-only file.
+    pub(super) base: Option<ReceivedBase>,
     /// The attempt that it came of.
     pub(super) attempt: Arc<Attempt>,
 }
@@ -195,6 +206,8 @@ impl Applier {
         self.fetch(shared);
         let begin = replication::identity(shared).offset();
         let mut applied = 0;
+        let refusals = &shared.engine.refusals;
+        let is_disk_failing = refusals.of_files(refusals.now()).is_some();
         let ended = loop {
             if !self.units.has_decoded() {
                 if applied >= SLICE_BYTES {
@@ -207,6 +220,9 @@ impl Applier {
                 Ok(Some(unit)) => {
                     let bytes = unit.bytes.len();
                     let offset = begin + applied as u64;
+                    if is_disk_failing && unit.commands().any(|args| !is_word(args)) {
+                        note_disk_error(shared, &mut self.disk_error_told_ms);
+                    }
                     match apply_unit(worker, caller, &unit, offset, &mut self.replay) {
                         Applied::Yes => applied += bytes,
                         Applied::WantsAck => {
@@ -299,11 +315,16 @@ impl Applier {
             resumes.store(history.is_some(), Ordering::Release);
             self.forget_units();
             caller.db = stream_db(&install.loaded, shared.keyspace.databases());
+            if let Some(base) = install.base {
+                append::make_of(&shared.this(), &mut unit, || base.keep());
+            }
         }
         block::commit(worker.executor, unit);
         units::give_way(worker.executor, caller);
         if published.is_ok() {
             append::make_anew(shared);
+            // The file hears of the cut of its base.
+            worker.pump_now();
         }
         let result = published.map(|()| replication::identity(shared).offset());
         let attempt = install.attempt;
@@ -415,10 +436,7 @@ fn apply_unit(
         if planned.is_some_and(|it| run_plain(worker, caller, unit, offset, replay, it)) {
             return Applied::Yes;
         }
-        if args[0].eq_ignore_ascii_case(b"ping") {
-            return Applied::Yes;
-        }
-        if args[0].eq_ignore_ascii_case(b"replconf") {
+        if is_word(args) {
             let asks = args
                 .get(1)
                 .is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
@@ -453,6 +471,26 @@ fn apply_unit(
     match call(worker, caller, exec.as_args(), offset) {
         true => Applied::Yes,
         false => Applied::Stalled(exec),
+    }
+}
+
+/// Returns true if a command is the primary's own word, which changes nothing.
+fn is_word(args: Args<'_>) -> bool {
+    args[0].eq_ignore_ascii_case(b"ping") || args[0].eq_ignore_ascii_case(b"replconf")
+}
+
+/// Tells the log now and then that the files lack what is applied. Ends the process unless that is wanted.
+fn note_disk_error(shared: &Shared, told_ms: &mut Option<u64>) {
+    if !shared.settings.current().replica_ignores_disk_errors {
+        log::warning(
+            "Replica was unable to write command to disk. The process ends, since replica-ignore-disk-write-errors is no.",
+        );
+        std::process::exit(1);
+    }
+    let now_ms = clock::monotonic_ms();
+    if told_ms.is_none_or(|told_ms| now_ms - told_ms > DISK_ERROR_PAUSE_MS) {
+        *told_ms = Some(now_ms);
+        log::warning("Replica is applying a command even though it is unable to write to disk.");
     }
 }
 

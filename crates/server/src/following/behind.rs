@@ -8,7 +8,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use redline_rdb::file::Source;
@@ -30,10 +33,11 @@ pub(super) struct Reader {
     at: u64,
 }
 
-/// The file, which is removed when both sides have gone.
+/// The file, which is removed when both sides have gone, unless it is kept.
 struct Received {
     file: File,
     path: PathBuf,
+    is_kept: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -47,17 +51,17 @@ struct State {
     end: End,
 }
 
-/// Makes the file at this path, and both sides of it.
+/// Makes the file at this path, where there is none, and both sides of it.
 pub(super) fn create(path: PathBuf) -> io::Result<(Writer, Reader)> {
     let file = File::options()
         .read(true)
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .open(&path)?;
     let received = Arc::new(Received {
         file,
         path,
+        is_kept: AtomicBool::new(false),
         state: Mutex::default(),
         changed: Condvar::new(),
     });
@@ -86,8 +90,10 @@ impl Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        // It is of no use, and may be gone.
-        let _ = fs::remove_file(&self.path);
+        if !*self.is_kept.get_mut() {
+            // It is of no use, and may be gone.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -125,11 +131,22 @@ impl Reader {
     }
 
     /// Waits for the end of the snapshot. Returns false if the rest of it will never come.
-    pub(super) fn ends_whole(self) -> bool {
+    pub(super) fn ends_whole(&self) -> bool {
         let state = self.received.state();
         let waits = |state: &mut State| state.end == End::Open;
         let waited = self.received.changed.wait_while(state, waits);
         waited.expect("no panic under the length").end == End::Whole
+    }
+
+    /// Cuts the file, which has ended, to so many bytes: what is behind the snapshot is no part of it.
+    pub(super) fn cut(&self, bytes: u64) -> io::Result<()> {
+        self.received.file.set_len(bytes)
+    }
+
+    /// Lets the file stay, and returns its path: whoever has that removes it.
+    pub(super) fn keep(self) -> PathBuf {
+        self.received.is_kept.store(true, Ordering::Relaxed);
+        self.received.path.clone()
     }
 }
 
@@ -196,6 +213,20 @@ mod tests {
             assert!(all == bytes[..bytes.len() - surplus]);
             assert!(!path.exists(), "it goes with the last who has it");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_kept_has_the_snapshot_alone() {
+        let (_folder, path, writer, reader) = pair();
+        writer.write(b"snapshot and a mark").unwrap();
+        writer.finish(0);
+        assert!(reader.ends_whole());
+        reader.cut(8).unwrap();
+        assert_eq!(reader.keep(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"snapshot");
+        let again = create(path.clone());
+        assert!(again.is_err(), "no other snapshot is written into it");
+        assert_eq!(fs::read(&path).unwrap(), b"snapshot");
     }
 
     #[test]

@@ -13,8 +13,11 @@ use std::{
 };
 
 use redline_net::{Sender, clock};
-use redline_persist::load::Progress;
-use redline_rdb::file::{Scanner, Source};
+use redline_persist::{aof::writer::Base, load::Progress};
+use redline_rdb::{
+    file::{Scanner, Source},
+    format::FileVersion,
+};
 use redline_replica::Replid;
 
 use super::{
@@ -26,7 +29,10 @@ use super::{
 };
 use crate::{
     log,
-    persistence::loading::{self, NotLoaded},
+    persistence::{
+        append, leftovers,
+        loading::{self, NotLoaded},
+    },
     replication,
     settings::{DisklessLoad, Settings},
     shared::Shared,
@@ -127,6 +133,24 @@ pub(super) struct Receiving {
     sink: Sink,
 }
 
+/// The file of a snapshot that can be the base of the append-only file. It goes if it is dropped.
+pub(super) struct ReceivedBase {
+    reader: behind::Reader,
+    bytes: u64,
+}
+
+impl ReceivedBase {
+    /// Lets it stay.
+    pub(super) fn keep(self) -> Base {
+        Base {
+            path: self.reader.keep(),
+            is_synced: false,
+            bytes: self.bytes,
+            is_snapshot: true,
+        }
+    }
+}
+
 enum Sink {
     /// Whoever loads it begins with the first bytes, and has the other side.
     File(behind::Writer, Option<behind::Reader>),
@@ -140,10 +164,7 @@ impl Receiving {
         let sink = match attempt.way {
             Way::File => {
                 let settings = shared.settings.current();
-                let (now_s, process) = (clock::wall_ms() / 1000, std::process::id());
-                let name = format!("temp-{now_s}.{process}.rdb");
-                let path = PathBuf::from(&settings.db_filename).with_file_name(name);
-                let (writer, reader) = behind::create(path)?;
+                let (writer, reader) = create_file(&settings)?;
                 Sink::File(writer, Some(reader))
             }
             _ => Sink::Pipe(None),
@@ -216,6 +237,19 @@ impl Receiving {
     }
 }
 
+/// Makes a file for a snapshot. One before it may still be there: it has become a base, and waits to be moved.
+fn create_file(settings: &Settings) -> io::Result<(behind::Writer, behind::Reader)> {
+    let folder = PathBuf::from(&settings.db_filename);
+    let mut number = clock::wall_ms();
+    loop {
+        let name = leftovers::received_name(number, std::process::id());
+        match behind::create(folder.with_file_name(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            created => return created,
+        }
+    }
+}
+
 /// Has a thread load something, and tells if that fails.
 fn spawn_loader(
     orders: Sender<Order>,
@@ -249,13 +283,21 @@ fn begin_behind(
                 path.display()
             )
         };
-        let (loaded, scanner) = load_from(&shared, &attempt, reader);
+        let (loaded, mut scanner) = load_from(&shared, &attempt, reader);
         let file = loaded.map_err(|error| failed(&error.to_string()))?;
+        // Redis is to read the append-only file as well.
+        let is_common = matches!(scanner.header(), Ok(FileVersion::Redis(_)));
         let (reader, _) = scanner.into_parts();
         if !reader.ends_whole() {
             return Err(failed(&pipe::broken().to_string()));
         }
-        install(&shared, &attempt, file);
+        let may_stay = is_common && append::takes_base_of(&shared, reader.path());
+        let base = may_stay && reader.cut(file.bytes).is_ok();
+        let base = base.then_some(ReceivedBase {
+            reader,
+            bytes: file.bytes,
+        });
+        install(&shared, &attempt, file, base);
         Ok(())
     })
 }
@@ -295,7 +337,7 @@ fn load_piped(shared: &Shared, attempt: &Arc<Attempt>, reader: Reader) -> Result
     if !reader.ends_whole() {
         return Err(failed(file.bytes, &pipe::broken().to_string()));
     }
-    install(shared, attempt, file);
+    install(shared, attempt, file, None);
     Ok(())
 }
 
@@ -322,12 +364,18 @@ fn load_from<S: Source>(
 }
 
 /// Leaves what was loaded to worker 0, unless it was given up.
-fn install(shared: &Shared, attempt: &Arc<Attempt>, file: loading::File) {
+fn install(
+    shared: &Shared,
+    attempt: &Arc<Attempt>,
+    file: loading::File,
+    base: Option<ReceivedBase>,
+) {
     let mut applier = shared.following.applier();
     if applier.term == attempt.term && !attempt.is_given_up() {
         applier.install = Some(Install {
             space: file.space,
             loaded: file.loaded,
+            base,
             attempt: attempt.clone(),
         });
     }

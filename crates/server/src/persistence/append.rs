@@ -10,7 +10,8 @@
 use std::{
     fs,
     ops::{Deref, DerefMut},
-    path::PathBuf,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, TryLockError,
         atomic::{AtomicU64, Ordering},
@@ -486,6 +487,42 @@ pub(crate) fn leave(shared: &Shared) {
         None => Vec::new(),
     };
     drop(inner);
+    meet(shared, wishes);
+}
+
+/// Returns true if a snapshot in this file can become the base of the append-only file: that is wanted, and both are on one
+/// file system.
+pub(crate) fn takes_base_of(shared: &Shared, path: &Path) -> bool {
+    let settings = shared.settings.current();
+    if !settings.appends || !settings.base_is_snapshot {
+        return false;
+    }
+    let paths = paths(&settings);
+    let device = |path: &Path| path.metadata().map(|facts| facts.dev());
+    let folder = device(&paths.folder()).or_else(|_| device(&paths.dir));
+    matches!((device(path), folder), (Ok(file), Ok(folder)) if file == folder)
+}
+
+/// Begins a file whose base is the snapshot that the data were just loaded from, if it was left and is wanted: what follows here
+/// in the journal belongs behind it. The unit holds every stripe. Without a snapshot that can be one, see [`make_anew`].
+pub(crate) fn make_of(shared: &Arc<Shared>, unit: &mut Unit<'_>, base: impl FnOnce() -> Base) {
+    let append = &shared.persistence.append;
+    let settings = shared.settings.current();
+    let mut inner = append.inner();
+    let is_wanted = inner.is_left && settings.appends && settings.base_is_snapshot;
+    let writer = inner.writer.as_mut().filter(|_| is_wanted);
+    let begun = writer.and_then(|writer| {
+        writer.set(writer_settings(&settings));
+        writer.start_with(base)
+    });
+    let Some((rewrite, wishes)) = begun else {
+        return;
+    };
+    inner.is_left = false;
+    inner.rewrite_began_ms = Some(clock::monotonic_ms());
+    drop(inner);
+    log::notice("The snapshot of the primary becomes the base of the append-only file.");
+    cut_journal(shared, unit, rewrite);
     meet(shared, wishes);
 }
 

@@ -5,6 +5,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use redline_net::process;
@@ -27,6 +28,11 @@ pub(super) fn snapshot_path(folder: &Path, pid: u32) -> PathBuf {
 /// Returns the paths of a base while it is written, and when it is finished.
 pub(super) fn base_paths(pid: u32) -> (PathBuf, PathBuf) {
     (named(2, pid).into(), named(1, pid).into())
+}
+
+/// Returns the name of a snapshot of this number that comes from a primary.
+pub(crate) fn received_name(number: u64, pid: u32) -> String {
+    format!("temp-{number}.{pid}.rdb")
 }
 
 /// Returns the path that the spool of a snapshot has for a moment, beside its file.
@@ -68,11 +74,21 @@ pub(super) fn remove(folder: &Path) {
 
 /// Returns the process that has given a file this name.
 fn pid_of(name: &str) -> Option<u32> {
-    NAMES.iter().find_map(|(before, behind)| {
-        let digits = name.strip_prefix(before)?.strip_suffix(behind)?;
-        let pid: u32 = digits.parse().ok()?;
-        (pid > 0 && pid.to_string() == digits).then_some(pid)
+    let pid = NAMES
+        .iter()
+        .find_map(|(before, behind)| number_of(name.strip_prefix(before)?.strip_suffix(behind)?));
+    pid.or_else(|| {
+        let numbers = name.strip_prefix("temp-")?.strip_suffix(".rdb")?;
+        let (number, pid) = numbers.split_once('.')?;
+        number_of::<u64>(number)?;
+        number_of(pid)
     })
+}
+
+/// Returns a number above 0 that is written as numbers are.
+fn number_of<N: FromStr + ToString + PartialOrd + Default>(digits: &str) -> Option<N> {
+    let number: N = digits.parse().ok()?;
+    (number > N::default() && number.to_string() == digits).then_some(number)
 }
 
 /// Returns true if there is no such process, or if it is this one: it has just begun, so the file is of one before, as in a
@@ -92,6 +108,11 @@ mod tests {
             ("temp-rewriteaof-17.aof", Some(17)),
             ("temp-rewriteaof-bg-17.aof", Some(17)),
             ("temp-spool-17.rdb", Some(17)),
+            ("temp-1790000000123.17.rdb", Some(17)),
+            ("temp-1790000000123.017.rdb", None),
+            ("temp-0.17.rdb", None),
+            ("temp-1.2.17.rdb", None),
+            ("temp-.17.rdb", None),
             ("temp-.rdb", None),
             ("temp-017.rdb", None),
             ("temp-0.rdb", None),
@@ -110,6 +131,7 @@ mod tests {
         let name = |path: &Path| path.to_str().and_then(pid_of);
         assert_eq!((name(&writing), name(&finished)), (Some(3), Some(3)));
         assert_ne!(writing, finished);
+        assert_eq!(pid_of(&received_name(5, 3)), Some(3));
         assert_eq!(name(&spool_path(Path::new(""), 3)), Some(3));
     }
 }

@@ -154,15 +154,26 @@ pub(crate) struct File {
     pub(crate) bytes: u64,
 }
 
-/// Loads a file into a keyspace of its own, on this thread and others. Who follows a primary keeps keys that have expired,
-/// until that one says that they are gone. `keeps_history`: so does who goes on where a file was saved, and tells it itself.
+/// What becomes of keys that have expired, on who follows nobody. Who follows a primary keeps them, until that one says that
+/// they are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// They are left out.
+    LeftOut,
+    /// They are left out, unless the file tells its place in a stream: who goes on there tells that they are gone.
+    KeptForReplicas,
+    /// They are kept: commands follow that were run while they were there.
+    Kept,
+}
+
+/// Loads a file into a keyspace of its own, on this thread and others.
 pub(crate) fn load_file(
     path: &Path,
     shared: &Shared,
     settings: &Settings,
     clock: Clock,
     progress: &Progress,
-    keeps_history: bool,
+    expired: Expired,
 ) -> Result<File, NotLoaded> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NotLoaded::NoFile),
@@ -170,7 +181,8 @@ pub(crate) fn load_file(
     };
     let mut scanner = Scanner::new(FileSource(file));
     let mut options = options(shared, settings, clock);
-    options.keeps_history = keeps_history;
+    options.keeps_history = expired == Expired::KeptForReplicas;
+    options.now_ms.take_if(|_| expired == Expired::Kept);
     load_scanned(&mut scanner, shared, settings, &options, progress, || ())
 }
 
@@ -438,7 +450,11 @@ impl Stage for AtStart<'_> {
         let clock = clock_of(settings);
         let loading = &shared.persistence.loading;
         let progress = &loading.progress;
-        let loaded = load_file(path, shared, settings, clock, progress, self.is_snapshot);
+        let expired = match self.is_snapshot {
+            true => Expired::KeptForReplicas,
+            false => Expired::Kept,
+        };
+        let loaded = load_file(path, shared, settings, clock, progress, expired);
         let File {
             space,
             loaded,

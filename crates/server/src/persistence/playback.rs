@@ -35,7 +35,10 @@ use redline_persist::{
 use redline_resp::{Args, Name};
 use redline_spec::gate;
 
-use super::{append, loading};
+use super::{
+    append,
+    loading::{self, Expired},
+};
 use crate::{
     log, replication,
     settings::{RefusedEffects, Settings},
@@ -101,7 +104,8 @@ impl Stage for InPlace<'_, '_, '_, '_> {
     fn load_snapshot(&mut self, path: &Path, settings: &Settings) -> Result<u64, String> {
         let worker = &mut *self.worker;
         let (clock, progress) = (worker.local.clock, Progress::default());
-        let file = loading::load_file(path, worker.shared, settings, clock, &progress, false)
+        let expired = Expired::Kept;
+        let file = loading::load_file(path, worker.shared, settings, clock, &progress, expired)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         let mut compound = worker.compound.take().expect("the unit of the load");
         let published = loading::publish(worker, &mut compound.unit, &file.space, &file.loaded);

@@ -16,6 +16,8 @@ use redline_resp::{Args, Decoded, RequestDecoder, RequestLimits, Value};
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
+use crate::running::until_stopped;
+
 /// Longer than any successful operation takes, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -74,14 +76,7 @@ pub fn signal(server: &ServerProcess, name: &str) {
 /// Stops it, with its connections open.
 pub fn freeze(server: &ServerProcess) {
     signal(server, "-STOP");
-    let is_stopped = |task: &Path| {
-        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("State:\tT"))
-    };
-    until("all of it stands still", || {
-        let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-        tasks.flatten().all(|task| is_stopped(&task.path()))
-    });
+    until_stopped(server.pid());
 }
 
 /// Returns a key of each of these servers.

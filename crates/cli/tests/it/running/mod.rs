@@ -166,12 +166,28 @@ impl Client {
     }
 }
 
-/// Sends a signal to a process that was started here, named as in `kill`.
+/// Waits until a process that was sent STOP stands still: its threads run on for a moment.
+pub fn until_stopped(pid: u32) {
+    let is_stopped = |task: &Path| {
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    };
+    until("all of it stands still", || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let mut tasks = tasks.flatten();
+        tasks.all(|task| is_stopped(&task.path())).then_some(())
+    });
+}
+
+/// Sends a signal to a process that was started here, named as in `kill`. STOP has stopped it when this returns.
 pub fn signal(child: &Child, name: &str) {
     let kill = Command::new("kill")
         .args([&format!("-{name}"), &child.id().to_string()])
         .status();
     assert!(kill.expect("kill runs").success());
+    if name == "STOP" {
+        until_stopped(child.id());
+    }
 }
 
 pub fn folder() -> TempDir {

@@ -42,6 +42,8 @@ pub(super) struct Commit {
     pub(super) paths: Paths,
     /// The finished base, and its place.
     pub(super) base: (PathBuf, PathBuf),
+    /// The base is on disk.
+    pub(super) is_base_synced: bool,
     /// The file that has taken what came meanwhile, and its place, unless the manifest names it already.
     pub(super) incr: Option<(Arc<dyn File>, PathBuf, PathBuf)>,
     pub(super) manifest: Manifest,
@@ -152,6 +154,12 @@ impl Commit {
                 FileError::new(what, error)
             })
         };
+        if !self.is_base_synced {
+            let base = disk.open(&self.base.0);
+            base.and_then(|base| base.sync_data()).map_err(|error| {
+                FileError::new("Fail to fsync the base of the AOF".into(), error)
+            })?;
+        }
         if let Some((file, from, to)) = &self.incr {
             file.sync_data().map_err(|error| {
                 FileError::new("Fail to fsync the temporary AOF incr file".into(), error)
@@ -190,6 +198,7 @@ mod tests {
         let commit = Commit {
             id: 1,
             base: (paths.dir.join("base"), paths.file(base_name)),
+            is_base_synced: true,
             incr: Some((file, paths.temporary_incr(), paths.file(incr_name))),
             manifest,
             base_bytes: 0,

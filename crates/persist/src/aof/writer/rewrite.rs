@@ -26,6 +26,19 @@ impl Writer {
         self.begin(true)
     }
 
+    /// Begins a start of data that are in a file already, which becomes the base. Returns the number of the rewrite, for
+    /// [`Writer::switch`], which may come at once: what follows waits until there is a file for it. No cut is wished for. Nothing
+    /// happens if it is not off: the base is not asked for.
+    pub fn start_with(&mut self, base: impl FnOnce() -> Base) -> Option<(u64, Vec<Wish>)> {
+        if self.mode != Mode::Off || self.rewrite.is_some() {
+            return None;
+        }
+        let wishes = self.start();
+        let running = self.rewrite.as_mut().expect("it has begun");
+        running.base = Some(base());
+        Some((running.id, wishes))
+    }
+
     /// Begins a rewrite: BGREWRITEAOF, or because [`Writer::wants_rewrite`]. Returns `None` if the file is not on, one is
     /// under way, or the last append could not be written.
     pub fn rewrite(&mut self) -> Option<Vec<Wish>> {
@@ -55,6 +68,8 @@ impl Writer {
             id,
             step: RewriteStep::Preparing,
             is_apart,
+            base: None,
+            cut: None,
         });
         let (path, manifest) = if is_apart {
             (self.paths.temporary_incr(), None)
@@ -85,7 +100,11 @@ impl Writer {
             return Vec::new();
         };
         let RewriteStep::Prepared(file) = &running.step else {
-            debug_assert!(false, "a rewrite is switched once, when it is prepared");
+            debug_assert!(
+                running.base.is_some() && running.cut.is_none(),
+                "a rewrite is switched once, when it is prepared or has its base"
+            );
+            running.cut = Some(cut);
             return Vec::new();
         };
         let (file, is_apart) = (file.clone(), running.is_apart);
@@ -100,7 +119,8 @@ impl Writer {
         if is_apart {
             self.old.clear();
             self.sync_asked = self.synced;
-            return Vec::new();
+            let base = running.base.take();
+            return base.map_or_else(Vec::new, |base| self.base_written(rewrite, base));
         }
         self.old.extend(replaced.map(|current| current.file));
         self.sync_files().map(Wish::Run).into_iter().collect()
@@ -150,6 +170,7 @@ impl Writer {
             id: rewrite,
             paths: self.paths.clone(),
             base: (base.path, self.paths.file(base_name)),
+            is_base_synced: base.is_synced,
             incr,
             manifest,
             base_bytes: base.bytes,
@@ -191,6 +212,10 @@ impl Writer {
         match result {
             Ok(file) => {
                 running.step = RewriteStep::Prepared(file);
+                if running.base.is_some() {
+                    let cut = running.cut.take();
+                    return cut.map_or_else(Vec::new, |cut| self.switch(id, cut, now_s));
+                }
                 let mut wishes = vec![Wish::Cut { rewrite: id }];
                 if let Some(entry) = self.manifest.incrs.last().filter(|_| !running.is_apart) {
                     let name = entry.name.display();
@@ -297,6 +322,8 @@ impl Writer {
             rewrite: failed.id,
             is_done: false,
         }];
+        let base = failed.base.map(|base| vec![base.path]);
+        wishes.extend(base.map(|paths| Wish::Run(Job::new(Kind::Remove(paths)))));
         if self.mode == Mode::Starting {
             self.mode = Mode::Off;
             self.retry_at_s = now_s + SOON_S;

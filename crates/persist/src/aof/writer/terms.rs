@@ -47,8 +47,10 @@ impl Default for Settings {
 /// A base that has been written, under a name that does not count yet.
 #[derive(Clone, Debug)]
 pub struct Base {
-    /// Its place, on the file system of the folder. It must be on disk.
+    /// Its place, on the file system of the folder.
     pub path: PathBuf,
+    /// It is on disk; if not, it is synced before it counts.
+    pub is_synced: bool,
     /// Number of its bytes.
     pub bytes: u64,
     /// True for a snapshot, false for commands (`aof-use-rdb-preamble`).
@@ -86,7 +88,7 @@ pub enum Gate {
 pub enum Appended {
     /// They are in the file, or the file is off.
     Written,
-    /// They wait for the sync of the file before. The same bytes, and more if there are, are to be given again after the
+    /// They wait for the sync of the file before, or for the file itself. The same bytes, and more if there are, are to be given again after the
     /// next [`Writer::done`].
     Wait,
     /// They could not be written. The same bytes, and more if there are, are to be given again after [`RETRY_MS`].

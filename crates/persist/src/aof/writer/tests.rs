@@ -340,6 +340,7 @@ fn live(server: &mut Server) {
 pub(super) fn base(path: &Path, bytes: usize) -> Base {
     Base {
         path: path.into(),
+        is_synced: true,
         bytes: bytes as u64,
         is_snapshot: false,
     }

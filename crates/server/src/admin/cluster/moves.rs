@@ -175,6 +175,17 @@ fn logged(shared: &Shared) -> Result<Vec<Logged>, Halt> {
     Ok(etcd.moves.logged())
 }
 
+/// Returns the state of a move, in a server's words for one that is under way, done, called off, failed.
+fn state_in(entry: &Move, words: [&'static str; 4]) -> &'static str {
+    let [copying, done, cancelled, failed] = words;
+    match entry.state {
+        MoveState::Copying => copying,
+        MoveState::Done => done,
+        MoveState::Aborted if entry.why == CANCELLED => cancelled,
+        MoveState::Aborted => failed,
+    }
+}
+
 /// Returns the slots of a move, in words.
 fn slots_of(entry: &Move, between: &str) -> String {
     let runs = entry.runs.iter().map(|(first, last)| match first == last {
@@ -203,30 +214,19 @@ pub(crate) fn cluster_getslotmigrations(
     let known = logged(worker.shared)?;
     let mut reply = caller.reply();
     reply.array(known.len());
-    for Logged {
-        entry,
-        leaves,
-        began_ms,
-        changed_ms,
-        ..
-    } in known
-    {
-        let state = match entry.state {
-            MoveState::Copying => "replicating",
-            MoveState::Done => "success",
-            MoveState::Aborted if entry.why == CANCELLED => "cancelled",
-            MoveState::Aborted => "failed",
-        };
+    for it in known {
+        let entry = &it.entry;
+        let state = state_in(entry, ["replicating", "success", "cancelled", "failed"]);
         reply.map(12);
         write_pair(&mut reply, "name", &entry.id);
-        let operation = if leaves { "EXPORT" } else { "IMPORT" };
+        let operation = if it.leaves { "EXPORT" } else { "IMPORT" };
         write_pair(&mut reply, "operation", operation);
-        write_pair(&mut reply, "slot_ranges", &slots_of(&entry, " "));
+        write_pair(&mut reply, "slot_ranges", &slots_of(entry, " "));
         write_pair(&mut reply, "target_node", &entry.to.primary.node);
         write_pair(&mut reply, "source_node", &entry.from.primary.node);
-        write_number(&mut reply, "create_time", began_ms / 1000);
-        write_number(&mut reply, "last_update_time", changed_ms / 1000);
-        write_number(&mut reply, "last_ack_time", changed_ms / 1000);
+        write_number(&mut reply, "create_time", it.began_ms / 1000);
+        write_number(&mut reply, "last_update_time", it.changed_ms / 1000);
+        write_number(&mut reply, "last_ack_time", it.changed_ms / 1000);
         write_pair(&mut reply, "state", state);
         write_pair(&mut reply, "message", &entry.why);
         write_number(&mut reply, "cow_size", 0);
@@ -313,35 +313,27 @@ fn write_status(shared: &Shared, caller: &mut Caller, id: Option<&[u8]>) -> Resu
     known.retain(|it| id.is_none_or(|id| it.entry.id.as_bytes() == id));
     let mut reply = caller.reply();
     reply.array(known.len());
-    for Logged {
-        entry,
-        leaves,
-        began_ms,
-        changed_ms,
-        fenced_ms,
-    } in known
-    {
-        let state = match entry.state {
-            MoveState::Copying => "in-progress",
-            MoveState::Done => "completed",
-            MoveState::Aborted if entry.why == CANCELLED => "canceled",
-            MoveState::Aborted => "failed",
+    for it in known {
+        let entry = &it.entry;
+        let state = state_in(entry, ["in-progress", "completed", "canceled", "failed"]);
+        let ended_ms = match entry.is_under_way() {
+            true => 0,
+            false => it.changed_ms,
         };
-        let ended_ms = if entry.is_under_way() { 0 } else { changed_ms };
         reply.map(12);
         write_pair(&mut reply, "id", &entry.id);
-        write_pair(&mut reply, "slots", &slots_of(&entry, " "));
+        write_pair(&mut reply, "slots", &slots_of(entry, " "));
         write_pair(&mut reply, "source", &entry.from.primary.node);
         write_pair(&mut reply, "dest", &entry.to.primary.node);
-        let operation = if leaves { "migrate" } else { "import" };
+        let operation = if it.leaves { "migrate" } else { "import" };
         write_pair(&mut reply, "operation", operation);
         write_pair(&mut reply, "state", state);
         write_pair(&mut reply, "last_error", &entry.why);
         write_pair(&mut reply, "retries", "0");
-        write_number(&mut reply, "create_time", began_ms);
-        write_number(&mut reply, "start_time", began_ms);
+        write_number(&mut reply, "create_time", it.began_ms);
+        write_number(&mut reply, "start_time", it.began_ms);
         write_number(&mut reply, "end_time", ended_ms);
-        write_number(&mut reply, "write_pause_ms", fenced_ms);
+        write_number(&mut reply, "write_pause_ms", it.fenced_ms);
     }
     Ok(())
 }
@@ -358,6 +350,12 @@ pub(crate) fn cluster_flushslot(
     let _ = words.flag("ASYNC") || words.flag("SYNC");
     if !words.is_empty() {
         return Err(Error::Syntax.into());
+    }
+    if worker.shared.keyspace.hides_slot(slot) {
+        let line = format!(
+            "ERR Slot {slot} is not this node's yet: its keys are being moved here (CLUSTER CANCELSLOTMIGRATIONS at the other node ends that)"
+        );
+        return Err(Error::Line(line.into()).into());
     }
     let stripe = Keyspace::stripe_of_slot(slot);
     match worker.executor.compound.take() {
@@ -398,8 +396,8 @@ fn flush(worker: &mut Worker, unit: &mut Unit<'_>, slot: u16) -> u64 {
     changes
 }
 
-/// Words of one node to another: `NODE` says whose connection it is, `BEGIN` asks if a move may begin, `SEE` if the node has
-/// seen what the store has.
+/// Words of one node to another: `NODE` says whose connection it is, `BEGIN` asks if a move may begin, `CHECK` if all that was
+/// sent of it is still there, `SEE` if the node has seen what the store has.
 pub(crate) fn cluster_syncslots(
     worker: &mut Worker,
     caller: &mut Caller,
@@ -421,6 +419,17 @@ pub(crate) fn cluster_syncslots(
     if !caller.is(state::NODE) {
         return Err(Error::line("ERR only a node of the cluster may say that").into());
     }
+    if let Some(id) = words.value("CHECK") {
+        let id = String::from_utf8_lossy(id);
+        let etcd = cluster.etcd.as_ref();
+        if !etcd.is_some_and(|etcd| moves::has_all(worker.shared, etcd, &id)) {
+            return Err(
+                Error::line("ERR the data was flushed, or is that of another start").into(),
+            );
+        }
+        caller.reply().ok();
+        return Ok(());
+    }
     let begin = words.value("BEGIN");
     if begin.is_none() && !words.flag("SEE") || !words.is_empty() {
         return Err(errors::wrong_subcommand_arity(CommandId::Cluster, args).into());
@@ -431,6 +440,9 @@ pub(crate) fn cluster_syncslots(
         let view = cluster.view();
         if let Some(why) = moves::refuses(worker.shared, &view, &cluster.node, &id) {
             return Err(Error::Line(why.into()).into());
+        }
+        if let Some(etcd) = &cluster.etcd {
+            moves::begin(worker.shared, etcd, &view, &id);
         }
     }
     caller.reply().ok();

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::super::tests::steps::{plain, started};
 use super::super::tests::{Server, base, command, disk, load, paths};
-use super::super::{Policy, Settings, State};
+use super::super::{Base, Policy, Settings, State};
 use crate::disk::Disk;
-use crate::disk::double::{Fault, Kept};
+use crate::disk::double::{FAULTS, Fault, Kept};
 use crate::manifest;
 
 #[test]
@@ -227,4 +227,114 @@ fn a_base_that_replaces_a_damaged_file_is_followed_by_a_sync() {
     assert_eq!(server.acknowledged, server.last);
     server.disk.restart(Kept::Nothing);
     assert_eq!(load(&server.disk).unwrap(), server.last);
+}
+
+/// Number of the last unit of the data that come in a file.
+const RECEIVED: u64 = 100;
+
+/// A server whose data have become those of a file, and two units more; that file is to be the base. Returns how much it has
+/// acknowledged before.
+fn with_a_base(server: &mut Server, is_cut_first: bool) -> u64 {
+    let wishes = server.writer.leave(server.now_s);
+    server.take(wishes);
+    server.run_jobs();
+    let before = server.acknowledged;
+    let path = Path::new("/data/temp-1.2.rdb");
+    let bytes = command(&["BASE", &RECEIVED.to_string()]);
+    let file = server.disk.create(path).unwrap();
+    crate::disk::write_all(&*file, &[&bytes]).unwrap();
+    (server.last, server.first_waiting) = (RECEIVED, RECEIVED + 1);
+    let base = Base {
+        is_synced: false,
+        ..base(path, bytes.len())
+    };
+    let (rewrite, wishes) = server.writer.start_with(|| base).expect("it is off");
+    server.take(wishes);
+    if !is_cut_first {
+        server.run_job();
+    }
+    let wishes = server.writer.switch(rewrite, RECEIVED, server.now_s);
+    server.take(wishes);
+    server.write();
+    server.write();
+    before
+}
+
+#[test]
+fn data_that_came_in_a_file_have_it_as_their_base() {
+    for is_cut_first in [false, true] {
+        let mut server = started(plain(Policy::EverySecond));
+        let before = with_a_base(&mut server, is_cut_first);
+        assert_eq!(server.writer.state(), State::Starting);
+        assert_eq!(server.writer.on_disk(), None);
+        assert_eq!(load(&server.disk), Ok(before), "it does not count yet");
+        server.run_jobs();
+        server.append();
+        assert_eq!((server.writer.state(), server.cut), (State::On, None));
+        server.sync();
+        server.run_jobs();
+        assert_eq!(server.acknowledged, RECEIVED + 2);
+        assert_eq!(server.disk.list(&paths().dir).unwrap(), ["appendonlydir"]);
+        assert_eq!(server.disk.list(&paths().folder()).unwrap().len(), 3);
+        server.disk.restart(Kept::Nothing);
+        assert_eq!(load(&server.disk), Ok(RECEIVED + 2));
+    }
+}
+
+#[test]
+fn data_that_came_in_a_file_which_cannot_be_the_base_are_written_into_another() {
+    for is_cut_first in [false, true] {
+        for fault in FAULTS {
+            let mut hit = 0;
+            for call in 0.. {
+                let mut server = started(plain(Policy::EverySecond));
+                // Behind the calls that have made the file.
+                let first = server.disk.calls() + 2;
+                server.disk.fail_at(first + call, fault);
+                let before = with_a_base(&mut server, is_cut_first);
+                server.run_jobs();
+                server.append();
+                if server.disk.calls() <= first + call {
+                    break;
+                }
+                hit += 1;
+                let story = format!("{fault:?} of {call}, the cut first: {is_cut_first}");
+                if fault == Fault::PowerLost {
+                    server.disk.restart(Kept::Nothing);
+                    let loaded = load(&server.disk).expect("one or the other");
+                    let is_new = loaded >= server.acknowledged.max(RECEIVED);
+                    assert!(loaded == before || is_new, "{story}: {loaded}");
+                    continue;
+                }
+                let is_first = server.writer.state() == State::On;
+                server.disk.make_room();
+                server.settle();
+                server.write();
+                server.settle();
+                assert_eq!(server.writer.state(), State::On, "{story}");
+                let (acknowledged, last) = (server.acknowledged, server.last);
+                assert_eq!(acknowledged, last, "{story}");
+                server.disk.restart(Kept::Nothing);
+                assert_eq!(load(&server.disk), Ok(last), "{story}");
+                assert!(last > before);
+                if !is_first {
+                    let left = server.disk.list(&paths().dir).unwrap();
+                    assert!(left.iter().all(|name| name != "temp-1.2.rdb"), "{story}");
+                }
+            }
+            assert!(hit > 8, "{hit} calls had {fault:?}");
+        }
+    }
+}
+
+#[test]
+fn a_start_with_a_base_that_is_left_removes_it() {
+    let mut server = started(plain(Policy::EverySecond));
+    let before = with_a_base(&mut server, true);
+    let wishes = server.writer.leave(server.now_s);
+    server.take(wishes);
+    server.run_jobs();
+    assert_eq!(server.writer.state(), State::Off);
+    assert_eq!(load(&server.disk), Ok(before));
+    assert_eq!(server.disk.list(&paths().dir).unwrap(), ["appendonlydir"]);
 }
