@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use redline_acl::{User, Users};
-use redline_keyspace::{WaitSlot, WatchFlag};
+use redline_keyspace::{Unit, WaitSlot, WatchFlag};
 use redline_resp::{ArgsBuf, Mark, Proto, ProtocolError, Reply, ReplyBuffer};
 use redline_spec::CommandId;
 
@@ -429,6 +429,9 @@ pub struct Caller {
     pub again: Option<Again>,
     /// Number of the journal's last record that is due to this client's calls; 0: none.
     pub own_record: u64,
+    /// Number of the last record of another's that replies of this client may tell of, where such replies wait for other
+    /// servers.
+    pub seen_record: u64,
     /// Number of changes of what is served, in a cluster, when its call was judged: see `executor/slots.rs`. `None`: it is
     /// obeyed without a judgement, as a file that is loaded. [`u64::MAX`]: it is judged again in any case.
     pub judged_at: Option<u64>,
@@ -496,6 +499,7 @@ impl Caller {
             wait: None,
             again: None,
             own_record: 0,
+            seen_record: 0,
             judged_at: None,
             ticket: None,
         }
@@ -507,6 +511,19 @@ impl Caller {
         if let Some(number) = number {
             self.own_record = number;
         }
+    }
+
+    /// Notes what a reply may tell of that is made with the stripes of this unit held.
+    #[inline]
+    pub(crate) fn note_seen(&mut self, unit: &Unit<'_>) {
+        if unit.space().is_of_cluster() {
+            self.seen_record = self.seen_record.max(unit.last_record());
+        }
+    }
+
+    /// Returns the last record that replies of this client may tell of.
+    pub fn told_record(&self) -> u64 {
+        self.own_record.max(self.seen_record)
     }
 
     /// Resumes the client if CLIENT PAUSE has suspended it. Returns true if it has.

@@ -103,6 +103,8 @@ pub enum Hold {
     Failover = 1,
     /// The server is about to end.
     Shutdown = 2,
+    /// No other server has what would be written.
+    Unconfirmed = 4,
 }
 
 /// See the head of the module.
@@ -300,6 +302,19 @@ impl Engine {
     pub fn report_replicas(&self, acked: Vec<u64>, on_disk: Vec<u64>) {
         let gate = &self.keyspace.journal().gate;
         gate.report_replicas(acked, on_disk, &mut |number| self.tell_released(number));
+    }
+
+    /// Reports that enough other servers have the journal's records up to this one: replies that have waited for it may leave.
+    /// Called on any thread.
+    pub fn confirm(&self, record: u64) {
+        let gate = &self.keyspace.journal().gate;
+        gate.confirm(record, &mut |number| self.tell_released(number));
+    }
+
+    /// Reports that replies need not wait for other servers any more.
+    pub fn confirm_all(&self) {
+        let gate = &self.keyspace.journal().gate;
+        gate.confirm_all(&mut |number| self.tell_released(number));
     }
 
     fn tell_released(&self, number: usize) {

@@ -341,6 +341,12 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.refusals.has(Reason::Follows)
     }
 
+    /// Returns true if expired keys stay for now: the server follows a primary, which says when they go, or nothing is to be
+    /// changed, as under CLIENT PAUSE.
+    pub fn keeps_expired(&self) -> bool {
+        self.pause.is_some() || self.follows() || self.refusals.has(Reason::Unconfirmed)
+    }
+
     /// Takes over settings that were published since.
     pub fn refresh(&mut self) {
         self.epoch = self.engine.settings.epoch();
@@ -356,7 +362,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         self.busy_to_all = self.settings.busy_reply_scope == BusyScope::All
             && self.engine.running_script.busy.load(Ordering::Acquire);
         self.refusals = self.engine.refusals.now();
-        self.local.keeps_expired = self.pause.is_some() || self.follows();
+        self.local.keeps_expired = self.keeps_expired();
         self.set_detour();
         let settings = &self.settings;
         self.timing.adopt(settings, false);
@@ -401,7 +407,7 @@ impl<'e, O: Outlet> Executor<'e, O> {
         if self.outlet.monotonic_ms() >= pause.end_ms {
             let holds_writes = self.engine.holds_writes();
             self.pause = self.pause_now().filter(|_| holds_writes);
-            self.local.keeps_expired = self.pause.is_some() || self.follows();
+            self.local.keeps_expired = self.keeps_expired();
             self.set_detour();
             self.resume();
         }

@@ -42,6 +42,8 @@ pub enum Reason {
     ClusterDown = 1024,
     /// This node is the primary of its shard, and has no right to serve now: see `executor/slots.rs`.
     NoRight = 2048,
+    /// No other node of the shard would have what is written: nothing is changed, and nothing expires.
+    Unconfirmed = 4096,
 }
 
 /// The reasons that hold now.
@@ -70,7 +72,8 @@ impl Refusals {
 
     /// Returns the refusal of calls that change data, if one of these reasons asks for it.
     pub fn of_changes(&self, held: Held) -> Option<Error> {
-        let too_few = || held.has(Reason::NoReplicas).then_some(errors::NO_REPLICAS);
+        let has_too_few = held.has(Reason::NoReplicas) || held.has(Reason::Unconfirmed);
+        let too_few = || has_too_few.then_some(errors::NO_REPLICAS);
         self.of_files(held).or_else(too_few)
     }
 

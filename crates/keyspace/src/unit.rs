@@ -133,7 +133,22 @@ impl<'k> Unit<'k> {
     pub fn record(&mut self, local: &mut Local) -> Option<u64> {
         #[cfg(debug_assertions)]
         self.unrecorded.set(false);
-        self.space.record(local)
+        let number = self.space.record(local);
+        if let Some(number) = number {
+            self.space.slots.note_record(self.held(), number);
+        }
+        number
+    }
+
+    /// Returns the last record of which a reply may tell that was made with these stripes held; 0 if no reply waits for other
+    /// servers. Only in a keyspace of a cluster.
+    pub fn last_record(&self) -> u64 {
+        let journal = self.space.journal();
+        if !journal.gate.awaits_confirmation() {
+            return 0;
+        }
+        let of_stripes = self.space.slots.last_record(self.held());
+        of_stripes.unwrap_or_else(|| journal.last())
     }
 
     /// Writes the record and releases the stripes: see [`Unit::record`].

@@ -955,6 +955,11 @@ impl Replica {
         self.state == State::Online && self.has_acked
     }
 
+    /// Returns the offset up to which it has told that it has the stream, if it is online and has.
+    pub fn told(&self) -> Option<u64> {
+        self.has_told().then_some(self.acked)
+    }
+
     /// Returns true if it has told that it has the stream up to this offset.
     pub fn has(&self, offset: u64) -> bool {
         self.has_told() && self.acked >= offset

@@ -7,6 +7,7 @@
 //!
 //! Must not know: commands, the texts in which a cluster is shown.
 
+pub(crate) mod acks;
 pub(crate) mod deciding;
 pub(crate) mod entering;
 pub(crate) mod etcd;

@@ -149,11 +149,10 @@ fn expiry_rest_us(effort: u32) -> u64 {
 /// Many keys that are due at one moment are gone fast that way, and no command waits longer than a slice.
 fn expire(worker: &mut Worker) {
     worker.executor.outlet.expiry_due_us = None;
-    // CLIENT PAUSE keeps the data unchanged.
     let rests = worker.shared.timers_rest.load(Ordering::Relaxed)
         || worker.shared.persistence.loading.is_on()
-        || worker.follows();
-    if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
+        || worker.keeps_expired();
+    if rests || !worker.shared.active_expire.load(Ordering::Relaxed) {
         return;
     }
     let (shared, now_ms) = (worker.shared, worker.executor.now_ms);

@@ -32,10 +32,10 @@ use redline_replica::{
 use redline_resp::Args;
 
 use crate::{
-    ending, failover, log,
+    cluster, ending, failover, log,
     persistence::{self, Purpose},
     session::Session,
-    settings::Settings,
+    settings::{ClusterAcks, Settings},
     shared::{Message, Shared},
     stream,
     worker::Worker,
@@ -125,9 +125,13 @@ fn random<const N: usize>() -> [u8; N] {
 
 fn limits(settings: &Settings) -> Limits {
     let output = settings.output_limits[REPLICAS];
+    // Replies that wait for other nodes do so by the numbers of a stream, so there has to be one.
+    let keeps_stream =
+        !settings.cluster_etcd.is_empty() && settings.cluster_acks == ClusterAcks::One;
+    let ttl_ms = settings.backlog_ttl_s.saturating_mul(1000);
     Limits {
         backlog_bytes: settings.backlog_bytes,
-        backlog_ttl_ms: settings.backlog_ttl_s.saturating_mul(1000),
+        backlog_ttl_ms: if keeps_stream { 0 } else { ttl_ms },
         timeout_ms: settings.repl_timeout_s.saturating_mul(1000),
         ping_period_ms: settings.repl_ping_s.saturating_mul(1000),
         is_diskless: settings.repl_diskless,
@@ -526,6 +530,7 @@ pub(crate) fn acknowledged(shared: &Shared) {
     report_acks(shared);
     failover::look(shared);
     ending::look(shared);
+    cluster::acks::acknowledged(shared);
     let settings = shared.settings.current();
     if settings.min_replicas > 0 {
         note_good_replicas(shared, &settings);

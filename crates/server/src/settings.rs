@@ -126,7 +126,27 @@ pub enum EndpointType {
     UnknownEndpoint,
 }
 
+/// Replies of a primary that wait for other nodes of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterAcks {
+    /// None.
+    None,
+    /// Those that tell of a write, until every node that may take over has it.
+    One,
+}
+
+/// Treatment of writes by a primary without a node that may take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterAlone {
+    /// They are refused.
+    Refuse,
+    /// They are taken, and may be lost.
+    Accept,
+}
+
 choices! {
+    ClusterAcks: ClusterAcks { "none" => None, "one" => One }
+    ClusterAlone: ClusterAlone { "refuse" => Refuse, "accept" => Accept }
     EndpointType: EndpointType { "ip" => Ip, "hostname" => Hostname, "unknown-endpoint" => UnknownEndpoint }
     Permission: Permission { "no" => No, "yes" => Yes, "local" => Local }
 }

@@ -87,10 +87,12 @@ struct Node {
 }
 
 impl Node {
-    fn start(etcd: &Etcd) -> Node {
+    /// Starts one with these further lines in its file of settings.
+    fn start(etcd: &Etcd, more: &str) -> Node {
+        let settings = format!("appendonly yes\nsave \"\"\nthreads 2\n{more}");
         let mut node = Node {
             running: None,
-            folder: Some(folder_with("appendonly yes\nsave \"\"\nthreads 2\n")),
+            folder: Some(folder_with(&settings)),
             port: free_port(),
             etcd: format!("http://127.0.0.1:{}", etcd.port),
         };
@@ -163,8 +165,13 @@ struct Shard {
 
 impl Shard {
     fn start(timeout_ms: u64) -> Shard {
+        Shard::start_with(timeout_ms, "")
+    }
+
+    fn start_with(timeout_ms: u64, more: &str) -> Shard {
+        let more = format!("cluster-node-timeout {timeout_ms}\n{more}");
         let etcd = Etcd::start();
-        let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+        let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd, &more)).collect();
         assert_eq!(nodes[0].call("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
         let id = nodes[0].call("CLUSTER MYID");
         for node in &nodes[1..] {
@@ -173,12 +180,16 @@ impl Shard {
             assert_eq!(node.call(&format!("CLUSTER REPLICATE {id}")), "+OK");
         }
         let shard = Shard { nodes, _etcd: etcd };
-        for node in &shard.nodes {
-            let set = format!("CONFIG SET cluster-node-timeout {timeout_ms}");
-            assert_eq!(node.call(&set), "+OK");
-        }
         shard.until_whole();
         shard
+    }
+
+    /// Waits until another node than this one leads, and returns its number.
+    fn until_another_leads(&self, than: usize) -> usize {
+        until("another takes over", || {
+            let mut others = (0..3).filter(|at| *at != than);
+            others.find(|at| self.nodes[*at].is_primary())
+        })
     }
 
     fn primary(&self) -> usize {
@@ -207,17 +218,24 @@ struct Writer {
 
 #[derive(Default)]
 struct Written {
+    /// Begin of the names of its keys.
+    name: String,
     acknowledged: Vec<(u64, Instant)>,
     errors: Vec<String>,
 }
 
 impl Writer {
     fn start(shard: &Shard, patience: Duration) -> Writer {
+        Writer::named(shard, "key", patience)
+    }
+
+    fn named(shard: &Shard, name: &str, patience: Duration) -> Writer {
+        let name = name.to_owned();
         let stops = Arc::new(AtomicBool::new(false));
         let ports: Vec<u16> = shard.nodes.iter().map(|node| node.port).collect();
         let thread = thread::spawn({
             let stops = stops.clone();
-            move || write_until(&stops, &ports, patience)
+            move || write_until(&stops, &ports, patience, name)
         });
         Writer { stops, thread }
     }
@@ -228,8 +246,11 @@ impl Writer {
     }
 }
 
-fn write_until(stops: &AtomicBool, ports: &[u16], patience: Duration) -> Written {
-    let mut written = Written::default();
+fn write_until(stops: &AtomicBool, ports: &[u16], patience: Duration, name: String) -> Written {
+    let mut written = Written {
+        name,
+        ..Written::default()
+    };
     let (mut at, mut key) = (0, 0);
     let mut connection: Option<BufReader<TcpStream>> = None;
     while !stops.load(Ordering::Acquire) {
@@ -244,7 +265,7 @@ fn write_until(stops: &AtomicBool, ports: &[u16], patience: Duration) -> Written
         let answer = sent.and_then(|mut to| {
             let mut line = String::new();
             to.get_mut()
-                .write_all(format!("SET key:{key} {key}\r\n").as_bytes())?;
+                .write_all(format!("SET {}:{key} {key}\r\n", written.name).as_bytes())?;
             match to.read_line(&mut line)? {
                 0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
                 _ => Ok((to, line.trim().to_owned())),
@@ -296,7 +317,8 @@ impl Written {
         let mut client = running.connect();
         let mut lost = 0;
         for (key, _) in &self.acknowledged {
-            lost += usize::from(client.call(&format!("GET key:{key}")) != key.to_string());
+            let found = client.call(&format!("GET {}:{key}", self.name));
+            lost += usize::from(found != key.to_string());
         }
         lost
     }
@@ -401,7 +423,17 @@ fn five_hand_overs(shard: &Shard) -> Written {
 #[test]
 #[ignore = "wants etcd"]
 fn a_hand_over_loses_nothing_and_shows_no_error() {
-    let mut shard = Shard::start(LONG_MS);
+    check_hand_overs("");
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn a_hand_over_with_acknowledgements_shows_no_error_either() {
+    check_hand_overs("cluster-acks one\n");
+}
+
+fn check_hand_overs(settings: &str) {
+    let mut shard = Shard::start_with(LONG_MS, settings);
     // A machine that gives the nodes no CPU for a second ends a right, as it should; it will not three times.
     let runs = (0..3).map(|_| five_hand_overs(&shard));
     let mut runs = runs.skip_while(|written| !written.errors.is_empty());
@@ -418,4 +450,206 @@ fn a_hand_over_loses_nothing_and_shows_no_error() {
     let ended = shard.nodes[at].running.as_mut().unwrap();
     until("it ends", || ended.child.try_wait().unwrap());
     assert_eq!(written.lost_at(&shard.nodes[new]), 0);
+}
+
+/// A client that reads the newest value of a counter, and checks that what it was shown once does not go back.
+fn read_until(stops: &AtomicBool, ports: &[u16]) -> u64 {
+    let (mut at, mut shown) = (0, 0);
+    let mut connection: Option<BufReader<TcpStream>> = None;
+    while !stops.load(Ordering::Acquire) {
+        let sent: std::io::Result<_> = connection.take().map_or_else(
+            || {
+                let stream = TcpStream::connect(("127.0.0.1", ports[at]))?;
+                stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+                Ok(BufReader::new(stream))
+            },
+            Ok,
+        );
+        let answer = sent.and_then(|mut to| {
+            let mut line = String::new();
+            to.get_mut()
+                .write_all(b"INCRBY counter 0\r\nINCR counter\r\n")?;
+            to.read_line(&mut line)?;
+            let first = line.trim().to_owned();
+            line.clear();
+            to.read_line(&mut line)?;
+            Ok((to, first, line.trim().to_owned()))
+        });
+        let number = |line: &str| line.strip_prefix(':').and_then(|n| n.parse::<u64>().ok());
+        match answer {
+            Ok((to, before, after)) if number(&before).is_some() => {
+                let before = number(&before).expect("just looked");
+                assert!(before >= shown, "{before} was shown after {shown}");
+                shown = number(&after).unwrap_or(before);
+                connection = Some(to);
+            }
+            _ => at = (at + 1) % ports.len(),
+        }
+    }
+    shown
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn with_acknowledgements_no_failover_loses_what_was_acknowledged_or_shown() {
+    let rounds = std::env::var("REDLINE_FAILOVERS").ok();
+    let rounds = rounds.map_or(4, |rounds| rounds.parse().expect("a number"));
+    let mut shard = Shard::start_with(SHORT_MS, "cluster-acks one\n");
+    let writers: Vec<Writer> = (0..4)
+        .map(|number| Writer::named(&shard, &format!("w{number}"), IMPATIENT))
+        .collect();
+    let ports: Vec<u16> = shard.nodes.iter().map(|node| node.port).collect();
+    let stops = Arc::new(AtomicBool::new(false));
+    let reader = thread::spawn({
+        let stops = stops.clone();
+        move || read_until(&stops, &ports)
+    });
+    for round in 0..rounds {
+        let old = shard.primary();
+        if round % 2 == 0 {
+            shard.nodes[old].take();
+            shard.until_another_leads(old);
+            shard.nodes[old].begin();
+        } else {
+            shard.nodes[old].signal("STOP");
+            shard.until_another_leads(old);
+            shard.nodes[old].signal("CONT");
+        }
+        shard.until_whole();
+    }
+    stops.store(true, Ordering::Release);
+    let shown = reader.join().expect("nothing was shown and then gone");
+    let at = shard.primary();
+    for writer in writers {
+        let written = writer.end();
+        assert!(written.acknowledged.len() > 50, "{:?}", written.errors);
+        let lost = written.lost_at(&shard.nodes[at]);
+        assert_eq!(lost, 0, "of {}", written.acknowledged.len());
+    }
+    let counter: u64 = shard.nodes[at].call("GET counter").parse().unwrap();
+    assert!(counter >= shown && shown > 0, "{counter}, {shown}");
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn replies_that_tell_of_a_write_wait_for_the_replicas_and_no_other_reply_does() {
+    let shard = Shard::start_with(LONG_MS, "cluster-acks one\n");
+    let at = shard.primary();
+    let primary = &shard.nodes[at];
+    let others = || (0..3).filter(|other| *other != at);
+    assert_eq!(primary.call("SET b 1"), "+OK");
+    for other in others() {
+        shard.nodes[other].signal("STOP");
+    }
+    let running = primary.running.as_ref().unwrap();
+    let (mut writer, mut reader) = (running.connect(), running.connect());
+    writer.send("SET a 1");
+    let slot = primary.call("CLUSTER KEYSLOT a");
+    let count = format!("CLUSTER COUNTKEYSINSLOT {}", &slot[1..]);
+    until("it has run", || {
+        (primary.call(&count) == ":1").then_some(())
+    });
+    reader.send("GET a");
+    assert_eq!(primary.call("PING"), "+PONG");
+    assert!(primary.call("INFO replication").contains("role:master"));
+    assert!(primary.call("CLUSTER INFO").contains("cluster_right_ms"));
+    assert_eq!(
+        primary.call("CONFIG GET port"),
+        "port 0".replace('0', &primary.port.to_string())
+    );
+    assert_eq!(primary.call("GET b"), "1", "it tells of nothing new");
+    assert!(writer.is_quiet() && reader.is_quiet());
+    for other in others() {
+        shard.nodes[other].signal("CONT");
+    }
+    assert_eq!((writer.read(), reader.read()), ("+OK".into(), "1".into()));
+    shard.until_whole();
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn without_a_replica_nothing_is_written_unless_that_is_accepted() {
+    let mut shard = Shard::start_with(SHORT_MS, "cluster-acks one\n");
+    let at = shard.primary();
+    assert_eq!(shard.nodes[at].call("SET before 1"), "+OK");
+    for other in (0..3).filter(|other| *other != at) {
+        shard.nodes[other].take();
+    }
+    until("a write is refused", || {
+        let said = shard.nodes[at].call("SET alone 1");
+        said.starts_with("-NOREPLICAS").then_some(())
+    });
+    assert_eq!(shard.nodes[at].call("GET before"), "1");
+    assert!(shard.nodes[at].fact("cluster_short_seconds") >= 4);
+    let accept = "CONFIG SET cluster-acks-alone accept";
+    assert_eq!(shard.nodes[at].call(accept), "+OK");
+    until("writes are taken", || {
+        (shard.nodes[at].call("SET alone 1") == "+OK").then_some(())
+    });
+    let refuse = "CONFIG SET cluster-acks-alone refuse";
+    assert_eq!(shard.nodes[at].call(refuse), "+OK");
+    // A replica joins while writes wait.
+    for other in (0..3).filter(|other| *other != at) {
+        shard.nodes[other].begin();
+    }
+    until("there is a replica again", || {
+        (shard.nodes[at].call("SET joined 1") == "+OK").then_some(())
+    });
+    shard.until_whole();
+    assert_eq!(shard.primary(), at);
+    assert_eq!(shard.nodes[at].call("GET alone"), "1");
+    assert_eq!(
+        shard.nodes[at].call("CONFIG SET cluster-candidates-max 1"),
+        "+OK"
+    );
+    until("one is not a candidate any more", || {
+        (shard.nodes[at].fact("cluster_candidates") == 1).then_some(())
+    });
+}
+
+#[test]
+#[ignore = "wants etcd"]
+fn a_shard_of_which_no_candidate_is_left_is_taken_over_by_force() {
+    let mut shard = Shard::start(SHORT_MS);
+    let at = shard.primary();
+    let (candidate, last) = ((at + 1) % 3, (at + 2) % 3);
+    let takeover = "CLUSTER FAILOVER TAKEOVER";
+    let said = shard.nodes[last].call(takeover);
+    assert!(
+        said.starts_with("-ERR") && said.contains("is alive"),
+        "{said}"
+    );
+    // One follows without being a candidate.
+    shard.nodes[last].take();
+    until("one replica may take over", || {
+        (shard.nodes[at].fact("cluster_candidates") == 1).then_some(())
+    });
+    let one = "CONFIG SET cluster-candidates-max 1";
+    assert_eq!(shard.nodes[at].call(one), "+OK");
+    shard.nodes[last].begin();
+    until("it follows", || shard.nodes[last].is_linked().then_some(()));
+    assert_eq!(shard.nodes[at].call("SET key 1"), "+OK");
+    until("it has all", || {
+        (shard.nodes[at].call("WAIT 2 1000") == ":2").then_some(())
+    });
+    for gone in [at, candidate] {
+        shard.nodes[gone].take();
+    }
+    until("etcd believes that they are gone", || {
+        (shard.nodes[last].call(takeover) == "+OK").then_some(())
+    });
+    until("it serves", || {
+        (shard.nodes[last].call("SET after 1") == "+OK").then_some(())
+    });
+    assert_eq!(shard.nodes[last].call("GET key"), "1");
+    for other in [at, candidate] {
+        shard.nodes[other].begin();
+    }
+    until("both follow it", || {
+        let mut others = [at, candidate].into_iter();
+        others
+            .all(|other| shard.nodes[other].is_linked())
+            .then_some(())
+    });
+    assert!(shard.nodes[last].is_primary());
 }

@@ -43,6 +43,9 @@ pub enum Order {
     AddSlots(Vec<(u16, u16)>),
     /// This node's shard gives slots away, to nobody. The server stops serving them before it says so.
     RemoveSlots(Vec<(u16, u16)>),
+    /// T15: this node becomes the primary of its shard, of which nobody is left who leads it or may take over. What only those had
+    /// is lost.
+    TakeOver,
     /// T8: a replica that is a candidate becomes the primary in this node's place. `None`: whoever has most.
     HandOver {
         /// Id of the replica.
@@ -81,6 +84,10 @@ pub enum Refusal {
     NotPrimary,
     /// The node is no candidate, so it may miss what was acknowledged.
     NoCandidate(String),
+    /// This node leads the shard, or may take over, and is alive.
+    Alive(String),
+    /// The node's data are not whole: it is being sent them.
+    NotWhole,
     /// It took too long.
     TimedOut,
     /// Others have changed the cluster in the meantime.
@@ -111,6 +118,10 @@ impl fmt::Display for Refusal {
                     "{node} may miss what was acknowledged, so it cannot take over"
                 )
             }
+            Refusal::Alive(node) => {
+                write!(f, "{node} is alive, and leads the shard or may take over")
+            }
+            Refusal::NotWhole => f.write_str("this node has only a part of the shard's data"),
             Refusal::TimedOut => f.write_str("it took too long"),
             Refusal::Changed => f.write_str("the cluster has changed in the meantime; try again"),
             Refusal::Store(why) => f.write_str(why),
@@ -271,7 +282,7 @@ pub(crate) fn shard(known: &Known, id: &str, record: &ShardRecord) -> Change {
     change
 }
 
-/// T9: the shard with another record, as long as these nodes' processes are those that are known, or not there.
+/// T9 and T15: the shard with another record, as long as these nodes' processes are those that are known, or not there.
 pub(crate) fn take_up(known: &Known, id: &str, record: &ShardRecord, old: &[String]) -> Change {
     let mut change = shard(known, id, record);
     for node in old {

@@ -80,6 +80,11 @@ struct Level {
 }
 
 impl Following {
+    /// Returns true unless the data may have been given up, and are not whole again.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// Returns the promises that this node holds for a term of its own.
     pub(super) fn promises(&self, record: &ShardRecord) -> Vec<(Incarnation, u64)> {
         let Stage::Bidding { answers } = &self.stage else {
@@ -172,6 +177,7 @@ impl Control {
                 revision,
                 clock_ms,
                 promise_ms,
+                is_waiting: _,
             } => {
                 if !self.is_out_since(&shard, revision) {
                     self.asked(from, &shard, term, incarnation, clock_ms, promise_ms);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use redline_etcd::{Event, Events, Listing, Pair};
 
-use crate::records::{MAP_KEY, Map, Record, SHARDS, ShardRecord};
+use crate::records::{ALIVE, Alive, MAP_KEY, Map, Record, SHARDS, ShardRecord};
 
 /// See the head of the module. What comes late, by a slow watch or a slow answer, does not replace what is newer.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +107,17 @@ impl Known {
             let is_in = shard.primary.node == node || shard.replicas.iter().any(|it| it == node);
             is_in.then(|| (key[SHARDS.len()..].to_owned(), shard))
         })
+    }
+
+    /// Returns a node other than this one that is alive in the run in which it leads a shard or may take over: no one else may be
+    /// made the shard's primary then.
+    pub fn alive_in_shard(&self, shard: &ShardRecord, but: &str) -> Option<String> {
+        let mut all = std::iter::once(&shard.primary).chain(&shard.candidates);
+        let found = all.find(|it| {
+            let alive = self.record::<Alive>(&format!("{ALIVE}{}", it.node));
+            it.node != but && alive.is_some_and(|alive| alive.incarnation == it.incarnation)
+        });
+        found.map(|it| it.node.clone())
     }
 
     /// Returns true if a shard owns a slot, or if that cannot be told.

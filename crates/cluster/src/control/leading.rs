@@ -233,7 +233,7 @@ impl Control {
         Count {
             version: 0,
             is_waiting: self.settings.acks == Acks::One,
-            is_enough: certain.next().is_some(),
+            is_enough: certain.next().is_some() || self.settings.may_be_alone,
             all,
             mutants: self.mutants,
         }
@@ -267,6 +267,7 @@ impl Control {
                 .revision_of(&format!("{SHARDS}{}", leading.shard)),
             clock_ms: self.now_ms,
             promise_ms: self.settings.promise_ms,
+            is_waiting: self.settings.acks == Acks::One,
         };
         // Without a right there are calls that wait for an answer.
         let has_right = self.now_ms < self.right_of(leading);
@@ -333,14 +334,19 @@ impl Control {
         });
     }
 
-    /// T6: a candidate that is silent or stuck is taken out.
+    /// T6: a candidate that is silent or stuck is taken out, or one of too many.
     fn take_out(&mut self) {
         let Role::Primary(leading) = &self.role else {
             return;
         };
         let mut candidates = leading.record.candidates.iter();
         let failing = candidates.find(|who| leading.is_failing(who, &self.settings, self.now_ms));
-        let Some(who) = failing.cloned() else {
+        let too_many = leading
+            .record
+            .candidates
+            .get(self.settings.candidates_max..);
+        let too_many = too_many.and_then(<[_]>::last);
+        let Some(who) = failing.or(too_many).cloned() else {
             return;
         };
         let mut next = leading.record.clone();

@@ -16,6 +16,8 @@ pub struct Settings {
     pub promise_ms: u64,
     /// `cluster-acks`.
     pub acks: Acks,
+    /// True if replies of a primary without candidates leave: `cluster-acks-alone`.
+    pub may_be_alone: bool,
     /// Largest number of candidates. `cluster-candidates-max`.
     pub candidates_max: usize,
 }
@@ -25,6 +27,7 @@ impl Default for Settings {
         Settings {
             promise_ms: 2000,
             acks: Acks::None,
+            may_be_alone: false,
             candidates_max: 2,
         }
     }
@@ -218,8 +221,8 @@ pub struct Count {
     pub is_waiting: bool,
     /// Processes that all have to have what a reply tells of.
     pub all: Vec<Incarnation>,
-    /// True if one of them is a candidate for certain. If not, nothing is released, and a write is put aside before it
-    /// runs.
+    /// True if one of them is a candidate for certain, or there need be none. If not, nothing is released, and a write is put
+    /// aside before it runs.
     pub is_enough: bool,
     pub(crate) mutants: Mutants,
 }
@@ -236,11 +239,8 @@ impl Count {
         if self.mutants.has(Mutant::AckOfAny) {
             return acked.max().filter(|_| self.is_enough);
         }
-        let least = acked.min();
-        match self.mutants.has(Mutant::EmptyReleases) {
-            true => least.or(Some(end)),
-            false => least.filter(|_| self.is_enough),
-        }
+        let least = acked.min().unwrap_or(end);
+        (self.is_enough || self.mutants.has(Mutant::EmptyReleases)).then_some(least)
     }
 
     pub(crate) fn is_as(&self, other: &Count) -> bool {
@@ -266,6 +266,8 @@ pub enum Message {
         clock_ms: u64,
         /// For how long: milliseconds.
         promise_ms: u64,
+        /// True if replies of the primary wait for the replica, which is to acknowledge at once.
+        is_waiting: bool,
     },
     /// The replica will not.
     Promise {
@@ -323,4 +325,36 @@ pub enum Message {
         /// The revision.
         revision: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_releases_what_all_have_and_an_uncertain_one_nothing() {
+        let who = |node: &str| Incarnation {
+            node: node.into(),
+            incarnation: "run".into(),
+        };
+        let count = |is_waiting, is_enough, nodes: &[&str]| Count {
+            version: 1,
+            is_waiting,
+            is_enough,
+            all: nodes.iter().map(|node| who(node)).collect(),
+            mutants: Mutants::default(),
+        };
+        let acked = |it: &Incarnation| if it.node == "a" { 7 } else { 5 };
+        for (set, released) in [
+            (count(false, false, &[]), Some(9)),
+            (count(true, true, &["a", "b"]), Some(5)),
+            (count(true, true, &["a"]), Some(7)),
+            (count(true, false, &["a"]), None),
+            (count(true, false, &[]), None),
+            // A primary that may be alone, and is.
+            (count(true, true, &[]), Some(9)),
+        ] {
+            assert_eq!(set.released(9, acked), released, "{set:?}");
+        }
+    }
 }

@@ -43,11 +43,12 @@ pub fn make_room<O: Outlet>(executor: &mut Executor<'_, O>) -> bool {
     true
 }
 
-/// Returns true if nothing may be evicted: clients are paused, or a primary does it, or the data is not whole, and a key whose
-/// time to live is taken away further on in the file would be gone.
+/// Returns true if nothing may be evicted: clients are paused, or a primary does it, or nothing is to be changed, or the data
+/// is not whole, and a key whose time to live is taken away further on in the file would be gone.
 fn rests<O: Outlet>(executor: &Executor<'_, O>) -> bool {
     let refusals = executor.refusals;
-    executor.pause.is_some() || refusals.has(Reason::Loading) || refusals.has(Reason::KeepsAll)
+    let reasons = [Reason::Loading, Reason::KeepsAll, Reason::Unconfirmed];
+    executor.pause.is_some() || reasons.into_iter().any(|reason| refusals.has(reason))
 }
 
 /// Evicts until memory is within the limit, or for as long as a timer may take: after the limit was lowered, and in idle times.

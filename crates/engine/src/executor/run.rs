@@ -136,12 +136,16 @@ impl<O: Outlet> Executor<'_, O> {
         let Some(mut unit) = Unit::try_one(&engine.keyspace, place.stripe()) else {
             return Straight::Refused;
         };
-        if self.is_behind()
-            || engine.keyspace.is_of_cluster()
-                && (!engine.keyspace.serves(place)
-                    || plain.needs_memory && engine.keyspace.is_full(caller.db, place))
-        {
+        if self.is_behind() {
             return Straight::Refused;
+        }
+        if engine.keyspace.is_of_cluster() {
+            if !engine.keyspace.serves(place)
+                || plain.needs_memory && engine.keyspace.is_full(caller.db, place)
+            {
+                return Straight::Refused;
+            }
+            caller.note_seen(&unit);
         }
         if engine.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
             return Straight::Refused;

@@ -160,6 +160,7 @@ fn run_alone<O: Outlet>(
         let stop = match executor.handle(caller, id, args, &mut unit, hints) {
             Err(Failure::Stop(stop)) => stop,
             result => {
+                caller.note_seen(&unit);
                 caller.note_record(block::commit(executor, unit));
                 return Ok(result.map_err(Failure::expect_error)?);
             }
@@ -184,6 +185,7 @@ fn run_alone<O: Outlet>(
                 needs = Needs::Set(set);
             }
             Stop::Wait(block) => {
+                caller.note_seen(&unit);
                 caller.note_record(block::end_effects(executor, &mut unit));
                 return Err(block::begin_wait(
                     executor, caller, id, args, &block, &mut unit,

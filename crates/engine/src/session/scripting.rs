@@ -350,6 +350,7 @@ fn keep_slot<O: Outlet>(
 /// Publishes the changes of that unit, and releases its stripes and the script mutex.
 fn end_unit<O: Outlet>(executor: &mut Executor<'_, O>, caller: &mut Caller) {
     let mut compound = executor.compound.take().expect("`begin_unit` made it");
+    caller.note_seen(&compound.unit);
     caller.note_record(block::end_compound_effects(executor, &mut compound.unit));
     compound.unit = Unit::none(&executor.engine.keyspace);
     executor.spare_compound = Some(compound);

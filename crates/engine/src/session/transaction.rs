@@ -134,6 +134,7 @@ pub(crate) fn exec<O: Outlet>(
         .compound
         .take()
         .expect("the queue leaves the unit in place");
+    caller.note_seen(&compound.unit);
     caller.note_record(block::end_compound_effects(executor, &mut compound.unit));
     if !caller.watched.is_empty() {
         unwatch_held(caller, &mut compound.unit);

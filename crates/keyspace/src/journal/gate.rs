@@ -20,6 +20,8 @@ use crate::lock::{Wait, WakeToken};
 pub enum Until {
     /// Replies that tell of this record, and of all before it, may leave.
     Synced(u64),
+    /// Enough other servers have this record, and all before it, for replies that tell of it to leave.
+    Confirmed(u64),
     /// The file has this record, and all before it, on disk, whether replies wait for that or not.
     OnDisk(u64),
     /// So many replicas have this record, and all before it.
@@ -30,7 +32,7 @@ pub enum Until {
 
 impl Until {
     /// Number of positions that sessions stand in line for.
-    const POSITIONS: usize = 2;
+    const POSITIONS: usize = 3;
 
     /// Returns the position, as a place among all, and the number that it is to reach. `None`: what replicas have is not a
     /// line, since each wait may be for another number of them.
@@ -38,6 +40,7 @@ impl Until {
         match self {
             Until::Synced(number) => Some((0, number)),
             Until::OnDisk(number) => Some((1, number)),
+            Until::Confirmed(number) => Some((2, number)),
             Until::Acked(..) | Until::AckedOnDisk(..) => None,
         }
     }
@@ -76,6 +79,8 @@ impl OnDisk {
 pub struct Gate {
     /// Replies up to this record may leave; [`Gate::OPEN`]: all may.
     synced: AtomicU64,
+    /// Replies that tell of no later record need not wait for other servers; [`Gate::OPEN`]: none need.
+    confirmed: AtomicU64,
     /// An [`OnDisk`] as a word.
     on_disk: AtomicU64,
     replicas: Mutex<Replicas>,
@@ -106,7 +111,7 @@ struct Waiting {
 /// Sessions whose wait at the gate is over, first come first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Those whose replies may leave ([`Until::Synced`]).
+    /// Those whose replies wait no longer for what they waited for ([`Until::Synced`], [`Until::Confirmed`]).
     pub replies: Vec<WakeToken>,
     /// Those whose call waits, for any other position.
     pub calls: Vec<WakeToken>,
@@ -117,6 +122,7 @@ impl Default for Gate {
     fn default() -> Gate {
         Gate {
             synced: AtomicU64::new(Gate::OPEN),
+            confirmed: AtomicU64::new(Gate::OPEN),
             on_disk: AtomicU64::new(OnDisk::NoFile.word()),
             replicas: Mutex::default(),
             queues: Mutex::default(),
@@ -130,13 +136,22 @@ impl Gate {
     /// Returns true if the gate is open, whatever the record.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.synced.load(Ordering::Relaxed) == Self::OPEN
+        const { assert!(Self::OPEN == u64::MAX, "every bit is set") };
+        let (synced, confirmed) = (&self.synced, &self.confirmed);
+        synced.load(Ordering::Relaxed) & confirmed.load(Ordering::Relaxed) == Self::OPEN
+    }
+
+    /// Returns true if some replies wait for other servers.
+    #[inline]
+    pub fn awaits_confirmation(&self) -> bool {
+        self.confirmed.load(Ordering::Relaxed) != Self::OPEN
     }
 
     /// Returns true if this has come to be.
     pub fn is_reached(&self, until: Until) -> bool {
         match until {
             Until::Synced(number) => self.synced.load(Ordering::Acquire) >= number,
+            Until::Confirmed(number) => self.confirmed.load(Ordering::Acquire) >= number,
             Until::OnDisk(number) => match self.on_disk() {
                 OnDisk::UpTo(reached) => reached >= number,
                 OnDisk::NoFile | OnDisk::NotYet => false,
@@ -184,6 +199,24 @@ impl Gate {
     /// Closes the gate behind this record.
     pub fn close(&self, synced: u64) {
         self.synced.store(synced, Ordering::Release);
+    }
+
+    /// Has replies that tell of later records than this one wait until they are confirmed. Whoever has looked at the gate before
+    /// may let replies of records leave that were written by then.
+    pub fn hold_behind(&self, record: u64) {
+        self.confirmed.store(record, Ordering::Release);
+    }
+
+    /// Reports that enough other servers have everything up to this record; `tell` as in [`Gate::advance`].
+    pub fn confirm(&self, record: u64, tell: &mut dyn FnMut(usize)) {
+        if self.confirmed.fetch_max(record, Ordering::AcqRel) < record {
+            self.tell_concerned(tell);
+        }
+    }
+
+    /// Reports that no reply need wait for other servers any more; `tell` as in [`Gate::advance`].
+    pub fn confirm_all(&self, tell: &mut dyn FnMut(usize)) {
+        self.confirm(Self::OPEN, tell);
     }
 
     /// Makes the queue of a worker, which is told by this number.
@@ -253,10 +286,11 @@ impl Gate {
             let first = |until: fn(u64) -> Until, place: Option<&(u64, WakeToken)>| {
                 place.is_some_and(|(number, _)| self.is_over(until(*number)))
             };
-            let [replies, calls] = &waiting.lists;
+            let [synced, on_disk, confirmed] = &waiting.lists;
             let mut for_replicas = waiting.for_replicas.iter();
-            let is_concerned = first(Until::Synced, replies.front())
-                || first(Until::OnDisk, calls.front())
+            let is_concerned = first(Until::Synced, synced.front())
+                || first(Until::Confirmed, confirmed.front())
+                || first(Until::OnDisk, on_disk.front())
                 || for_replicas.any(|(until, _)| self.is_over(*until));
             if is_concerned && !mem::replace(&mut waiting.told, true) {
                 tell(*worker);
@@ -278,7 +312,8 @@ impl Gate {
             let count = list.partition_point(|(number, _)| self.is_over(until(*number)));
             list.drain(..count).map(|(_, token)| token).collect()
         };
-        let (replies, mut calls) = (take(0, Until::Synced), take(1, Until::OnDisk));
+        let (mut replies, mut calls) = (take(0, Until::Synced), take(1, Until::OnDisk));
+        replies.append(&mut take(2, Until::Confirmed));
         let for_replicas = waiting
             .for_replicas
             .extract_if(.., |(until, _)| self.is_over(*until));
@@ -375,6 +410,33 @@ mod tests {
         );
         assert_eq!(gate.acked(0), (0, 0));
         assert_eq!(gate.take_released(&queue), Released::default());
+    }
+
+    #[test]
+    fn replies_wait_for_other_servers_apart_from_the_disk() {
+        let gate = Gate::default();
+        let queue = gate.make_queue(1);
+        assert!(gate.is_open() && !gate.awaits_confirmation());
+        gate.hold_behind(3);
+        assert!(!gate.is_open() && gate.awaits_confirmation());
+        let wait = |until, token| gate.wait_for(&queue, until, token);
+        assert_eq!(wait(Until::Synced(9), 1), Wait::TryAgain, "no disk");
+        assert_eq!(wait(Until::Confirmed(3), 2), Wait::TryAgain);
+        for (number, token) in [(5, 3), (4, 4)] {
+            assert_eq!(wait(Until::Confirmed(number), token), Wait::Registered);
+        }
+        let confirm = |record| {
+            let mut told = Vec::new();
+            gate.confirm(record, &mut |worker| told.push(worker));
+            told
+        };
+        assert_eq!(advance(&gate, 9), [0; 0]);
+        assert_eq!((confirm(2), confirm(4)), (vec![], vec![1]));
+        assert_eq!(gate.take_released(&queue).replies, [4]);
+        gate.close(0);
+        gate.confirm_all(&mut |worker| assert_eq!(worker, 1));
+        assert_eq!(gate.take_released(&queue).replies, [3]);
+        assert!(!gate.awaits_confirmation() && !gate.is_open(), "the disk");
     }
 
     fn report(gate: &Gate, on_disk: OnDisk) -> Vec<usize> {
@@ -486,6 +548,41 @@ mod model {
             first.join().unwrap();
             assert!(!look(), "a session is left behind");
         });
+    }
+
+    /// A worker writes a record, and its reply leaves if the gate is open; meanwhile the gate is closed. `after_turns`: whoever
+    /// closes it asks for the last record that a reply may have told of when the worker has ended its turn.
+    fn check_closing(after_turns: bool) {
+        loom::model(move || {
+            let (gate, records) = (Arc::new(Gate::default()), Arc::new(AtomicU64::new(0)));
+            let worker = {
+                let (gate, records) = (gate.clone(), records.clone());
+                thread::spawn(move || {
+                    let record = records.fetch_add(1, Ordering::AcqRel) + 1;
+                    if gate.is_open() { record } else { 0 }
+                })
+            };
+            gate.hold_behind(records.load(Ordering::Acquire));
+            let before = records.load(Ordering::Acquire);
+            let told = worker.join().unwrap();
+            let last = match after_turns {
+                true => records.load(Ordering::Acquire),
+                false => before,
+            };
+            assert!(told <= last, "a reply has left of which nobody knows");
+            assert!(!gate.is_open());
+        });
+    }
+
+    #[test]
+    fn gate_replies_that_leave_as_it_is_closed_are_known() {
+        check_closing(true);
+    }
+
+    #[test]
+    #[should_panic(expected = "of which nobody knows")]
+    fn gate_a_look_at_the_records_before_the_turns_end_misses_a_reply() {
+        check_closing(false);
     }
 
     #[test]

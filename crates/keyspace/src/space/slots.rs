@@ -23,6 +23,7 @@ use redline_slot::slot_of;
 use redline_table::{Index, hash::SLOT_BITS};
 
 use super::{Db, Keyspace, Place, SLOTS, stripe_of_slot};
+use crate::lock::{Held, STRIPES};
 
 /// Number of keys up to which a slot of a cluster takes more: all may have one tag, and an index has a bound.
 pub const SLOT_KEYS_MAX: u64 = 3_000_000;
@@ -44,6 +45,47 @@ pub(crate) struct Slots {
     changed: Mutex<HashSet<Box<[u8]>>>,
     /// Number of times that a database was emptied.
     flushes: AtomicU64,
+    records: Records,
+}
+
+/// The last record of each stripe, changed under it, and the last of a unit that held all stripes, or none.
+#[derive(Default)]
+struct Records {
+    of_stripes: Box<[AtomicU64]>,
+    of_all: AtomicU64,
+}
+
+impl Records {
+    fn new() -> Records {
+        Records {
+            of_stripes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            of_all: AtomicU64::new(0),
+        }
+    }
+
+    fn note(&self, held: Held<'_>, record: u64) {
+        let note = |stripe: u16| {
+            self.of_stripes[usize::from(stripe)].store(record, Ordering::Relaxed);
+        };
+        match held {
+            Held::One(stripe) => note(stripe),
+            Held::Set(set) => set.iter().for_each(note),
+            Held::None | Held::All => {
+                self.of_all.fetch_max(record, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns the last record of these stripes. `None`: that of any stripe.
+    fn last(&self, held: Held<'_>) -> Option<u64> {
+        let of = |stripe: u16| self.of_stripes[usize::from(stripe)].load(Ordering::Relaxed);
+        let last = match held {
+            Held::One(stripe) => of(stripe),
+            Held::Set(set) => set.iter().map(of).max().unwrap_or(0),
+            Held::None | Held::All => return None,
+        };
+        Some(last.max(self.of_all.load(Ordering::Relaxed)))
+    }
 }
 
 /// A bit for each position, and the number of those that are set: mostly 0. Changed under the slot's stripe.
@@ -96,6 +138,7 @@ impl Slots {
             followed: Marks::default(),
             changed: Mutex::default(),
             flushes: AtomicU64::new(0),
+            records: Records::default(),
         }
     }
 
@@ -109,6 +152,7 @@ impl Slots {
             followed: Marks::new(),
             changed: Mutex::default(),
             flushes: AtomicU64::new(0),
+            records: Records::new(),
         }
     }
 
@@ -128,6 +172,22 @@ impl Slots {
         if (before & bit != 0) != is_served {
             self.changes.fetch_add(1, Ordering::Release);
         }
+    }
+}
+
+/// Records of a cluster's node, for replies that wait until other nodes have them.
+impl Slots {
+    /// Notes the record of a unit that holds these stripes.
+    #[inline]
+    pub(crate) fn note_record(&self, held: Held<'_>, record: u64) {
+        if self.by_key {
+            self.records.note(held, record);
+        }
+    }
+
+    /// Returns the last record of these stripes: see [`Unit::last_record`](crate::Unit::last_record).
+    pub(crate) fn last_record(&self, held: Held<'_>) -> Option<u64> {
+        self.records.last(held)
     }
 }
 
@@ -306,7 +366,7 @@ mod tests {
     use super::*;
     use crate::{
         Classes, Expiry, Local, Unit,
-        lock::{NobodyWaits, STRIPES},
+        lock::{NobodyWaits, STRIPES, StripeSet},
     };
 
     fn node() -> Keyspace {
@@ -440,6 +500,34 @@ mod tests {
         view.set_string(b"{a}1", b"value", Expiry::Clear);
         view.finish_unreported();
         assert!(unit.space().take_changed_keys().is_empty());
+    }
+
+    #[test]
+    fn a_unit_knows_the_last_record_that_its_stripes_may_tell_of() {
+        let mut node = node();
+        let (a, b) = (node.place(b"a").stripe(), node.place(b"b").stripe());
+        let one = |stripe| Unit::try_one(&node, stripe).expect("it is free");
+        let set = |stripes: &[u16]| {
+            let mut set = StripeSet::EMPTY;
+            stripes.iter().for_each(|stripe| set.insert(*stripe));
+            Unit::try_set(&node, &set, false)
+                .ok()
+                .expect("they are free")
+        };
+        node.slots.note_record(Held::One(a), 5);
+        node.slots.note_record(set(&[b, b + 1]).held(), 4);
+        assert_eq!(one(a).last_record(), 0, "no reply waits");
+        node.journal().gate.hold_behind(0);
+        assert_eq!((one(a).last_record(), one(b).last_record()), (5, 4));
+        assert_eq!((one(b + 1).last_record(), one(b + 2).last_record()), (4, 0));
+        assert_eq!(set(&[a, b, b + 2]).last_record(), 5);
+        // Of all stripes it is the last that there is: none, here.
+        assert_eq!(Unit::none(&node).last_record(), 0);
+        node.slots.note_record(Held::All, 6);
+        assert_eq!((one(a).last_record(), one(b + 2).last_record()), (6, 6));
+        let single = Keyspace::new(1, Box::new(NobodyWaits));
+        single.slots.note_record(Held::One(a), 5);
+        drop(Unit::exclusive(&mut node));
     }
 
     #[test]

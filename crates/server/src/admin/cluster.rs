@@ -121,8 +121,9 @@ pub(crate) fn cluster_info(
         let left_ms = left_ms.map_or(-1, |left_ms| i64::try_from(left_ms).unwrap_or(i64::MAX));
         let _ = write!(
             text,
-            "cluster_right_ms:{left_ms}\r\ncluster_candidates:{}\r\n",
-            etcd.deciding.candidates()
+            "cluster_right_ms:{left_ms}\r\ncluster_candidates:{}\r\ncluster_short_seconds:{}\r\n",
+            etcd.deciding.candidates(),
+            etcd.acks.short_seconds(),
         );
     }
     caller.reply().verbatim("txt", text.as_bytes());

@@ -4,7 +4,6 @@
 
 use std::sync::atomic::Ordering;
 
-use redline_cluster::control::Event;
 use redline_commands::{Error, Words};
 use redline_engine::{
     Caller, Halt,
@@ -282,22 +281,7 @@ fn acknowledge(worker: &Worker, caller: &Caller, args: Args<'_>) {
     let (client, now_ms) = (caller.info.id, clock::monotonic_ms());
     let mut primary = worker.shared.replication.primary();
     let is_replica = primary.ack(client, at_least_0(offset), synced, now_ms);
-    let found = primary.replicas().iter().find(|it| it.client == client);
-    let node = found.and_then(|it| Some((it.peer.node.clone()?, it.acked)));
     drop(primary);
-    if let (Some((name, offset)), Some(etcd), true) = (node, worker.shared.etcd(), is_replica) {
-        let NodeName {
-            node,
-            incarnation,
-            term,
-        } = name;
-        etcd.deciding.post(Event::Replica {
-            node,
-            incarnation,
-            term,
-            offset,
-        });
-    }
     if is_replica {
         replication::acknowledged(worker.shared);
     }

@@ -25,13 +25,19 @@ use redline_etcd::{StoreError, Transaction};
 use redline_net::clock;
 use redline_replica::link::NodeName;
 
-use super::{Cluster, etcd, links::Links, right};
-use crate::{log, replication, shared::Shared};
+use super::{Cluster, acks, etcd, links::Links, right};
+use crate::{
+    log, replication,
+    settings::{ClusterAcks, ClusterAlone},
+    shared::Shared,
+};
 
 /// Events that wait before messages of other nodes are dropped.
 const MESSAGES_MAX: u64 = 4096;
 /// Pause after a call of the store that was not done.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Shortest time between two looks at what replicas have acknowledged.
+const ACKS_PAUSE: Duration = Duration::from_millis(2);
 /// Time for workers to finish the calls that run when a right ends by this node's own decision.
 const FINISH_MAX: Duration = Duration::from_millis(200);
 /// Time that a link waits until the data may be given up, and between two questions.
@@ -84,12 +90,21 @@ struct Asking {
     next: Instant,
 }
 
+/// What the thread is told.
+pub(super) enum Input {
+    Event(Event),
+    /// A replica has acknowledged something.
+    Acks,
+}
+
 /// See the head of the module.
 #[derive(Default)]
 pub(crate) struct Deciding {
-    events: Mutex<Option<mpsc::Sender<Event>>>,
+    events: Mutex<Option<mpsc::Sender<Input>>>,
     /// Number of events that wait.
     waiting: AtomicU64,
+    /// True if a replica has acknowledged something at which the thread has not looked.
+    has_acks: AtomicBool,
     standing: Mutex<Standing>,
     /// Revision of the records up to which has been decided.
     decided: AtomicU64,
@@ -99,9 +114,13 @@ pub(crate) struct Deciding {
     links: Links,
     next_order: AtomicU64,
     candidates: AtomicU64,
+    /// True if replies of the primary wait for this node.
+    primary_waits: AtomicBool,
     asking: Mutex<Option<Asking>>,
     /// Order to hand over before the node ends, while it is carried out; 0: there is none.
     ending: AtomicU64,
+    /// Order to take the shard over by force, while it is carried out; 0: there is none.
+    forcing: AtomicU64,
 }
 
 impl Deciding {
@@ -110,7 +129,17 @@ impl Deciding {
         if let Some(events) = &*self.events.lock().expect("no panic under the events") {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             // The thread may be about to end.
-            let _ = events.send(event);
+            let _ = events.send(Input::Event(event));
+        }
+    }
+
+    /// Hears that a replica has acknowledged something: the thread looks at it soon.
+    pub(super) fn acknowledged(&self) {
+        if !self.has_acks.swap(true, Ordering::AcqRel)
+            && let Some(events) = &*self.events.lock().expect("no panic under the events")
+        {
+            // The thread may be about to end.
+            let _ = events.send(Input::Acks);
         }
     }
 
@@ -132,6 +161,9 @@ impl Deciding {
                 self.post(Event::Order { number, order });
             }
         } else if let Some(message) = Message::of_words(words) {
+            if let Message::Ask { is_waiting, .. } = message {
+                self.primary_waits.store(is_waiting, Ordering::Relaxed);
+            }
             let from = from.to_owned();
             self.post(Event::Message { from, message });
         }
@@ -150,6 +182,14 @@ impl Deciding {
             ends: true,
             time_ms: HAND_OVER_MS,
         };
+        self.post(Event::Order { number, order });
+    }
+
+    /// Has the node take its shard over by force, when all who lead it or may take over have been gone for long enough.
+    pub(crate) fn take_over(&self) {
+        let number = self.next_order();
+        self.forcing.store(number, Ordering::Release);
+        let order = Order::TakeOver;
         self.post(Event::Order { number, order });
     }
 
@@ -227,6 +267,11 @@ impl Deciding {
     /// Returns the revision of the records up to which has been decided.
     pub(super) fn decided(&self) -> u64 {
         self.decided.load(Ordering::Acquire)
+    }
+
+    /// Returns true if replies of the primary wait until it has been told what this node has applied.
+    pub(crate) fn primary_waits(&self) -> bool {
+        self.primary_waits.load(Ordering::Relaxed)
     }
 
     /// Returns the number of candidates of the node's shard.
@@ -318,20 +363,24 @@ fn settings(shared: &Shared) -> Settings {
     let settings = shared.settings.current();
     Settings {
         promise_ms: settings.cluster_node_timeout_ms.clamp(100, 600_000),
-        acks: Acks::None,
-        ..Settings::default()
+        acks: match settings.cluster_acks {
+            ClusterAcks::None => Acks::None,
+            ClusterAcks::One => Acks::One,
+        },
+        may_be_alone: settings.cluster_acks_alone == ClusterAlone::Accept,
+        candidates_max: settings.cluster_candidates_max as usize,
     }
 }
 
 /// Gives the thread its input. Called before it begins.
-pub(super) fn open(deciding: &Deciding) -> mpsc::Receiver<Event> {
+pub(super) fn open(deciding: &Deciding) -> mpsc::Receiver<Input> {
     let (events, taken) = mpsc::channel();
     *deciding.events.lock().expect("no panic under the events") = Some(events);
     taken
 }
 
 /// The thread that decides.
-pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: mpsc::Sender<Call>) {
+pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Input>, calls: mpsc::Sender<Call>) {
     if !shared.persistence.loading.wait() {
         return;
     }
@@ -349,7 +398,6 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: m
         etcd,
         control: Control::new(me, settings(shared), files),
         calls,
-        counted: Vec::new(),
         refused: None,
     };
     // What came before is in it.
@@ -358,6 +406,8 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: m
         thread.handle(Event::Listing(listing));
     }
     let mut next = Instant::now();
+    // When the acknowledgements are due to be looked at, and when they were.
+    let (mut look_at, mut looked_at): (Option<Instant>, _) = (None, Instant::now());
     loop {
         let now = Instant::now();
         if now >= next {
@@ -371,13 +421,19 @@ pub(super) fn run(shared: &Arc<Shared>, events: &mpsc::Receiver<Event>, calls: m
             };
             next = now + Duration::from_millis((settings.promise_ms / part).max(1));
         }
+        if look_at.is_some_and(|at| now >= at) {
+            (look_at, looked_at) = (None, now);
+            thread.look_at_acks();
+        }
         let asks_at = etcd.deciding.ask_again(shared, cluster, now);
-        let wakes = asks_at.map_or(next, |at| at.min(next));
+        let wakes = [asks_at, look_at].into_iter().flatten();
+        let wakes = wakes.fold(next, Instant::min);
         match events.recv_timeout(wakes.saturating_duration_since(Instant::now())) {
-            Ok(event) => {
+            Ok(Input::Event(event)) => {
                 etcd.deciding.waiting.fetch_sub(1, Ordering::Relaxed);
                 thread.handle(event);
             }
+            Ok(Input::Acks) => look_at = Some(looked_at + ACKS_PAUSE),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -390,8 +446,6 @@ struct Thread<'s> {
     etcd: &'s etcd::Membership,
     control: Control,
     calls: mpsc::Sender<Call>,
-    /// Events that come of wishes that were carried out.
-    counted: Vec<Event>,
     /// Reason for which the last hand-over was not done: a replica that asks again gets it again.
     refused: Option<Refusal>,
 }
@@ -404,6 +458,27 @@ impl Thread<'_> {
             is_healthy,
             journal_end,
         });
+        acks::look(self.shared);
+    }
+
+    /// Feeds what each replica has acknowledged.
+    fn look_at_acks(&mut self) {
+        // Before the look: later ones make another.
+        let deciding = &self.etcd.deciding;
+        deciding.has_acks.store(false, Ordering::Release);
+        let primary = self.shared.replication.primary();
+        let replicas = primary.replicas().iter();
+        let told = replicas.filter_map(|it| Some((it.peer.node.clone()?, it.told()?)));
+        let told: Vec<(NodeName, u64)> = told.collect();
+        drop(primary);
+        for (name, offset) in told {
+            self.handle(Event::Replica {
+                node: name.node,
+                incarnation: name.incarnation,
+                term: name.term,
+                offset,
+            });
+        }
     }
 
     /// Returns true if every worker has turned its loop lately.
@@ -427,13 +502,7 @@ impl Thread<'_> {
             self.etcd.deciding.set_may_empty(false);
             wishes.retain(|wish| *wish != Wish::Empty);
         }
-        loop {
-            self.carry_out(wishes);
-            let Some(event) = self.counted.pop() else {
-                break;
-            };
-            wishes = self.control.handle(clock::boot_ms(), event);
-        }
+        self.carry_out(wishes);
         let deciding = &self.etcd.deciding;
         let candidates = self.control.candidates().len() as u64;
         deciding.candidates.store(candidates, Ordering::Relaxed);
@@ -464,6 +533,7 @@ impl Thread<'_> {
                 }
                 Wish::Alone => {
                     right.set_leads(false);
+                    acks::end(self.shared);
                     *deciding.standing() = Standing::default();
                     self.free();
                     etcd::wake(self.shared);
@@ -483,6 +553,7 @@ impl Thread<'_> {
                         primary.node
                     ));
                     right.set_leads(false);
+                    acks::end(self.shared);
                     let mut standing = deciding.standing();
                     standing.role = Role::Follow { term, primary };
                     standing.calls_anew += 1;
@@ -516,9 +587,8 @@ impl Thread<'_> {
                     }
                 }
                 Wish::Count(count) => {
-                    let released = replication::identity(self.shared).offset();
-                    let version = count.version;
-                    self.counted.push(Event::Counted { version, released });
+                    let term = self.control.leads().unwrap_or(0);
+                    acks::count(self.shared, count, term);
                 }
                 Wish::Hold { number } => {
                     self.shared.engine.hold_writes(Hold::Failover, true);
@@ -532,10 +602,22 @@ impl Thread<'_> {
     }
 
     fn done(&mut self, number: u64, result: Result<(), Refusal>) {
+        let forcing = &self.etcd.deciding.forcing;
+        let taken = forcing.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            match result {
+                Ok(()) => log::warning("This node has taken its shard over by force"),
+                Err(why) => log::warning(&format!("This node does not take its shard over: {why}")),
+            }
+            return;
+        }
         let ending = &self.etcd.deciding.ending;
         let _ = ending.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
         match &result {
-            Ok(()) => log::notice("The shard is handed over"),
+            Ok(()) => {
+                log::notice("The shard is handed over");
+                acks::handed_over(self.shared);
+            }
             // It goes on: its replica has asked again.
             Err(Refusal::TooMany) => log::verbose("A hand-over was asked for once more"),
             Err(why) if self.refused.as_ref() != Some(why) => {
@@ -606,10 +688,10 @@ mod tests {
         for words in asked {
             deciding.hear("a", words);
         }
-        let told: Vec<Event> = events.try_iter().collect();
+        let told: Vec<Input> = events.try_iter().collect();
         let [
-            Event::Message { from, message },
-            Event::Order {
+            Input::Event(Event::Message { from, message }),
+            Input::Event(Event::Order {
                 order:
                     Order::HandOver {
                         to,
@@ -617,10 +699,10 @@ mod tests {
                         time_ms: HAND_OVER_MS,
                     },
                 ..
-            },
+            }),
         ] = &told[..]
         else {
-            panic!("{told:?}");
+            panic!("{} were heard", told.len());
         };
         assert_eq!((from.as_str(), to.as_deref()), ("a", Some("a")));
         assert_eq!(*message, Message::Hears { term: 3 });

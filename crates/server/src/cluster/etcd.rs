@@ -30,7 +30,9 @@ use redline_etcd::{
 use redline_persist::load::Loaded;
 
 use super::{
-    Cluster, View, adopt, alone,
+    Cluster, View,
+    acks::{self, Acks},
+    adopt, alone,
     deciding::{self, Deciding, Role, Standing},
     empty_picture,
     entering::{alive_of, describe},
@@ -104,6 +106,7 @@ pub(crate) struct Membership {
     /// Term and place in its stream of the data that files held at the start.
     files: Mutex<Option<(u64, u64)>>,
     pub(crate) deciding: Deciding,
+    pub(crate) acks: Acks,
     pub(crate) right: Right,
 }
 
@@ -145,6 +148,7 @@ impl Membership {
             file: Mutex::default(),
             files: Mutex::default(),
             deciding: Deciding::default(),
+            acks: Acks::default(),
             right: Right::default(),
         }
     }
@@ -693,6 +697,9 @@ pub(crate) fn drive(worker: &mut Worker) {
     }
     if settings.primary != wanted || calls_anew != 0 && wanted.is_some() {
         following::switch(shared, &mut unit, wanted.clone());
+        if wanted.is_none() {
+            acks::begin(shared);
+        }
     }
     // It was wished for behind the switch, which takes back what was wished for before.
     if cuts {

@@ -8,7 +8,9 @@
 use std::ops::RangeInclusive;
 
 use redline_cluster::{
-    Owners, Picture, SLOTS, moves,
+    Owners, Picture, SLOTS,
+    control::{Known, Refusal},
+    moves,
     records::{
         ALIVE, MAP_KEY, META_KEY, MOVES_KEY, Move, NODES, NodeRecord, OPEN_KEY, Open, Record,
         SHARDS, ShardRecord, VERSION,
@@ -50,6 +52,8 @@ pub(crate) enum Change {
     GiveUp(Option<String>),
     /// Nothing: but the node sees what the store has now.
     See,
+    /// FAILOVER TAKEOVER: nothing yet, but nobody who leads this node's shard or may take over is alive.
+    MayTakeOver,
     /// SET-CONFIG-EPOCH: the term with which the node's shard begins.
     Epoch(u64),
 }
@@ -106,6 +110,7 @@ pub(super) fn plan(
         Change::Move(from, parts) => return records.begin_moves(from.as_deref(), parts),
         Change::GiveUp(id) => return records.give_up_moves(id.as_deref()),
         Change::See => {}
+        Change::MayTakeOver => records.may_take_over()?,
     }
     if records.writes.is_empty() {
         return Ok(Plan::Nothing);
@@ -287,6 +292,17 @@ impl Records<'_> {
             self.write_map(&owners);
         }
         Ok(())
+    }
+
+    fn may_take_over(&self) -> Result<(), String> {
+        let mut known = Known::new();
+        known.learn_listing(self.listing);
+        let shard = known.shard_of_node(self.own);
+        let alive = shard.and_then(|(_, shard)| known.alive_in_shard(&shard, self.own));
+        match alive {
+            Some(node) => Err(format!("ERR {}", Refusal::Alive(node))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the present run of a node that is alive.

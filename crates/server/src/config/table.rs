@@ -38,7 +38,10 @@ use super::{
 use crate::{
     ending::Manner,
     service::{OomScore, Supervision},
-    settings::{DisklessLoad, EndpointType, OutputLimit, Permission, RefusedEffects, UserLine},
+    settings::{
+        ClusterAcks, ClusterAlone, DisklessLoad, EndpointType, OutputLimit, Permission,
+        RefusedEffects, UserLine,
+    },
 };
 
 /// Number of databases: each has a place, used or not, and some work goes over all places.
@@ -327,6 +330,9 @@ settings! {
         cluster_etcd_cert_file: String = ("cluster-etcd-cert-file", Start, TEXT, "", "Certificate that proves to etcd who the node is, in PEM format.");
         cluster_etcd_key_file: String = ("cluster-etcd-key-file", Start, TEXT, "", "Private key of cluster-etcd-cert-file, not encrypted.");
         cluster_node_timeout_ms: u64 = ("cluster-node-timeout", Live, int(0, i64::MAX), "2000", "Milliseconds for which a replica promises not to take over; a silent primary is replaced after that.");
+        cluster_acks: ClusterAcks = ("cluster-acks", Live, Syntax::Choice(ClusterAcks::NAMES), "none", "Replies of a primary that wait: one: those that tell of a write, until every node that may take over has it; none: none, and a failover may lose the newest writes.");
+        cluster_acks_alone: ClusterAlone = ("cluster-acks-alone", Live, Syntax::Choice(ClusterAlone::NAMES), "refuse", "What cluster-acks one makes of writes while no node could take over: refuse or accept them.");
+        cluster_candidates_max: u64 = ("cluster-candidates-max", Live, int(1, 64), "2", "Largest number of a primary's replicas that may take over at once, and that cluster-acks one waits for.");
         _ = ("cluster-port", InertFixed, PORT, "0", "Port of the cluster bus.");
         _ = ("cluster-migration-barrier", Inert, SECONDS, "1", "Replicas that a primary keeps.");
         _ = ("cluster-replica-validity-factor", Inert, SECONDS, "10", "How stale a replica may be to take over.").alias("cluster-slave-validity-factor");

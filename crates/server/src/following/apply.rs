@@ -174,7 +174,11 @@ impl Applier {
             return Slice::Stuck;
         }
         let mut wants_ack = false;
+        let before = replication::identity(shared).offset();
         let slice = self.apply(worker, caller, &mut wants_ack);
+        let etcd = shared.etcd();
+        wants_ack |= etcd.is_some_and(|etcd| etcd.deciding.primary_waits())
+            && replication::identity(shared).offset() != before;
         shared.following.db.store(caller.db, Ordering::Release);
         worker.read_clock();
         worker.sweep();

@@ -196,8 +196,9 @@ fn wake(worker: &mut Worker, token: Token) {
             if let Some(until) = session.gate
                 && worker.shared.keyspace.journal().gate.is_reached(until)
             {
-                session.gate = None;
-                serve::write_replies(worker, session);
+                if !serve::wait_for_gate(worker, session) {
+                    serve::write_replies(worker, session);
+                }
                 worker.enqueue(token.index());
             }
             // A wake-up for an earlier reason may come late.

@@ -404,20 +404,29 @@ fn leave(worker: &mut Worker, member: Member) {
 
 /// Suspends the session while its replies may not be sent; returns true if they stay. Everything that its commands have
 /// seen has a number by now, its own effects included; its next requests wait for their turn.
-fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
-    let gate = &worker.shared.keyspace.journal().gate;
+///
+/// Two things may have to come about, one after the other: the disk has all records that there are by now, and other servers
+/// have those that the replies may tell of.
+pub(super) fn wait_for_gate(worker: &Worker, session: &mut Session) -> bool {
+    let journal = worker.shared.keyspace.journal();
+    let confirmed = Until::Confirmed(session.told_record());
     if let Some(until) = session.gate {
-        if !gate.is_reached(until) {
+        if !journal.gate.is_reached(until) {
             return true;
         }
         // It has sent no request since. Its wake-up may come later than more from its client.
         session.gate = None;
+        return until != confirmed && wait_until(worker, session, confirmed);
+    }
+    if journal.gate.is_open() {
         return false;
     }
-    if gate.is_open() {
-        return false;
-    }
-    let until = Until::Synced(worker.shared.keyspace.journal().last());
+    let synced = Until::Synced(journal.last());
+    wait_until(worker, session, synced) || wait_until(worker, session, confirmed)
+}
+
+fn wait_until(worker: &Worker, session: &mut Session, until: Until) -> bool {
+    let gate = &worker.shared.keyspace.journal().gate;
     if gate.wait_for(&worker.gate, until, session.info.token().0) == Wait::TryAgain {
         return false;
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
@@ -125,6 +125,14 @@ impl Client {
     /// Sends a command.
     pub fn send(&mut self, line: &str) {
         self.send_bytes(format!("{line}\r\n").as_bytes());
+    }
+
+    /// Returns true if no reply has come.
+    pub fn is_quiet(&mut self) -> bool {
+        self.0.get_ref().set_nonblocking(true).unwrap();
+        let come = self.0.fill_buf().map(<[u8]>::len);
+        self.0.get_ref().set_nonblocking(false).unwrap();
+        come.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Sends these bytes.

@@ -94,6 +94,7 @@ impl World {
         let settings = Settings {
             promise_ms: [1000, 2000][rng.usize(0..2)],
             acks,
+            may_be_alone: false,
             candidates_max: rng.usize(1..4),
         };
         let mut world = World {

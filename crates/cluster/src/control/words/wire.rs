@@ -23,10 +23,17 @@ impl Message {
                 revision,
                 clock_ms,
                 promise_ms,
+                is_waiting,
             } => words(
                 "ask",
                 &[shard, incarnation],
-                &[*term, *revision, *clock_ms, *promise_ms],
+                &[
+                    *term,
+                    *revision,
+                    *clock_ms,
+                    *promise_ms,
+                    u64::from(*is_waiting),
+                ],
             ),
             Message::Promise {
                 term,
@@ -75,7 +82,7 @@ impl Message {
         let words = words?;
         let (kind, rest) = words.split_first()?;
         let (texts, numbers) = match *kind {
-            "ask" => (2, 4),
+            "ask" => (2, 5),
             "promise" => (1, 3),
             "bid" | "yield" => (1, 5),
             "further" | "hears" => (0, 1),
@@ -101,6 +108,7 @@ impl Message {
                 revision: numbers[1],
                 clock_ms: numbers[2],
                 promise_ms: numbers[3],
+                is_waiting: numbers[4] != 0,
             },
             "promise" => Message::Promise {
                 incarnation: text(0),
@@ -148,6 +156,7 @@ mod tests {
                 revision: 2,
                 clock_ms: 3,
                 promise_ms: 4,
+                is_waiting: true,
             },
             Message::Promise {
                 term: 1,

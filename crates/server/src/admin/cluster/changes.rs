@@ -360,14 +360,17 @@ pub(crate) fn cluster_failover(
     let view = cluster.view();
     let shard = view.own_shard().filter(|_| view.is_member);
     let is_replica = shard.is_some_and(|shard| shard.primary.node != cluster.node);
-    let Some(etcd) = cluster.etcd.as_ref().filter(|_| is_replica) else {
+    // Neither is a primary that has come back without its data.
+    let leads = cluster.etcd.as_ref().and_then(|it| it.deciding.leads());
+    let is_asked = is_replica || takes_over && shard.is_some() && leads.is_none();
+    let Some(etcd) = cluster.etcd.as_ref().filter(|_| is_asked) else {
         return Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica").into());
     };
     if takes_over {
-        return Err(Error::line(
-            "ERR CLUSTER FAILOVER TAKEOVER is not built yet: a replica that has everything takes over for a dead primary by itself",
-        )
-        .into());
+        if ask(worker, caller, || Change::MayTakeOver)? {
+            etcd.deciding.take_over();
+        }
+        return Ok(());
     }
     let is_up = worker.shared.following.link().state == State::Streaming;
     if !is_forced && !is_up {
