@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the links between pages, and the site. Knows no page's content.
+//! `cargo xtask docs`: the pages of docs/reference, the links between pages, and the site. Knows no page's content.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +18,11 @@ const BESIDE: &[&str] = &[
 /// The version of mdbook that is installed where there is none.
 const MDBOOK: &str = "0.5.4";
 
-/// Checks the links, and makes the site.
+/// Writes the reference, checks the links, and makes the site.
 pub fn run() -> Result<(), Failure> {
+    let mut test = cargo(&["test", "-p", "redline-cli", "--bins", "manual::"]);
+    test.env("REDLINE_WRITE_REFERENCE", "1");
+    watched(test)?;
     let faults = faults(&workspace())?;
     if !faults.is_empty() {
         return Err(format!("docs:\n  {}", faults.join("\n  ")));
