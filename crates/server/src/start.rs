@@ -21,11 +21,12 @@ use redline_table::{Heap, heap};
 
 use crate::{
     cluster::{self, Cluster},
-    following, log, metrics,
+    following, log,
     persistence::{self, Persistence},
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
     shared::{Message, Shared, TcpPort, WorkerHandle},
+    site::Pages,
     users,
     worker::{Start, Worker},
 };
@@ -589,7 +590,7 @@ fn start_metrics(
     let shared = shared.clone();
     let thread = spawn("metrics", move || {
         let is_over = || shared.stopping.load(Ordering::Acquire);
-        if let Err(error) = responder.run(is_over, || metrics::page(&shared)) {
+        if let Err(error) = responder.run(is_over, &mut Pages::new(shared.clone())) {
             log::warning(&format!("The metrics listener has failed: {error}"));
         }
     })?;

@@ -22,6 +22,7 @@ mod live;
 mod memory;
 mod migrate;
 mod mistakes;
+mod monitoring;
 mod proxy;
 mod proxy_cache;
 mod proxy_commands;
