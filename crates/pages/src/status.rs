@@ -12,22 +12,72 @@ use maud::{Markup, PreEscaped, html};
 use crate::charts::{Across, Axes, Chart, DrawError, Line, heat, lines};
 use crate::{Page, figure, plain, table};
 
+/// Path of the page.
+const PAGE_PATH: &str = "/";
+/// Query for the main part of the page alone.
+const PART_QUERY: &str = "part";
 /// Path of the style.
-pub const STYLE_PATH: &str = "/status.css";
+const STYLE_PATH: &str = "/status.css";
 /// Path of the script.
-pub const SCRIPT_PATH: &str = "/status.js";
+const SCRIPT_PATH: &str = "/status.js";
 /// The script.
-pub const SCRIPT: &str = include_str!("status.js");
+const SCRIPT: &str = include_str!("status.js");
 /// Headers of the page: nothing but its own style and script, nothing inline, nothing kept, no frame around it.
-pub const HEADERS: &str = "Content-Type: text/html; charset=utf-8\r\n\
+const HEADERS: &str = "Content-Type: text/html; charset=utf-8\r\n\
     Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n";
 
 /// Headers of the style and of the script.
-pub const STYLE_HEADERS: &str = "Content-Type: text/css; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+const STYLE_HEADERS: &str = "Content-Type: text/css; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
 /// See [`STYLE_HEADERS`].
-pub const SCRIPT_HEADERS: &str = "Content-Type: text/javascript; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+const SCRIPT_HEADERS: &str = "Content-Type: text/javascript; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+
+/// Headers of an error.
+const ERROR_HEADERS: &str = "Content-Type: text/plain; charset=utf-8\r\n";
+
+/// A resource of the page.
+pub struct Resource {
+    /// Status of the reply, with its reason.
+    pub status: &'static str,
+    /// Headers as whole lines.
+    pub headers: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Resource {
+    /// Returns true if a path is one of the page, its style and its script.
+    pub fn is_at(path: &str) -> bool {
+        [PAGE_PATH, STYLE_PATH, SCRIPT_PATH].contains(&path)
+    }
+
+    /// Returns the resource at a path for which [`Resource::is_at`] is true. `contents` is asked for the page alone.
+    pub fn at(
+        path: &str,
+        query: &str,
+        contents: impl FnOnce() -> Result<Status, DrawError>,
+    ) -> Resource {
+        let ok = |headers, body| Resource {
+            status: "200 OK",
+            headers,
+            body,
+        };
+        match path {
+            STYLE_PATH => ok(STYLE_HEADERS, crate::STYLE.to_owned()),
+            SCRIPT_PATH => ok(SCRIPT_HEADERS, SCRIPT.to_owned()),
+            _ => match contents() {
+                Ok(status) if query == PART_QUERY => ok(HEADERS, status.part()),
+                Ok(status) => ok(HEADERS, status.page()),
+                Err(error) => Resource {
+                    status: "500 Internal Server Error",
+                    headers: ERROR_HEADERS,
+                    body: format!("{error}\n"),
+                },
+            },
+        }
+    }
+}
 
 /// Number of points that are kept: ten minutes at one a second.
 const POINTS_MAX: usize = 600;

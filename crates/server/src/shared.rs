@@ -426,6 +426,22 @@ impl Shared {
         evicted
     }
 
+    /// Returns the number of ticks of each worker's timer.
+    pub fn ticks(&self) -> Vec<u64> {
+        let workers = self.workers().iter();
+        workers
+            .map(|worker| worker.ticks.load(Ordering::Relaxed))
+            .collect()
+    }
+
+    /// Returns the number of connections of clients.
+    pub fn connection_count(&self) -> usize {
+        let workers = self.workers().iter();
+        workers
+            .map(|worker| worker.connections.load(Ordering::Relaxed))
+            .sum()
+    }
+
     /// Returns the number of changes of the data since the start.
     pub fn changes(&self) -> u64 {
         Totals::of(self.executors()).changes()
