@@ -20,11 +20,19 @@ const PART_QUERY: &str = "part";
 const STYLE_PATH: &str = "/status.css";
 /// Path of the script.
 const SCRIPT_PATH: &str = "/status.js";
+/// Path of the icon: browsers ask for one.
+const ICON_PATH: &str = "/status.svg";
+/// The icon.
+const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\">\
+    <path d=\"M1 11l4-5 4 3 6-7\" fill=\"none\" stroke=\"#d03030\" stroke-width=\"2.5\"/></svg>";
+/// Headers of the icon.
+const ICON_HEADERS: &str = "Content-Type: image/svg+xml\r\nX-Content-Type-Options: nosniff\r\n";
 /// The script.
 const SCRIPT: &str = include_str!("status.js");
-/// Headers of the page: nothing but its own style and script, nothing inline, nothing kept, no frame around it.
+/// Headers of the page: nothing but its own style, script and icon, nothing inline, nothing kept, no frame around it.
 const HEADERS: &str = "Content-Type: text/html; charset=utf-8\r\n\
-    Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+    Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+    connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n";
 
@@ -47,9 +55,9 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Returns true if a path is one of the page, its style and its script.
+    /// Returns true if a path is that of the page, or of a part of it.
     pub fn is_at(path: &str) -> bool {
-        [PAGE_PATH, STYLE_PATH, SCRIPT_PATH].contains(&path)
+        [PAGE_PATH, STYLE_PATH, SCRIPT_PATH, ICON_PATH].contains(&path)
     }
 
     /// Returns the resource at a path for which [`Resource::is_at`] is true. `contents` is asked for the page alone.
@@ -66,6 +74,7 @@ impl Resource {
         match path {
             STYLE_PATH => ok(STYLE_HEADERS, crate::STYLE.to_owned()),
             SCRIPT_PATH => ok(SCRIPT_HEADERS, SCRIPT.to_owned()),
+            ICON_PATH => ok(ICON_HEADERS, ICON.to_owned()),
             _ => match contents() {
                 Ok(status) if query == PART_QUERY => ok(HEADERS, status.part()),
                 Ok(status) => ok(HEADERS, status.page()),
@@ -96,7 +105,7 @@ impl<const N: usize> Default for History<N> {
 }
 
 impl<const N: usize> History<N> {
-    /// Adds the figures of a second.
+    /// Adds the figures of a second; one that is not a number is unknown.
     pub fn push(&mut self, figures: [f64; N]) {
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
@@ -109,12 +118,13 @@ impl<const N: usize> History<N> {
         self.points.back().map_or(0.0, |figures| figures[figure])
     }
 
-    /// Returns a figure over time, as seconds before now.
+    /// Returns a figure over time, as seconds before now, where it is known.
     pub fn over_time(&self, figure: usize) -> Vec<(f64, f64)> {
         let newest = self.points.len() as f64 - 1.0;
         let points = self.points.iter().enumerate();
         points
             .map(|(place, figures)| (place as f64 - newest, figures[figure]))
+            .filter(|(_, value)| value.is_finite())
             .collect()
     }
 
@@ -218,6 +228,7 @@ impl Status {
             title: &self.title,
             head: html! {
                 link rel="stylesheet" href=(STYLE_PATH);
+                link rel="icon" type="image/svg+xml" href=(ICON_PATH);
                 script src=(SCRIPT_PATH) defer {}
                 noscript { meta http-equiv="refresh" content="5"; }
             },
@@ -246,9 +257,9 @@ impl Status {
             } } }
             h2 { "Last ten minutes" }
             div.charts { @for chart in &self.charts { (figure(chart)) } }
-            @for section in &self.sections {
+            div.sections { @for section in &self.sections {
                 section { h2 { (section.title) } (section.body) }
-            }
+            } }
         }
     }
 }
@@ -317,6 +328,8 @@ mod tests {
             ((-599.0, 400.0), (0.0, 999.0))
         );
         assert_eq!(history.newest(0), 999.0);
+        history.push([f64::NAN]);
+        assert_eq!(history.over_time(0).last(), Some(&(-1.0, 999.0)));
     }
 
     #[test]

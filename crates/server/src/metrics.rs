@@ -16,7 +16,6 @@ use redline_observe::{
     metrics::{Page, Sort},
 };
 use redline_spec::{self as spec, CommandId};
-use redline_table::heap;
 
 use crate::{
     info::Facts,
@@ -223,17 +222,6 @@ fn memory(page: &mut Page, shared: &Shared, settings: &Settings) {
         "redis_memory_max_bytes",
         "The parameter maxmemory; 0: no limit.",
         settings.maxmemory_bytes,
-    );
-    let (entries, tables) = (heap::stats(), heap::table_stats());
-    page.gauge(
-        "redis_allocator_allocated_bytes",
-        "Bytes of objects in the arenas.",
-        entries.live_bytes + tables.live_bytes,
-    );
-    page.gauge(
-        "redis_allocator_active_bytes",
-        "Bytes of memory that the arenas have taken.",
-        entries.mapped_bytes + tables.mapped_bytes,
     );
     page.gauge(
         "redis_memory_used_scripts_bytes",

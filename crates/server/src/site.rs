@@ -226,7 +226,8 @@ impl Pages {
         let mut figures = [0.0; FIGURES];
         for (figure, value) in [
             (Figure::Requests, calls / seconds),
-            (Figure::HitShare, 100.0 * hits / (hits + misses).max(1.0)),
+            // Without a look-up it is not a number.
+            (Figure::HitShare, 100.0 * hits / (hits + misses)),
             (Figure::Memory, space.used_bytes() as f64),
             (
                 Figure::Resident,
@@ -430,13 +431,17 @@ impl Pages {
             past: self.history.over_time(figure as usize),
         };
         let with = |unit: &'static str| move |value: f64| format!("{}{unit}", number(value));
+        let share = |percent: f64| match percent.is_finite() {
+            true => format!("{percent:.1} %"),
+            false => "no look-ups".to_owned(),
+        };
         let memory = |used: f64| match settings.maxmemory_bytes {
             0 => format!("{}B", number(used)),
             limit => format!("{}B of {}B", number(used), number(limit as f64)),
         };
         vec![
             of("Requests", Figure::Requests, &with("/s")),
-            of("Hits", Figure::HitShare, &with(" %")),
+            of("Hits", Figure::HitShare, &share),
             of("Memory of keys and values", Figure::Memory, &memory),
             of("Clients", Figure::Clients, &with("")),
             of("Keys", Figure::Keys, &with("")),

@@ -43,6 +43,8 @@ const ROWS: &[Row] = &[
     ("used_memory_lua", "redis_memory_used_lua_bytes", Gauge, Number, "Heaps of the interpreters of scripts."),
     ("mem_fragmentation_ratio", "redis_mem_fragmentation_ratio", Gauge, Number, "Resident memory of the process in relation to used memory."),
     ("mem_fragmentation_bytes", "redis_mem_fragmentation_bytes", Gauge, Number, "Resident memory of the process above used memory."),
+    ("allocator_allocated", "redis_allocator_allocated_bytes", Gauge, Number, "Bytes of objects in the arenas."),
+    ("allocator_active", "redis_allocator_active_bytes", Gauge, Number, "Memory that the arenas have taken."),
     ("allocator_resident", "redis_allocator_resident_bytes", Gauge, Number, "Memory that the arenas have taken and may be resident."),
     ("allocator_frag_ratio", "redis_allocator_frag_ratio", Gauge, Number, "Memory that the arenas have taken in relation to their objects."),
     ("allocator_frag_bytes", "redis_allocator_frag_bytes", Gauge, Number, "Memory that the arenas have taken above their objects."),
