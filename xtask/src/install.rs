@@ -317,6 +317,30 @@ pub fn chromium() -> Result<PathBuf, Failure> {
     program("chromium")
 }
 
+/// Programs that read metrics.
+pub struct Monitoring {
+    /// The server that collects them.
+    pub prometheus: PathBuf,
+    /// Its tool for rules.
+    pub promtool: PathBuf,
+    /// The program that makes metrics of a Redis's INFO.
+    pub exporter: PathBuf,
+}
+
+/// Returns Prometheus and redis_exporter, from the system's packages.
+pub fn monitoring() -> Result<Monitoring, Failure> {
+    const EXPORTER: &str = "prometheus-redis-exporter";
+    packages(
+        &["prometheus", "promtool", EXPORTER],
+        &["prometheus", EXPORTER],
+    )?;
+    Ok(Monitoring {
+        prometheus: program("prometheus")?,
+        promtool: program("promtool")?,
+        exporter: program(EXPORTER)?,
+    })
+}
+
 /// Installs the tools for network namespaces.
 pub fn namespaces() -> Result<(), Failure> {
     packages(&["ip", "unshare"], &["iproute2", "util-linux"])
