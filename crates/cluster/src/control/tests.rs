@@ -3,7 +3,7 @@
 use redline_etcd::{Answer, Listing, Operation, Pair, Transaction};
 
 use super::*;
-use crate::records::Record;
+use crate::records::{Record, SHARDS};
 
 fn run(node: &str) -> Incarnation {
     Incarnation {

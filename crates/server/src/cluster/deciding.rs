@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
@@ -90,7 +90,7 @@ struct Asking {
     next: Instant,
 }
 
-/// What the thread is told.
+/// Input of the thread.
 pub(super) enum Input {
     Event(Event),
     /// A replica has acknowledged something.
