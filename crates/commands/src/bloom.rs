@@ -257,23 +257,19 @@ fn edit<R>(
     args: Args<'_>,
     wanted: Option<&Wanted>,
     event: &'static str,
-    edit: impl FnOnce(&mut Bloom) -> (bool, R),
+    mut edit: impl FnMut(&mut Bloom) -> (bool, R),
 ) -> Result<R, Failure> {
     let key = &args[1];
-    let found = ctx.keys.find(key, Trace::Write);
-    let is_there = found.map(Found::collection::<Bloom>).transpose()?.is_some();
-    let (changed, result) = match (is_there, wanted) {
-        (false, None) => return Err(NOT_FOUND.into()),
-        (false, Some(wanted)) => {
+    let edited = ctx.keys.write::<Bloom, _>(key, |bloom, _| edit(bloom))?;
+    let (changed, result) = match edited {
+        Some(edited) => edited,
+        None => {
+            let wanted = wanted.ok_or(NOT_FOUND)?;
             let mut bloom = wanted.make()?;
             let (_, result) = edit(&mut bloom);
             ctx.keys.insert(key, bloom, Expiry::Clear);
             wanted.propagate(ctx, args);
             (true, result)
-        }
-        (true, _) => {
-            let edited = ctx.keys.write::<Bloom, _>(key, |bloom, _| edit(bloom))?;
-            edited.ok_or(NOT_FOUND)?
         }
     };
     if changed {

@@ -87,24 +87,25 @@ pub(crate) fn cms_incrby(
             .into());
     }
     let key = &args[1];
-    existing::<CountMin>(ctx, key, MISSING)?;
-    let mut pairs = Vec::with_capacity(args.len() / 2);
-    for at in (2..args.len()).step_by(2) {
+    let times_at = |at: usize| {
         let times = number::parse_i64(&args[at + 1]);
         let times = times.ok_or(Error::line("CMS: Cannot parse number"))?;
-        let times = u64::try_from(times);
-        let times = times.map_err(|_| Error::line("CMS: Number cannot be negative"))?;
-        pairs.push((&args[at], times));
-    }
-    reply.array(pairs.len());
-    ctx.keys.write::<CountMin, _>(key, |sketch, _| {
-        for (item, times) in &pairs {
-            match sketch.add(item, *times) {
+        u64::try_from(times).map_err(|_| Error::line("CMS: Number cannot be negative"))
+    };
+    let items = (2..args.len()).step_by(2);
+    let added = ctx.keys.write::<CountMin, _>(key, |sketch, _| {
+        // All numbers are read before anything is counted.
+        items.clone().try_for_each(|at| times_at(at).map(drop))?;
+        reply.array(items.len());
+        for at in items {
+            match sketch.add(&args[at], times_at(at)?) {
                 u32::MAX => reply.error(OVERFLOW),
                 count => reply.integer(count.into()),
             }
         }
+        Ok::<(), Error>(())
     })?;
+    added.ok_or(MISSING)??;
     ctx.keys.changed(Classes::MODULE, "cms.incrby", key);
     Ok(())
 }

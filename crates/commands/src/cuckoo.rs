@@ -2,7 +2,7 @@
 //!
 //! As there, the commands that look for items take a key of another type for a missing one.
 
-use redline_keyspace::{Classes, Expiry, Found, Trace, journal::Word};
+use redline_keyspace::{Classes, Expiry, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_spec::CommandId;
 use redline_types::{
@@ -149,28 +149,22 @@ fn edit<R>(
     args: Args<'_>,
     wanted: Option<&Wanted>,
     event: &'static str,
-    edit: impl FnOnce(&mut Cuckoo) -> (bool, R),
+    mut edit: impl FnMut(&mut Cuckoo) -> (bool, R),
 ) -> Result<R, Failure> {
     let key = &args[1];
-    let layers_max = ctx.keys.local.limits.cf_max_expansions;
-    let found = ctx.keys.find(key, Trace::Write);
-    let found = found.map(Found::collection::<Cuckoo>).transpose()?;
-    let layers = found.map(|cuckoo| cuckoo.layers().len());
-    let (changed, result) = match (layers, wanted) {
-        (None, None) => return Err(NOT_FOUND.into()),
-        (None, Some(wanted)) => {
+    let edited = ctx.keys.write::<Cuckoo, _>(key, |cuckoo, limits| {
+        let may_grow = cuckoo.layers().len() < limits.cf_max_expansions;
+        may_grow.then(|| edit(cuckoo))
+    })?;
+    let (changed, result) = match edited {
+        Some(edited) => edited.ok_or(Error::line("Maximum expansions reached"))?,
+        None => {
+            let wanted = wanted.ok_or(NOT_FOUND)?;
             let mut cuckoo = wanted.make()?;
             let (_, result) = edit(&mut cuckoo);
             ctx.keys.insert(key, cuckoo, Expiry::Clear);
             wanted.propagate(ctx, args);
             (true, result)
-        }
-        (Some(layers), _) => {
-            if layers >= layers_max {
-                return Err(Error::line("Maximum expansions reached").into());
-            }
-            let edited = ctx.keys.write::<Cuckoo, _>(key, |cuckoo, _| edit(cuckoo))?;
-            edited.ok_or(NOT_FOUND)?
         }
     };
     if changed {

@@ -16,6 +16,7 @@ const COMPRESSION_DEFAULT: u64 = 100;
 const MISSING: Error = Error::line("ERR T-Digest: key does not exist");
 const NO_ROOM: Error = Error::line("ERR T-Digest: allocation failed");
 const OVERFLOW: Error = Error::line("ERR T-Digest: overflow detected");
+const NOT_FINITE: Error = Error::line("ERR T-Digest: val parameter needs to be a finite number");
 const WRONG_WORD: Error = Error::line("ERR T-Digest: wrong keyword");
 
 /// Reads a compression.
@@ -84,19 +85,28 @@ pub(crate) fn tdigest_add(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    existing::<TDigest>(ctx, key, MISSING)?;
     let error = Error::line("ERR T-Digest: error parsing val parameter");
-    let values = numbers(args, 2, error)?;
-    if values.iter().any(|value| value.is_infinite()) {
-        return Err(Error::line("ERR T-Digest: val parameter needs to be a finite number").into());
-    }
-    let added = ctx
-        .keys
-        .write::<TDigest, _>(key, |digest, _| digest.extend(values.into_iter()))?;
+    let added = ctx.keys.write::<TDigest, _>(key, |digest, _| {
+        // One value is the rule, and needs no list.
+        let (one, several);
+        let values: &[f64] = match args.len() {
+            3 => {
+                one = [number::parse_f64(&args[2]).ok_or(error)?];
+                &one
+            }
+            _ => {
+                several = numbers(args, 2, error)?;
+                &several
+            }
+        };
+        match values.iter().any(|value| value.is_infinite()) {
+            true => Err(NOT_FINITE),
+            false => Ok(digest.extend(values.iter().copied())),
+        }
+    })?;
+    let added = added.ok_or(MISSING)??;
     ctx.keys.changed(Classes::MODULE, "tdigest.add", key);
-    if added != Some(Ok(())) {
-        return Err(OVERFLOW.into());
-    }
+    added.map_err(|_| OVERFLOW)?;
     reply.ok();
     Ok(())
 }

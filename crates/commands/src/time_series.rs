@@ -4,10 +4,16 @@
 //! or replaced ends the rule, without a look at the other key then. As in the module, words that no command knows are passed over.
 
 mod query;
+mod timelines;
 mod write;
 
 pub(crate) use query::{
     ts_get, ts_mget, ts_mrange, ts_mrevrange, ts_queryindex, ts_range, ts_revrange,
+};
+pub(crate) use timelines::{
+    exts_p_create, exts_p_range, exts_s_add, exts_s_alter, exts_s_create, exts_s_del, exts_s_get,
+    exts_s_incrby, exts_s_info, exts_s_madd, exts_s_mincrby, exts_s_mrange, exts_s_queryindex,
+    exts_s_range, exts_s_raw_incrby, exts_s_raw_mincrby, exts_s_raw_mmodify, exts_s_raw_modify,
 };
 pub(crate) use write::{
     ts_add, ts_alter, ts_create, ts_createrule, ts_decrby, ts_del, ts_deleterule, ts_incrby,

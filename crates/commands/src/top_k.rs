@@ -73,13 +73,13 @@ pub(crate) fn topk_add(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let key = &args[1];
-    existing::<TopK>(ctx, key, MISSING)?;
-    reply.array(args.len() - 2);
-    ctx.keys.write::<TopK, _>(key, |top, _| {
+    let added = ctx.keys.write::<TopK, _>(key, |top, _| {
+        reply.array(args.len() - 2);
         for item in args.from(2).iter() {
             write_expelled(reply, top.add(item, 1));
         }
     })?;
+    added.ok_or(MISSING)?;
     ctx.keys.changed(Classes::MODULE, "topk.add", key);
     Ok(())
 }
@@ -96,10 +96,9 @@ pub(crate) fn topk_incrby(
             .into());
     }
     let key = &args[1];
-    existing::<TopK>(ctx, key, MISSING)?;
-    reply.array(args.len() / 2 - 1);
     let changed = ctx.keys.write::<TopK, _>(key, |top, _| {
         let mut changed = false;
+        reply.array(args.len() / 2 - 1);
         for at in (2..args.len()).step_by(2) {
             let times = number::parse_i64(&args[at + 1]);
             let times = times.and_then(|times| u32::try_from(times).ok());
@@ -113,7 +112,7 @@ pub(crate) fn topk_incrby(
         }
         changed
     })?;
-    if changed == Some(true) {
+    if changed.ok_or(MISSING)? {
         ctx.keys.changed(Classes::MODULE, "topk.incrby", key);
     }
     Ok(())

@@ -39,6 +39,7 @@ mod series;
 mod set;
 mod stream;
 mod t_digest;
+mod timelines;
 mod top_k;
 mod vector_set;
 mod zset;

@@ -24,15 +24,16 @@ impl ModuleCodec for TDigest {
         fields.double(min);
         fields.double(max);
         fields.unsigned(self.capacity() as u64);
-        fields.unsigned(self.centroids().len() as u64);
+        let centroids = self.centroids();
+        fields.unsigned(centroids.len() as u64);
         fields.unsigned(0);
         fields.unsigned(self.compressions().saturating_add(has_unmerged.into()));
         fields.double(self.weight() as f64);
         fields.double(0.0);
-        for centroid in self.centroids() {
+        for centroid in centroids.iter() {
             fields.double(centroid.mean);
         }
-        for centroid in self.centroids() {
+        for centroid in centroids.iter() {
             fields.double(centroid.weight as f64);
         }
     }

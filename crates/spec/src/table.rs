@@ -37,6 +37,7 @@ mod stream;
 mod string;
 mod t_digest;
 mod time_series;
+mod timelines;
 mod top_k;
 mod transactions;
 mod vector_set;
@@ -105,6 +106,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     vector_set::ROWS,
     roaring_bitmap::ROWS,
     gis::ROWS,
+    timelines::ROWS,
 ]);
 
 /// Writes the rows of one group. The fields have one order, and optional ones may be omitted.

@@ -532,6 +532,25 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "a minute: cargo test -p redline-types --lib -- --ignored ten_million"]
+    fn of_ten_million_items_all_are_found_and_errors_are_as_rare_as_places_make_them() {
+        let count = 10_000_000;
+        for (capacity, expansion) in [(count, 1), (1 << 20, 2)] {
+            let mut cuckoo = filter(capacity, 2, expansion);
+            (0..count).for_each(|n| assert_eq!(cuckoo.add(&item(n), false), Added::Yes));
+            let lost = (0..count).filter(|n| !cuckoo.contains(&item(*n))).count();
+            let errors = (count..2 * count).filter(|n| cuckoo.contains(&item(*n)));
+            let errors = errors.count() as f64 / count as f64;
+            // Each layer has four places for an item, with one of 255 fingerprints if it is taken.
+            let most = 4.0 / 255.0 * cuckoo.layers().len() as f64;
+            let layers = cuckoo.layers().len();
+            println!("cuckoo, {layers} layers, at most {most}: {lost} lost, errors {errors}");
+            assert_eq!(lost, 0);
+            assert!(errors < 1.2 * most, "{errors}");
+        }
+    }
+
+    #[test]
     fn what_finds_no_place_changes_nothing() {
         let mut cuckoo = filter(4, 1, 0);
         let mut n = 0;

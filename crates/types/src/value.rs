@@ -57,6 +57,8 @@ macro_rules! data_types {
             Json,
             /// Geometries under names, found by where they are.
             Area,
+            /// Time series under names.
+            Timelines,
         }
     };
 }
@@ -104,7 +106,7 @@ pub trait DataType: Clone + Default {
     /// Returns true if a key cannot hold the value, since nothing is left in it.
     #[inline]
     fn leaves_no_key(&self) -> bool {
-        self.is_empty() && !Self::STAYS_EMPTY
+        !Self::STAYS_EMPTY && self.is_empty()
     }
 
     /// Returns the number of bytes on the heap, the structure itself included. Takes constant time.

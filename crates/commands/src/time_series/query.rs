@@ -22,9 +22,10 @@ use super::{
 use crate::{Ctx, Error, Failure, words::Words};
 
 pub(super) const WRONG_AGGREGATION: Error = Error::line("ERR TSDB: Couldn't parse AGGREGATION");
-const NO_MATCHER: Error = Error::line("ERR TSDB: please provide at least one matcher");
+pub(super) const NO_MATCHER: Error = Error::line("ERR TSDB: please provide at least one matcher");
+pub(super) const UNKNOWN_AGGREGATION: Error = Error::line("ERR TSDB: Unknown aggregation type");
 const WRONG_FILTER: Error = Error::line("ERR TSDB: failed parsing labels");
-const TOO_MANY: Error = Error::line(
+pub(super) const TOO_MANY: Error = Error::line(
     "ERR TSDB: too many buckets without samples, use a longer bucket or a shorter range",
 );
 const DENIED: Error = Error::line(
@@ -34,7 +35,7 @@ const DENIED: Error = Error::line(
 /// Reads an aggregation and the length of its buckets.
 pub(super) fn aggregation(how: &[u8], span: &[u8]) -> Result<(Aggregation, u64), Error> {
     let how = Aggregation::of_name(how);
-    let how = how.ok_or(Error::line("ERR TSDB: Unknown aggregation type"))?;
+    let how = how.ok_or(UNKNOWN_AGGREGATION)?;
     let span = number::parse_i64(span).ok_or(WRONG_AGGREGATION)?;
     match u64::try_from(span) {
         Ok(span @ 1..) => Ok((how, span)),
@@ -264,7 +265,7 @@ impl Options {
     }
 }
 
-fn bounds(from: &[u8], to: &[u8]) -> Result<(u64, u64), Error> {
+pub(super) fn bounds(from: &[u8], to: &[u8]) -> Result<(u64, u64), Error> {
     let from = match from {
         b"-" => 0,
         from => time(from).map_err(|_| Error::line("ERR TSDB: wrong fromTimestamp"))?,
@@ -277,7 +278,7 @@ fn bounds(from: &[u8], to: &[u8]) -> Result<(u64, u64), Error> {
 }
 
 /// Reads a filter: `name=value`, `name!=value`, `name=`, `name!=`, and `(value,value)` for a value.
-fn matcher(filter: &[u8]) -> Result<Matcher, Error> {
+pub(super) fn matcher(filter: &[u8]) -> Result<Matcher, Error> {
     let at = filter
         .iter()
         .position(|byte| *byte == b'=')

@@ -16,13 +16,13 @@ use super::{NO_KEY, NOT_SERIES, existing, is_linked, series_of, time, value};
 use crate::{Ctx, Error, Failure, word, words::Words};
 
 const KEY_EXISTS: Error = Error::line("ERR TSDB: key already exists");
-const TOO_OLD: Error = Error::line("ERR TSDB: Timestamp is older than retention");
+pub(super) const TOO_OLD: Error = Error::line("ERR TSDB: Timestamp is older than retention");
 const BLOCKED: Error = Error::line(
     "ERR TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode",
 );
 const BEFORE_LAST: Error =
     Error::line("TSDB: timestamp must be equal to or higher than the maximum existing timestamp");
-const WRONG_VALUE: Error = Error::line("ERR TSDB: invalid value");
+pub(super) const WRONG_VALUE: Error = Error::line("ERR TSDB: invalid value");
 const WRONG_RETENTION: Error = Error::line("ERR TSDB: Couldn't parse RETENTION");
 const NEGATIVE_RETENTION: Error = Error::line("TSDB: Couldn't parse RETENTION");
 const WRONG_CHUNK_SIZE: Error = Error::line("ERR TSDB: Couldn't parse CHUNK_SIZE");
@@ -130,7 +130,7 @@ fn ignore(words: &mut Words<'_>) -> Result<(u64, f64), Error> {
 }
 
 /// Reads pairs of a name and a value; a name alone at the end is no label.
-fn labels(words: Args<'_>) -> Result<Vec<Label>, Error> {
+pub(super) fn labels(words: Args<'_>) -> Result<Vec<Label>, Error> {
     let mut labels = Vec::with_capacity(words.len() / 2);
     for at in 0..words.len() / 2 {
         let (name, value) = (&words[2 * at], &words[2 * at + 1]);
@@ -147,7 +147,7 @@ fn labels(words: Args<'_>) -> Result<Vec<Label>, Error> {
 }
 
 /// Reads a time, or `*`: then true, with the unit's.
-fn time_or_now(word: &[u8], now_ms: i64) -> Result<(u64, bool), Error> {
+pub(super) fn time_or_now(word: &[u8], now_ms: i64) -> Result<(u64, bool), Error> {
     match word {
         b"*" => Ok((now_ms.max(0) as u64, true)),
         word => time(word).map(|time| (time, false)),
@@ -308,7 +308,7 @@ pub(crate) fn ts_add(
 }
 
 /// Records the call with a time in the place of some of its words.
-fn propagate_at(ctx: &mut Ctx<'_>, args: Args<'_>, places: &[usize], time: u64) {
+pub(super) fn propagate_at(ctx: &mut Ctx<'_>, args: Args<'_>, places: &[usize], time: u64) {
     let time = IntText::new(time as i64);
     let words = (0..args.len()).map(|index| match places.contains(&index) {
         true => Word::Bytes(time.as_ref()),

@@ -1,4 +1,4 @@
-//! Tair's exStrings, exHashes, exZsets and areas as values among others: files, replicas, expiry, copies, events, rights. What single
+//! Tair's exStrings, exHashes, exZsets, areas and timelines as values among others: files, replicas, expiry, copies, events, rights. What single
 //! calls answer is in `types_replay`.
 
 use crate::client::{Client, Value, settings, start, until};
@@ -13,6 +13,9 @@ const FILL: &[&str] = &[
     "EXHSET hash c 3 EX 1000",
     "EXZADD zset 1#2#3 a 1#2.5#-inf b -0#1e-7#1e300 c",
     "EXZADD plain 1 a 2 b",
+    "EXTS.S.MADD lines 2 a 1000 1.5 b 1000 2 CHUNK_SIZE 4 LABELS place x",
+    "EXTS.S.ADD lines c 1000 1e300 UNCOMPRESSED DATA_ET 500",
+    "EXTS.S.CREATE lines d",
 ];
 
 fn server(folder: &tempfile::TempDir) -> Server {
@@ -35,6 +38,7 @@ fn filled() -> (Server, Client, tempfile::TempDir) {
     let script = b"for i = 1, 2000 do
         redis.call('exhset', 'large hash', 'f' .. i, i, 'ABS', i)
         redis.call('exzadd', 'large zset', i % 7 .. '#' .. i, 'm' .. i)
+        redis.call('exts.s.add', 'large lines', 'l' .. i % 20, i, i % 7 / 8, 'CHUNK_SIZE', 8)
         redis.call('gis.add', 'large area', 'g' .. i, 'POINT(' .. i % 90 .. ' ' .. i % 47 .. '.5)')
     end
     redis.call('gis.add', 'area', 'a', 'POLYGON((0 0,5 0,5 5))', 'b', 'LINESTRING EMPTY')";
@@ -73,7 +77,7 @@ fn what_is_dumped_is_restored_and_copies_are_equal() {
     let (_server, mut client, _folder) = filled();
     // A digest tells of an expiry, of which a payload does not.
     client.call("PERSIST string");
-    let keys: [&[u8]; 8] = [
+    let keys: [&[u8]; 10] = [
         b"string",
         b"hash",
         b"zset",
@@ -82,6 +86,8 @@ fn what_is_dumped_is_restored_and_copies_are_equal() {
         b"large zset",
         b"area",
         b"large area",
+        b"lines",
+        b"large lines",
     ];
     for key in keys {
         let told =
@@ -116,7 +122,7 @@ fn what_is_dumped_is_restored_and_copies_are_equal() {
 fn a_count_of_more_members_than_bytes_is_refused() {
     let (_server, mut client, _folder) = filled();
     client.call("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1").ok();
-    for (key, count_at) in [("hash", 10), ("zset", 10), ("area", 10)] {
+    for (key, count_at) in [("hash", 10), ("zset", 10), ("area", 10), ("lines", 10)] {
         let Value::Bulk(payload) = client.call(&format!("DUMP {key}")) else {
             panic!("a payload");
         };
@@ -216,6 +222,7 @@ fn rights_and_lists_know_the_types() {
         ("tairhash", "exhset"),
         ("tairzset", "exzadd"),
         ("tairgis", "gis.add"),
+        ("tairts", "exts.s.add"),
     ] {
         let names = client.call(&format!("ACL CAT {category}"));
         let name = Value::Bulk(command.into());
@@ -234,7 +241,14 @@ fn rights_and_lists_know_the_types() {
         .iter()
         .map(|module| &module.array()[1])
         .collect();
-    for name in ["vectorset", "exstrtype", "tairhash", "tairzset", "tairgis"] {
+    for name in [
+        "vectorset",
+        "exstrtype",
+        "tairhash",
+        "tairzset",
+        "tairgis",
+        "tairts",
+    ] {
         assert!(names.contains(&&Value::Bulk(name.into())), "{name}");
     }
     assert_eq!(

@@ -6,14 +6,16 @@ use super::DATABASES;
 use crate::client::{encode, request};
 
 /// Letters of the keys of each type.
-const KINDS: &[&str] = &["j", "b", "c", "m", "k", "d", "t", "i", "H", "Z", "r", "g"];
+const KINDS: &[&str] = &[
+    "j", "b", "c", "m", "k", "d", "t", "i", "H", "Z", "r", "g", "T",
+];
 
 /// A request on few keys, or one that moves a key or lets it expire.
 pub fn typed_request(rng: &mut Rng) -> Vec<u8> {
     let key = |rng: &mut Rng, kind: &str| format!("{kind}:{}", rng.u8(..4));
     let kind = KINDS[rng.usize(..KINDS.len())];
     let (n, ms) = (rng.u16(..40), rng.u32(1..60));
-    let line = match rng.u8(..44) {
+    let line = match rng.u8(..50) {
         0 => format!(
             "JSON.SET {} $ {{\"a\":{n},\"b\":[1,{n},\"x\"]}}",
             key(rng, "j")
@@ -88,7 +90,16 @@ pub fn typed_request(rng: &mut Rng) -> Vec<u8> {
             rng.u32(..DATABASES)
         ),
         42 => format!("MOVE {} {}", key(rng, kind), rng.u32(..DATABASES)),
-        _ => format!("DEL {}", key(rng, kind)),
+        43 => format!("DEL {}", key(rng, kind)),
+        44 | 45 => format!(
+            "EXTS.S.ADD {} line{} {n} {n}.5 DATA_ET 30 CHUNK_SIZE 4 LABELS l {n}",
+            key(rng, "T"),
+            n % 3
+        ),
+        46 => format!("EXTS.S.MADD {} 2 a * {n} b {n} 1", key(rng, "T")),
+        47 => format!("EXTS.S.INCRBY {} line1 * {n}", key(rng, "T")),
+        48 => format!("EXTS.S.RAW_INCRBY {} line2 {n} 0.25", key(rng, "T")),
+        _ => format!("EXTS.S.DEL {} line{}", key(rng, "T"), n % 3),
     };
     request(&line)
 }
