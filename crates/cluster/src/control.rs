@@ -11,17 +11,19 @@
 //! | `words` | events, wishes and messages between nodes, with their form |
 //! | `leading` | a primary: its right to serve, its candidates, handing over |
 //! | `following` | a replica: its promises, taking over |
+//! | `forcing` | taking over by force, when nobody else is left |
 //!
 //! Must not know: sockets, a clock, threads, how a store is reached.
 
 mod changes;
 mod desk;
 mod following;
+mod forcing;
 mod known;
 mod leading;
 mod words;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 pub use changes::{Order, Refusal};
 pub use known::Known;
@@ -202,7 +204,7 @@ impl Control {
             Role::Returned { .. } => self.take_up(),
         }
         self.next_order();
-        self.take_over_by_force();
+        forcing::go_on(self);
         self.tell();
         std::mem::take(&mut self.wishes)
     }
@@ -408,13 +410,7 @@ impl Control {
                 Order::AddSlots(runs) => changes::slots(known, me, &runs, true),
                 Order::RemoveSlots(runs) => changes::slots(known, me, &runs, false),
                 Order::TakeOver => {
-                    match self.forcing {
-                        None => self.forcing = Some((number, self.now_ms)),
-                        Some(_) => {
-                            let result = Err(Refusal::TooMany);
-                            self.wishes.push(Wish::Done { number, result });
-                        }
-                    }
+                    forcing::begin(self, number);
                     continue;
                 }
                 Order::HandOver { to, ends, time_ms } => {
@@ -500,68 +496,6 @@ impl Control {
         self.try_take_up(&shard, &record, holds);
     }
 
-    /// T15, when nobody who leads the shard or may take over has been alive for two promises' length.
-    fn take_over_by_force(&mut self) {
-        let Some((number, since_ms)) = self.forcing else {
-            return;
-        };
-        let chosen = match &self.role {
-            Role::None => Err(Refusal::NoShard),
-            // It has become that meanwhile.
-            Role::Primary(_) => {
-                self.forcing = None;
-                let result = Ok(());
-                self.wishes.push(Wish::Done { number, result });
-                return;
-            }
-            Role::Replica(following) if !following.is_whole() => Err(Refusal::NotWhole),
-            Role::Replica(following) => Ok((following.shard.clone(), following.record.clone())),
-            Role::Returned { shard, record } => Ok((shard.clone(), record.clone())),
-        };
-        let me = self.me.node.clone();
-        let chosen =
-            chosen.and_then(
-                |(shard, record)| match self.known.alive_in_shard(&record, &me) {
-                    Some(node) => Err(Refusal::Alive(node)),
-                    None => Ok((shard, record)),
-                },
-            );
-        let (shard, record) = match chosen {
-            Ok(chosen) => chosen,
-            Err(refusal) => {
-                self.forcing = None;
-                let result = Err(refusal);
-                self.wishes.push(Wish::Done { number, result });
-                return;
-            }
-        };
-        let is_due = self.now_ms > since_ms + 2 * self.settings.promise_ms
-            && self.now_ms > self.promised_until_ms;
-        if !is_due || !self.desk.is_free() {
-            return;
-        }
-        self.forcing = None;
-        let old = std::iter::once(&record.primary).chain(&record.candidates);
-        let nodes: BTreeSet<String> = old.map(|it| it.node.clone()).collect();
-        let nodes: Vec<String> = nodes.into_iter().filter(|node| *node != me).collect();
-        let next = self.succeeding(&record);
-        let change = changes::take_up(&self.known, &shard, &next, &nodes);
-        self.propose(Purpose::Order(number), change);
-    }
-
-    /// Returns the record of a shard whose primary this node becomes, without a candidate.
-    fn succeeding(&self, record: &ShardRecord) -> ShardRecord {
-        let mut next = record.clone();
-        next.term += 1;
-        next.primary = self.me.clone();
-        next.candidates.clear();
-        next.replicas.retain(|node| *node != self.me.node);
-        if record.primary.node != self.me.node {
-            next.replicas.push(record.primary.node.clone());
-        }
-        next
-    }
-
     /// T9, if this node is the one to do it.
     fn try_take_up(&mut self, shard: &str, record: &ShardRecord, holds: Place) {
         // Without files of this term: a replica may hold what they lack, and whether to give that up is not decided here.
@@ -589,7 +523,7 @@ impl Control {
         }
         nodes.sort();
         nodes.dedup();
-        let next = self.succeeding(record);
+        let next = record.led_by(&self.me);
         let change = changes::take_up(&self.known, shard, &next, &nodes);
         self.propose(Purpose::TakeUp, change);
     }

@@ -146,6 +146,21 @@ pub struct ShardRecord {
     pub replicas: Vec<String>,
 }
 
+impl ShardRecord {
+    /// Returns the shard with this node as its primary in the next term, and without a node that may take over.
+    pub(crate) fn led_by(&self, node: &Incarnation) -> ShardRecord {
+        let mut next = self.clone();
+        next.term += 1;
+        next.primary = node.clone();
+        next.candidates.clear();
+        next.replicas.retain(|replica| *replica != node.node);
+        if self.primary.node != node.node {
+            next.replicas.push(self.primary.node.clone());
+        }
+        next
+    }
+}
+
 /// Owner of each slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Map {

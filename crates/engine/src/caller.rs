@@ -517,8 +517,14 @@ impl Caller {
     #[inline]
     pub(crate) fn note_seen(&mut self, unit: &Unit<'_>) {
         if unit.space().is_of_cluster() {
-            self.seen_record = self.seen_record.max(unit.last_record());
+            self.note_seen_record(unit.last_record());
         }
+    }
+
+    /// Notes the last record that a reply may tell of.
+    #[inline]
+    pub(crate) fn note_seen_record(&mut self, record: u64) {
+        self.seen_record = self.seen_record.max(record);
     }
 
     /// Returns the last record that replies of this client may tell of.

@@ -134,7 +134,9 @@ impl<'k> Unit<'k> {
         #[cfg(debug_assertions)]
         self.unrecorded.set(false);
         let number = self.space.record(local);
-        if let Some(number) = number {
+        if let Some(number) = number
+            && self.space.is_of_cluster()
+        {
             self.space.slots.note_record(self.held(), number);
         }
         number
@@ -143,12 +145,7 @@ impl<'k> Unit<'k> {
     /// Returns the last record of which a reply may tell that was made with these stripes held; 0 if no reply waits for other
     /// servers. Only in a keyspace of a cluster.
     pub fn last_record(&self) -> u64 {
-        let journal = self.space.journal();
-        if !journal.gate.awaits_confirmation() {
-            return 0;
-        }
-        let of_stripes = self.space.slots.last_record(self.held());
-        of_stripes.unwrap_or_else(|| journal.last())
+        self.space.last_record(self.held())
     }
 
     /// Writes the record and releases the stripes: see [`Unit::record`].

@@ -145,7 +145,8 @@ impl<O: Outlet> Executor<'_, O> {
             {
                 return Straight::Refused;
             }
-            caller.note_seen(&unit);
+            // By the stripe, so that the unit has no address.
+            caller.note_seen_record(engine.keyspace.last_record_of(place.stripe()));
         }
         if engine.keyspace.anybody_waits() && plain.writes && unit.is_waited_for(key, place) {
             return Straight::Refused;

@@ -177,17 +177,10 @@ impl Slots {
 
 /// Records of a cluster's node, for replies that wait until other nodes have them.
 impl Slots {
-    /// Notes the record of a unit that holds these stripes.
-    #[inline]
+    /// Notes the record of a unit that holds these stripes. Only in a cluster.
+    #[inline(never)]
     pub(crate) fn note_record(&self, held: Held<'_>, record: u64) {
-        if self.by_key {
-            self.records.note(held, record);
-        }
-    }
-
-    /// Returns the last record of these stripes: see [`Unit::last_record`](crate::Unit::last_record).
-    pub(crate) fn last_record(&self, held: Held<'_>) -> Option<u64> {
-        self.records.last(held)
+        self.records.note(held, record);
     }
 }
 
@@ -279,6 +272,22 @@ impl Keyspace {
     #[inline(never)]
     pub(crate) fn place_by_slot(&self, key: &[u8], hash: u64) -> Place {
         Place((position_of(slot_of(key)) as u64) << (64 - SLOT_BITS) | hash >> SLOT_BITS)
+    }
+
+    /// Returns the last record of which a reply may tell that was made with these stripes held: see
+    /// [`Unit::last_record`](crate::Unit::last_record).
+    pub(crate) fn last_record(&self, held: Held<'_>) -> u64 {
+        let journal = self.journal();
+        if !journal.gate.awaits_confirmation() {
+            return 0;
+        }
+        let of_stripes = self.slots.records.last(held);
+        of_stripes.unwrap_or_else(|| journal.last())
+    }
+
+    /// Returns that of a unit that holds this stripe.
+    pub fn last_record_of(&self, stripe: u16) -> u64 {
+        self.last_record(Held::One(stripe))
     }
 
     /// Returns true if the slot of a key is served now. Where its stripe is not held, that may change at any time.
@@ -504,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_unit_knows_the_last_record_that_its_stripes_may_tell_of() {
-        let mut node = node();
+        let node = node();
         let (a, b) = (node.place(b"a").stripe(), node.place(b"b").stripe());
         let one = |stripe| Unit::try_one(&node, stripe).expect("it is free");
         let set = |stripes: &[u16]| {
@@ -525,9 +534,7 @@ mod tests {
         assert_eq!(Unit::none(&node).last_record(), 0);
         node.slots.note_record(Held::All, 6);
         assert_eq!((one(a).last_record(), one(b + 2).last_record()), (6, 6));
-        let single = Keyspace::new(1, Box::new(NobodyWaits));
-        single.slots.note_record(Held::One(a), 5);
-        drop(Unit::exclusive(&mut node));
+        assert_eq!(node.last_record_of(a), 6);
     }
 
     #[test]

@@ -160,7 +160,9 @@ pub(super) fn look(shared: &Shared) {
     let is_waiting = state.is_waiting();
     let is_found = |asked: &mut Asked| !is_waiting || asked.record.is_some_and(|it| it <= last);
     let found = state.asked.take_if(is_found);
-    let is_late = note_short(&mut state, &etcd.acks.short_ms, is_short);
+    let now_ms = clock::monotonic_ms();
+    let is_late = note_short(&mut state, &etcd.acks.short_ms, is_short, now_ms);
+
     if let Some(Asked { version, .. }) = found {
         // At most that: a set that has more joins no later.
         let released = end;
@@ -184,13 +186,12 @@ fn acked(primary: &Primary, who: &Incarnation, term: u64) -> u64 {
     told.map_or(0, |offset| primary.log().record_at(offset))
 }
 
-/// Notes whether there are not enough candidates. Returns true if that lasts.
-fn note_short(state: &mut State, short_ms: &AtomicU64, is_short: bool) -> bool {
+/// Notes whether there are not enough candidates now. Returns true if that lasts.
+fn note_short(state: &mut State, short_ms: &AtomicU64, is_short: bool, now_ms: u64) -> bool {
     if !is_short {
         state.short = None;
         return false;
     }
-    let now_ms = clock::monotonic_ms();
     let short = state.short.get_or_insert(Short {
         since_ms: now_ms,
         seen_ms: now_ms,
@@ -272,5 +273,24 @@ fn close_waiting(shared: &Shared, then: fn(&Shared)) {
             }
         };
         worker.mailbox.send(Message::Run(Box::new(close)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_refused_when_candidates_have_been_missing_for_long() {
+        let (mut state, short_ms) = (State::default(), AtomicU64::new(0));
+        let mut note = |is_short, now_ms| note_short(&mut state, &short_ms, is_short, now_ms);
+        assert!(!note(false, 1000));
+        assert!(!note(true, 2000));
+        assert!(!note(true, 2000 + SUSPENDED_MS));
+        assert!(note(true, 2001 + SUSPENDED_MS));
+        assert!(!note(false, 9000), "one has come back");
+        assert!(!note(true, 9500), "it begins anew");
+        assert!(!note(true, 9600));
+        assert_eq!(short_ms.load(Ordering::Relaxed), SUSPENDED_MS + 1 + 100);
     }
 }

@@ -90,7 +90,7 @@ struct Asking {
     next: Instant,
 }
 
-/// What the thread is told.
+/// Input of the thread.
 pub(super) enum Input {
     Event(Event),
     /// A replica has acknowledged something.
