@@ -564,7 +564,8 @@ pub(crate) fn begin(
         checksums: settings.checksums,
     };
     let policy = settings.maxmemory_policy;
-    let stream = match purpose == Purpose::Save || settings.base_is_snapshot {
+    let is_snapshot = matches!(purpose, Purpose::Save | Purpose::Replicas(..));
+    let stream = match is_snapshot || settings.base_is_snapshot {
         true => Stream::new(Encoding {
             format,
             accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),

@@ -291,6 +291,9 @@ fn the_format_is_the_one_that_a_replica_reads() {
     client.call("HPEXPIRE h 1000000 FIELDS 1 f");
     magic("REPLCONF version 9.1.2", b"VALKEY080");
     magic("REPLCONF capa eof", b"REDIS0012");
+    // How a base of the append-only file is written is nothing to them.
+    set(&mut client, "aof-use-rdb-preamble", "no");
+    magic("REPLCONF capa eof", b"REDIS0012");
     // A setting is stronger than what they tell.
     client.call("DEL h");
     for (version, expected) in [("9", b"REDIS0009"), ("11", b"REDIS0011")] {
