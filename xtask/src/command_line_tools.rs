@@ -7,7 +7,7 @@ use redline_testkit::client::encode;
 use redline_testkit::process::ServerProcess;
 
 use crate::compat::{Setting, stop};
-use crate::run::{Failure, captured, ended, line};
+use crate::run::{Failure, Folder, captured, ended, line};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const KEYS: usize = 2000;
@@ -23,8 +23,9 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     big_keys(&redline, &redis)?;
     latency(&redline)?;
     stat(&redline)?;
+    snapshots(&redline, &redis)?;
     stop(redline)?;
-    Ok("typed commands, --csv, --pipe, --scan, --bigkeys, --latency, --stat".to_owned())
+    Ok("typed commands, --csv, --pipe, --scan, --bigkeys, --latency, --stat, --rdb, --functions-rdb".to_owned())
 }
 
 fn cli(server: &ServerProcess, words: &[&str]) -> Command {
@@ -211,6 +212,41 @@ fn stat(redline: &ServerProcess) -> Result<(), Failure> {
         "redis-cli --stat printed\n{said}{}",
         String::from_utf8_lossy(&output.stderr)
     ))
+}
+
+/// Fetches a snapshot of all, and one of the functions alone, as it does from a real Redis.
+fn snapshots(redline: &ServerProcess, redis: &ServerProcess) -> Result<(), Failure> {
+    const LIBRARY: &str = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
+    const KEY: &str = "a-key-of-its-own";
+    let folder = Folder::new("redis-cli")?;
+    for server in [redline, redis] {
+        for words in [
+            &["function", "load", LIBRARY][..],
+            &["set", KEY, "value"],
+            &["config", "set", "repl-diskless-sync-delay", "0"],
+        ] {
+            captured(cli(server, words), b"", TIMEOUT)?;
+        }
+        for (option, has_key) in [("--rdb", true), ("--functions-rdb", false)] {
+            let path = folder.path().join("fetched.rdb");
+            let place = path.display().to_string();
+            let said = captured(cli(server, &[option, &place]), b"", TIMEOUT)?;
+            let bytes =
+                std::fs::read(&path).map_err(|error| format!("{option}: {error}: {said}"))?;
+            let has = |text: &str| {
+                bytes
+                    .windows(text.len())
+                    .any(|part| part == text.as_bytes())
+            };
+            let found = [bytes.starts_with(b"REDIS00"), has("name=lib"), has(KEY)];
+            if found != [true, true, has_key] {
+                return Err(format!(
+                    "{option}: {found:?} of a head, a library and a key: {said}"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn same(what: &str, ours: &str, theirs: &str) -> Result<(), Failure> {

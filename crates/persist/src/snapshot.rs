@@ -108,6 +108,8 @@ pub struct Stream {
     encoding: Encoding,
     /// Entries are encoded as commands, not in the format.
     writes_commands: bool,
+    /// Entries are not wanted, as the snapshot is one of what stands before them.
+    is_head_alone: bool,
     queue: Mutex<Queue>,
     /// There is a chunk, or there will be none.
     filled: Condvar,
@@ -166,7 +168,16 @@ pub enum End {
 impl Stream {
     /// Makes an empty one.
     pub fn new(encoding: Encoding) -> Arc<Stream> {
-        Stream::of(encoding, false)
+        Arc::new(Stream::of(encoding, false))
+    }
+
+    /// Makes one that no entry comes to: the walk marks only, and nobody waits for it.
+    pub fn of_head_alone(encoding: Encoding) -> Arc<Stream> {
+        Arc::new(Stream {
+            is_head_alone: true,
+            is_unwanted: AtomicBool::new(true),
+            ..Stream::of(encoding, false)
+        })
     }
 
     /// Makes an empty one whose entries are commands. Of the format it matters whether payloads are compressed.
@@ -175,13 +186,14 @@ impl Stream {
             format,
             accesses: None,
         };
-        Stream::of(encoding, true)
+        Arc::new(Stream::of(encoding, true))
     }
 
-    fn of(encoding: Encoding, writes_commands: bool) -> Arc<Stream> {
-        Arc::new(Stream {
+    fn of(encoding: Encoding, writes_commands: bool) -> Stream {
+        Stream {
             encoding,
             writes_commands,
+            is_head_alone: false,
             queue: Mutex::default(),
             filled: Condvar::new(),
             crowded: Condvar::new(),
@@ -189,7 +201,7 @@ impl Stream {
             record_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             is_unwanted: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Returns the savers that feed it. `everything_is_saved` is called as
@@ -242,6 +254,9 @@ impl Stream {
             }
             if let Some(why) = &queue.spool.failed {
                 return Err(End::Spool(why.clone()));
+            }
+            if self.is_head_alone {
+                return Err(End::Complete);
             }
             if self.is_unwanted() {
                 return Err(End::Unwanted);

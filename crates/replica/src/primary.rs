@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 use redline_resp::ReplyBuffer;
 
-pub use peer::{Form, Peer};
+pub use peer::{Form, Part, Peer};
 
 use crate::{
     blocks::{Blocks, Found, Slot, Spill},
@@ -484,8 +484,18 @@ impl Primary {
             .form(self.failed.contains(&replica.peer.address()))
     }
 
-    /// Begins a walk of a form, for all who wait for it. `mark` ends a snapshot of unknown length. Returns its number.
+    /// Returns the part of the data that a walk of a form is to have: that of the first who waits for it.
+    pub fn part_of(&self, form: Form) -> Part {
+        let is_meant =
+            |replica: &&Replica| replica.state == State::Waits && self.form_of(replica) == form;
+        let first = self.replicas.iter().find(is_meant);
+        first.map_or(Part::All, |replica| replica.peer.part)
+    }
+
+    /// Begins a walk of a form, for all who wait for it, and for the same part of the data as the first of them. `mark` ends a
+    /// snapshot of unknown length. Returns its number.
     pub fn begin_walk(&mut self, form: Form, mark: [u8; MARK_BYTES]) -> u64 {
+        let part = self.part_of(form);
         self.last_walk += 1;
         self.is_walking = true;
         let number = self.last_walk;
@@ -497,7 +507,9 @@ impl Primary {
             mark,
         });
         for at in 0..self.replicas.len() {
-            if self.replicas[at].state == State::Waits && self.form_of(&self.replicas[at]) == form {
+            let replica = &self.replicas[at];
+            let is_meant = self.form_of(replica) == form && replica.peer.part == part;
+            if replica.state == State::Waits && is_meant {
                 let replica = &mut self.replicas[at];
                 replica.state = State::Receives;
                 replica.walk = number;

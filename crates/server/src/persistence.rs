@@ -41,7 +41,10 @@ use redline_persist::{
     },
 };
 use redline_rdb::format::{FileVersion, Format};
-use redline_replica::{Replid, primary::Form};
+use redline_replica::{
+    Replid,
+    primary::{Form, Part},
+};
 
 use crate::{
     ending, log, replication,
@@ -84,8 +87,8 @@ pub(crate) enum Purpose {
     Base(u64),
     /// A base without a file that follows it: BGREWRITEAOF while the append-only file is off.
     LoneBase,
-    /// This walk for replicas.
-    Replicas(u64, Form),
+    /// This walk for replicas, in a form for who reads it, of a part of the data.
+    Replicas(u64, Form, Part),
 }
 
 struct State {
@@ -419,7 +422,7 @@ impl Persistence {
         let running = state.running.take().expect("it was running");
         if job.purpose != Purpose::Save {
             drop(state);
-            if let Purpose::Replicas(walk, _) = job.purpose {
+            if let Purpose::Replicas(walk, ..) = job.purpose {
                 replication::walk_ended(shared, walk, result);
                 return;
             }
@@ -545,7 +548,7 @@ pub(crate) fn begin(
             (leftovers::snapshot_path(&file::folder_of(&path), pid), path)
         }
         Purpose::Base(_) | Purpose::LoneBase => leftovers::base_paths(pid),
-        Purpose::Replicas(walk, _) => {
+        Purpose::Replicas(walk, ..) => {
             let path = PathBuf::from(format!("temp-replicas-{pid}-{walk}.rdb"));
             (path.clone(), path)
         }
@@ -554,7 +557,7 @@ pub(crate) fn begin(
     let cut = unit.counts();
     let format = Format {
         version: match purpose {
-            Purpose::Replicas(_, form) => {
+            Purpose::Replicas(_, form, _) => {
                 let own = || version_for_replicas(form, &cut);
                 settings.repl_format.unwrap_or_else(own)
             }
@@ -564,12 +567,15 @@ pub(crate) fn begin(
         checksums: settings.checksums,
     };
     let policy = settings.maxmemory_policy;
-    let stream = match purpose == Purpose::Save || settings.base_is_snapshot {
-        true => Stream::new(Encoding {
-            format,
-            accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
-        }),
-        false => Stream::of_commands(format),
+    let encoding = Encoding {
+        format,
+        accesses: (policy.is_lru() || policy.is_lfu()).then_some(worker.local.clock),
+    };
+    let stream = match purpose {
+        Purpose::Replicas(_, _, Part::Functions | Part::Nothing) => Stream::of_head_alone(encoding),
+        Purpose::Save | Purpose::Replicas(..) => Stream::new(encoding),
+        _ if settings.base_is_snapshot => Stream::new(encoding),
+        Purpose::Base(_) | Purpose::LoneBase => Stream::of_commands(format),
     };
     let mailboxes: Vec<_> = (shared.workers().iter())
         .map(|worker| worker.mailbox.clone())
@@ -706,14 +712,19 @@ fn head(worker: &Worker, settings: &Settings, cut: &Cut, purpose: Purpose) -> He
     {
         facts.extend(history_facts(identity.replid(), identity.offset(), db));
     }
+    let part = match purpose {
+        Purpose::Replicas(_, _, part) => part,
+        _ => Part::All,
+    };
     let libraries = shared.engine.libraries.all();
+    let wanted = libraries.iter().filter(|_| part != Part::Nothing);
     Head {
         facts,
-        libraries: libraries
-            .iter()
-            .map(|library| library.code.to_vec())
-            .collect(),
-        databases: cut.databases.clone(),
+        libraries: wanted.map(|library| library.code.to_vec()).collect(),
+        databases: match part {
+            Part::All => cut.databases.clone(),
+            Part::Functions | Part::Nothing => Vec::new(),
+        },
         timestamp_s: (settings.append_timestamps).then(|| (clock::wall_ms() / 1000) as i64),
     }
 }

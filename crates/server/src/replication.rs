@@ -399,8 +399,11 @@ pub(crate) fn drive(worker: &mut Worker) {
         return;
     };
     let mark = random::<MARK_BYTES>().map(|byte| b"0123456789abcdef"[usize::from(byte & 15)]);
-    let walk = replication.primary().begin_walk(form, mark);
-    let begun = persistence::begin(worker, &mut unit, Purpose::Replicas(walk, form));
+    let mut primary = replication.primary();
+    let part = primary.part_of(form);
+    let walk = primary.begin_walk(form, mark);
+    drop(primary);
+    let begun = persistence::begin(worker, &mut unit, Purpose::Replicas(walk, form, part));
     if begun.is_err() {
         fail(&shared, walk, "a snapshot is being taken");
         return;

@@ -25,6 +25,8 @@ pub struct Peer {
     pub version: Option<(u32, u32)>,
     /// It wants a snapshot and no stream.
     pub rdb_only: bool,
+    /// Part of the data that its snapshot is to have.
+    pub part: Part,
     /// Node of the cluster that it is, and the term that it follows.
     pub node: Option<NodeName>,
     /// Its snapshot was sent with a mark at its end.
@@ -44,6 +46,30 @@ pub enum Form {
     Unknown,
     /// A Redis that could not read that: version 9.
     Old,
+}
+
+/// A part of the data, for a snapshot that is to have no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    #[default]
+    All,
+    /// The libraries of functions.
+    Functions,
+    Nothing,
+}
+
+impl Part {
+    /// Returns the part that filters let through; the first one that is unknown is the error.
+    pub fn of_filters(names: &[Vec<u8>]) -> Result<Part, &[u8]> {
+        let mut part = Part::Nothing;
+        for name in names {
+            match name.to_ascii_lowercase().as_slice() {
+                b"functions" => part = Part::Functions,
+                _ => return Err(name),
+            }
+        }
+        Ok(part)
+    }
 }
 
 impl Peer {
@@ -100,6 +126,17 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_let_through_what_they_name() {
+        let of = |names: &[&str]| {
+            let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            Part::of_filters(&names).map_err(<[u8]>::to_vec)
+        };
+        assert_eq!(of(&[]), Ok(Part::Nothing));
+        assert_eq!(of(&["Functions", "functions"]), Ok(Part::Functions));
+        assert_eq!(of(&["functions", "keys"]), Err(b"keys".to_vec()));
+    }
 
     #[test]
     fn the_form_follows_the_handshake() {

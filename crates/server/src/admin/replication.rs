@@ -12,9 +12,9 @@ use redline_engine::{
 use redline_net::clock;
 use redline_replica::{
     link::NodeName,
-    primary::{Answer, State},
+    primary::{Answer, Part, State},
 };
-use redline_resp::Args;
+use redline_resp::{Args, split_words};
 use redline_spec::CommandId;
 use redline_types::number;
 
@@ -254,17 +254,21 @@ fn tell(worker: &Worker, caller: &Caller, option: &[u8], value: &[u8]) -> Result
             };
         }
         b"cluster-node" => peer.node = Some(node_name(worker, value)?),
-        b"rdb-filter-only" if value.is_empty() => {}
-        b"rdb-filter-only" => {
-            let text = "ERR Unsupported rdb-filter-only option: ";
-            return Err(Error::quoting(text, value, ""));
-        }
+        b"rdb-filter-only" => peer.part = part_of(value)?,
         _ => {
             let text = "ERR Unrecognized REPLCONF option: ";
             return Err(Error::quoting(text, option, ""));
         }
     }
     Ok(())
+}
+
+/// Parses the words of `rdb-filter-only`.
+fn part_of(text: &[u8]) -> Result<Part, Error> {
+    let missing = Error::line("ERR Missing rdb-filter-only values");
+    let words = split_words(text).ok_or(missing)?;
+    Part::of_filters(&words)
+        .map_err(|other| Error::quoting("ERR Unsupported rdb-filter-only option: ", other, ""))
 }
 
 /// Takes an acknowledgement: `REPLCONF ACK offset [FACK offset]`.

@@ -14,7 +14,7 @@ pub(crate) fn write_files(shared: &Shared, todo: &mpsc::Receiver<Option<SaveJob>
     while let Ok(Some(job)) = todo.recv() {
         let for_replicas;
         let disk: &dyn Disk = match job.purpose {
-            Purpose::Replicas(walk, _) => {
+            Purpose::Replicas(walk, ..) => {
                 for_replicas = SpoolDisk::new(shared, walk);
                 &for_replicas
             }

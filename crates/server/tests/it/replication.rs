@@ -291,6 +291,9 @@ fn the_format_is_the_one_that_a_replica_reads() {
     client.call("HPEXPIRE h 1000000 FIELDS 1 f");
     magic("REPLCONF version 9.1.2", b"VALKEY080");
     magic("REPLCONF capa eof", b"REDIS0012");
+    // How a base of the append-only file is written is nothing to them.
+    set(&mut client, "aof-use-rdb-preamble", "no");
+    magic("REPLCONF capa eof", b"REDIS0012");
     // A setting is stronger than what they tell.
     client.call("DEL h");
     for (version, expected) in [("9", b"REDIS0009"), ("11", b"REDIS0011")] {
@@ -317,6 +320,55 @@ fn the_format_is_the_one_that_a_replica_reads() {
     until("it is gone", || {
         field(&mut client, "replication", "connected_slaves") == "0"
     });
+}
+
+#[test]
+fn a_snapshot_has_the_part_that_a_filter_names() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    call(&mut client, "SET key value", "OK");
+    let library = b"#!lua name=lib\nredis.register_function('f', function() return 1 end)";
+    client.call_args(&[b"FUNCTION", b"LOAD", library]);
+    for (words, has_functions, has_data) in [
+        ("REPLCONF capa eof", true, true),
+        ("REPLCONF capa eof rdb-filter-only functions", true, false),
+        ("REPLCONF capa eof rdb-filter-only ", false, false),
+    ] {
+        let mut replica = Replica::connect(&server);
+        replica.tells(words);
+        replica.send("PSYNC ? -1");
+        let (_, snapshot) = replica.snapshot();
+        assert_eq!(&snapshot[..9], b"REDIS0010", "{words}");
+        assert_eq!(contains(&snapshot, b"name=lib"), has_functions, "{words}");
+        assert_eq!(
+            contains(&snapshot, b"\x03key\x05value"),
+            has_data,
+            "{words}"
+        );
+        // The stream behind it is that of all data.
+        replica.ack();
+        call(&mut client, &format!("SET later {has_data}"), "OK");
+        replica.expects(&["SELECT 0", &format!("SET later {has_data}")]);
+    }
+    let mut replica = Replica::connect(&server);
+    replica.send("REPLCONF rdb-filter-only keys");
+    assert_eq!(
+        replica.line(),
+        "-ERR Unsupported rdb-filter-only option: keys"
+    );
+    // Who wants all is not sent a part, though both wait for the same walk.
+    set(&mut client, "repl-diskless-sync-delay", "1");
+    let mut both = ["REPLCONF capa eof", "REPLCONF capa eof rdb-filter-only "].map(|words| {
+        let mut replica = Replica::connect(&server);
+        replica.tells(words);
+        replica.send("PSYNC ? -1");
+        replica
+    });
+    let has_data = both.each_mut().map(|replica| {
+        let (_, snapshot) = replica.snapshot();
+        contains(&snapshot, b"\x03key\x05value")
+    });
+    assert_eq!(has_data, [true, false]);
 }
 
 #[test]
