@@ -12,8 +12,8 @@ use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, cluster_etcd, cluster_moves, cluster_node, clusters,
     command_line_tools, compared, failover, files, histories, install, jobs, many, memcached,
-    migration, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls, replication, reports,
-    sentinel, stream, suite, tcl, through, tls, verdicts,
+    migration, monitoring, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls, replication,
+    reports, sentinel, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -59,6 +59,11 @@ const STEPS: &[Step] = &[
         "report",
         reports::run,
         "the bench's pages in a browser; as root",
+    ),
+    on_request(
+        "monitoring",
+        monitoring::run,
+        "metrics beside redis_exporter's, dashboards and alerts in a Prometheus",
     ),
     always("proxy", proxy::run),
     always("proxy-reads", proxy_reads::run),

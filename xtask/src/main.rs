@@ -27,6 +27,7 @@ mod jobs;
 mod many;
 mod memcached;
 mod migration;
+mod monitoring;
 mod names;
 mod new_type;
 mod proxy;

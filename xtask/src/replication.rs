@@ -41,7 +41,7 @@ const CLIENTS: u64 = 3;
 const WORKERS: usize = 8;
 /// Largest number of keys that a report of a difference names.
 const NAMED_KEYS_MAX: usize = 5;
-/// What is kept of the stream: little, so that some go on where they were and some do not.
+/// Size of a backlog that keeps little of the stream, so that some go on where they were and some do not.
 const LITTLE: &str = "16kb";
 /// Arguments of all servers.
 const WORDS: [&str; 5] = ["--repl-diskless-sync-delay", "0", "--save", "3600", "1"];

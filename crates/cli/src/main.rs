@@ -7,6 +7,8 @@ mod convert;
 mod doctor;
 mod embedded;
 mod link;
+#[cfg(test)]
+mod manual;
 mod ping;
 mod reference;
 

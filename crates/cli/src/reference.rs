@@ -65,7 +65,7 @@ fn failed(why: &str) -> ExitCode {
 }
 
 /// Returns the description of the whole command line.
-fn whole() -> Command {
+pub fn whole() -> Command {
     let checks = [
         (
             "check-aof",

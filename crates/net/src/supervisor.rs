@@ -28,6 +28,9 @@ const LOOK_MS_MAX: u64 = 1_000;
 const STATUS_MS_MIN: u64 = 10_000;
 /// Time that is asked for while the process starts or ends; again after a quarter of it.
 const EXTENSION_MS: u64 = 60_000;
+/// Looks without a turn after which a worker counts as stuck. One large command may take seconds, and a process that is
+/// restarted for it loses more.
+const STILL_LOOKS_MIN: u32 = 10;
 
 /// Returns true if there is a supervisor with this protocol: `NOTIFY_SOCKET` is set.
 pub fn is_there() -> bool {
@@ -202,6 +205,36 @@ impl Told {
     }
 }
 
+/// Checks that the loops of workers turn, by looks about a second apart: for health checks.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Turns of each worker at the last look, and the number of looks in a row that found them.
+    workers: Vec<(u64, u32)>,
+}
+
+impl Progress {
+    /// Takes note of the turns of each worker now, as in [`ProcessState::turns`].
+    pub fn look(&mut self, turns: &[u64]) {
+        self.workers.resize(turns.len(), (0, 0));
+        for ((before, still), now) in self.workers.iter_mut().zip(turns) {
+            let stands = now == before && *now != ENDED;
+            *still = if stands { *still + 1 } else { 0 };
+            *before = *now;
+        }
+    }
+
+    /// Returns an error if a worker's loop stands still.
+    pub fn check(&self) -> Result<(), String> {
+        let mut workers = self.workers.iter().enumerate();
+        match workers.find(|(_, (_, still))| *still >= STILL_LOOKS_MIN) {
+            Some((number, (_, still))) => Err(format!(
+                "worker {number} has not turned its event loop for {still} s"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Returns true if every worker's loop has turned between the two, or has ended.
 fn has_progressed(before: &[u64], now: &[u64]) -> bool {
     before.len() != now.len()
@@ -237,6 +270,21 @@ mod tests {
         assert_eq!(at(5_500, &[92, ENDED]), "WATCHDOG=1\n");
         assert_eq!(at(5_750, &[93, ENDED]), "WATCHDOG=1\n");
         assert_eq!(at(6_000, &[93, ENDED]), "");
+    }
+
+    #[test]
+    fn a_worker_is_stuck_after_ten_looks_and_no_longer_once_it_turns() {
+        let mut progress = Progress::default();
+        progress.look(&[1, 1, ENDED]);
+        for turn in 2..11 {
+            progress.look(&[turn, 1, ENDED]);
+            assert_eq!(progress.check(), Ok(()));
+        }
+        progress.look(&[11, 1, ENDED]);
+        let why = "worker 1 has not turned its event loop for 10 s";
+        assert_eq!(progress.check(), Err(why.into()));
+        progress.look(&[11, 2, ENDED]);
+        assert_eq!(progress.check(), Ok(()));
     }
 
     #[test]

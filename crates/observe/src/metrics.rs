@@ -11,6 +11,8 @@ pub enum Sort {
     Gauge,
     /// Counts below bounds.
     Histogram,
+    /// Percentiles.
+    Summary,
 }
 
 /// Families and their samples, one after the other.
@@ -27,6 +29,7 @@ impl Page {
             Sort::Counter => "counter",
             Sort::Gauge => "gauge",
             Sort::Histogram => "histogram",
+            Sort::Summary => "summary",
         };
         self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
     }

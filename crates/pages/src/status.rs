@@ -12,22 +12,81 @@ use maud::{Markup, PreEscaped, html};
 use crate::charts::{Across, Axes, Chart, DrawError, Line, heat, lines};
 use crate::{Page, figure, plain, table};
 
+/// Path of the page.
+const PAGE_PATH: &str = "/";
+/// Query for the main part of the page alone.
+const PART_QUERY: &str = "part";
 /// Path of the style.
-pub const STYLE_PATH: &str = "/status.css";
+const STYLE_PATH: &str = "/status.css";
 /// Path of the script.
-pub const SCRIPT_PATH: &str = "/status.js";
+const SCRIPT_PATH: &str = "/status.js";
+/// Path of the icon: browsers ask for one.
+const ICON_PATH: &str = "/status.svg";
+/// The icon.
+const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\">\
+    <path d=\"M1 11l4-5 4 3 6-7\" fill=\"none\" stroke=\"#d03030\" stroke-width=\"2.5\"/></svg>";
+/// Headers of the icon.
+const ICON_HEADERS: &str = "Content-Type: image/svg+xml\r\nX-Content-Type-Options: nosniff\r\n";
 /// The script.
-pub const SCRIPT: &str = include_str!("status.js");
-/// Headers of the page: nothing but its own style and script, nothing inline, nothing kept, no frame around it.
-pub const HEADERS: &str = "Content-Type: text/html; charset=utf-8\r\n\
-    Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+const SCRIPT: &str = include_str!("status.js");
+/// Headers of the page: nothing but its own style, script and icon, nothing inline, nothing kept, no frame around it.
+const HEADERS: &str = "Content-Type: text/html; charset=utf-8\r\n\
+    Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+    connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n";
 
 /// Headers of the style and of the script.
-pub const STYLE_HEADERS: &str = "Content-Type: text/css; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+const STYLE_HEADERS: &str = "Content-Type: text/css; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
 /// See [`STYLE_HEADERS`].
-pub const SCRIPT_HEADERS: &str = "Content-Type: text/javascript; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+const SCRIPT_HEADERS: &str = "Content-Type: text/javascript; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+
+/// Headers of an error.
+const ERROR_HEADERS: &str = "Content-Type: text/plain; charset=utf-8\r\n";
+
+/// A resource of the page.
+pub struct Resource {
+    /// Status of the reply, with its reason.
+    pub status: &'static str,
+    /// Headers as whole lines.
+    pub headers: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Resource {
+    /// Returns true if a path is that of the page, or of a part of it.
+    pub fn is_at(path: &str) -> bool {
+        [PAGE_PATH, STYLE_PATH, SCRIPT_PATH, ICON_PATH].contains(&path)
+    }
+
+    /// Returns the resource at a path for which [`Resource::is_at`] is true. `contents` is asked for the page alone.
+    pub fn at(
+        path: &str,
+        query: &str,
+        contents: impl FnOnce() -> Result<Status, DrawError>,
+    ) -> Resource {
+        let ok = |headers, body| Resource {
+            status: "200 OK",
+            headers,
+            body,
+        };
+        match path {
+            STYLE_PATH => ok(STYLE_HEADERS, crate::STYLE.to_owned()),
+            SCRIPT_PATH => ok(SCRIPT_HEADERS, SCRIPT.to_owned()),
+            ICON_PATH => ok(ICON_HEADERS, ICON.to_owned()),
+            _ => match contents() {
+                Ok(status) if query == PART_QUERY => ok(HEADERS, status.part()),
+                Ok(status) => ok(HEADERS, status.page()),
+                Err(error) => Resource {
+                    status: "500 Internal Server Error",
+                    headers: ERROR_HEADERS,
+                    body: format!("{error}\n"),
+                },
+            },
+        }
+    }
+}
 
 /// Number of points that are kept: ten minutes at one a second.
 const POINTS_MAX: usize = 600;
@@ -46,7 +105,7 @@ impl<const N: usize> Default for History<N> {
 }
 
 impl<const N: usize> History<N> {
-    /// Adds the figures of a second.
+    /// Adds the figures of a second; one that is not a number is unknown.
     pub fn push(&mut self, figures: [f64; N]) {
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
@@ -59,12 +118,13 @@ impl<const N: usize> History<N> {
         self.points.back().map_or(0.0, |figures| figures[figure])
     }
 
-    /// Returns a figure over time, as seconds before now.
+    /// Returns a figure over time, as seconds before now, where it is known.
     pub fn over_time(&self, figure: usize) -> Vec<(f64, f64)> {
         let newest = self.points.len() as f64 - 1.0;
         let points = self.points.iter().enumerate();
         points
             .map(|(place, figures)| (place as f64 - newest, figures[figure]))
+            .filter(|(_, value)| value.is_finite())
             .collect()
     }
 
@@ -168,6 +228,7 @@ impl Status {
             title: &self.title,
             head: html! {
                 link rel="stylesheet" href=(STYLE_PATH);
+                link rel="icon" type="image/svg+xml" href=(ICON_PATH);
                 script src=(SCRIPT_PATH) defer {}
                 noscript { meta http-equiv="refresh" content="5"; }
             },
@@ -196,9 +257,9 @@ impl Status {
             } } }
             h2 { "Last ten minutes" }
             div.charts { @for chart in &self.charts { (figure(chart)) } }
-            @for section in &self.sections {
+            div.sections { @for section in &self.sections {
                 section { h2 { (section.title) } (section.body) }
-            }
+            } }
         }
     }
 }
@@ -267,6 +328,8 @@ mod tests {
             ((-599.0, 400.0), (0.0, 999.0))
         );
         assert_eq!(history.newest(0), 999.0);
+        history.push([f64::NAN]);
+        assert_eq!(history.over_time(0).last(), Some(&(-1.0, 999.0)));
     }
 
     #[test]

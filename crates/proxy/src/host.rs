@@ -81,6 +81,12 @@ impl Process {
         clients.map(|clients| clients.load(Ordering::Relaxed)).sum()
     }
 
+    /// Returns the number of ticks of each worker's timer.
+    pub fn ticks(&self) -> Vec<u64> {
+        let ticks = self.workers.iter().map(|worker| &worker.ticks);
+        ticks.map(|ticks| ticks.load(Ordering::Relaxed)).collect()
+    }
+
     /// Returns every client, by its number.
     pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientInfo>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)

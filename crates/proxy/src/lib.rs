@@ -178,6 +178,11 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         threads => threads,
     };
     observability::log::start(&config.log)?;
+    for address in metrics.iter().flat_map(|it| it.open_addresses()) {
+        observability::log::warning(&format!(
+            "the metrics port {address} is open to other machines, without a password: limit metrics.bind if it need not be"
+        ));
+    }
     let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
     let bound = listeners.iter().map(|(listener, door)| {
         let mut bind = config.listeners[usize::from(*door)].bind.clone();

@@ -161,11 +161,7 @@ fn state_of(process: &Process) -> ProcessState {
     ProcessState {
         status: format!("{doing}: {clients} clients"),
         needs_time: is_draining,
-        turns: process
-            .workers
-            .iter()
-            .map(|worker| worker.ticks.load(Ordering::Relaxed))
-            .collect(),
+        turns: process.ticks(),
     }
 }
 

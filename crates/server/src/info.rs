@@ -16,8 +16,10 @@ use redline_spec::{self as spec, CommandId, Module};
 use redline_types::Kind;
 
 use crate::{
-    failover,
+    cron, failover,
     memory::{Memory, ratio},
+    settings::Settings,
+    shared::Shared,
     worker::Worker,
 };
 use redline_engine::{
@@ -29,7 +31,7 @@ use redline_engine::{
     stats::{ERROR_CODES_MAX, Totals},
 };
 
-type Render = fn(&Worker, &Totals, &mut Out<'_>) -> fmt::Result;
+type Render = fn(&Facts<'_>, &Totals, &mut Out<'_>) -> fmt::Result;
 
 /// Name, title, whether it is shown by default, and the function that writes it.
 const SECTIONS: &[(&str, &str, bool, Render)] = &[
@@ -50,9 +52,54 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("keysizes", "Keysizes", true, keysizes),
 ];
 
+/// The subject of the sections: what any thread can read of the server.
+pub struct Facts<'a> {
+    shared: &'a Shared,
+    settings: &'a Settings,
+    /// A walk that gives memory back is on its way.
+    compacts: bool,
+    now_ms: i64,
+    now_s: u32,
+}
+
+impl<'a> Facts<'a> {
+    /// Returns the facts for a thread that is no worker.
+    pub fn of(shared: &'a Shared, settings: &'a Settings) -> Facts<'a> {
+        Facts {
+            shared,
+            settings,
+            compacts: false,
+            now_ms: clock::wall_ms() as i64,
+            now_s: (clock::wall_ms() / 1000) as u32,
+        }
+    }
+
+    /// Returns the fields of sections that walk no data, as INFO has them, with these counts.
+    pub fn sections(&self, totals: &Totals, wanted: &[&str]) -> String {
+        let unit = Unit::none(&self.shared.keyspace);
+        let mut out = Out {
+            text: String::new(),
+            unit: &unit,
+            start: 0,
+        };
+        for (_, _, _, render) in SECTIONS.iter().filter(|(name, ..)| wanted.contains(name)) {
+            render(self, totals, &mut out).expect("writing to a string does not fail");
+        }
+        out.text
+    }
+}
+
 /// Returns the requested sections; without a name, the usual ones. `unit`: the caller's, or one that holds nothing.
 pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
     figures::copy_counts(worker.executor);
+    cron::note_memory(worker);
+    let facts = Facts {
+        shared: worker.shared,
+        settings: &worker.outlet.settings,
+        compacts: worker.outlet.compaction.is_some(),
+        now_ms: worker.now_ms,
+        now_s: worker.local.clock.now_s,
+    };
     let asked = |name: &str| {
         wanted
             .iter()
@@ -72,7 +119,7 @@ pub fn render(worker: &Worker, unit: &Unit<'_>, wanted: Args<'_>) -> String {
                 out.text.push_str("\r\n");
             }
             out.text.push_str(&format!("# {title}\r\n"));
-            render(worker, &totals, &mut out).expect("writing to a string does not fail");
+            render(&facts, &totals, &mut out).expect("writing to a string does not fail");
         }
     }
     out.text
@@ -103,7 +150,16 @@ impl Out<'_> {
     }
 }
 
-fn modules(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+/// Returns the average times to live of the keys of each database that has keys, in milliseconds.
+pub fn average_ttls_ms(worker: &Worker) -> Vec<(u32, u64)> {
+    let space = &worker.shared.keyspace;
+    let (unit, start) = (Unit::none(space), fastrand::u64(..));
+    let used = space.used_databases().filter(|db| space.key_count(*db) > 0);
+    used.map(|db| (db, space.average_ttl_ms(db, &unit, start, worker.now_ms)))
+        .collect()
+}
+
+fn modules(_: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let options = "handle-io-errors|handle-repl-async-load";
     Module::all().try_for_each(|module| {
         let Module { name, version, .. } = module;
@@ -112,8 +168,8 @@ fn modules(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     })
 }
 
-fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let shared = &worker.shared;
+fn server(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let shared = facts.shared;
     let now_us = clock::wall_us();
     let uptime_s = now_us.saturating_sub(shared.started_us) / 1_000_000;
     let path = |path: Option<std::path::PathBuf>| path.unwrap_or_default().display().to_string();
@@ -123,7 +179,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("redis_git_sha1", "00000000")?;
     out.field("redis_git_dirty", 0)?;
     out.field("redis_build_id", 0)?;
-    let mode = match worker.outlet.settings.extended_redis_compatibility {
+    let mode = match facts.settings.extended_redis_compatibility {
         true => "redis_mode",
         false => "server_mode",
     };
@@ -149,26 +205,26 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("server_time_usec", now_us)?;
     out.field("uptime_in_seconds", uptime_s)?;
     out.field("uptime_in_days", uptime_s / 86_400)?;
-    out.field("hz", worker.outlet.settings.hz)?;
-    out.field("configured_hz", worker.outlet.settings.hz)?;
-    out.field("lru_clock", worker.local.clock.now_s & 0xff_ffff)?;
+    out.field("hz", facts.settings.hz)?;
+    out.field("configured_hz", facts.settings.hz)?;
+    out.field("lru_clock", facts.now_s & 0xff_ffff)?;
     out.field("executable", path(std::env::current_exe().ok()))?;
     out.field("config_file", path(shared.origin.config_file.clone()))?;
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
-    let zone = &worker.outlet.settings.availability_zone;
+    let zone = &facts.settings.availability_zone;
     if !zone.is_empty() {
         out.field("availability_zone", zone)?;
     }
     if let Some(left_ms) = shared.ending.left_ms() {
         out.field("shutdown_in_milliseconds", left_ms)?;
     }
-    listeners(worker, out)
+    listeners(facts, out)
 }
 
 /// Numbers each kind of listener separately, as in Redis.
-fn listeners(worker: &Worker, out: &mut Out<'_>) -> fmt::Result {
-    let (shared, settings) = (&worker.shared, &worker.outlet.settings);
+fn listeners(facts: &Facts<'_>, out: &mut Out<'_>) -> fmt::Result {
+    let (shared, settings) = (facts.shared, facts.settings);
     let binds: String = settings.bind.iter().map(|a| format!(",bind={a}")).collect();
     let port = |place: &std::sync::atomic::AtomicUsize| place.load(Ordering::Relaxed);
     if settings.port.is_some() {
@@ -185,8 +241,8 @@ fn listeners(worker: &Worker, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let infos = worker.shared.client_infos();
+fn clients(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let infos = facts.shared.client_infos();
     let flagged = |bit| {
         infos
             .iter()
@@ -201,29 +257,29 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let replicas = flagged(flag::REPLICA);
     out.field("connected_clients", infos.len().saturating_sub(replicas))?;
     out.field("cluster_connections", 0)?;
-    out.field("maxclients", worker.outlet.settings.maxclients)?;
+    out.field("maxclients", facts.settings.maxclients)?;
     let input = largest(|info| info.query_capacity.load(Ordering::Relaxed));
     let output = largest(|info| info.output_bytes.load(Ordering::Relaxed));
     out.field("client_recent_max_input_buffer", input)?;
     out.field("client_recent_max_output_buffer", output)?;
     out.field("blocked_clients", flagged(flag::BLOCKED))?;
-    out.field("tracking_clients", worker.shared.tracking.client_count())?;
+    out.field("tracking_clients", facts.shared.tracking.client_count())?;
     out.field("pubsub_clients", flagged(flag::PUBSUB))?;
     out.field(
         "watching_clients",
         watched().filter(|count| *count > 0).count(),
     )?;
-    let timed = worker.shared.timed_waits.load(Ordering::Relaxed);
+    let timed = facts.shared.timed_waits.load(Ordering::Relaxed);
     out.field("clients_in_timeout_table", timed)?;
     out.field("total_watched_keys", watched().sum::<u32>())?;
-    let (keys, when_gone) = worker.shared.keyspace.waited_keys();
+    let (keys, when_gone) = facts.shared.keyspace.waited_keys();
     out.field("total_blocking_keys", keys)?;
     out.field("total_blocking_keys_on_nokey", when_gone)
 }
 
-fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let shared = &worker.shared;
-    let memory = Memory::now(worker);
+fn memory(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let shared = facts.shared;
+    let memory = Memory::of(facts.shared);
     let (used, rss) = (memory.used_bytes, memory.resident_bytes);
     let (live, mapped) = (memory.live_bytes, memory.mapped_bytes);
     let percent = |part, whole| format!("{:.2}%", 100.0 * ratio(part, whole));
@@ -260,11 +316,8 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("used_memory_functions", memory.function_bytes)?;
     let scripts = memory.script_bytes + memory.function_bytes;
     out.bytes("used_memory_scripts", scripts)?;
-    out.bytes("maxmemory", worker.outlet.settings.maxmemory_bytes)?;
-    out.field(
-        "maxmemory_policy",
-        worker.outlet.settings.maxmemory_policy.name(),
-    )?;
+    out.bytes("maxmemory", facts.settings.maxmemory_bytes)?;
+    out.field("maxmemory_policy", facts.settings.maxmemory_policy.name())?;
     let two = |value: f64| format!("{value:.2}");
     out.field("allocator_frag_ratio", two(ratio(mapped, live)))?;
     out.field("allocator_frag_bytes", mapped.saturating_sub(live))?;
@@ -274,7 +327,7 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("rss_overhead_bytes", rss as i64 - mapped as i64)?;
     out.field("mem_fragmentation_ratio", two(ratio(rss, used)))?;
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
-    let primary = worker.shared.replication.primary();
+    let primary = facts.shared.replication.primary();
     let blocks = primary.log().blocks();
     let kept = blocks.map_or(0, |blocks| blocks.memory_len());
     // Without a replica nothing is kept for one, only whole blocks of the backlog.
@@ -294,7 +347,7 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"])?;
     out.field("mem_allocator", "redline")?;
     out.field("mem_overhead_db_hashtable_rehashing", 0)?;
-    let defrag = u8::from(worker.outlet.compaction.is_some());
+    let defrag = u8::from(facts.compacts);
     out.field("active_defrag_running", defrag)?;
     let pending = shared.backlog.objects.load(Ordering::Relaxed);
     out.field("lazyfree_pending_objects", pending)?;
@@ -302,12 +355,12 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("lazyfreed_objects", freed)
 }
 
-fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let files = worker.shared.persistence.figures();
-    let loading = &worker.shared.persistence.loading;
+fn persistence(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let files = facts.shared.persistence.figures();
+    let loading = &facts.shared.persistence.loading;
     let status = |is_ok| if is_ok { "ok" } else { "err" };
     let or_none = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
-    let received = worker.shared.following.link().loading;
+    let received = facts.shared.following.link().loading;
     let is_beside = received.as_ref().is_some_and(|it| it.is_beside());
     let is_loading = loading.is_on() || received.is_some() && !is_beside;
     out.field("loading", u8::from(is_loading))?;
@@ -320,14 +373,14 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let (processed, total) = files.entries.unwrap_or((0, 0));
     out.field("current_save_keys_processed", processed)?;
     out.field("current_save_keys_total", total)?;
-    let changes = worker.shared.changes().saturating_sub(files.changes_saved);
+    let changes = facts.shared.changes().saturating_sub(files.changes_saved);
     out.field("rdb_changes_since_last_save", changes)?;
     // One that was called off goes on until all entries are marked, and only then comes the next.
     let is_saving = files.running_s.is_some()
         || files.is_scheduled
-        || worker.shared.replication.primary().is_walking()
-        || worker.shared.keyspace.is_snapshot_running()
-            && !worker.shared.persistence.is_making_base();
+        || facts.shared.replication.primary().is_walking()
+        || facts.shared.keyspace.is_snapshot_running()
+            && !facts.shared.persistence.is_making_base();
     out.field("rdb_bgsave_in_progress", u8::from(is_saving))?;
     out.field("rdb_last_save_time", files.saved_at_s)?;
     out.field("rdb_last_bgsave_status", status(files.is_ok))?;
@@ -339,7 +392,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("rdb_last_load_keys_expired", expired)?;
     let loaded = loading.keys_loaded.load(Ordering::Relaxed);
     out.field("rdb_last_load_keys_loaded", loaded)?;
-    let append = worker.shared.persistence.append.figures();
+    let append = facts.shared.persistence.append.figures();
     out.field("aof_enabled", u8::from(append.is_on))?;
     out.field("aof_rewrite_in_progress", u8::from(append.is_rewriting))?;
     out.field("aof_rewrite_scheduled", u8::from(append.is_scheduled))?;
@@ -395,8 +448,8 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn threads(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    for (number, handle) in worker.shared.workers().iter().enumerate() {
+fn threads(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    for (number, handle) in facts.shared.workers().iter().enumerate() {
         let clients = handle.connections.load(Ordering::Relaxed);
         let (reads, writes) = (handle.stats.reads.get(), handle.stats.writes.get());
         let text = format_args!("clients={clients},reads={reads},writes={writes}");
@@ -405,8 +458,8 @@ fn threads(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let shared = &worker.shared;
+fn stats(facts: &Facts<'_>, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let shared = facts.shared;
     let [commands, input, output, turns, turn_us] = shared.rates.per_second();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     let received = shared.connections_received.load(Ordering::Relaxed);
@@ -416,18 +469,18 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("total_net_input_bytes", totals.net_in())?;
     out.field("total_net_output_bytes", totals.net_out())?;
     out.zeros(&["total_net_repl_input_bytes"])?;
-    let sent = &worker.shared.replication.sent_bytes;
+    let sent = &facts.shared.replication.sent_bytes;
     out.field("total_net_repl_output_bytes", sent.load(Ordering::Relaxed))?;
     out.field("instantaneous_input_kbps", kilobytes(input))?;
     out.field("instantaneous_output_kbps", kilobytes(output))?;
     out.field("instantaneous_input_repl_kbps", "0.00")?;
     out.field("instantaneous_output_repl_kbps", "0.00")?;
-    out.field("bandwidth_limit", worker.outlet.settings.bandwidth_limit)?;
+    out.field("bandwidth_limit", facts.settings.bandwidth_limit)?;
     let held_us = shared.bandwidth_held_us.load(Ordering::Relaxed);
     out.field("bandwidth_held_ms", held_us / 1000)?;
     let rejected = shared.connections_rejected.load(Ordering::Relaxed);
     out.field("rejected_connections", rejected)?;
-    let syncs = worker.shared.replication.primary().figures;
+    let syncs = facts.shared.replication.primary().figures;
     out.field("sync_full", syncs.full)?;
     out.field("sync_partial_ok", syncs.partial_ok)?;
     out.field("sync_partial_err", syncs.partial_refused)?;
@@ -503,17 +556,17 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("acl_access_denied_channel", totals.denied_channel())
 }
 
-fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+fn replication(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     // Its lock comes before that of the primary.
-    let failover = failover::state_name(worker.shared);
-    let primary = worker.shared.replication.primary();
+    let failover = failover::state_name(facts.shared);
+    let primary = facts.shared.replication.primary();
     let now_ms = clock::monotonic_ms();
-    let settings = &worker.outlet.settings;
+    let settings = facts.settings;
     let identity = primary.log().identity();
     // Inside EXEC, REPLICAOF has changed it already, and this worker's settings have not.
-    match &worker.shared.settings.current().primary {
+    match &facts.shared.settings.current().primary {
         None => out.field("role", "master")?,
-        Some(address) => follower(worker, address, identity.offset(), out)?,
+        Some(address) => follower(facts, address, identity.offset(), out)?,
     }
     let replicas = || {
         let all = primary.replicas().iter();
@@ -560,13 +613,13 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
 
 /// Tells of the link to the primary.
 fn follower(
-    worker: &Worker,
+    facts: &Facts<'_>,
     (host, port): &(String, u16),
     offset: u64,
     out: &mut Out<'_>,
 ) -> fmt::Result {
-    let settings = &worker.outlet.settings;
-    let link = worker.shared.following.link();
+    let settings = facts.settings;
+    let link = facts.shared.following.link();
     let since_s = |ms: u64| clock::monotonic_ms().saturating_sub(ms) / 1000;
     let is_up = link.state == LinkState::Streaming;
     let syncs = matches!(link.state, LinkState::Transfer | LinkState::Loading);
@@ -592,7 +645,7 @@ fn follower(
     out.field("replica_announced", u8::from(settings.replica_announced))
 }
 
-fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+fn cpu(_: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let figures = [
         ("", process::cpu_self()),
         ("_children", process::cpu_children()),
@@ -606,7 +659,7 @@ fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn commandstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
+fn commandstats(_: &Facts<'_>, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     for (id, count) in CommandId::ALL.iter().zip(&totals.commands) {
         if count.calls + count.rejected == 0 {
             continue;
@@ -624,10 +677,9 @@ fn commandstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn latencystats(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let distributions = worker.shared.distributions();
-    let percentiles: Vec<(&str, f64)> = worker
-        .outlet
+fn latencystats(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let distributions = facts.shared.distributions();
+    let percentiles: Vec<(&str, f64)> = facts
         .settings
         .latency_percentiles
         .iter()
@@ -649,7 +701,7 @@ fn latencystats(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn errorstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
+fn errorstats(_: &Facts<'_>, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     if totals.errors_by_code.len() > ERROR_CODES_MAX {
         return out.field("errorstat_ERRORSTATS_DISABLED", "count=1");
     }
@@ -658,17 +710,17 @@ fn errorstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     })
 }
 
-fn cluster(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    out.field("cluster_enabled", u8::from(worker.shared.cluster.is_some()))
+fn cluster(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    out.field("cluster_enabled", u8::from(facts.shared.cluster.is_some()))
 }
 
-fn keyspace(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
-    let space = &worker.shared.keyspace;
+fn keyspace(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    let space = &facts.shared.keyspace;
     for db in space.used_databases() {
         let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
         if keys > 0 {
             let timed = space.timed_key_count(db);
-            let ttl_ms = space.average_ttl_ms(db, out.unit, out.start, worker.now_ms);
+            let ttl_ms = space.average_ttl_ms(db, out.unit, out.start, facts.now_ms);
             let text =
                 format_args!("keys={keys},expires={expiring},avg_ttl={ttl_ms},subexpiry={timed}");
             out.field(&format!("db{db}"), text)?;
@@ -677,14 +729,14 @@ fn keyspace(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn keysizes(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+fn keysizes(facts: &Facts<'_>, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     const NAMES: [(Kind, &str); 4] = [
         (Kind::List, "lists"),
         (Kind::Set, "sets"),
         (Kind::Zset, "zsets"),
         (Kind::Hash, "hashes"),
     ];
-    let space = &worker.shared.keyspace;
+    let space = &facts.shared.keyspace;
     for db in space.used_databases().filter(|db| space.key_count(*db) > 0) {
         let sizes = space.value_sizes(db, out.unit, out.start);
         distribution(

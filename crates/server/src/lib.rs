@@ -20,7 +20,7 @@
 //! | | `shared`, `session` | state that all workers share; a connection with its caller |
 //! | commands | `admin` | commands that need the worker, its connections or the configuration, by group |
 //! | figures | `memory`, `rates` | memory; rates of the last moments |
-//! | | `info`, `metrics` | INFO; Prometheus's page |
+//! | | `info`, `metrics`, `site` | INFO; Prometheus's page; it, health checks and the status page as resources |
 //! | | `log` | the log |
 //!
 //! Must not know: the proxy, the bench.
@@ -51,6 +51,7 @@ mod service;
 mod session;
 mod settings;
 mod shared;
+mod site;
 mod start;
 mod start_block;
 mod stream;

@@ -9,7 +9,7 @@ use redline_net::process;
 use redline_scripting::Host;
 use redline_table::heap;
 
-use crate::{cron, worker::Worker};
+use crate::{cron, shared::Shared, worker::Worker};
 
 /// Figures of one moment: bytes, unless stated otherwise.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +58,12 @@ pub struct Database {
 impl Memory {
     /// Returns the current figures.
     pub fn now(worker: &Worker) -> Memory {
-        let shared = &worker.shared;
         cron::note_memory(worker);
+        Memory::of(worker.shared)
+    }
+
+    /// Returns the figures as far as workers have noted them.
+    pub fn of(shared: &Shared) -> Memory {
         let (entries, tables) = (heap::stats(), heap::table_stats());
         let space = &shared.keyspace;
         let database = |number| {

@@ -6,6 +6,8 @@
 //!
 //! Must not know: HTTP, sessions beyond their client infos.
 
+mod exporter;
+
 use std::sync::atomic::Ordering;
 
 use redline_net::{clock, process};
@@ -14,9 +16,9 @@ use redline_observe::{
     metrics::{Page, Sort},
 };
 use redline_spec::{self as spec, CommandId};
-use redline_table::heap;
 
 use crate::{
+    info::Facts,
     settings::Settings,
     shared::{Shared, WorkerHandle},
 };
@@ -29,18 +31,21 @@ use redline_engine::{
     stats::{self, CommandTotals, Totals},
 };
 
-/// Returns the whole page.
-pub(crate) fn page(shared: &Shared) -> String {
+/// Returns the whole page. `ttls_ms`: average times to live, by database.
+pub(crate) fn page(shared: &Shared, ttls_ms: &[(u32, u64)]) -> String {
     let (settings, totals) = (shared.settings.current(), Totals::of(shared.executors()));
     let mut page = Page::default();
     instance(&mut page, shared, &settings);
     clients(&mut page, shared, &settings);
     memory(&mut page, shared, &settings);
     counters(&mut page, shared, &totals);
-    keys(&mut page, shared);
+    keys(&mut page, shared, ttls_ms);
     commands(&mut page, &totals);
     latencies(&mut page, shared, &totals);
+    percentiles(&mut page, shared, &settings, &totals);
     workers(&mut page, shared);
+    let info = Facts::of(shared, &settings).sections(&totals, &exporter::SECTIONS);
+    exporter::write(&mut page, &info);
     page.text
 }
 
@@ -62,7 +67,14 @@ fn instance(page: &mut Page, shared: &Shared, settings: &Settings) {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let port = shared.port.load(Ordering::Relaxed);
     let labels = [
-        ("role", "master"),
+        (
+            "role",
+            if settings.primary.is_some() {
+                "slave"
+            } else {
+                "master"
+            },
+        ),
         ("redis_version", REDIS_VERSION),
         ("redis_build_id", "0"),
         ("redis_mode", connection::mode(&shared.engine)),
@@ -98,10 +110,45 @@ fn instance(page: &mut Page, shared: &Shared, settings: &Settings) {
         "CPU time spent in the kernel on its behalf.",
         cpu.system.as_secs_f64(),
     );
+    page.gauge("redis_process_id", "Id of the process.", std::process::id());
+    page.gauge(
+        "redis_cluster_enabled",
+        "The server is a node of a cluster.",
+        u8::from(shared.cluster.is_some()),
+    );
+    page.gauge(
+        "redis_config_maxclients",
+        "The parameter maxclients.",
+        settings.maxclients,
+    );
+    page.gauge(
+        "redis_config_maxmemory",
+        "The parameter maxmemory; 0: no limit.",
+        settings.maxmemory_bytes,
+    );
+    let name = "redis_exporter_build_info";
+    page.family(
+        name,
+        Sort::Gauge,
+        "What exports these metrics: the server itself.",
+    );
+    page.sample(name, &[("version", REDLINE_VERSION)], 1);
     page.gauge(
         "redis_slowlog_length",
         "Entries of the slow log.",
         shared.command_logs.len(Log::Slow),
+    );
+    let newest = shared.command_logs.newest(Log::Slow, 1);
+    let newest = newest.first();
+    page.gauge(
+        "redis_slowlog_last_id",
+        "Id of the newest entry of the slow log; 0 without one.",
+        newest.map_or(0, |entry| entry.id),
+    );
+    page.gauge(
+        "redis_last_slow_execution_duration_seconds",
+        "Duration of the newest call in the slow log; 0 without one.",
+        newest.map_or(0.0, |entry| entry.value as f64 / 1e6),
     );
 }
 
@@ -175,17 +222,6 @@ fn memory(page: &mut Page, shared: &Shared, settings: &Settings) {
         "redis_memory_max_bytes",
         "The parameter maxmemory; 0: no limit.",
         settings.maxmemory_bytes,
-    );
-    let (entries, tables) = (heap::stats(), heap::table_stats());
-    page.gauge(
-        "redis_allocator_allocated_bytes",
-        "Bytes of objects in the arenas.",
-        entries.live_bytes + tables.live_bytes,
-    );
-    page.gauge(
-        "redis_allocator_active_bytes",
-        "Bytes of memory that the arenas have taken.",
-        entries.mapped_bytes + tables.mapped_bytes,
     );
     page.gauge(
         "redis_memory_used_scripts_bytes",
@@ -308,7 +344,7 @@ fn counters(page: &mut Page, shared: &Shared, totals: &Totals) {
     }
 }
 
-fn keys(page: &mut Page, shared: &Shared) {
+fn keys(page: &mut Page, shared: &Shared, ttls_ms: &[(u32, u64)]) {
     let space = &shared.keyspace;
     let dbs: Vec<(String, u64, u64)> = space
         .used_databases()
@@ -328,6 +364,16 @@ fn keys(page: &mut Page, shared: &Shared) {
     page.family(name, Sort::Gauge, "Keys that will expire, by database.");
     for (db, _, expiring) in &dbs {
         page.sample(name, &[("db", db)], expiring);
+    }
+    let name = "redis_db_avg_ttl_seconds";
+    page.family(
+        name,
+        Sort::Gauge,
+        "Average time that keys with an expiry have to live, by database, as of the scrape before.",
+    );
+    for (db, ttl_ms) in ttls_ms {
+        let db = format!("db{db}");
+        page.sample(name, &[("db", &db)], *ttl_ms as f64 / 1000.0);
     }
 }
 
@@ -365,9 +411,12 @@ fn commands(page: &mut Page, totals: &Totals) {
     }
 }
 
+/// Number of bounds of the histograms.
+pub(crate) const BOUNDS: usize = 21;
+
 /// Returns the upper bounds of the histograms: nanoseconds, from 1 us to 1 s, each twice the one before.
-fn bounds_ns() -> impl Iterator<Item = u64> {
-    (10..=30).map(|shift| 1 << shift)
+pub(crate) fn bounds_ns() -> impl Iterator<Item = u64> {
+    (0..BOUNDS).map(|bound| 1024 << bound)
 }
 
 fn latencies(page: &mut Page, shared: &Shared, totals: &Totals) {
@@ -406,33 +455,71 @@ fn histogram(
     page.sample(&format!("{name}_count"), &[("cmd", command)], count);
 }
 
+/// Writes the percentiles of INFO latencystats; they count from the start, and not over a time.
+fn percentiles(page: &mut Page, shared: &Shared, settings: &Settings, totals: &Totals) {
+    let name = "redis_latency_percentiles_usec";
+    page.family(
+        name,
+        Sort::Summary,
+        "Percentiles of the times that a command took since the start, in microseconds (latency-tracking-info-percentiles).",
+    );
+    let all = stats::distributions(shared.executors());
+    let timed = all.iter().zip(&totals.commands);
+    for (id, (distribution, command)) in CommandId::ALL.iter().zip(timed) {
+        if distribution.count() == 0 {
+            continue;
+        }
+        let cmd = ("cmd", spec::row(*id).full_name);
+        for text in &settings.latency_percentiles {
+            let percent = text.parse().ok();
+            let ns = percent.and_then(|percent| distribution.percentile_ns(percent));
+            let us = ns.unwrap_or(0) as f64 / 1000.0;
+            page.sample(name, &[cmd, ("quantile", text.as_str())], us);
+        }
+        page.sample(&format!("{name}_sum"), &[cmd], command.ns as f64 / 1000.0);
+        page.sample(&format!("{name}_count"), &[cmd], distribution.count());
+    }
+}
+
 fn workers(page: &mut Page, shared: &Shared) {
     page.gauge("redline_workers", "Worker threads.", shared.workers().len());
-    type Figure = fn(&WorkerHandle) -> u64;
-    let families: [(&str, Sort, &str, Figure); 4] = [
+    type Figure = fn(&WorkerHandle) -> f64;
+    let families: [(&str, Sort, &str, Figure); 6] = [
         (
             "redline_worker_connections",
             Sort::Gauge,
             "Connections of each worker.",
-            |worker| worker.connections.load(Ordering::Relaxed) as u64,
+            |worker| worker.connections.load(Ordering::Relaxed) as f64,
         ),
         (
             "redline_worker_put_aside_total",
             Sort::Counter,
             "Times that a session of a worker was suspended: something that it needed was in use.",
-            |worker| worker.stats.suspended.get(),
+            |worker| worker.stats.suspended.get() as f64,
         ),
         (
             "redline_worker_gathered_total",
             Sort::Counter,
             "Times that a worker let requests gather before it looked for them (event-coalescing-us).",
-            |worker| worker.stats.gathered.get(),
+            |worker| worker.stats.gathered.get() as f64,
         ),
         (
             "redline_worker_handed_over_total",
             Sort::Counter,
             "Clients that a worker has handed over to others (balance-clients).",
-            |worker| worker.stats.handed_over.get(),
+            |worker| worker.stats.handed_over.get() as f64,
+        ),
+        (
+            "redline_worker_turns_total",
+            Sort::Counter,
+            "Turns of a worker's event loop.",
+            |worker| worker.stats.turns.get() as f64,
+        ),
+        (
+            "redline_worker_busy_seconds_total",
+            Sort::Counter,
+            "Time that a worker's turns took, without its waits for events.",
+            |worker| worker.stats.turn_ms.get() as f64 / 1000.0,
         ),
     ];
     for (name, sort, help, figure) in families {

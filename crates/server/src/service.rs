@@ -234,20 +234,13 @@ fn state_of(shared: &Shared) -> ProcessState {
     } else {
         let space = &shared.keyspace;
         let keys: u64 = space.used_databases().map(|db| space.key_count(db)).sum();
-        let workers = shared.workers().iter();
-        let clients: usize = workers
-            .map(|worker| worker.connections.load(Ordering::Relaxed))
-            .sum();
+        let clients = shared.connection_count();
         format!("{READY}: {clients} clients, {keys} keys")
     };
     ProcessState {
         status,
         needs_time: is_stopping || shared.ending.is_on() || loading.is_on(),
-        turns: shared
-            .workers()
-            .iter()
-            .map(|worker| worker.turning.turns())
-            .collect(),
+        turns: shared.turns(),
     }
 }
 

@@ -467,6 +467,20 @@ impl Shared {
         evicted
     }
 
+    /// Returns for each worker a number that changes as long as its loop turns.
+    pub fn turns(&self) -> Vec<u64> {
+        let workers = self.workers().iter();
+        workers.map(|worker| worker.turning.turns()).collect()
+    }
+
+    /// Returns the number of connections of clients.
+    pub fn connection_count(&self) -> usize {
+        let workers = self.workers().iter();
+        workers
+            .map(|worker| worker.connections.load(Ordering::Relaxed))
+            .sum()
+    }
+
     /// Returns the number of changes of the data since the start.
     pub fn changes(&self) -> u64 {
         Totals::of(self.executors()).changes()

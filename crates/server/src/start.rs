@@ -23,11 +23,12 @@ use redline_table::{Heap, heap};
 
 use crate::{
     cluster::{self, Cluster},
-    following, log, metrics,
+    following, log,
     persistence::{self, Persistence},
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
     shared::{Message, Shared, TcpPort, Turning, WorkerHandle},
+    site::Pages,
     users,
     worker::{Start, Worker},
 };
@@ -587,6 +588,11 @@ fn metrics_responder(
     let addresses = listeners.iter().filter_map(|it| it.local_address().ok());
     let listening = addresses.map(|address| address.to_string()).collect();
     let responder = Responder::new(listeners).map_err(system)?;
+    for address in responder.open_addresses() {
+        log::warning(&format!(
+            "The metrics port {address} is open to other machines, without a password: limit metrics-bind if it need not be"
+        ));
+    }
     Ok(Some((port, listening, responder)))
 }
 
@@ -599,7 +605,7 @@ fn start_metrics(
     let shared = shared.clone();
     let thread = spawn("metrics", move || {
         let is_over = || shared.stopping.load(Ordering::Acquire);
-        if let Err(error) = responder.run(is_over, || metrics::page(&shared)) {
+        if let Err(error) = responder.run(is_over, &mut Pages::new(shared.clone())) {
             log::warning(&format!("Metrics listener failed: {error}"));
         }
     })?;

@@ -4,11 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{PATIENCE, Release, Tree, units};
+use super::{CONFIGURATION, PATIENCE, Release, SUMMARY, Tree, units};
 use crate::run::{Failure, captured, watched, workspace};
-
-/// Maintainer of the packages.
-const MAINTAINER: &str = "The Redline authors <redline@packages.redline.example>";
 
 /// A package.
 struct Package<'a> {
@@ -21,6 +18,7 @@ struct Package<'a> {
     fields: String,
     /// Folder of its scripts in `packaging`.
     scripts: Option<&'a str>,
+    /// Paths of configuration that an upgrade keeps.
     conffiles: &'a [&'a str],
 }
 
@@ -37,18 +35,15 @@ pub fn redline(release: &Release, whole: &Tree, out: &Path) -> Result<PathBuf, F
     let package = Package {
         name: "redline",
         section: "database",
-        summary: "Redis-protocol server, proxy and load generator",
-        description: " One program for who runs caches of the Redis protocol: an in-memory data store\n that Redis clients can \
-                      use, a load generator with redis-benchmark's command line,\n and a proxy in front of many servers.\n",
+        summary: SUMMARY,
+        description: " One program for caches of the Redis protocol: an in-memory data store that\n \
+                      Redis clients can use, a load generator with redis-benchmark's command\n \
+                      line, and a proxy in front of many servers.\n",
         fields: format!(
-            "Depends: libc6 (>= {major}.{minor}), libgcc-s1, adduser, init-system-helpers\nSuggests: redis-tools\n"
+            "Depends: libc6 (>= {major}.{minor}), libgcc-s1, adduser\nSuggests: redis-tools\n"
         ),
         scripts: Some("deb"),
-        conffiles: &[
-            "/etc/logrotate.d/redline",
-            "/etc/redline/proxy.toml",
-            "/etc/redline/redline.conf",
-        ],
+        conffiles: CONFIGURATION,
     };
     package.make(release, tree, out)
 }
@@ -68,10 +63,11 @@ pub fn in_place_of_redis(release: &Release, out: &Path) -> Result<PathBuf, Failu
         name: "redline-redis",
         section: "database",
         summary: "Redline in place of redis-server",
-        description: " A program and a service named redis-server, which read /etc/redis/redis.conf and\n the data of a redis-server that \
-                      was here before. redis-tools stays.\n",
+        description: " A program and a service named redis-server, which read the file\n \
+                      /etc/redis/redis.conf and the data of a redis-server that was here before.\n \
+                      redis-tools stays.\n",
         fields: format!(
-            "Depends: redline (= {}), adduser, init-system-helpers\nProvides: redis-server\nConflicts: redis-server\n\
+            "Depends: redline (= {}), adduser\nProvides: redis-server\nConflicts: redis-server\n\
              Replaces: redis-server\nRecommends: redis-tools\n",
             release.version
         ),
@@ -142,20 +138,23 @@ impl Package<'_> {
     /// Adds what every package of Debian has in its folder of documents.
     fn document(&self, release: &Release, tree: &mut Tree) -> Result<(), Failure> {
         let doc = format!("usr/share/doc/{}", self.name);
-        let copyright = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
-             Upstream-Name: redline\n\nFiles: *\nCopyright: The Redline authors\nLicense: Apache-2.0\n \
-             On Debian systems, the full text is in /usr/share/common-licenses/Apache-2.0.\n .\n \
-             The licences of the packages that the program is made of are in\n \
-             /usr/share/doc/redline/third-party-licences.txt.gz.\n";
-        tree.file(&format!("{doc}/copyright"), copyright.as_bytes(), 0o644)?;
         let mut date = Command::new("date");
         date.args(["-u", "-R", "-d"])
             .arg(format!("@{}", release.time_s))
             .env("LC_ALL", "C");
         let date = captured(date, b"", PATIENCE)?;
+        let year = date.split_whitespace().nth(3).unwrap_or_default();
+        let copyright = format!(
+            "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
+             Upstream-Name: redline\n\nFiles: *\nCopyright: {year} The Redline authors\nLicense: Apache-2.0\n \
+             On Debian systems, the full text is in /usr/share/common-licenses/Apache-2.0.\n .\n \
+             The licences of the packages that the program is made of are in\n \
+             /usr/share/doc/redline/third-party-licences.txt.gz.\n"
+        );
+        tree.file(&format!("{doc}/copyright"), copyright.as_bytes(), 0o644)?;
         let log = format!(
-            "{} ({}) unstable; urgency=medium\n\n  * Release {}; CHANGELOG.md says what is new.\n\n -- {MAINTAINER}  {date}",
-            self.name, release.version, release.version
+            "{} ({}) unstable; urgency=medium\n\n  * Release {}; CHANGELOG.md says what is new.\n\n -- {}  {date}",
+            self.name, release.version, release.version, release.maintainer
         );
         // The version has no revision of Debian's.
         tree.compressed(&format!("{doc}/changelog"), log.as_bytes())
@@ -174,7 +173,11 @@ impl Package<'_> {
         tree.file("DEBIAN/control", control.as_bytes(), 0o644)?;
         tree.file("DEBIAN/md5sums", sums.as_bytes(), 0o644)?;
         if !self.conffiles.is_empty() {
-            let lines = format!("{}\n", self.conffiles.join("\n"));
+            let lines: String = self
+                .conffiles
+                .iter()
+                .map(|path| format!("/{path}\n"))
+                .collect();
             tree.file("DEBIAN/conffiles", lines.as_bytes(), 0o644)?;
         }
         let Some(scripts) = self.scripts else {
@@ -192,11 +195,12 @@ impl Package<'_> {
     /// Returns the text of `control`.
     fn fields_of(&self, release: &Release, size_kib: u64) -> String {
         format!(
-            "Package: {}\nVersion: {}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nInstalled-Size: {size_kib}\n\
+            "Package: {}\nVersion: {}\nArchitecture: {}\nMaintainer: {}\nInstalled-Size: {size_kib}\n\
              {}Section: {}\nPriority: optional\nDescription: {}\n{}",
             self.name,
             release.version,
             release.arch,
+            release.maintainer,
             self.fields,
             self.section,
             self.summary,
@@ -211,12 +215,7 @@ mod tests {
 
     #[test]
     fn every_line_of_control_is_a_field_or_goes_on() {
-        let release = Release {
-            version: "9.9.9".into(),
-            arch: "amd64",
-            time_s: 0,
-            glibc: (2, 34),
-        };
+        let release = Release::sample();
         let package = Package {
             name: "redline",
             section: "database",

@@ -29,10 +29,22 @@ pub fn make(release: &Release, whole: &Tree, out: &Path) -> Result<PathBuf, Fail
         .env("SOURCE_DATE_EPOCH", release.time_s.to_string());
     watched(base)?;
     let mut files = Tree::new(&root, release.time_s)?;
-    for path in ["usr/share/doc", "usr/share/man", "var/lib/apt", "var/cache"] {
+    for path in ["usr/share/man", "var/lib/apt", "var/cache", "var/log"] {
         // It need not be there.
         let _ = fs::remove_dir_all(root.join(path));
     }
+    // Of documents the licences stay.
+    let mut find = Command::new("find");
+    find.arg(root.join("usr/share/doc")).args([
+        "!",
+        "-type",
+        "d",
+        "!",
+        "-name",
+        "copyright",
+        "-delete",
+    ]);
+    watched(find)?;
     files.copy(
         "usr/bin/redline",
         &whole.root().join("usr/bin/redline"),
@@ -155,7 +167,7 @@ fn layout(release: &Release, root: &Path, out: &Path) -> Result<PathBuf, Failure
 fn labels(release: &Release, created: &str) -> Value {
     json!({
         "org.opencontainers.image.title": "redline",
-        "org.opencontainers.image.description": "Redis-protocol server, proxy and load generator",
+        "org.opencontainers.image.description": super::SUMMARY,
         "org.opencontainers.image.version": release.version,
         "org.opencontainers.image.created": created,
         "org.opencontainers.image.licenses": "Apache-2.0",
@@ -192,12 +204,7 @@ mod tests {
 
     #[test]
     fn a_container_is_not_root_and_has_a_health_check() {
-        let release = Release {
-            version: "9.9.9".into(),
-            arch: "amd64",
-            time_s: 0,
-            glibc: (2, 34),
-        };
+        let release = Release::sample();
         let whole = configuration(&release, "1970-01-01T00:00:00Z", "abc");
         let config = &whole["config"];
         assert_eq!(config["User"], "999:999");

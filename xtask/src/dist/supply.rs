@@ -190,12 +190,7 @@ mod tests {
         let found = parts(&metadata).unwrap();
         let names: Vec<&str> = found.iter().map(|one| text(one, "name")).collect();
         assert_eq!(names, ["built", "used"]);
-        let release = Release {
-            version: "9.9.9".into(),
-            arch: "amd64",
-            time_s: 0,
-            glibc: (2, 34),
-        };
+        let release = Release::sample();
         let components = components(&release, &found);
         for part in ["pkg:cargo/used@1.0.0", "MIT OR Apache-2.0", "\"9.9.9\""] {
             assert!(components.contains(part), "{part}: {components}");

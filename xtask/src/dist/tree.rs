@@ -76,6 +76,28 @@ impl Tree {
         watched(copy)
     }
 
+    /// Makes a folder with nothing in it.
+    pub fn empty_folder(&mut self, path: &str) -> Result<(), Failure> {
+        fs::create_dir_all(self.root.join(path)).map_err(|error| self.failed(path, &error))
+    }
+
+    /// Removes a folder with all that it holds.
+    pub fn remove(&mut self, path: &str) -> Result<(), Failure> {
+        fs::remove_dir_all(self.root.join(path)).map_err(|error| self.failed(path, &error))
+    }
+
+    /// Returns the paths of everything but folders, sorted.
+    pub fn files(&self) -> Result<Vec<String>, Failure> {
+        let mut find = Command::new("find");
+        find.arg(&self.root).args([
+            "(", "-type", "f", "-o", "-type", "l", ")", "-printf", "%P\\n",
+        ]);
+        let said = captured(find, b"", PATIENCE)?;
+        let mut paths: Vec<String> = said.lines().map(str::to_owned).collect();
+        paths.sort();
+        Ok(paths)
+    }
+
     /// Gives folders their modes, and everything its time.
     pub fn settle(&self) -> Result<(), Failure> {
         let mut find = Command::new("find");

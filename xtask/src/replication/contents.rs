@@ -1,4 +1,4 @@
-//! What a server holds, in answers that are equal for servers of equal data. Must not know offsets.
+//! Contents of a server, in answers that are equal for servers of equal data. Must not know offsets.
 
 use std::collections::BTreeMap;
 use std::io;

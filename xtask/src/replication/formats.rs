@@ -186,3 +186,24 @@ fn refuse(setting: &Setting) -> Result<(), Failure> {
         count => Err(primary.failed(&format!("{count} lines say that a Valkey 8 was refused"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_seen_on_its_way() {
+        let mark = "m".repeat(MARK_BYTES);
+        let head = format!("+FULLRESYNC x 0\r\n\n\n$EOF:{mark}\r\n");
+        let cut = format!("{head}REDIS00");
+        let begun = format!("{head}REDIS0012 and more");
+        let whole = format!("{begun}{mark}");
+        let sized = "+FULLRESYNC x 0\r\n$200\r\nVALKEY080 and more";
+        let seen = |said: &str| (magic(said.as_bytes()), is_whole(said.as_bytes()));
+        assert_eq!(seen(&head), (None, false));
+        assert_eq!(seen(&cut), (None, false));
+        assert_eq!(seen(&begun), (Some("REDIS0012".to_owned()), false));
+        assert_eq!(seen(&whole), (Some("REDIS0012".to_owned()), true));
+        assert_eq!(seen(sized), (Some("VALKEY080".to_owned()), false));
+    }
+}

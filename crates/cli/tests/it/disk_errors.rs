@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    append::{APPENDING, digest, info, killed, names, restarted, rewrite, start, until_info},
+    append::{APPENDING, digest, info, killed, names, restarted, rewrite, set, start, until_info},
     following::{Primary, Served, accepted, encoded, snapshot, stream},
     running::{Client, REDLINE, Running, failed_start_of, folder_with, until},
 };
@@ -399,9 +399,10 @@ fn a_replica_whose_files_cannot_be_written_ends_unless_it_is_to_go_on() {
         let primary = Primary::new(snapshot(), stream());
         let word = if goes_on { "yes" } else { "no" };
         let running = failing(&format!(
-            "{APPENDING}appendfsync everysec\nreplica-ignore-disk-write-errors {word}\nreplicaof 127.0.0.1 {}\n",
+            "{APPENDING}appendfsync everysec\nreplicaof 127.0.0.1 {}\n",
             primary.port()
         ));
+        set(&running, "replica-ignore-disk-write-errors", word);
         let mut peer = accepted(&primary.listener);
         primary
             .serve_one(&mut peer, &mut Served::Handshake)

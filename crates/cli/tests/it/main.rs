@@ -25,6 +25,7 @@ mod live;
 mod memory;
 mod migrate;
 mod mistakes;
+mod monitoring;
 mod ping;
 mod proxy;
 mod proxy_cache;

@@ -519,7 +519,7 @@ mod tests {
         let set = |stripes: &[u16]| {
             let mut set = StripeSet::EMPTY;
             stripes.iter().for_each(|stripe| set.insert(*stripe));
-            Unit::try_set(&node, &set, false).expect("they are free")
+            Unit::try_set(&node, &set, false).unwrap_or_else(|_| panic!("they are free"))
         };
         node.slots.note_record(Held::One(a), 5);
         node.slots.note_record(set(&[b, b + 1]).held(), 4);

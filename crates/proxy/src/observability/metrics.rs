@@ -13,6 +13,7 @@ use redline_observe::metrics::{Page, Sort};
 use redline_proxy_config::Place;
 
 use super::info::named;
+use super::site::Pages;
 use super::stats::{CommandTotals, NodeTotals, Totals};
 use crate::host::Process;
 use crate::route::{Node, Routes};
@@ -38,9 +39,9 @@ pub fn listen(place: &Place) -> io::Result<Responder> {
 
 /// Answers on a separate thread, until the process ends.
 pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>) -> io::Result<()> {
-    let (shared, process) = (Arc::clone(shared), Arc::clone(process));
+    let mut pages = Pages::new(Arc::clone(shared), Arc::clone(process));
     let run = move || {
-        if let Err(error) = responder.run(|| false, || page(&shared, &process)) {
+        if let Err(error) = responder.run(|| false, &mut pages) {
             super::log::error(&format!("metrics listener failed: {error}"));
         }
     };
@@ -49,7 +50,7 @@ pub fn start(responder: Responder, shared: &Arc<Shared>, process: &Arc<Process>)
 }
 
 /// Returns the whole page.
-fn page(shared: &Shared, host: &Process) -> String {
+pub(super) fn page(shared: &Shared, host: &Process) -> String {
     let routes = host.routes.current();
     let totals = Totals::of(
         &shared.observations.workers,

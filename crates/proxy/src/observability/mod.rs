@@ -5,6 +5,7 @@
 //! | `log` | the log file |
 //! | `info`, `config`, `commands` | INFO, CONFIG, SLOWLOG, LATENCY, PROXY |
 //! | `metrics` | the page for Prometheus |
+//! | `site` | it, health checks and the status page as resources |
 //!
 //! Must not know how requests are routed.
 
@@ -13,6 +14,7 @@ pub(crate) mod config;
 pub(crate) mod info;
 pub mod log;
 pub mod metrics;
+mod site;
 
 pub(crate) use redline_proxy_core::observability::{
     Observations, keys, memory, monitor, record, stats, steps, tune,

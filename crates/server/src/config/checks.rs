@@ -38,6 +38,15 @@ pub fn addresses(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     }
 }
 
+/// Checks names of hosts: any, a few of them.
+pub fn host_names(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    const NAMES_MAX: usize = 64;
+    match words.len() > NAMES_MAX {
+        true => Err("Too many names of hosts specified.".into()),
+        false => Ok(owned(words)),
+    }
+}
+
 /// Checks host and port; `no one` is none.
 pub fn primary(words: &RawValue<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let is = |at: usize, word: &str| words[at].eq_ignore_ascii_case(word.as_bytes());

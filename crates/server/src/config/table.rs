@@ -1,5 +1,5 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port`, `metrics-bind`, `rdb-format-version`,
+//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port`, `metrics-bind`, `metrics-hosts`, `rdb-format-version`,
 //! `repl-format-version`, `bandwidth-limit` and `repl-bandwidth-limit` are ours. Valkey 9.1.2's additional parameters are here
 //! too.
 //!
@@ -25,9 +25,9 @@ use super::{
     Group::{Engine, Own, Process, Tls},
     Kept, Parameter, Section, assemble,
     checks::{
-        addresses, append_dir_name, append_filename, empty, file_name, hostname, ipv4, ipv6,
-        locale, no, node_name, oom_scores, output_limit_lines, output_limits, percentiles, primary,
-        save_points, title_template, zero,
+        addresses, append_dir_name, append_filename, empty, file_name, host_names, hostname, ipv4,
+        ipv6, locale, no, node_name, oom_scores, output_limit_lines, output_limits, percentiles,
+        primary, save_points, title_template, zero,
     },
     codecs::{
         AppendSync, ClientCertificates, DisklessLoading, Endings, LogFormat, LogTimestamp,
@@ -147,8 +147,9 @@ settings! {
     LISTENERS = {
         bind: Vec<String> = ("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on: * is every IPv4 address, ::* every IPv6 address; one with a - before it is left out if the machine does not have it.");
         /// Port 0: chosen by the system.
-        metrics_port: Option<u16> as Port = ("metrics-port", Start, PORT, "0", "HTTP port of the metrics for Prometheus, under /metrics; 0: none.");
+        metrics_port: Option<u16> as Port = ("metrics-port", Start, PORT, "0", "HTTP port of the metrics for Prometheus (/metrics), health checks (/livez, /readyz) and the status page (/); 0: none.");
         metrics_bind: Vec<String> = ("metrics-bind", Start, Syntax::Words(addresses), "127.0.0.1 -::1", "Addresses of the metrics port, as in bind; metrics can be read without a password.");
+        metrics_hosts: Vec<String> = ("metrics-hosts", Start, Syntax::Words(host_names), "", "Names under which browsers may open the status page, beside addresses and localhost.");
         /// Port 0: chosen by the system.
         port: Option<u16> as Port = ("port", Live, PORT, "6379", "TCP port; 0: none.");
         protected_mode: bool = ("protected-mode", Live, SWITCH, "yes", "Refuse clients from other hosts while the default user has no password.");

@@ -241,6 +241,7 @@ mod tests {
         drop(writer);
         assert!(reader.fill(&mut all).is_err(), "the rest never comes");
         assert!(!reader.ends_whole());
+        drop(reader);
         assert!(!path.exists());
     }
 }

@@ -154,8 +154,8 @@ pub(crate) struct File {
     pub(crate) bytes: u64,
 }
 
-/// What becomes of keys that have expired, on who follows nobody. Who follows a primary keeps them, until that one says that
-/// they are gone.
+/// Treatment of keys that have expired, by a server that follows nobody. One that follows a primary keeps them, until that
+/// one says that they are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
     /// They are left out.

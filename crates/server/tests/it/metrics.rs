@@ -9,6 +9,8 @@ use std::{
 };
 
 use crate::client::{Client, Value, settings, start, until};
+use crate::config_live::field;
+use crate::replication::Replica;
 use redline_server::{Permission, Server, Settings};
 
 fn server(workers: usize) -> Server {
@@ -76,7 +78,10 @@ fn scrape(server: &Server) -> Samples {
         } else if let Some(sort) = line.strip_prefix("# TYPE ") {
             let (name, sort) = sort.split_once(' ').unwrap();
             assert_eq!(name, family);
-            assert!(["counter", "gauge", "histogram"].contains(&sort), "{line}");
+            assert!(
+                ["counter", "gauge", "histogram", "summary"].contains(&sort),
+                "{line}"
+            );
         } else {
             let (name, value) = line.rsplit_once(' ').unwrap();
             assert!(name.starts_with(&family), "{line} in {family}");
@@ -261,18 +266,28 @@ fn histograms_add_up() {
 }
 
 #[test]
-fn there_is_one_resource() {
+fn other_resources_and_methods_have_their_status() {
     let server = server(2);
     let status = |request: &[u8]| exchange(&server, request)[9..12].to_string();
-    assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "404");
+    assert_eq!(status(b"GET /nosuch HTTP/1.1\r\n\r\n"), "404");
+    assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "200");
     assert_eq!(status(b"DELETE /metrics HTTP/1.1\r\n\r\n"), "405");
     assert_eq!(status(b"PING\r\n\r\n"), "400");
     let head = exchange(&server, b"HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"));
     let long = [b"GET /metrics HTTP/1.1\r\nx: ", &vec![b'x'; 100_000][..]].concat();
     assert_eq!(status(&long), "431");
+    // The peer that goes on with headers may find the connection closed, and nobody else notices.
+    let mut endless = connect(&server);
+    let megabyte = [b"GET /metrics HTTP/1.1\r\nx: ", &vec![b'x'; 1_000_000][..]].concat();
+    let _ = endless.write_all(&megabyte);
+    assert_eq!(status(b"GET /livez HTTP/1.1\r\n\r\n"), "200");
+    assert_eq!(
+        status(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        "400"
+    );
     // What comes behind a request is passed over.
-    let more = [b"GET / HTTP/1.1\r\n\r\n", &vec![b'x'; 100_000][..]].concat();
+    let more = [b"GET /nosuch HTTP/1.1\r\n\r\n", &vec![b'x'; 100_000][..]].concat();
     assert_eq!(status(&more), "404");
     // Byte by byte.
     let mut slow = connect(&server);
@@ -284,6 +299,174 @@ fn there_is_one_resource() {
     let silent = connect(&server);
     silent.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(read(silent), "");
+}
+
+/// Names of redis_exporter that dashboards made for it use, without those that only an append-only file has.
+const EXPORTED: &[&str] = &[
+    "redis_aof_current_rewrite_duration_sec",
+    "redis_aof_enabled",
+    "redis_aof_last_bgrewrite_status",
+    "redis_aof_last_cow_size_bytes",
+    "redis_aof_last_rewrite_duration_sec",
+    "redis_aof_last_write_status",
+    "redis_aof_rewrite_in_progress",
+    "redis_aof_rewrite_scheduled",
+    "redis_cluster_enabled",
+    "redis_config_maxclients",
+    "redis_config_maxmemory",
+    "redis_connected_slaves",
+    "redis_db_avg_ttl_seconds{db=\"db0\"}",
+    "redis_last_slow_execution_duration_seconds",
+    "redis_latency_percentiles_usec_count{cmd=\"set\"}",
+    "redis_latency_percentiles_usec_sum{cmd=\"set\"}",
+    "redis_latency_percentiles_usec{cmd=\"set\",quantile=\"50\"}",
+    "redis_latency_percentiles_usec{cmd=\"set\",quantile=\"99\"}",
+    "redis_latency_percentiles_usec{cmd=\"set\",quantile=\"99.9\"}",
+    "redis_latest_fork_seconds",
+    "redis_master_repl_offset",
+    "redis_mem_fragmentation_ratio",
+    "redis_memory_used_dataset_bytes",
+    "redis_memory_used_lua_bytes",
+    "redis_memory_used_overhead_bytes",
+    "redis_memory_used_startup_bytes",
+    "redis_process_id",
+    "redis_rdb_bgsave_in_progress",
+    "redis_rdb_changes_since_last_save",
+    "redis_rdb_current_bgsave_duration_sec",
+    "redis_rdb_last_bgsave_duration_sec",
+    "redis_rdb_last_bgsave_status",
+    "redis_rdb_last_cow_size_bytes",
+    "redis_rdb_last_save_timestamp_seconds",
+    "redis_slowlog_last_id",
+    "redis_tracking_total_items",
+    "redis_tracking_total_keys",
+    "redis_tracking_total_prefixes",
+];
+
+#[test]
+fn names_that_dashboards_for_the_exporter_use_were_missing() {
+    let server = server(2);
+    let mut client = Client::connect(&server);
+    client.call("CONFIG SET slowlog-log-slower-than 0").ok();
+    client.call("CONFIG SET maxmemory 100mb").ok();
+    client.call("SET k v EX 1000").ok();
+    client.call("CLIENT TRACKING ON BCAST PREFIX a").ok();
+    let ttl = "redis_db_avg_ttl_seconds{db=\"db0\"}";
+    until("a worker has found the times to live", || {
+        scrape(&server).contains_key(ttl)
+    });
+    let samples = scrape(&server);
+    for name in EXPORTED {
+        assert!(sample(&samples, name).is_finite(), "{name}");
+    }
+    assert!((900.0..=1000.0).contains(&sample(&samples, ttl)));
+    assert_eq!(sample(&samples, "redis_config_maxmemory"), 104_857_600.0);
+    assert_eq!(sample(&samples, "redis_tracking_total_prefixes"), 1.0);
+    assert!(sample(&samples, "redis_slowlog_last_id") >= 1.0);
+    assert_eq!(sample(&samples, "redis_rdb_last_bgsave_status"), 1.0);
+    let build = "redis_exporter_build_info{";
+    assert!(samples.keys().any(|name| name.starts_with(build)));
+}
+
+/// Returns the status of the reply to a health check.
+fn health(server: &Server, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    exchange(server, request.as_bytes())[9..12].to_string()
+}
+
+#[test]
+fn a_server_that_waits_for_replicas_to_end_is_alive_and_not_ready() {
+    let server = server(1);
+    let mut client = Client::connect(&server);
+    client.call("CONFIG SET repl-diskless-sync-delay 0").ok();
+    client.call("CONFIG SET shutdown-timeout 3600").ok();
+    let _replica = Replica::follow(&server);
+    until("it is online", || {
+        field(&mut client, "replication", "slave0").contains("state=online")
+    });
+    client.call("SET a 1").ok();
+    let mut asks = Client::connect(&server);
+    asks.send("SHUTDOWN");
+    until("it is to end", || health(&server, "/readyz") == "503");
+    assert_eq!(health(&server, "/livez"), "200");
+    client.call("SHUTDOWN ABORT").ok();
+    until("it is not", || health(&server, "/readyz") == "200");
+}
+
+#[test]
+fn a_replica_without_its_primary_is_alive_and_ready_only_for_old_data() {
+    let server = server(1);
+    let mut client = Client::connect(&server);
+    let health = |path: &str| health(&server, path);
+    for path in ["/livez", "/readyz", "/readyz?replica"] {
+        assert_eq!(health(path), "200", "{path}");
+    }
+    client.call("REPLICAOF 127.0.0.1 1").ok();
+    until("the link is down", || health("/readyz?replica") == "503");
+    assert_eq!(
+        (health("/livez"), health("/readyz")),
+        ("200".into(), "200".into())
+    );
+    client.call("CONFIG SET replica-serve-stale-data no").ok();
+    until("old data is not served", || health("/readyz") == "503");
+    client.call("REPLICAOF NO ONE").ok();
+    until("it is ready", || health("/readyz?replica") == "200");
+}
+
+#[test]
+fn the_status_page_shows_hostile_names_as_text_and_only_to_who_means_this_machine() {
+    let server = server(1);
+    let mut client = Client::connect(&server);
+    client.call("CONFIG SET slowlog-log-slower-than 0").ok();
+    client
+        .call_args(&[b"CLIENT", b"SETNAME", b"<script>x</script>"])
+        .ok();
+    let key = "<b>\u{202e}\u{1}".as_bytes();
+    client
+        .call_args(&[b"SET", &[key, &[0xff]].concat(), b"<img src=x>"])
+        .ok();
+    let page = |path: &str, host: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        exchange(&server, request.as_bytes())
+    };
+    let whole = page("/", "127.0.0.1:1");
+    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n"), "{whole}");
+    for part in [
+        "Content-Security-Policy: default-src 'none'",
+        "frame-ancestors 'none'",
+        "X-Content-Type-Options: nosniff",
+        "&lt;script&gt;x&lt;/script&gt;",
+        "&lt;img src=x&gt;",
+        "Slow log",
+        "Nothing is wrong.",
+    ] {
+        assert!(whole.contains(part), "{part}: {whole}");
+    }
+    for tag in ["<script>", "<b>", "<img", "\u{202e}", "\u{1}"] {
+        assert!(!whole.contains(tag), "{tag}");
+    }
+    for path in ["/", "/?part", "/status.js", "/status.css"] {
+        assert_eq!(&page(path, "evil.example")[9..12], "421", "{path}");
+        assert_eq!(&page(path, "localhost:1")[9..12], "200", "{path}");
+    }
+    // Prometheus may have any name for it.
+    assert_eq!(&page("/metrics", "cache.example")[9..12], "200");
+}
+
+#[test]
+fn who_reads_nothing_holds_nobody_up() {
+    let server = server(1);
+    let _unread: Vec<TcpStream> = (0..40)
+        .map(|number| {
+            let mut stream = connect(&server);
+            let path = ["/metrics", "/", "/livez"][number % 3];
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    scrape(&server);
+    assert_eq!(health(&server, "/readyz"), "200");
 }
 
 #[test]

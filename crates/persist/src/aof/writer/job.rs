@@ -30,7 +30,7 @@ pub(super) enum Kind {
         manifest: Option<Manifest>,
     },
     /// Puts a finished base in its place.
-    Commit(Commit),
+    Commit(Box<Commit>),
     /// Removes what a rewrite has replaced.
     RemoveHistory { paths: Paths, manifest: Manifest },
     /// Removes files that nothing names.
@@ -66,7 +66,7 @@ pub(super) enum Result {
     },
     Committed {
         result: std::result::Result<(), FileError>,
-        commit: Commit,
+        commit: Box<Commit>,
     },
     HistoryRemoved(std::result::Result<Manifest, FileError>),
     Removed,

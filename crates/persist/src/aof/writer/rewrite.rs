@@ -176,7 +176,7 @@ impl Writer {
             base_bytes: base.bytes,
             upto: self.written,
         };
-        vec![Wish::Run(Job::new(Kind::Commit(commit)))]
+        vec![Wish::Run(Job::new(Kind::Commit(Box::new(commit))))]
     }
 
     /// Takes note that the base could not be made, or is not wanted any more.
@@ -231,7 +231,7 @@ impl Writer {
     pub(super) fn committed(
         &mut self,
         result: Result<(), FileError>,
-        commit: Commit,
+        commit: Box<Commit>,
         now_s: i64,
     ) -> Vec<Wish> {
         let may_be_named = result
