@@ -11,7 +11,8 @@
 //! | `words` | events, wishes and messages between nodes, with their form |
 //! | `leading` | a primary: its right to serve, its candidates, handing over |
 //! | `following` | a replica: its promises, taking over |
-//! | `forcing` | taking over by force, when nobody else is left |
+//! | `returning` | a primary that was started again, with its shard or alone (T9) |
+//! | `forcing` | taking over by force, when nobody else is left (T15) |
 //!
 //! Must not know: sockets, a clock, threads, how a store is reached.
 
@@ -21,6 +22,7 @@ mod following;
 mod forcing;
 mod known;
 mod leading;
+mod returning;
 mod words;
 
 use std::collections::VecDeque;
@@ -35,7 +37,7 @@ use self::{
     following::Following,
     leading::Leading,
 };
-use crate::records::{ALIVE, Alive, Incarnation, ShardRecord, VERSION};
+use crate::records::{Alive, Incarnation, ShardRecord, VERSION};
 
 /// Largest number of orders that wait.
 const ORDERS_MAX: usize = 1024;
@@ -201,7 +203,7 @@ impl Control {
             Role::None => {}
             Role::Primary(_) => self.lead_on(),
             Role::Replica(_) => self.follow_on(),
-            Role::Returned { .. } => self.take_up(),
+            Role::Returned { .. } => returning::go_on(self),
         }
         self.next_order();
         forcing::go_on(self);
@@ -483,49 +485,6 @@ impl Control {
         if let Role::Primary(leading) = &mut self.role {
             act(leading, self.now_ms);
         }
-    }
-
-    /// T9, when the store has an earlier run of this node as the primary: of a shard without candidates it goes on from
-    /// its files; if all candidates have been started again as well, the one whose files hold most does.
-    fn take_up(&mut self) {
-        let Role::Returned { shard, record } = &self.role else {
-            return;
-        };
-        let (shard, record) = (shard.clone(), record.clone());
-        let holds = self.files.unwrap_or_default();
-        self.try_take_up(&shard, &record, holds);
-    }
-
-    /// T9, if this node is the one to do it.
-    fn try_take_up(&mut self, shard: &str, record: &ShardRecord, holds: Place) {
-        // Without files of this term: a replica may hold what they lack, and whether to give that up is not decided here.
-        let is_short = holds.term < record.term && !record.replicas.is_empty();
-        if is_short || !self.desk.is_free() {
-            return;
-        }
-        let old = std::iter::once(&record.primary).chain(&record.candidates);
-        let mut nodes: Vec<String> = Vec::new();
-        for it in old {
-            let Some(alive) = self.known.record::<Alive>(&format!("{ALIVE}{}", it.node)) else {
-                return;
-            };
-            let (term, offset) = alive.files.unwrap_or((0, 0));
-            let theirs = (Place { term, offset }, &self.me.node);
-            if alive.incarnation == it.incarnation
-                || it.node != self.me.node && theirs > (holds, &it.node)
-            {
-                return;
-            }
-            if it.node == self.me.node && alive.incarnation != self.me.incarnation {
-                return;
-            }
-            nodes.push(it.node.clone());
-        }
-        nodes.sort();
-        nodes.dedup();
-        let next = record.led_by(&self.me);
-        let change = changes::take_up(&self.known, shard, &next, &nodes);
-        self.propose(Purpose::TakeUp, change);
     }
 }
 

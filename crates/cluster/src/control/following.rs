@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Control, Message, Mutant, Place, Purpose, Refusal, Role, Wish, changes};
+use super::{Control, Message, Mutant, Place, Purpose, Refusal, Role, Wish, changes, returning};
 use crate::records::{Incarnation, SHARDS, ShardRecord};
 
 /// Time for which the answers of other candidates are waited for: milliseconds.
@@ -623,7 +623,8 @@ impl Control {
         if following.is_whole && candidates.any(|who| who.node == self.me.node && !self.is_me(who))
         {
             let (shard, record) = (following.shard.clone(), following.record.clone());
-            self.try_take_up(&shard, &record, self.files.unwrap_or_default());
+            let holds = self.files.unwrap_or_default();
+            returning::take_up(self, &shard, &record, holds);
         }
     }
 }

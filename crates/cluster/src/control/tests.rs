@@ -1,9 +1,9 @@
 //! Decisions of one node that the simulation does not make: a shard that is taken over by force.
 
-use redline_etcd::{Answer, Listing, Operation, Pair, Transaction};
+use redline_etcd::{Answer, Listing, Operation, Pair, Range, Transaction};
 
 use super::*;
-use crate::records::{Record, SHARDS};
+use crate::records::{ALIVE, Record, SHARDS};
 
 fn run(node: &str) -> Incarnation {
     Incarnation {
@@ -12,14 +12,17 @@ fn run(node: &str) -> Incarnation {
     }
 }
 
-fn listing(revision: u64, alive: &[&str]) -> Listing {
-    let pair = |key: String, value| Pair {
+fn pair(mod_revision: u64, key: String, value: Vec<u8>) -> Pair {
+    Pair {
         key,
         value,
         create_revision: 1,
-        mod_revision: revision,
+        mod_revision,
         lease: None,
-    };
+    }
+}
+
+fn listing(revision: u64, alive: &[&str]) -> Listing {
     let shard = ShardRecord {
         v: VERSION,
         term: 4,
@@ -33,10 +36,10 @@ fn listing(revision: u64, alive: &[&str]) -> Listing {
             incarnation: format!("{node}-run"),
             files: None,
         };
-        pair(format!("{ALIVE}{node}"), alive.to_json())
+        pair(revision, format!("{ALIVE}{node}"), alive.to_json())
     });
     let mut pairs: Vec<Pair> = alive.collect();
-    pairs.push(pair(format!("{SHARDS}s"), shard.to_json()));
+    pairs.push(pair(revision, format!("{SHARDS}s"), shard.to_json()));
     Listing { revision, pairs }
 }
 
@@ -62,6 +65,27 @@ fn transaction(wishes: &[Wish]) -> Option<(u64, &Transaction)> {
         Wish::Transact { call, transaction } => Some((*call, transaction)),
         _ => None,
     })
+}
+
+/// Returns the store's answer to a transaction whose conditions hold.
+fn done(transaction: &Transaction) -> Answer {
+    let written = |wanted: &String| {
+        let mut writes = transaction.success.iter();
+        let found = writes.find_map(|it| match it {
+            Operation::Put { key, value, .. } if key == wanted => Some(value.clone()),
+            _ => None,
+        });
+        found.map(|value| pair(8, wanted.clone(), value))
+    };
+    let ranges = transaction.success.iter().filter_map(|it| match it {
+        Operation::Get(Range::Key(key)) => Some(written(key).into_iter().collect()),
+        _ => None,
+    });
+    Answer {
+        revision: 8,
+        succeeded: true,
+        ranges: ranges.collect(),
+    }
 }
 
 fn refused(wishes: &[Wish]) -> Option<&Refusal> {
@@ -94,17 +118,13 @@ fn a_shard_of_which_nobody_is_left_is_taken_over_after_two_promises() {
     assert_eq!((record.term, &record.primary), (5, &run("c")));
     assert!(record.candidates.is_empty());
     assert_eq!(record.replicas, ["b", "a"]);
-    let answer = Ok(Answer {
-        revision: 8,
-        succeeded: true,
-        ranges: Vec::new(),
-    });
+    let answer = Ok(done(transaction));
     let wishes = control.handle(6002, Event::Answer { call, answer });
-    let done = Wish::Done {
+    let taken = Wish::Done {
         number: 1,
         result: Ok(()),
     };
-    assert!(wishes.contains(&done), "{wishes:?}");
+    assert!(wishes.contains(&taken), "{wishes:?}");
 }
 
 #[test]
