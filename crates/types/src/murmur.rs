@@ -16,13 +16,22 @@ pub fn hash_64(bytes: &[u8], seed: u64) -> u64 {
         hash = (hash ^ word.wrapping_mul(M)).wrapping_mul(M);
     }
     if !rest.is_empty() {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(M);
+        hash = (hash ^ low_bytes(bytes, rest)).wrapping_mul(M);
     }
     hash ^= hash >> 47;
     hash = hash.wrapping_mul(M);
     hash ^ hash >> 47
+}
+
+/// Returns the bytes behind the last whole word as the low ones of a word: without a copy if there is such a word.
+#[inline]
+fn low_bytes(bytes: &[u8], rest: &[u8]) -> u64 {
+    match bytes.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+        None => rest
+            .iter()
+            .rfold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 /// Returns MurmurHash2 of 32 bits.
@@ -49,6 +58,19 @@ pub fn hash_32(bytes: &[u8], seed: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_behind_the_last_word_are_its_low_ones() {
+        for len in 1..24usize {
+            let bytes: Vec<u8> = (0..len as u8).map(|n| n.wrapping_mul(37) ^ 0x95).collect();
+            let (_, rest) = bytes.as_chunks::<8>();
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            if !rest.is_empty() {
+                assert_eq!(low_bytes(&bytes, rest), u64::from_le_bytes(word), "{len}");
+            }
+        }
+    }
 
     /// Ensures that every number of bytes behind the last word enters the hash.
     #[test]

@@ -154,8 +154,8 @@ impl TopK {
     }
 
     fn place(&self, item: &[u8], row: usize) -> usize {
-        let width = self.width as usize;
-        row * width + murmur::hash_32(item, row as u32) as usize % width
+        let column = murmur::hash_32(item, row as u32) % self.width;
+        row * self.width as usize + column as usize
     }
 
     fn position(&self, item: &[u8], fingerprint: u32) -> Option<usize> {
