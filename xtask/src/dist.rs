@@ -24,7 +24,7 @@ use tree::Tree;
 const GLIBC_MAX: (u32, u32) = (2, 34);
 /// The version of cargo-auditable that is installed where there is none.
 const AUDITABLE: &str = "0.7.5";
-/// What the program is, in one line.
+/// Summary of the program, in one line.
 const SUMMARY: &str = "Redis-protocol server, proxy and load generator";
 /// Configuration, which an upgrade keeps as it is.
 const CONFIGURATION: &[&str] = &[
@@ -87,7 +87,7 @@ struct Release {
     time_s: u64,
     /// Newest glibc that the program needs.
     glibc: (u32, u32),
-    /// Who makes the packages, as Debian's tools are told.
+    /// Maintainer of the packages: name and address.
     maintainer: String,
 }
 

@@ -118,9 +118,15 @@ spec:
         periodSeconds: 10
         failureThreshold: 6
       readinessProbe:
+        {{- if eq .root.Values.mode "proxy" }}
+        # Its users, and so what PING is answered, are in its file.
+        tcpSocket:
+          port: redis
+        {{- else }}
         exec:
           command:
             {{- include "redline.ping" .root | nindent 12 }}
+        {{- end }}
         periodSeconds: 5
         timeoutSeconds: 4
       securityContext:
