@@ -328,7 +328,17 @@ fn stage(release: &Release, program: &Path, root: &Path) -> Result<Tree, Failure
     ] {
         tree.copy(path, &packaging.join(name), mode)?;
     }
-    tree.folder("usr/share/redline/suites", &workspace().join("suites"))?;
+    let shared = "usr/share/redline";
+    tree.folder(&format!("{shared}/suites"), &workspace().join("suites"))?;
+    let monitoring = workspace().join("monitoring");
+    tree.folder(
+        &format!("{shared}/monitoring/dashboards"),
+        &monitoring.join("dashboards"),
+    )?;
+    for name in ["alerts.yml", "rules.yml"] {
+        let path = format!("{shared}/monitoring/{name}");
+        tree.copy(&path, &monitoring.join(name), 0o644)?;
+    }
     let (components, licences) = supply::of_program(release)?;
     let doc = "usr/share/doc/redline";
     tree.file(

@@ -21,6 +21,8 @@ const FOLDERS: &[(&str, &str, u32)] = &[
     ("etc/redline", "redline", 0o2770),
     ("usr/share/doc/redline", "root", 0o755),
     ("usr/share/redline", "root", 0o755),
+    ("usr/share/redline/monitoring", "root", 0o755),
+    ("usr/share/redline/monitoring/dashboards", "root", 0o755),
     ("usr/share/redline/suites", "root", 0o755),
     ("var/lib/redline", "redline", 0o750),
     ("var/log/redline", "redline", 0o750),

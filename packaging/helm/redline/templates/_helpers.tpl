@@ -113,13 +113,24 @@ spec:
         periodSeconds: 1
         failureThreshold: 60
       livenessProbe:
+        {{- if .root.Values.metrics.enabled }}
+        httpGet:
+          path: /livez
+          port: metrics
+        {{- else }}
         tcpSocket:
           port: redis
+        {{- end }}
         periodSeconds: 10
+        timeoutSeconds: 4
         failureThreshold: 6
       readinessProbe:
-        {{- if eq .root.Values.mode "proxy" }}
-        # Its users, and so what PING is answered, are in its file.
+        {{- if .root.Values.metrics.enabled }}
+        httpGet:
+          path: /readyz{{ if eq .part "replica" }}?replica{{ end }}
+          port: metrics
+        {{- else if eq .root.Values.mode "proxy" }}
+        # Its users, and so the answer to PING, are in its file.
         tcpSocket:
           port: redis
         {{- else }}
