@@ -526,20 +526,20 @@ pub(crate) fn json_forget(
     json_del(ctx, args, reply)
 }
 
-/// Returns the ways in the order in which their ends can be deleted, without those that lead through others.
+/// Returns the ways in an order in which the end of each can be deleted while the others still hold, without those that
+/// lead through the end of another.
 fn outermost(mut ways: Vec<Vec<Hop>>) -> Vec<Vec<Hop>> {
     ways.sort_by(|a, b| {
-        let by_hops = a.iter().zip(b).map(|(a, b)| match (a, b) {
+        let mut by_hops = a.iter().zip(b).map(|(a, b)| match (a, b) {
             // From the end of an array on, so that positions stay.
             (Hop::Element(a), Hop::Element(b)) => b.cmp(a),
             _ => a.cmp(b),
         });
-        let by_hops = by_hops.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then);
-        a.len().cmp(&b.len()).then(by_hops)
+        let first_other = by_hops.find(|order| order.is_ne());
+        first_other.unwrap_or_else(|| a.len().cmp(&b.len()))
     });
-    ways.dedup();
-    let all: std::collections::HashSet<Vec<Hop>> = ways.iter().cloned().collect();
-    ways.retain(|way| !(0..way.len()).any(|len| all.contains(&way[..len])));
+    // Those that begin with another one stand right behind it.
+    ways.dedup_by(|way, before| way.starts_with(before));
     ways
 }
 
