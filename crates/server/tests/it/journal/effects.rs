@@ -134,6 +134,16 @@ fn a_record_says_what_came_of_a_command() {
             "0 PEXPIREAT e 99999999999000",
         ),
         ("EXCAD e 5", "0 DEL e"),
+        (
+            "EXSET e v ABS 9223372036854775806",
+            "0 EXSET e v ABS 9223372036854775806",
+        ),
+        ("EXSET e w", "0 EXSET e w ABS 9223372036854775807"),
+        // A version above could not be told.
+        ("EXSET e x", ""),
+        ("EXCAS e x 9223372036854775807", ""),
+        ("EXAPPEND e x", ""),
+        ("EXCAD e 9223372036854775807", "0 DEL e"),
         ("SET k v", "0 SET k v"),
         ("CAS k w x", ""),
         (
@@ -165,6 +175,14 @@ fn a_record_says_what_came_of_a_command() {
         ("EXHPERSIST eh f", "0 EXHPERSIST eh f"),
         ("EXHSETVER eh f 2", "0 EXHSETVER eh f 2"),
         ("EXHDELWITHVER eh f 1 g 1", "0 EXHDEL eh g"),
+        (
+            "EXHSETVER eh f 9223372036854775807",
+            "0 EXHSETVER eh f 9223372036854775807",
+        ),
+        ("EXHMSET eh new 1 f 1", ""),
+        ("EXHEXPIREAT eh f 2", ""),
+        ("EXHINCRBY eh f 1", ""),
+        ("EXHSETVER eh f 2", "0 EXHSETVER eh f 2"),
         ("EXHEXPIREAT eh f 1", "0 EXHDEL eh f"),
         ("EXZADD ez 1#2 a", "0 EXZADD ez 1#2 a"),
         ("EXZADD ez 1#2 a", ""),
