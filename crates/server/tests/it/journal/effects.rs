@@ -188,6 +188,37 @@ fn a_record_says_what_came_of_a_command() {
         ("EXZADD ez 1#2 a", ""),
         ("EXZINCRBY ez 1#1 a", "0 EXZINCRBY ez 1#1 a"),
         ("EXBZPOPMIN none ez 0", "0 EXZPOPMIN ez"),
+        (
+            "TS.INCRBY t 1 TIMESTAMP 5 LABELS l *",
+            "0 TS.CREATE t RETENTION 0 CHUNK_SIZE 4096 ENCODING COMPRESSED DUPLICATE_POLICY block IGNORE 0 0 LABELS l *; \
+             0 TS.INCRBY t 1 TIMESTAMP 5 LABELS l *",
+        ),
+        (
+            "TS.INCRBY t 1 TIMESTAMP 6 LABELS TIMESTAMP *",
+            "0 TS.INCRBY t 1 TIMESTAMP 6 LABELS TIMESTAMP *",
+        ),
+        (
+            "TS.CREATE u RETENTION 7 LABELS a 1 b 2",
+            "0 TS.CREATE u RETENTION 7 CHUNK_SIZE 4096 ENCODING COMPRESSED DUPLICATE_POLICY block IGNORE 0 0 LABELS a 1 b 2",
+        ),
+        (
+            "TS.ADD v 1 2 ON_DUPLICATE SUM IGNORE 5 0.1 UNCOMPRESSED",
+            "0 TS.CREATE v RETENTION 0 CHUNK_SIZE 4096 ENCODING UNCOMPRESSED DUPLICATE_POLICY block IGNORE 5 0.1; \
+             0 TS.ADD v 1 2 ON_DUPLICATE SUM IGNORE 5 0.1 UNCOMPRESSED",
+        ),
+        ("TS.ADD v 9 2", "0 TS.ADD v 9 2"),
+        (
+            "BF.RESERVE bf 0.01 100",
+            "0 BF.RESERVE bf 0.01 100 EXPANSION 2",
+        ),
+        (
+            "BF.RESERVE bg 0.01 100 NONSCALING",
+            "0 BF.RESERVE bg 0.01 100 NONSCALING",
+        ),
+        (
+            "CF.RESERVE cf 100 EXPANSION 4",
+            "0 CF.RESERVE cf 100 BUCKETSIZE 2 MAXITERATIONS 20 EXPANSION 4",
+        ),
         ("FLUSHALL", "0 FLUSHALL"),
         ("FLUSHALL ASYNC", "0 FLUSHALL ASYNC"),
         ("FLUSHDB", "0 FLUSHDB"),
