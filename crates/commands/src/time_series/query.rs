@@ -11,7 +11,7 @@ use redline_types::{
     series::{
         Aggregation, Label, Sample,
         aggregate::Aggregator,
-        range::{Buckets, Query, Stamp, TooMany},
+        range::{Buckets, Query, RESULTS_MAX, Stamp, TooMany},
     },
 };
 
@@ -439,6 +439,7 @@ fn hits(
                 let series = found.and_then(|found| found.collection::<Series>().ok());
                 series.and_then(|series| series.source().map(<[u8]>::to_vec))
             })?;
+    let mut results_left = RESULTS_MAX;
             if let Some(source) = source {
                 latest = database.read_one(&source, |found| {
                     let series = found.and_then(|found| found.collection::<Series>().ok());
@@ -453,7 +454,8 @@ fn hits(
             if !options.matchers.iter().all(|matcher| matcher.fits(labels)) {
                 return None;
             }
-            Some(read(series, behind(series, latest)).map(|samples| (labels.clone(), samples)))
+            let samples = read(series, behind(series, latest), results_left);
+            Some(samples.map(|samples| (labels.clone(), samples)))
         })?;
         if let Some(hit) = hit {
             let (labels, samples) = hit.map_err(|TooMany| TOO_MANY)?;
@@ -463,6 +465,7 @@ fn hits(
                 samples,
             });
         }
+            results_left = results_left.saturating_sub(samples.len());
     }
     Ok(hits)
 }
@@ -516,7 +519,7 @@ pub(crate) fn ts_mget(
     let options = Options::parse(Words::new(CommandId::TsMget, &args, 1), None)?;
     may_read_all(ctx)?;
     let database = ctx.keys.database();
-    let hits = hits(&database, &options, |series, latest| {
+    let hits = hits(&database, &options, |series, latest, _| {
         Ok(latest.or(series.last()).into_iter().collect())
     })?;
     write_keys(reply, hits.len());
@@ -572,8 +575,8 @@ fn multi_range(
         options.query.count = usize::MAX;
     }
     let database = ctx.keys.database();
-    let hits = hits(&database, &options, |series, latest| {
-        options.query.run(series, latest)
+    let hits = hits(&database, &options, |series, latest, results_left| {
+        options.query.run_within(series, latest, results_left)
     })?;
     match &options.group {
         Some((label, how)) => write_groups(reply, &options, hits, label, *how, count),
