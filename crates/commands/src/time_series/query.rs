@@ -418,6 +418,12 @@ fn write_samples(reply: &mut Reply<'_>, samples: &[Sample]) {
         .for_each(|sample| write_sample(reply, *sample));
 }
 
+/// Returns true if labels fulfil a filter. The index knows only conditions that name values, and labels may have changed
+/// since it was asked.
+fn fits(matchers: &[Matcher], labels: &[Label]) -> bool {
+    matchers.iter().all(|matcher| matcher.fits(labels))
+}
+
 /// A series that a filter has found, as far as the reply needs it.
 struct Hit {
     key: std::sync::Arc<[u8]>,
@@ -425,13 +431,15 @@ struct Hit {
     samples: Vec<Sample>,
 }
 
-/// Reads the series that fulfil the filter, one stripe at a time.
+/// Reads the series that fulfil the filter, one stripe at a time; `read` gets the number of samples that it may still make
+/// of nothing.
 fn hits(
     database: &Database<'_, '_>,
     options: &Options,
-    read: impl Fn(&Series, Option<Sample>) -> Result<Vec<Sample>, TooMany>,
+    read: impl Fn(&Series, Option<Sample>, usize) -> Result<Vec<Sample>, TooMany>,
 ) -> Result<Vec<Hit>, Failure> {
     let mut hits = Vec::new();
+    let mut results_left = RESULTS_MAX;
     for key in database.keys_by_labels(&options.matchers) {
         let mut latest = None;
         if options.latest {
@@ -439,7 +447,6 @@ fn hits(
                 let series = found.and_then(|found| found.collection::<Series>().ok());
                 series.and_then(|series| series.source().map(<[u8]>::to_vec))
             })?;
-    let mut results_left = RESULTS_MAX;
             if let Some(source) = source {
                 latest = database.read_one(&source, |found| {
                     let series = found.and_then(|found| found.collection::<Series>().ok());
@@ -450,8 +457,7 @@ fn hits(
         let hit = database.read_one(&key, |found| {
             let series = found.and_then(|found| found.collection::<Series>().ok())?;
             let labels = &series.shape().labels;
-            // Changed since the index was asked.
-            if !options.matchers.iter().all(|matcher| matcher.fits(labels)) {
+            if !fits(&options.matchers, labels) {
                 return None;
             }
             let samples = read(series, behind(series, latest), results_left);
@@ -459,13 +465,13 @@ fn hits(
         })?;
         if let Some(hit) = hit {
             let (labels, samples) = hit.map_err(|TooMany| TOO_MANY)?;
+            results_left = results_left.saturating_sub(samples.len());
             hits.push(Hit {
                 key,
                 labels,
                 samples,
             });
         }
-            results_left = results_left.saturating_sub(samples.len());
     }
     Ok(hits)
 }
@@ -684,7 +690,11 @@ pub(crate) fn ts_queryindex(
     let database = ctx.keys.database();
     let mut keys = Vec::new();
     for key in database.keys_by_labels(&matchers) {
-        if database.read_one(&key, |found| found.is_some())? {
+        let fits = database.read_one(&key, |found| {
+            let series = found.and_then(|found| found.collection::<Series>().ok());
+            series.is_some_and(|series| fits(&matchers, &series.shape().labels))
+        })?;
+        if fits {
             keys.push(key);
         }
     }

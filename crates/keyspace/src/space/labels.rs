@@ -97,7 +97,9 @@ impl LabelIndex {
         std::mem::take(&mut *names).bytes
     }
 
-    /// Returns the keys that fulfil all the conditions, in order; at least one condition names the values that there may be.
+    /// Returns the keys that fulfil all the conditions that name values, in order; at least one names the values that there may
+    /// be. Whether a label is there at all, whatever its value, is left to who reads the keys: it would take a look at every
+    /// value of the label for each key.
     pub(crate) fn find(&self, matchers: &[Matcher]) -> Vec<LabelledKey> {
         let names = self.0.lock().expect("no panic under the index of labels");
         let mut narrow: Vec<(usize, &Matcher)> = Vec::new();
@@ -143,15 +145,10 @@ impl Names {
             self.keys(&matcher.name, value)
                 .is_some_and(|keys| keys.contains(key))
         };
-        let has_any = || {
-            let values = self.by_name.get(&matcher.name);
-            values.is_some_and(|values| values.values().any(|keys| keys.contains(key)))
-        };
         match &matcher.wanted {
             Wanted::OneOf(values) => values.iter().any(|value| is_in(value)),
             Wanted::NoneOf(values) => !values.iter().any(|value| is_in(value)),
-            Wanted::Any => has_any(),
-            Wanted::Missing => !has_any(),
+            Wanted::Any | Wanted::Missing => true,
         }
     }
 
@@ -255,7 +252,13 @@ mod tests {
                     },
                 });
             }
-            let fits = |labels: &[Label]| matchers.iter().all(|matcher| matcher.fits(labels));
+            // Those that name no value are left to the reader.
+            let names_values =
+                |matcher: &&Matcher| matches!(matcher.wanted, Wanted::OneOf(_) | Wanted::NoneOf(_));
+            let fits = |labels: &[Label]| {
+                let mut named = matchers.iter().filter(names_values);
+                named.all(|matcher| matcher.fits(labels))
+            };
             let expected: Vec<&[u8]> = model
                 .iter()
                 .filter(|(_, labels)| fits(labels))
