@@ -45,16 +45,17 @@ pub enum Wanted {
 }
 
 impl Matcher {
-    /// Returns true if labels fulfil the condition.
+    /// Returns true if labels fulfil the condition. A name may be given several times: the label has each of the values.
     pub fn fits(&self, labels: &[Label]) -> bool {
-        let label = labels
+        let mut named = labels
             .iter()
-            .find(|label| label.name == self.name && !label.value.is_empty());
+            .filter(|label| label.name == self.name && !label.value.is_empty());
+        let mut is_one_of = |values: &[Box<[u8]>]| named.any(|label| values.contains(&label.value));
         match &self.wanted {
-            Wanted::OneOf(values) => label.is_some_and(|label| values.contains(&label.value)),
-            Wanted::NoneOf(values) => !label.is_some_and(|label| values.contains(&label.value)),
-            Wanted::Any => label.is_some(),
-            Wanted::Missing => label.is_none(),
+            Wanted::OneOf(values) => is_one_of(values),
+            Wanted::NoneOf(values) => !is_one_of(values),
+            Wanted::Any => named.next().is_some(),
+            Wanted::Missing => named.next().is_none(),
         }
     }
 }
@@ -222,8 +223,9 @@ mod tests {
             let key = vec![b'k', random.u8(..30)];
             let labels: Vec<Label> = match random.u32(..3) {
                 0 => Vec::new(),
-                _ => (0..random.u8(..4))
-                    .map(|name| label(name, random.u8(..4)))
+                // Some of them twice.
+                _ => (0..random.u8(..6))
+                    .map(|name| label(name % 4, random.u8(..4)))
                     .collect(),
             };
             let before = model.get(&key).cloned().unwrap_or_default();
