@@ -8,6 +8,8 @@ mod edit;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
 use redline_spec::CommandId;
@@ -257,14 +259,13 @@ pub(crate) fn json_mset(
     if args.len() % 3 != 1 {
         return Err(Error::wrong_arity("json.mset").into());
     }
-    let mut writes = Vec::new();
+    let mut writes: Vec<(&[u8], Path<'_>, Json)> = Vec::new();
+    let mut keys: HashSet<&[u8]> = HashSet::new();
     // All is checked before anything is written.
     for at in (1..args.len()).step_by(3) {
         let key = &args[at];
         let (path, value) = (path_of(args, at + 1)?, value_of(&args[at + 2])?);
-        let is_made = writes
-            .iter()
-            .any(|(other, _, _): &(&[u8], Path<'_>, Json)| *other == key);
+        let is_made = !keys.insert(key);
         match find(ctx, key)? {
             Some(json) if !path.is_root() => {
                 target_of(json, &path, OnlyIf::Any, &value)?;
@@ -396,14 +397,12 @@ fn text_of(json: &Json, paths: &[Path<'_>], layout: &Layout<'_>) -> Result<Vec<u
         [path] => write_all(json, &select(json, path)?, layout, 0, &mut out),
         _ => {
             out.push(b'{');
-            for (at, path) in paths.iter().enumerate() {
-                if paths[..at]
-                    .iter()
-                    .any(|other| other.given() == path.given())
-                {
+            let mut given = HashSet::new();
+            for path in paths {
+                if !given.insert(path.given()) {
                     continue;
                 }
-                if at > 0 {
+                if given.len() > 1 {
                     out.push(b',');
                 }
                 out.extend_from_slice(layout.newline);
