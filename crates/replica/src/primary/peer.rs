@@ -51,10 +51,12 @@ pub enum Form {
 /// A part of the data, for a snapshot that is to have no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
+    /// Keys and functions.
     #[default]
     All,
     /// The libraries of functions.
     Functions,
+    /// Neither keys nor functions.
     Nothing,
 }
 
