@@ -15,6 +15,7 @@ pub mod generate;
 mod pair;
 pub mod payloads;
 pub mod pools;
+pub mod port;
 pub mod process;
 pub mod relay;
 pub mod rules;

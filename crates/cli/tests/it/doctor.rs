@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use redline_testkit::port::ReservedPort;
+
 use crate::running::{REDLINE, folder_with};
 
 /// Returns the state of a check in JSON findings, of the finding whose text has this part.
@@ -62,9 +64,8 @@ fn what_was_made_amiss_is_found() {
         None,
         "without a port nobody is let in"
     );
-    let free = TcpListener::bind("0.0.0.0:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number();
     let open = run(&format!(
         "server --bind 0.0.0.0 --port {port} --protected-mode no --json"
     ));

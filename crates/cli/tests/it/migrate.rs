@@ -6,6 +6,8 @@ use std::{
     thread,
 };
 
+use redline_testkit::port::ReservedPort;
+
 use crate::{
     append::info,
     running::{Running, folder, folder_with},
@@ -13,10 +15,8 @@ use crate::{
 
 /// Starts a server that also listens on a TCP port, and returns the port.
 fn target() -> (Running, String) {
-    // The port may be taken by somebody else between the two binds; then the start fails, and says so.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port().to_string();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number().to_string();
     let args = ["--port", &port, "--unixsocket", "s", "--threads", "2"];
     (Running::start(folder(), &args, None), port)
 }

@@ -7,6 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use redline_testkit::port::ReservedPort;
+
 use crate::running::{REDLINE, Running, folder, folder_with};
 
 /// Output of a process, and its exit code.
@@ -221,9 +223,8 @@ fn a_misspelt_sub_command_of_the_bench_was_sent_to_the_server() {
         assert!(err.contains(said), "{word}: {err}");
     }
     // What may be a command of a module is sent.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port().to_string();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number().to_string();
     for word in ["FT.SEARCH", "sort"] {
         let err = mistake(&["bench", "-p", &port, word, "x"]);
         assert!(err.contains("Could not connect"), "{word}: {err}");
@@ -418,9 +419,8 @@ fn options_of_memtier_were_told_one_at_a_time() {
 #[test]
 fn a_suite_without_its_target_printed_an_empty_table() {
     let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number();
     let suite = "name = 'x'\ntitle = 'x'\nsource = 'x'\n[[group]]\nname = 'g'\ncommand = ['GET a']\n[[group.run]]\nname = 'r'\noptions = { requests = 10 }\n";
     fs::write(folder.path().join("s.toml"), suite).unwrap();
     let args = ["bench", "run", "s.toml", "-p", &port.to_string()];
@@ -469,9 +469,8 @@ fn the_metrics_address_is_said_whole() {
         "--metrics-bind",
         "127.0.0.1",
     ];
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port().to_string();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number().to_string();
     let mut args = args.map(String::from);
     args[5] = port.clone();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();

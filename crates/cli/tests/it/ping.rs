@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
+use redline_testkit::port::ReservedPort;
+
 use crate::running::{REDLINE, Running, folder_with};
 
 fn ping(args: &[&str]) -> Output {
@@ -46,9 +48,8 @@ fn the_exit_code_tells_pong_from_an_error_and_from_silence() {
         .unwrap();
     assert_said(&by_environment, 0, "PONG\n");
     assert_said(&ping(&["-s", "/nosuch/s"]), 2, "/nosuch/s: ");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port().to_string();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number().to_string();
     let refused = ping(&["-h", "127.0.0.1", "-p", &port]);
     assert_said(
         &refused,

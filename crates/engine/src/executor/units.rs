@@ -84,7 +84,12 @@ pub(super) fn run_data<O: Outlet>(
     }
     let space = &executor.engine.keyspace;
     let needs = match gate.scope {
-        Scope::None | Scope::Counters | Scope::OneStripe => Needs::None,
+        Scope::None | Scope::Counters => Needs::None,
+        Scope::OneStripe => match &caller.ticket {
+            None => Needs::None,
+            // Found by an earlier round.
+            Some(reserved) => Needs::Set((**reserved).clone()),
+        },
         Scope::All => Needs::Set(StripeSet::all()),
         // The owner of the ticket has it for more stripes than this one: they are taken below, to serve other clients as well.
         Scope::Keys | Scope::KeysPlus if gate.keys == KeyShape::One && caller.ticket.is_none() => {
@@ -166,9 +171,20 @@ fn run_alone<O: Outlet>(
             }
         };
         match stop {
-            Stop::Busy(busy) => {
+            Stop::Busy(Busy(stripe)) => {
                 drop(unit);
-                wait_for_stripe(executor, caller, busy.0)?;
+                caller.rounds += 1;
+                if caller.rounds < ROUNDS_BEFORE_TICKET {
+                    wait_for_stripe(executor, caller, stripe)?;
+                    continue;
+                }
+                // Each round begins with the first stripe again, so that one that is in use might always be met.
+                let mut set = needs.into_set();
+                match caller.rounds < ROUNDS_BEFORE_TICKET + WIDENING_ROUNDS_MAX {
+                    true => set.insert(stripe),
+                    false => set = StripeSet::all(),
+                }
+                needs = Needs::Set(set);
             }
             Stop::Expired(key) => {
                 drop(unit);
@@ -271,12 +287,18 @@ pub fn take_set<'s, O: Outlet>(
         refuse_if_busy(executor)?;
         caller.rounds += 1;
         let token = caller.info.token().0;
-        if !ticket && caller.rounds >= ROUNDS_BEFORE_TICKET {
-            caller.in_line = !space.locks().request_ticket(set, token);
+        // With what is reserved already, of which an earlier round knew.
+        let mut wanted = set.clone();
+        if let Some(reserved) = &caller.ticket {
+            wanted.extend(reserved);
+        }
+        let is_reserved = caller.ticket.as_deref() == Some(&wanted);
+        if !is_reserved && (ticket || caller.rounds >= ROUNDS_BEFORE_TICKET) {
+            caller.in_line = !space.locks().request_ticket(&wanted, token);
             if caller.in_line {
                 return Err(Halt::Suspended(Suspended::Ticket));
             }
-            caller.ticket = Some(Box::new(set.clone()));
+            caller.ticket = Some(Box::new(wanted));
             continue;
         }
         if space.locks().wait_for(stripe, token, ticket) == Wait::Registered {

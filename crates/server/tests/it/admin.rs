@@ -2,6 +2,7 @@
 
 use crate::client::{Client, Value, request, settings, start, until};
 use redline_server::{Permission, Server, Settings};
+use redline_testkit::port::ReservedPort;
 
 fn server() -> Server {
     start(settings(2))
@@ -183,9 +184,8 @@ fn fewer_clients_and_another_port() {
     let mut second = Client::connect(&server);
     assert_eq!(second.read().error(), "ERR max number of clients reached");
     client.call("CONFIG SET maxclients 100").ok();
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number();
     client.call(&format!("CONFIG SET port {port}")).ok();
     assert_eq!(server.port(), port);
     assert_eq!(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client::{self, Client, Value, settings, start, until};
 use redline_server::{Permission, Server, Settings};
+use redline_testkit::port::ReservedPort;
 
 const BUILD: &str = "it says what the program or the machine is";
 const PROCESS: &str = "it says how the process was started";
@@ -435,9 +436,8 @@ fn limits(server: &Server, client: &mut Client, seen: &mut Seen) {
 fn settings_and_time(server: &Server, client: &mut Client, seen: &mut Seen) {
     client.call("CONFIG SET hz 50 repl-backlog-size 2mb").ok();
     client.call("DEBUG CHANGE-REPL-ID").ok();
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number();
     client.call(&format!("CONFIG SET port {port}")).ok();
     assert_eq!(server.port(), port);
     let fields = [

@@ -1,7 +1,10 @@
 //! Time series among other values: files, rewritten commands, copies, rights, EXEC, settings. What single calls answer is
 //! in `types_replay`.
 
+use std::time::{Duration, Instant};
+
 use crate::client::{Client, Value, settings, start};
+use redline_keyspace::{Unit, lock::StripeSet};
 use redline_server::{Permission, Server, Settings};
 
 const FILL: &[&str] = &[
@@ -125,6 +128,45 @@ fn a_payload_a_copy_and_a_new_name_have_no_rules() {
     assert_eq!(client.call("TS.GET avg").array()[0].integer(), 6300);
     let keys = client.call("TS.QUERYINDEX kind=raw");
     assert_eq!(keys.array().len(), 3);
+}
+
+#[test]
+fn a_call_on_many_series_never_ended_while_each_stripe_was_in_use_at_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(&folder);
+    let mut client = Client::connect(&server);
+    let space = server.keyspace();
+    // Stripes of the series: those of even numbers, and of odd ones.
+    let mut sets = [StripeSet::EMPTY, StripeSet::EMPTY];
+    for at in 0..32 {
+        let key = format!("series:{at}");
+        client.call(&format!("TS.CREATE {key} LABELS kind x")).ok();
+        let stripe = space.place(key.as_bytes()).stripe();
+        sets[usize::from(stripe % 2)].insert(stripe);
+    }
+    assert!(!sets.iter().any(StripeSet::is_empty));
+    let take = |set| {
+        // In the way may be the call, for a moment. What is longer in the way is reserved.
+        let mut tries = (0..10_000).map(|_| {
+            std::thread::yield_now();
+            Unit::try_set(space, set, false).ok()
+        });
+        tries.find_map(|unit| unit)
+    };
+    let mut other = Client::connect(&server);
+    let mut held = take(&sets[0]).expect("nobody uses them");
+    client.send("TS.MGET FILTER kind=x");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for turn in 1.. {
+        let Some(next) = take(&sets[turn % 2]) else {
+            break;
+        };
+        drop(std::mem::replace(&mut held, next));
+        other.call("PING");
+        assert!(Instant::now() < deadline, "it begins again and again");
+    }
+    drop(held);
+    assert_eq!(client.read().array().len(), 32);
 }
 
 #[test]

@@ -19,6 +19,7 @@ use std::{
 use crate::client::{self, Client, Value, encode, settings, start, until};
 use redline_server::{Origin, Server, Settings};
 use redline_testkit::certificates::{Authority, Certified};
+use redline_testkit::port::ReservedPort;
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore,
     SupportedProtocolVersion,
@@ -416,9 +417,8 @@ fn tls_can_be_switched_on_while_the_server_runs() {
             .refused("tls-port", &busy)
             .ends_with("Unable to listen on this port. Check server logs.")
     );
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let free = ReservedPort::any();
+    let port = free.number();
     setup.set("tls-port", &port.to_string());
     setup.secure().exchange(b"PING\r\n", b"+PONG\r\n");
 }
