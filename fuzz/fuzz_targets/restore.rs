@@ -26,7 +26,7 @@ fn shape(object: &Object) -> (&'static str, usize) {
 
 /// What is called with a value that has been restored: reading and writing, at both ends and in the middle. Calls that are
 /// of another type find that out.
-const CALLS: [&str; 71] = [
+const CALLS: [&str; 103] = [
     "BF.EXISTS k a",
     "BF.MADD k a b c",
     "BF.INFO k",
@@ -39,6 +39,38 @@ const CALLS: [&str; 71] = [
     "TOPK.LIST k WITHCOUNT",
     "TDIGEST.ADD k 1 -2.5 3",
     "TDIGEST.QUANTILE k 0 0.5 1",
+    "TS.ADD k 5 1.5 ON_DUPLICATE SUM",
+    "TS.INCRBY k 2",
+    "TS.RANGE k - + AGGREGATION TWA 3 EMPTY COUNT 5",
+    "TS.REVRANGE k - + COUNT 5",
+    "TS.DEL k 2 9",
+    "TS.INFO k DEBUG",
+    "EXTS.S.MADD k 2 a 5 1.5 b 7 2 LABELS l x",
+    "EXTS.S.RAW_INCRBY k a 5 1",
+    "EXTS.S.RANGE k a 0 * MAXCOUNT 5",
+    "EXTS.P.RANGE k 0 * SUM 3 FILTER l!=",
+    "EXTS.S.DEL k a",
+    "JSON.GET k $..*",
+    "JSON.SET k $.a [1,{\"b\":2.5}]",
+    "JSON.NUMINCRBY k $..b 1",
+    "JSON.ARRPOP k $..*",
+    "JSON.MERGE k $ {\"a\":null,\"c\":\"text\"}",
+    "EXAPPEND k x",
+    "EXINCRBY k 5 DEF 3",
+    "EXSET k y KEEPTTL FLAGS 3",
+    "EXHSET k a 1 PX 3",
+    "EXHINCRBY k a 5",
+    "EXHGETALLWITHVER k",
+    "EXHDEL k a",
+    "EXZADD k 1 a",
+    "EXZRANGE k 0 -1 WITHSCORES",
+    "EXZPOPMIN k",
+    "TR.SETBITS k 1 70000 4294967295",
+    "TR.FLIPRANGE k 3 99",
+    "TR.SCAN k 0 COUNT 5",
+    "GIS.ADD k a POINT(1.5\t2) b LINESTRING(0\t0,1\t1)",
+    "GIS.SEARCH k RADIUS 1 1 500 km",
+    "GIS.DEL k a",
     "STRLEN k",
     "GETRANGE k -3 -1",
     "INCR k",
@@ -143,6 +175,10 @@ fuzz_target!(|body: &[u8]| {
     if let Object::Value(Value::Set(set)) = &object {
         let whole = shape(&object) == ("intset", 3);
         assert!(!whole || set.contains(b"1"), "the planted fault");
+    }
+    #[cfg(feature = "planted")]
+    if let Object::Value(Value::Series(_) | Value::Timelines(_)) = &object {
+        assert!(shape(&object).1 != 3, "the planted fault");
     }
     let written = dump(object_ref(&object), true);
     let again = restore(&written, &limits).expect("what was written can be read");
