@@ -66,7 +66,7 @@ pub(super) enum Result {
     },
     Committed {
         result: std::result::Result<(), FileError>,
-        commit: Commit,
+        commit: Box<Commit>,
     },
     HistoryRemoved(std::result::Result<Manifest, FileError>),
     Removed,
@@ -102,7 +102,7 @@ impl Job {
             },
             Kind::Commit(commit) => Result::Committed {
                 result: commit.run(disk),
-                commit,
+                commit: Box::new(commit),
             },
             Kind::RemoveHistory { paths, manifest } => {
                 Result::HistoryRemoved(manifest::remove_history(disk, &paths, &manifest))
